@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench_fixed_size CYCLES SIZE SEED WS: blocks of one size, each replaced after WS cycles.
+ * WS slots are filled, shuffled by SEED, and then replaced in turn; the first and last byte of
+ * each new block are written. No branch depends on a random number, so this is the allocator's
+ * fast path and little else, with a full working set at every moment.
+ */
+#include "bench.h"
+
+enum { CYCLES, SIZE, SEED, WS, PARAMS };
+
+static struct bench_param params[PARAMS] = {
+    [CYCLES] = { "CYCLES", 10000000, 1, UINT64_C(1) << 40, NULL },
+    [SIZE] = { "SIZE", 256, 1, UINT64_C(1) << 30, NULL },
+    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [WS] = { "WS", 256, 1, 1u << 28, NULL },
+};
+
+static void *new_block(size_t size)
+{
+    void *block = bench_malloc(size);
+    bench_touch_ends(block, size);
+    return block;
+}
+
+static void fill(void **slots, uint32_t working_set, size_t size, uint64_t random)
+{
+    for (uint32_t i = 0; i < working_set; i++)
+        slots[i] = new_block(size);
+    bench_shuffle(slots, working_set, &random);
+}
+
+static void replace(void **slots, uint64_t cycles, uint32_t working_set, size_t size)
+{
+    uint32_t at = 0;
+    for (uint64_t i = 0; i < cycles; i++) {
+        free(slots[at]);
+        slots[at] = new_block(size);
+        if (++at == working_set)
+            at = 0;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bench_parse(argc, argv, params, PARAMS);
+    uint32_t working_set = (uint32_t)params[WS].value;
+    size_t size = (size_t)params[SIZE].value;
+    void **slots = calloc(working_set, sizeof *slots);
+    if (!slots)
+        bench_die("no memory for %u slots; give a smaller WS", working_set);
+
+    uint64_t begin = bench_now_ns();
+    fill(slots, working_set, size, bench_seed(params[SEED].value, 0));
+    replace(slots, params[CYCLES].value, working_set, size);
+    uint64_t end = bench_now_ns();
+
+    for (uint32_t i = 0; i < working_set; i++)
+        free(slots[i]);
+    free(slots);
+    bench_report("fixed_size", params[CYCLES].value, end - begin, "size=%zu ws=%u", size,
+                 working_set);
+    return 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bench_large CYCLES WS SEED: blocks of 64 KiB to 4 MiB in random order, one byte of each page
+ * touched. `bench_large --grow ROUNDS`: one block grown by realloc from 64 KiB to 256 MiB in steps
+ * of an eighth, touching what was added, then freed; ROUNDS times. Reports pairs or reallocs.
+ */
+#include "bench.h"
+
+#include <string.h>
+
+enum { CYCLES, WS, SEED, CHURN_PARAMS };
+
+static struct bench_param churn_params[CHURN_PARAMS] = {
+    [CYCLES] = { "CYCLES", 4000, 1, UINT64_C(1) << 40, NULL },
+    [WS] = { "WS", 64, 1, 1u << 20, NULL },
+    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+};
+
+static struct bench_param grow_params[] = {
+    { "ROUNDS", 4, 1, 1u << 30, NULL },
+};
+
+enum { MIN_SIZE = 64 * 1024, MAX_SIZE = 4 * 1024 * 1024, GROWN_SIZE = 256 * 1024 * 1024 };
+
+static void churn(void **slots, uint64_t cycles, uint32_t working_set, uint64_t random)
+{
+    for (uint64_t i = 0; i < cycles; i++) {
+        void **slot = &slots[bench_below(&random, working_set)];
+        size_t size = MIN_SIZE + bench_below(&random, MAX_SIZE - MIN_SIZE + 1);
+        free(*slot);
+        *slot = bench_malloc(size);
+        bench_touch_pages(*slot, size);
+    }
+    for (uint32_t i = 0; i < working_set; i++)
+        free(slots[i]);
+}
+
+static int run_churn(int argc, char **argv)
+{
+    bench_parse(argc, argv, churn_params, CHURN_PARAMS);
+    uint64_t cycles = churn_params[CYCLES].value;
+    uint32_t working_set = (uint32_t)churn_params[WS].value;
+    void **slots = calloc(working_set, sizeof *slots);
+    if (!slots)
+        bench_die("no memory for %u slots; give a smaller WS", working_set);
+
+    uint64_t begin = bench_now_ns();
+    churn(slots, cycles, working_set, bench_seed(churn_params[SEED].value, 0));
+    uint64_t end = bench_now_ns();
+    free(slots);
+    bench_report("large", cycles, end - begin, "ws=%u", working_set);
+    return 0;
+}
+
+/* One block from MIN_SIZE to GROWN_SIZE; returns the number of reallocs. */
+static uint64_t grow_once(void)
+{
+    uint64_t steps = 0;
+    size_t size = MIN_SIZE;
+    unsigned char *block = bench_malloc(size);
+    memset(block, 1, size);
+    while (size < GROWN_SIZE) {
+        size_t larger = size + size / 8;
+        unsigned char *moved = realloc(block, larger);
+        if (!moved)
+            bench_die("realloc(%zu) returned NULL; raise the memory limit", larger);
+        if (moved[0] != 1 || moved[size - 1] != 1)
+            bench_die("realloc(%zu) lost the contents of the block", larger);
+        memset(moved + size, 1, larger - size);
+        block = moved;
+        size = larger;
+        steps++;
+    }
+    free(block);
+    return steps;
+}
+
+static int run_grow(int argc, char **argv)
+{
+    bench_parse(argc, argv, grow_params, 1);
+    uint64_t steps = 0;
+    uint64_t begin = bench_now_ns();
+    for (uint64_t i = 0; i < grow_params[0].value; i++)
+        steps += grow_once();
+    uint64_t end = bench_now_ns();
+    bench_report("large_grow", steps, end - begin, "rounds=%llu",
+                 (unsigned long long)grow_params[0].value);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (bench_take_flag(&argc, argv, "--grow"))
+        return run_grow(argc, argv);
+    return run_churn(argc, argv);
+}

@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares allocators: works (works.py) times allocators, interleaved at random.
+
+One block is one work under every allocator in random order; a repetition is a block of every
+work. Each ratio is taken inside its block, so slow drift of the machine cancels out, and the
+medians of those are printed. The system allocator runs twice in every block: the second column
+"system2" is what noise alone looks like.
+
+An allocator is one of the words system, hakmem, mimalloc, jemalloc, tcmalloc, or NAME=LIBRARY,
+where LIBRARY is such a word or a file, and may be followed by settings:
+    run.py --allocators hakmem legacy=hakmem,HAKMEM_BACKEND=legacy mi3=./libmimalloc.so.3
+HAKMEM_* settings of the caller's environment are not passed on.
+"""
+import argparse
+import csv
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tables
+import works
+
+PEERS = {
+    "mimalloc": r"libmimalloc\.so",
+    "jemalloc": r"libjemalloc\.so",
+    "tcmalloc": r"libtcmalloc(_minimal)?\.so",
+}
+BASE, NOISE = "system", "system2"
+SERVED = re.compile(r" allocator=(\S+) version=(\S+) object=(.+)")
+MEASURED = re.compile(r"^measured wall_ns=(\d+) user_us=(\d+) system_us=(\d+) "
+                      r"peak_kib=(\d+) code=(\d+)$", re.M)
+BINDING = re.compile(r"binding file .* to (\S+) \[\d+\]: normal symbol `malloc'")
+
+
+class BenchError(Exception):
+    """A message for the user; the run cannot go on."""
+
+
+@dataclass
+class Allocator:
+    name: str
+    library: Path | None = None     # None: whatever the program has
+    env: dict = field(default_factory=dict)
+
+
+@dataclass
+class Setup:
+    bench_dir: Path
+    scratch: Path
+    libc: Path
+    quick: bool
+    timeout: float
+
+
+def installed_libraries():
+    """File name of each library that the dynamic linker knows, with its path."""
+    ldconfig = shutil.which("ldconfig") or "/sbin/ldconfig"
+    try:
+        listing = subprocess.run([ldconfig, "-p"], capture_output=True, text=True).stdout
+    except OSError:
+        return {}
+    return dict(re.findall(r"^\s*(\S+) \(.*\) => (\S+)$", listing, re.M))
+
+
+def known_libraries(build):
+    """Library of each word that --allocators takes; only those that are there."""
+    known = {}
+    for name, path in sorted(installed_libraries().items()):
+        for word, pattern in PEERS.items():
+            if re.match(pattern, name) and os.path.exists(path):
+                known.setdefault(word, Path(path).resolve())
+    ours = sorted(build.rglob("libhakmem.so")) if build else []
+    if ours:
+        known["hakmem"] = ours[0].resolve()
+    return known
+
+
+def parse_allocator(text, known):
+    name, _, rest = text.partition("=")
+    library, *settings = (rest or name).split(",")
+    if not rest:
+        name = library
+    if any("=" not in setting for setting in settings):
+        raise BenchError(f'allocator "{text}": a setting is not VARIABLE=VALUE; '
+                         "write NAME=LIBRARY,VARIABLE=VALUE")
+    env = dict(setting.split("=", 1) for setting in settings)
+    if library == BASE:
+        return Allocator(name, None, env)
+    if library in known:
+        return Allocator(name, known[library], env)
+    if "/" in library and Path(library).is_file():
+        return Allocator(name, Path(library).resolve(), env)
+    raise BenchError(f'allocator "{text}": "{library}" is no file (a path needs a "/") and none '
+                     f"of those found here: {', '.join([BASE, *sorted(known)])}")
+
+
+def choose_allocators(texts, known):
+    """The base, the base again for the noise, then what was asked for or all that is there."""
+    chosen = [Allocator(BASE), Allocator(NOISE)]
+    for text in texts or ["hakmem", *PEERS]:
+        if not texts and text not in known:
+            print(f"{text}: not found, left out", file=sys.stderr)
+            continue
+        allocator = parse_allocator(text, known)
+        if allocator.name in [other.name for other in chosen]:
+            if allocator.name != BASE:
+                raise BenchError(f'allocator "{text}": that name is taken; give another')
+            continue
+        chosen.append(allocator)
+    return chosen
+
+
+def find_build(given):
+    root = Path(__file__).resolve().parent.parent
+    if given:
+        if not (given / "bench" / "bench_measure").is_file():
+            raise BenchError(f"{given}: no bench/bench_measure in it; "
+                             "build with -Dbench=true or name another directory")
+        return given.resolve()
+    found = sorted(root.glob("*/bench/bench_measure"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise BenchError("no build directory found; run meson setup build && ninja -C build, "
+                         "or name one with --build")
+    return found[-1].parent.parent
+
+
+def environment(work, allocator, preload=None):
+    env = {key: value for key, value in os.environ.items()
+           if key != "LD_PRELOAD" and not key.startswith("HAKMEM_")}
+    env.update(work.env)
+    env.update(allocator.env)
+    if preload:
+        env["LD_PRELOAD"] = str(preload)
+    return env
+
+
+def preload_of(work, allocator, setup):
+    """What to preload: the system's malloc too, where a program brings another allocator."""
+    if allocator.library is None and work.links_allocator:
+        return setup.libc
+    return allocator.library
+
+
+def execute(command, env, timeout):
+    """Output of a command; it and all it started are killed when the time is up."""
+    with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, errors="replace",
+                          start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return "", f"no end after {timeout:.0f} s"
+        return out, err
+
+
+def check_object(path, work, allocator, setup):
+    """`path` defines malloc in the process: it must be the file that was asked for."""
+    expected = preload_of(work, allocator, setup) or setup.libc
+    if Path(path).resolve() != expected:
+        raise BenchError(f"{work.name} under {allocator.name}: malloc came from {path}, "
+                         f"not from {expected}; the comparison would be void")
+
+
+def check_program(work, command, allocator, setup):
+    """Asks the dynamic linker which malloc a program is bound to that prints no result line."""
+    expected = preload_of(work, allocator, setup) or setup.libc
+    if "musl" in setup.libc.name:
+        return  # its dynamic linker does not tell
+    bindings = setup.scratch / "bindings"
+    bindings.mkdir()
+    env = environment(work, allocator, preload_of(work, allocator, setup))
+    env |= {"LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(bindings / "ld")}
+    execute(command, env, setup.timeout)
+    bound = {Path(found).resolve() for path in bindings.iterdir()
+             for found in BINDING.findall(path.read_text(errors="replace"))}
+    shutil.rmtree(bindings)
+    if expected not in bound:
+        raise BenchError(f"{work.name} under {allocator.name}: no process of it bound malloc to "
+                         f"{expected}; leave the work out with --works")
+
+
+def measure(work, command, allocator, setup):
+    """One sample as a row of the raw table."""
+    preload = preload_of(work, allocator, setup)
+    line = [str(setup.bench_dir / "bench_measure"), str(work.repeat), str(preload or "-"),
+            *command]
+    out, err = execute(line, environment(work, allocator), setup.timeout)
+    row = {"work": work.name, "allocator": allocator.name, "status": "ok"}
+    measured = MEASURED.search(out)
+    if not measured or measured[5] != "0":
+        reason = f"exit code {measured[5]}" if measured else "no result"
+        return row | {"status": f"{reason}: {err.strip().splitlines()[-1] if err.strip() else '-'}"}
+    served = SERVED.search(out)
+    if served:
+        check_object(served[3], work, allocator, setup)
+        row["served"] = f"{served[1]} {served[2]}"
+    wall, user, system, peak = (int(value) for value in measured.groups()[:4])
+    row |= {"wall_s": wall / 1e9, "cpu_s": (user + system) / 1e6, "peak_kib": peak}
+    if work.own_time:
+        row["wall_s"] = float(re.search(r" seconds=(\S+)", out)[1])
+    held = re.search(r" rss_after_kib=(\d+)", out)
+    if held:
+        row["held_kib"] = int(held[1])
+    return row
+
+
+def count_calls(work, command, allocator, setup):
+    """System calls of one process of the work, by strace."""
+    result = setup.scratch / "strace"
+    preload = preload_of(work, allocator, setup)
+    line = ["strace", "-c", "-f", "-o", str(result)]
+    line += ["-E", f"LD_PRELOAD={preload}"] if preload else []
+    _, err = execute([*line, *command], environment(work, allocator), setup.timeout)
+    text = result.read_text() if result.exists() else ""
+    calls = {name: int(count) for count, name in
+             re.findall(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)(?:\s+\d+)?\s+(\w+)$", text, re.M)}
+    if not calls:
+        raise BenchError(f"strace of {work.name} under {allocator.name} failed: {err.strip()}")
+    return {"calls": calls.pop("total", sum(calls.values())),
+            **{name: calls.get(name, 0) for name in ("mmap", "munmap", "mremap", "madvise", "brk")}}
+
+
+def run_blocks(chosen, allocators, setup, repetitions, rng):
+    """All samples; the order inside each block and of the blocks is random."""
+    rows = []
+    for repetition in range(repetitions):
+        for work, command in rng.sample(chosen, len(chosen)):
+            if sys.stderr.isatty():
+                print(f"\r{repetition + 1}/{repetitions} {work.name:<24}", end="",
+                      file=sys.stderr)
+            for position, allocator in enumerate(rng.sample(allocators, len(allocators))):
+                row = measure(work, command, allocator, setup)
+                rows.append({"repetition": repetition, "position": position} | row)
+    if sys.stderr.isatty():
+        print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    return rows
+
+
+def write_csv(path, rows):
+    columns = ["repetition", "position", "work", "allocator", "status", "wall_s", "cpu_s",
+               "peak_kib", "held_kib", "served"]
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_csv(path):
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        for column in ("wall_s", "cpu_s", "peak_kib", "held_kib"):
+            row[column] = float(row[column]) if row.get(column) else None
+    return rows
+
+
+def libc_of(bench_dir):
+    """The file from which an unpreloaded program gets malloc."""
+    out, err = execute([str(bench_dir / "bench_random_mixed"), "1", "1", "1"],
+                       {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"},
+                       60)
+    served = SERVED.search(out)
+    if not served:
+        raise BenchError(f"bench_random_mixed does not run: {err.strip()}")
+    return Path(served[3]).resolve()
+
+
+def choose_works(pattern, setup):
+    chosen = []
+    for work in works.all_works():
+        if not re.search(pattern, work.name):
+            continue
+        command = works.command_line(work, setup.bench_dir, setup.scratch, setup.quick)
+        if command is None:
+            print(f"{work.name}: not installed, left out", file=sys.stderr)
+            continue
+        chosen.append((work, command))
+    if not chosen:
+        raise BenchError(f'--works "{pattern}" matches no work; see --list')
+    return chosen
+
+
+def check_all(chosen, allocators, setup):
+    """One run of each program that cannot say itself which allocator served it."""
+    for work, command in chosen:
+        if Path(command[0]).parent != setup.bench_dir:
+            for allocator in allocators:
+                check_program(work, command, allocator, setup)
+
+
+def run(args, scratch):
+    build = find_build(args.build)
+    bench_dir = build / "bench"
+    setup = Setup(bench_dir, scratch, libc_of(bench_dir), args.quick, args.timeout)
+    allocators = choose_allocators(args.allocators, known_libraries(build))
+    works.write_inputs(scratch)
+    chosen = choose_works(args.works, setup)
+    check_all(chosen, allocators, setup)
+    if args.syscalls:
+        counts = {(work.name, allocator.name): count_calls(work, command, allocator, setup)
+                  for work, command in chosen for allocator in allocators
+                  if allocator.name != NOISE}
+        print(tables.call_table(counts))
+        return []
+    return run_blocks(chosen, allocators, setup, args.repetitions, random.Random(args.seed))
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print the works and end")
+    parser.add_argument("--works", metavar="REGEX", default="", help="only works so named")
+    parser.add_argument("--allocators", metavar="A", nargs="+",
+                        help="besides system (default: hakmem and all peers that are installed)")
+    parser.add_argument("--repetitions", "-n", type=int, metavar="N",
+                        help="blocks of each work (default 11, with --quick 3)")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the work")
+    parser.add_argument("--cpu", action="store_true",
+                        help="compare user and system time, not wall time (busy machines)")
+    parser.add_argument("--syscalls", action="store_true",
+                        help="count system calls by strace instead of measuring")
+    parser.add_argument("--csv", metavar="FILE", type=Path, help="write all samples")
+    parser.add_argument("--png", metavar="FILE", type=Path, help="draw the ratios (matplotlib)")
+    parser.add_argument("--from", metavar="FILE", type=Path, dest="source",
+                        help="print the tables of samples written by --csv")
+    parser.add_argument("--build", metavar="DIR", type=Path, help="Meson build directory")
+    parser.add_argument("--seed", type=int, help="of the order of runs (default: random)")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one sample")
+    args = parser.parse_args()
+    if args.repetitions is None:
+        args.repetitions = 3 if args.quick else 11
+    if args.repetitions < 1:
+        parser.error(f"--repetitions {args.repetitions}: give 1 or more")
+    try:
+        re.compile(args.works)
+    except re.error as error:
+        parser.error(f'--works "{args.works}": {error}')
+    return args
+
+
+def show(rows, args):
+    """Prints all tables; the number of failed samples."""
+    metric = "cpu_s" if args.cpu else "wall_s"
+    print(tables.ratio_table(rows, metric, BASE, "ms", 1000))
+    print(tables.ratio_table(rows, "peak_kib", BASE, "MiB", 1 / 1024))
+    if any(row.get("held_kib") for row in rows):
+        print(tables.ratio_table(rows, "held_kib", BASE, "MiB", 1 / 1024))
+    if args.png:
+        tables.draw(rows, metric, BASE, args.png)
+    failures = sorted({(row["work"], row["allocator"], row["status"])
+                       for row in rows if row["status"] != "ok"})
+    for work, allocator, status in failures:
+        print(f"{work} under {allocator} failed: {status}", file=sys.stderr)
+    return len(failures)
+
+
+def main():
+    args = read_arguments()
+    if args.list:
+        for work in works.all_works():
+            times = f" ({work.repeat} processes)" if work.repeat > 1 else ""
+            print(f"{work.name:<24}{' '.join(work.command.split())[:100]}{times}")
+        return 0
+    try:
+        if args.source:
+            rows = read_csv(args.source)
+        else:
+            with tempfile.TemporaryDirectory(prefix="hakmem-bench-") as scratch:
+                rows = run(args, Path(scratch))
+        if args.csv and rows:
+            write_csv(args.csv, rows)
+        return 1 if rows and show(rows, args) else 0
+    except (BenchError, tables.TableError, OSError) as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

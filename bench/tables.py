@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: MIT
+"""Tables and the picture of run.py, made from its raw rows alone."""
+import math
+import statistics
+
+TITLES = {
+    "wall_s": "Wall time",
+    "cpu_s": "User and system time",
+    "peak_kib": "Peak resident memory",
+    "held_kib": "Resident memory after the burst, the idle time and 1000 pairs",
+}
+
+
+class TableError(Exception):
+    """A message for the user."""
+
+
+def names(rows, column):
+    """Different values in the order of their first row."""
+    return list(dict.fromkeys(row[column] for row in rows))
+
+
+def by_block(rows, metric):
+    """{(work, repetition): {allocator: value}} of the rows that have a value."""
+    blocks = {}
+    for row in rows:
+        if row["status"] == "ok" and row.get(metric):
+            blocks.setdefault((row["work"], row["repetition"]), {})[row["allocator"]] = row[metric]
+    return blocks
+
+
+def ratios(rows, metric, base):
+    """{(work, allocator): [ratio to the base in the same block]}."""
+    result = {}
+    for (work, _), values in by_block(rows, metric).items():
+        for allocator, value in values.items():
+            if allocator != base and base in values:
+                result.setdefault((work, allocator), []).append(value / values[base])
+    return result
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+def allocators_in(rows, base):
+    """The noise column first, then by name; the order of rows is random."""
+    found = sorted(set(names(rows, "allocator")) - {base, base + "2"})
+    noise = [base + "2"] if base + "2" in names(rows, "allocator") else []
+    return noise + found
+
+
+def render(header, lines):
+    """Columns as wide as needed; the first one to the left."""
+    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
+    def text(line):
+        cells = [line[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
+        return "  ".join(cells).rstrip()
+    return "\n".join(map(text, [header, *lines])) + "\n"
+
+
+def mean_line(table, works, columns):
+    """Geometric means; in brackets where a work is missing, as that compares other works."""
+    cells = []
+    for name in columns:
+        medians = [statistics.median(table[work, name]) for work in works if (work, name) in table]
+        mean = f"{geometric_mean(medians):.3f}" if medians else "fail"
+        cells.append(mean if len(medians) == len(works) else f"({mean})")
+    return [f"geometric mean of {len(works)}", "", *cells]
+
+
+def ratio_table(rows, metric, base, unit, scale):
+    """Median ratio to the base of each work and allocator, and the geometric means."""
+    table = ratios(rows, metric, base)
+    columns = allocators_in(rows, base)
+    works = sorted({work for work, _ in table})
+    base_values = {}
+    for (work, _), values in by_block(rows, metric).items():
+        if base in values:
+            base_values.setdefault(work, []).append(values[base])
+    lines = []
+    for work in works:
+        cells = [f"{statistics.median(table[work, name]):.2f}" if (work, name) in table else "fail"
+                 for name in columns]
+        lines.append([work, f"{statistics.median(base_values[work]) * scale:.1f}", *cells])
+    if len(works) > 1:
+        lines.append(mean_line(table, works, columns))
+    title = f"{TITLES[metric]}, ratio to {base}, median of {len(names(rows, 'repetition'))} blocks"
+    return f"{title}\n{render(['work', f'{base} {unit}', *columns], lines)}"
+
+
+def call_table(counts):
+    """counts: {(work, allocator): {"calls": n, "mmap": n, …}}."""
+    kinds = list(next(iter(counts.values())))
+    lines = [[work, allocator, *(str(count[kind]) for kind in kinds)]
+             for (work, allocator), count in counts.items()]
+    return "System calls of one whole process\n" + render(["work", "allocator", *kinds], lines)
+
+
+def draw(rows, metric, base, path):
+    """One row of dots for each work, the spread from the first to the third quartile."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise TableError("--png needs matplotlib; install it or leave the picture out") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot, ticker
+
+    table = ratios(rows, metric, base)
+    works = sorted({work for work, _ in table}, reverse=True)
+    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.3 * len(works)))
+    for allocator in allocators_in(rows, base):
+        shown = [(i, table[work, allocator]) for i, work in enumerate(works)
+                 if (work, allocator) in table]
+        middle = [statistics.median(values) for _, values in shown]
+        spread = [statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+                  for _, values in shown]
+        axes.errorbar(middle, [i for i, _ in shown], fmt="o", markersize=4, label=allocator,
+                      xerr=[[max(0, m - s[0]) for m, s in zip(middle, spread)],
+                            [max(0, s[2] - m) for m, s in zip(middle, spread)]], elinewidth=0.6)
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axes.xaxis.set_minor_formatter(ticker.FormatStrFormatter("%g"))
+    axes.set_yticks(range(len(works)), works)
+    axes.set_xlabel(f"{TITLES[metric]}, ratio to {base} (lower is better)")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""The works that run.py measures: one table, first the synthetic ones, then real programs.
+
+A command is written as one line. Its first word is a program of bench/ (without the prefix
+"bench_") or one found in $PATH; {N} is an amount of work that --quick divides by four.
+"""
+import re
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+QUICK_DIVISOR = 4
+
+
+@dataclass(frozen=True)
+class Work:
+    name: str
+    command: str
+    repeat: int = 1             # processes in one sample, run one after the other
+    own_time: bool = False      # time as printed by the program, where it also idles
+    env: dict = field(default_factory=dict)
+    links_allocator: bool = False   # so the system's malloc must be preloaded too
+
+
+OWN = [
+    Work("random_mixed_400", "random_mixed {10000000} 400 1"),
+    Work("random_mixed_8192", "random_mixed {10000000} 8192 42"),
+    Work("random_mixed_100k", "random_mixed {5000000} 100000 42"),
+    Work("random_mixed_processes", "random_mixed 100000 256 42", repeat=200),
+    Work("startup_true", "/bin/true", repeat=400),
+    Work("fixed_16", "fixed_size {10000000} 16 42 256"),
+    Work("fixed_64", "fixed_size {10000000} 64 42 256"),
+    Work("fixed_256", "fixed_size {10000000} 256 42 256"),
+    Work("fixed_1024", "fixed_size {10000000} 1024 42 256"),
+    Work("fixed_4096", "fixed_size {5000000} 4096 42 256"),
+    Work("mid_large_1", "mid_large_mt 1 {1000000} 256 42"),
+    Work("mid_large_2", "mid_large_mt 2 {1000000} 256 42"),
+    Work("mid_large_2_ws32", "mid_large_mt 2 {1000000} 32 42"),
+    Work("pool_tls_1", "pool_tls 1 {1000000} 256 42"),
+    Work("pool_tls_2", "pool_tls 2 {1000000} 256 42"),
+    Work("pool_tls_2_ws32", "pool_tls 2 {1000000} 32 42"),
+    Work("pool_tls_4", "pool_tls 4 {500000} 256 42"),
+    Work("independent_2", "remote 2 {4000000} 1000 0 42"),
+    Work("remote_10", "remote 2 {3000000} 1000 10 42"),
+    Work("remote_50", "remote 2 {2000000} 1000 50 42"),
+    Work("remote_90", "remote 2 {2000000} 1000 90 42"),
+    Work("larson_1", "larson --ops {8000000} 8 1000 5000 100 4141 1"),
+    Work("larson_2", "larson --ops {8000000} 8 1000 5000 100 4141 2"),
+    Work("larson_exit_1", "larson --ops {4000000} 8 128 1024 1 12345 1"),
+    Work("larson_exit_2", "larson --ops {4000000} 8 128 1024 1 12345 2"),
+    Work("larson_exit_4", "larson --ops {4000000} 8 128 1024 1 12345 4"),
+    Work("large", "large {4000} 64 42"),
+    Work("large_grow", "large --grow 1"),
+    Work("short_threads", "short_threads {16000} 200 4 42"),
+    Work("grow_shrink", "grow_shrink 50000 {20} 42"),
+    Work("bulk_order", "bulk 1 20000 {60} order 42"),
+    Work("bulk_reverse", "bulk 1 20000 {60} reverse 42"),
+    Work("bulk_random", "bulk 1 20000 {60} random 42"),
+    Work("bulk_2", "bulk 2 20000 {40} random 42"),
+    Work("prodcons", "prodcons 1 {3000000} 4096 42"),
+    Work("cache_active", "cache_thrash active 2 {60000} 8 2000"),
+    Work("cache_passive", "cache_thrash passive 2 {60000} 8 2000"),
+    Work("realloc_mix", "realloc_mix {4000000} 1000 42"),
+    Work("burst_small", "burst_idle small {512} same 1000 42", own_time=True),
+    Work("burst_mixed_other", "burst_idle mixed {512} other 1000 42", own_time=True),
+]
+
+# pymalloc would hide the allocator from Python's small objects.
+PLAIN_PYTHON = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
+
+PYTHON_JSON = """
+import json
+rows = [{"id": i, "name": "row %d" % i, "tags": ["a%d" % (i % 7), "b"], "x": i / 3}
+        for i in range(4000)]
+for _ in range({6}):
+    assert json.loads(json.dumps(rows)) == rows
+"""
+PYTHON_OBJECTS = """
+class Node:
+    def __init__(self, key, left):
+        self.key = str(key)
+        self.left = left
+        self.more = [key]
+for _ in range({6}):
+    nodes = {}
+    for i in range(20000):
+        nodes[i * 7919 % 20011] = Node(i, nodes.get(i // 2))
+"""
+SQLITE = """
+CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, x REAL);
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {60000})
+  INSERT INTO t SELECT i, 'name ' || (i * 7919 % 65521), i / 3.0 FROM n;
+CREATE INDEX by_name ON t(name);
+SELECT count(*), sum(x) FROM t WHERE name LIKE 'name 1%';
+SELECT count(*) FROM (SELECT substr(name, 1, 7) AS p, avg(x) FROM t GROUP BY p ORDER BY 2);
+DELETE FROM t WHERE id % 3 = 0;
+"""
+PERL = """
+for my $round (1 .. {3}) {
+    my %h;
+    push @{$h{"key " . ($_ * 7919 % 5003)}}, "value $_" for 1 .. 60000;
+    my @sorted = sort { @{$h{$a}} <=> @{$h{$b}} || $a cmp $b } keys %h;
+}
+"""
+# The server's clients use the system's malloc; the peak is that of the larger of both.
+REDIS = """
+redis-server --port 0 --unixsocket SCRATCH/redis.sock --save '' --appendonly no \
+  --dir SCRATCH >/dev/null &
+unset LD_PRELOAD
+for i in 1 2 3 4 5 6 7 8 9; do test -S SCRATCH/redis.sock && break; sleep 0.05; done
+redis-benchmark -s SCRATCH/redis.sock -q -n {60000} -r 20000 -P 16 -d 200 \
+  -t set,get,lpush,hset,zadd >/dev/null
+redis-cli -s SCRATCH/redis.sock shutdown nosave
+wait
+"""
+
+
+def programs():
+    """Real programs: their command's text stays one argument."""
+    return [
+        Work("python_json", shlex.join([sys.executable, "-S", "-c", PYTHON_JSON]),
+             env=PLAIN_PYTHON),
+        Work("python_objects", shlex.join([sys.executable, "-S", "-c", PYTHON_OBJECTS]),
+             env=PLAIN_PYTHON),
+        Work("sqlite", shlex.join(["sqlite3", ":memory:", SQLITE])),
+        Work("perl", shlex.join(["perl", "-e", PERL])),
+        Work("gcc", "gcc -O2 -c SCRATCH/generated.c -o /dev/null"),
+        Work("redis", shlex.join(["sh", "-c", REDIS]), links_allocator=True),
+    ]
+
+
+# What must be installed for a work besides the first word of its command.
+NEEDS = {"redis": ["redis-server", "redis-benchmark", "redis-cli"]}
+
+
+def all_works():
+    return OWN + programs()
+
+
+def write_inputs(scratch):
+    """The files that commands refer to as SCRATCH/…"""
+    lines = ["#include <stddef.h>"]
+    for i in range(40):
+        lines.append(
+            f"int f{i}(const int *a, size_t n, int k)\n{{\n    int s = k;\n"
+            f"    for (size_t j = 0; j < n; j++)\n"
+            f"        s += a[j] * {i + 3} + (s % {i + 2} ? a[n - 1 - j] : k << {i % 7});\n"
+            f"    switch (s & 7) {{\n    case 1: return s * {i};\n    case 3: return s ^ k;\n"
+            f"    case 6: return s - {i};\n    default: return s;\n    }}\n}}")
+    Path(scratch, "generated.c").write_text("\n".join(lines) + "\n")
+
+
+def command_line(work, bench_dir, scratch, quick):
+    """The words to execute; None if a program is not installed."""
+    def amount(match):
+        number = int(match[1])
+        return str(max(1, number // QUICK_DIVISOR) if quick else number)
+
+    words = [re.sub(r"\{(\d+)\}", amount, word).replace("SCRATCH", str(scratch))
+             for word in shlex.split(work.command)]
+    own = bench_dir / f"bench_{words[0]}"
+    if own.is_file():
+        return [str(own), *words[1:]]
+    if any(shutil.which(program) is None for program in [words[0], *NEEDS.get(work.name, [])]):
+        return None
+    return [shutil.which(words[0]), *words[1:]]

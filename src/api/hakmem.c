@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ * The entry points: arguments are judged and errno is set here, and nowhere else. With HAK_OVERRIDE the C
+ * library's names are aliases of the twins, all in this one object, so that static linking takes all or none.
+ * malloc and free are the fast path of core/cache.h and nothing more. */
+#include "core/dispatch.h"
+#include "core/slow.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "hakmem.h"
+
+static void *or_enomem(void *p)
+{
+    if (HAK_UNLIKELY(!p))
+        errno = ENOMEM;
+    return p;
+}
+
+HAK_EXPORT void *hakmem_malloc(size_t size)
+{
+    return hak_malloc(size);
+}
+
+HAK_EXPORT void hakmem_free(void *ptr)
+{
+    hak_free(ptr);
+}
+
+HAK_EXPORT void *hakmem_calloc(size_t count, size_t size)
+{
+    size_t total;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total)))
+        return or_enomem(NULL);
+    return or_enomem(hak_alloc_zeroed(total));
+}
+
+HAK_EXPORT void *hakmem_realloc(void *ptr, size_t size)
+{
+    if (!ptr)
+        return hak_malloc(size);
+    if (size == 0) {
+        hak_free(ptr);
+        return NULL;
+    }
+    return or_enomem(hak_resize(ptr, size));
+}
+
+HAK_EXPORT void *hakmem_reallocarray(void *ptr, size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        return or_enomem(NULL);
+    return hakmem_realloc(ptr, total);
+}
+
+HAK_EXPORT int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    if (!hak_is_pow2(alignment) || alignment % sizeof(void *))
+        return EINVAL;
+    int saved = errno;
+    void *p = hak_alloc_aligned(alignment, size);
+    errno = saved;
+    if (!p)
+        return ENOMEM;
+    *out = p;
+    return 0;
+}
+
+HAK_EXPORT void *hakmem_aligned_alloc(size_t alignment, size_t size)
+{
+    if (!hak_is_pow2(alignment)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return or_enomem(hak_alloc_aligned(alignment, size));
+}
+
+HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
+{
+    if (alignment > PTRDIFF_MAX) {
+        errno = EINVAL;
+        return NULL;
+    }
+    size_t power = 16;
+    while (power < alignment)
+        power *= 2;
+    return or_enomem(hak_alloc_aligned(power, size));
+}
+
+HAK_EXPORT void *hakmem_valloc(size_t size)
+{
+    return or_enomem(hak_alloc_aligned(hak_os_page_size(), size));
+}
+
+HAK_EXPORT void *hakmem_pvalloc(size_t size)
+{
+    size_t page = hak_os_page_size();
+    return size > PTRDIFF_MAX ? or_enomem(NULL) : or_enomem(hak_alloc_aligned(page, hak_align_up(hak_max(size, 1), page)));
+}
+
+HAK_EXPORT size_t hakmem_malloc_usable_size(void *ptr)
+{
+    return hak_usable_size(ptr);
+}
+
+HAK_EXPORT void hakmem_free_sized(void *ptr, size_t size)
+{
+    (void)size;
+    hak_free(ptr);
+}
+
+HAK_EXPORT void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size)
+{
+    (void)alignment;
+    (void)size;
+    hak_free(ptr);
+}
+
+HAK_EXPORT size_t hakmem_trim(size_t keep)
+{
+    int saved = errno;
+    size_t returned = hak_trim(keep);
+    errno = saved;
+    return returned;
+}
+
+HAK_EXPORT int hakmem_malloc_trim(size_t pad)
+{
+    return hakmem_trim(pad) != 0;
+}
+
+HAK_EXPORT int hakmem_stats(int fd, int json)
+{
+    return hak_stats_write(fd, json != 0);
+}
+
+HAK_EXPORT const char *hakmem_version(void)
+{
+    return HAK_VERSION;
+}
+
+HAK_EXPORT const char *hakmem_backend(void)
+{
+    return hak_init() ? hak_dispatch.backend->name : "none";
+}
+
+/* --- glibc's own additions ---------------------------------------------------------------------------- */
+
+HAK_EXPORT struct hakmem_mallinfo2 hakmem_mallinfo2(void)
+{
+    struct hakmem_mallinfo2 info = {0};
+    struct hak_census c;
+    struct hak_space_stats space;
+    if (!hak_init())
+        return info;
+    hak_stats_census(&c);
+    hak_space_stats(&space);
+    info.arena = space.handed_out;
+    info.uordblks = c.away_bytes + c.large_bytes;
+    info.fordblks = info.arena > info.uordblks ? info.arena - info.uordblks : 0;
+    info.ordblks = c.free;
+    info.hblks = c.live_large;
+    info.hblkhd = c.large_bytes;
+    return info;
+}
+
+HAK_EXPORT int hakmem_malloc_info(int options, FILE *stream)
+{
+    if (options != 0) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct hakmem_mallinfo2 i = hakmem_mallinfo2();
+    int n = fprintf(stream,
+                    "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
+                    "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+                    "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
+                    i.ordblks, i.fordblks, i.hblks, i.hblkhd, i.arena, i.arena);
+    return n < 0 ? -1 : 0;
+}
+
+HAK_EXPORT void hakmem_malloc_stats(void)
+{
+    hak_stats_write(STDERR_FILENO, false);
+}
+
+HAK_EXPORT int hakmem_mallopt(int parameter, int value)
+{
+    (void)parameter;
+    (void)value;
+    return 0;
+}
+
+#if HAK_OVERRIDE
+
+/* glibc's struct mallinfo, which its own header hides in later versions. */
+struct hak_mallinfo {
+    int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct hak_mallinfo mallinfo(void);
+
+static int as_int(size_t n)
+{
+    return n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+HAK_EXPORT struct hak_mallinfo mallinfo(void)
+{
+    struct hakmem_mallinfo2 i = hakmem_mallinfo2();
+    return (struct hak_mallinfo){
+        .arena = as_int(i.arena), .ordblks = as_int(i.ordblks), .hblks = as_int(i.hblks), .hblkhd = as_int(i.hblkhd),
+        .uordblks = as_int(i.uordblks), .fordblks = as_int(i.fordblks)};
+}
+
+/* --- the C library's names -------------------------------------------------------------------------------- */
+
+#define TWIN(name) __attribute__((alias("hakmem_" #name), visibility("default")))
+
+void *malloc(size_t size) TWIN(malloc);
+void free(void *ptr) TWIN(free);
+void *calloc(size_t count, size_t size) TWIN(calloc);
+void *realloc(void *ptr, size_t size) TWIN(realloc);
+void *reallocarray(void *ptr, size_t count, size_t size) TWIN(reallocarray);
+int posix_memalign(void **out, size_t alignment, size_t size) TWIN(posix_memalign);
+void *aligned_alloc(size_t alignment, size_t size) TWIN(aligned_alloc);
+void *memalign(size_t alignment, size_t size);
+void *memalign(size_t alignment, size_t size) TWIN(memalign);
+void *valloc(size_t size) TWIN(valloc);
+void *pvalloc(size_t size);
+void *pvalloc(size_t size) TWIN(pvalloc);
+size_t malloc_usable_size(void *ptr);
+size_t malloc_usable_size(void *ptr) TWIN(malloc_usable_size);
+void free_sized(void *ptr, size_t size);
+void free_sized(void *ptr, size_t size) TWIN(free_sized);
+void free_aligned_sized(void *ptr, size_t alignment, size_t size);
+void free_aligned_sized(void *ptr, size_t alignment, size_t size) TWIN(free_aligned_sized);
+int malloc_trim(size_t pad);
+int malloc_trim(size_t pad) TWIN(malloc_trim);
+struct hakmem_mallinfo2 mallinfo2(void);
+struct hakmem_mallinfo2 mallinfo2(void) TWIN(mallinfo2);
+int malloc_info(int options, FILE *stream);
+int malloc_info(int options, FILE *stream) TWIN(malloc_info);
+void malloc_stats(void);
+void malloc_stats(void) TWIN(malloc_stats);
+int mallopt(int parameter, int value);
+int mallopt(int parameter, int value) TWIN(mallopt);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * hakmem: public interface. All sizes and alignments are in bytes; all functions may be called from any
+ * thread and from a forked child, none from a signal handler. Each function that returns NULL for lack of
+ * memory sets errno to ENOMEM; no function that frees changes errno. Results are aligned to 16 bytes unless
+ * said otherwise. The functions named like those of the C library behave like them; the source of the
+ * behaviour stands in brackets. */
+#ifndef HAKMEM_H
+#define HAKMEM_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* [C23 7.24.3.6] malloc(0) gives a unique pointer. Above PTRDIFF_MAX: NULL, ENOMEM. */
+void *hakmem_malloc(size_t size);
+/* [C23 7.24.3.3] NULL is ignored. What hakmem did not allocate stops the process with one line. */
+void hakmem_free(void *ptr);
+/* [C23 7.24.3.2] Zeroed; NULL and ENOMEM when count * size overflows. */
+void *hakmem_calloc(size_t count, size_t size);
+/* [glibc manual 3.2.3.5] realloc(NULL, n) allocates; realloc(p, 0) frees p and returns NULL. On failure the
+ * old block is untouched. */
+void *hakmem_realloc(void *ptr, size_t size);
+/* [POSIX.1-2024] realloc of count * size; NULL and ENOMEM on overflow. */
+void *hakmem_reallocarray(void *ptr, size_t count, size_t size);
+/* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or ENOMEM;
+ * errno is left alone, and *out too on failure. */
+int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
+/* [C23 7.24.3.1] NULL and EINVAL when alignment is no power of two. size need not be a multiple of it. */
+void *hakmem_aligned_alloc(size_t alignment, size_t size);
+/* [glibc manual 3.2.3.6] As aligned_alloc, but an alignment that is no power of two is rounded up. */
+void *hakmem_memalign(size_t alignment, size_t size);
+/* [glibc manual 3.2.3.6] Aligned to a system page. */
+void *hakmem_valloc(size_t size);
+/* [glibc manual 3.2.3.6] As valloc, size rounded up to whole pages. */
+void *hakmem_pvalloc(size_t size);
+/* [glibc malloc_usable_size(3)] Bytes that may be used at ptr, at least what was asked for; 0 for NULL. */
+size_t hakmem_malloc_usable_size(void *ptr);
+/* [C23 7.24.3.4] size: as given to malloc, calloc or realloc. */
+void hakmem_free_sized(void *ptr, size_t size);
+/* [C23 7.24.3.5] alignment and size: as given to aligned_alloc. */
+void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size);
+/* [glibc malloc_trim(3)] Gives free memory beyond `pad` bytes back; 1 if some went back, else 0. */
+int hakmem_malloc_trim(size_t pad);
+
+/* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: handed out by the address space;
+ * uordblks: away from slabs and spans, blocks in threads' bins included; fordblks: the rest; ordblks: free
+ * blocks; hblks and hblkhd: large spans. The others are 0. */
+struct hakmem_mallinfo2 {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct hakmem_mallinfo2 hakmem_mallinfo2(void);
+/* [glibc malloc_info(3)] Writes XML with glibc's element names. 0; -1 and EINVAL when options is not 0; -1 when
+ * the stream fails. */
+int hakmem_malloc_info(int options, FILE *stream);
+/* [glibc malloc_stats(3)] The statistics, as text, to stderr. */
+void hakmem_malloc_stats(void);
+/* [glibc mallopt(3)] 0 (an error) for every parameter: none of glibc's has a counterpart that could be set at
+ * run time; docs/settings.md names the settings of the environment that serve the same ends. */
+int hakmem_mallopt(int parameter, int value);
+
+/* Gives free memory back, keeping at most `keep` bytes ready for reuse. All threads: those other than the
+ * caller empty their bins at their next slow path. Returns the bytes given back by this call. */
+size_t hakmem_trim(size_t keep);
+/* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. 0, or a negative
+ * errno (ENOMEM before the library could start, else that of write). Allocates nothing. */
+int hakmem_stats(int fd, int json);
+/* The version, "major.minor.patch". */
+const char *hakmem_version(void);
+/* The span backend in use, "shared_pool" or "legacy". */
+const char *hakmem_backend(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ * The plain reference backend: one class in a superslab, one mutex, no caches and no cleverness. A slab comes
+ * from the first superslab of its class that has one free; a superslab that is wholly free goes back at once.
+ * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
+#include "core/dispatch.h"
+#include "core/meta.h"
+#include "core/plugin.h"
+
+struct superslab {
+    char *base;
+    uint64_t used; /* bit i: slab i is taken */
+    unsigned class, slab_pages, capacity; /* capacity 0: a region handed out as a whole */
+    size_t count; /* superslabs, for a run */
+    struct superslab *next, *prev;
+};
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
+/* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NBINS + n. */
+static HAK_IN_DATA struct superslab *lists[HAK_NBINS + HAK_SUPERSLAB_PAGES];
+static struct superslab *unused_descriptors;
+static HAK_IN_DATA struct hak_slab *partial_lists[HAK_NBINS];
+static uint64_t maps, unmaps, partial_served, slab_served;
+
+static struct superslab *map_region(size_t count, size_t align, bool header)
+{
+    struct superslab *s = unused_descriptors;
+    if (s)
+        unused_descriptors = s->next;
+    else if (!(s = hak_meta_alloc(sizeof *s)))
+        return NULL;
+    *s = (struct superslab){.count = count, .base = hak_space_alloc(count, align, header)};
+    if (!s->base) {
+        s->next = unused_descriptors;
+        unused_descriptors = s;
+        return NULL;
+    }
+    maps++;
+    return s;
+}
+
+/* If the kernel does not take the pages, the region is given up: never used again, never wrong. */
+static void unmap_region(struct superslab *s)
+{
+    struct iovec range = {s->base, s->count * HAK_SUPERSLAB};
+    if (hak_dispatch.release->release(&range, 1, hak_dispatch.release->cause) == range.iov_len)
+        hak_space_free(s->base, s->count);
+    unmaps++;
+    s->next = unused_descriptors;
+    unused_descriptors = s;
+}
+
+static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
+{
+    if (hak_space_commit(base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
+        return NULL;
+    struct hak_slab *slab = hak_space_page(base);
+    slab->base = base;
+    slab->region = s;
+    slab->pages = (uint16_t)pages;
+    for (size_t i = 0; i < hak_min(pages, HAK_SUPERSLAB_PAGES); i++)
+        slab[i].head_offset = (uint32_t)i;
+    return slab;
+}
+
+static void forget(struct hak_slab *slab)
+{
+    size_t pages = hak_min(slab->pages, HAK_SUPERSLAB_PAGES);
+    for (size_t i = 0; i < pages; i++) {
+        slab[i].head_offset = 0;
+        slab[i].base = NULL;
+        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
+    }
+}
+
+static void push(struct superslab *s)
+{
+    s->prev = NULL;
+    s->next = lists[s->class];
+    if (s->next)
+        s->next->prev = s;
+    lists[s->class] = s;
+}
+
+static void drop(struct superslab *s)
+{
+    *(s->prev ? &s->prev->next : &lists[s->class]) = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    unmap_region(s);
+}
+
+static struct superslab *with_free_slab(unsigned class, unsigned slab_pages, bool header)
+{
+    for (struct superslab *s = lists[class]; s; s = s->next)
+        if ((unsigned)__builtin_popcountll(s->used) < s->capacity)
+            return s;
+    struct superslab *s = map_region(1, 1, header);
+    if (!s)
+        return NULL;
+    s->class = class;
+    s->slab_pages = slab_pages;
+    s->capacity = (unsigned)(HAK_SUPERSLAB_PAGES / slab_pages);
+    push(s);
+    return s;
+}
+
+static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool header)
+{
+    struct superslab *s = with_free_slab(class, slab_pages, header);
+    if (!s)
+        return NULL;
+    unsigned i = (unsigned)__builtin_ctzll(~s->used);
+    struct hak_slab *slab = describe(s, s->base + (size_t)i * slab_pages * HAK_PAGE, slab_pages);
+    if (slab) {
+        s->used |= (uint64_t)1 << i;
+        slab_served++;
+    }
+    return slab;
+}
+
+static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
+{
+    struct hak_slab *slab = partial_lists[bin];
+    if (!slab)
+        return NULL;
+    partial_lists[bin] = slab->next;
+    if (slab->next)
+        slab->next->prev = NULL;
+    slab->next = NULL;
+    slab->listed = false;
+    hak_slab_adopt(slab, t);
+    partial_served++;
+    return slab;
+}
+
+static struct hak_slab *take_fresh(struct hak_thread *t, unsigned bin)
+{
+    bool header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+    struct hak_slab *slab = take_slab(bin, hak_slab_pages[bin], header);
+    if (!slab && header) /* their zone is full: blocks without headers serve as well */
+        slab = take_slab(bin, hak_slab_pages[bin], false);
+    if (slab)
+        hak_slab_format(slab, bin, t);
+    return slab;
+}
+
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
+{
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = take_partial(t, bin);
+    if (!slab)
+        slab = take_fresh(t, bin);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
+{
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = take_partial(t, bin);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+static struct hak_slab *acquire_region(size_t pages, size_t align)
+{
+    size_t count = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
+    struct superslab *s = map_region(count, hak_max(1, align / HAK_SUPERSLAB_PAGES), false);
+    if (!s)
+        return NULL;
+    struct hak_slab *slab = describe(s, s->base, pages);
+    if (!slab)
+        unmap_region(s);
+    return slab;
+}
+
+static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
+{
+    bool small = align <= 1 && pages <= HAK_SUPERSLAB_PAGES / 2;
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = small ? take_slab((unsigned)(HAK_NBINS + pages), (unsigned)pages, false)
+                                  : acquire_region(pages, align);
+    hak_lock_release(&lock);
+    *zeroed = !small;
+    return slab;
+}
+
+static void release(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    struct superslab *s = slab->region;
+    size_t offset = (size_t)(slab->base - s->base);
+    forget(slab);
+    if (!s->capacity) {
+        unmap_region(s);
+    } else {
+        s->used &= ~((uint64_t)1 << offset / (s->slab_pages * HAK_PAGE));
+        if (!s->used)
+            drop(s);
+    }
+    hak_lock_release(&lock);
+}
+
+static bool publish(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    bool live = !hak_slab_all_back(slab);
+    if (live) {
+        slab->prev = NULL;
+        slab->next = partial_lists[slab->bin];
+        if (slab->next)
+            slab->next->prev = slab;
+        partial_lists[slab->bin] = slab;
+        slab->listed = true;
+    }
+    hak_lock_release(&lock);
+    return live;
+}
+
+static bool retract(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
+    if (mine) {
+        *(slab->prev ? &slab->prev->next : &partial_lists[slab->bin]) = slab->next;
+        if (slab->next)
+            slab->next->prev = slab->prev;
+        slab->next = slab->prev = NULL;
+        slab->listed = false;
+    }
+    hak_lock_release(&lock);
+    return mine;
+}
+
+static size_t trim(size_t keep)
+{
+    (void)keep; /* nothing is kept */
+    return 0;
+}
+
+static void fork_prepare(void)
+{
+    hak_lock_acquire(&lock);
+}
+
+static void fork_done(bool in_child)
+{
+    (void)in_child;
+    hak_lock_release(&lock);
+}
+
+static void stats(struct hak_stats_writer *w)
+{
+    hak_lock_acquire(&lock);
+    hak_stats_begin(w, "stages");
+    hak_stats_number(w, "partial", partial_served);
+    hak_stats_number(w, "unused", slab_served);
+    hak_stats_number(w, "map", maps);
+    hak_stats_number(w, "unmap", unmaps);
+    hak_stats_end(w);
+    hak_lock_release(&lock);
+}
+
+const struct hak_backend hak_backend_legacy = {
+    .name = "legacy",
+    .acquire_slab = acquire_slab,
+    .adopt = adopt,
+    .acquire_run = acquire_run,
+    .release = release,
+    .publish = publish,
+    .retract = retract,
+    .trim = trim,
+    .fork_prepare = fork_prepare,
+    .fork_done = fork_done,
+    .stats = stats,
+};

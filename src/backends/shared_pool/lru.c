@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ * See lru.h. Cached regions keep their addresses; their pages may have gone back meanwhile. */
+#include "lru.h"
+
+#include "core/dispatch.h"
+#include "core/log.h"
+
+static struct superslab *newest, *oldest;
+static size_t cached, cached_superslabs;
+static uint64_t pushes, hits, misses, evictions;
+
+static void unlink_cached(struct superslab *s)
+{
+    *(s->prev ? &s->prev->next : &newest) = s->next;
+    *(s->next ? &s->next->prev : &oldest) = s->prev;
+    s->next = s->prev = NULL;
+    cached--;
+    cached_superslabs -= s->count;
+}
+
+/* False, and the region stays, where the kernel does not take the pages. */
+static bool evict(struct superslab *s, enum hak_cause cause)
+{
+    if (s->dirty)
+        superslab_clean(s, cause);
+    if (s->dirty)
+        return false;
+    unlink_cached(s);
+    evictions++;
+    if (hak_dispatch.options.log_lru)
+        hak_log("LRU_EVICT %p (%s)", (void *)s->base, hak_cause_name(cause));
+    superslab_unmap(s);
+    return true;
+}
+
+static bool beyond_limits(void)
+{
+    const struct hak_options *o = &hak_dispatch.options;
+    return cached > o->lru_max_cached || cached_superslabs * HAK_SUPERSLAB > o->lru_max_mb * HAK_MIB;
+}
+
+void lru_push(struct superslab *s)
+{
+    s->cached_since_ms = hak_os_coarse_ms();
+    s->prev = NULL;
+    s->next = newest;
+    *(newest ? &newest->prev : &oldest) = s;
+    newest = s;
+    cached++;
+    cached_superslabs += s->count;
+    pushes++;
+    if (hak_dispatch.options.log_lru)
+        hak_log("LRU_PUSH %p, %zu cached", (void *)s->base, cached);
+    while (oldest && beyond_limits() && evict(oldest, HAK_CAUSE_lru_evict))
+        ;
+}
+
+static bool is_aligned(const struct superslab *s, size_t align)
+{
+    return ((uintptr_t)s->base >> HAK_SUPERSLAB_LG) % align == 0;
+}
+
+struct superslab *lru_pop(size_t count, size_t align, bool header)
+{
+    struct superslab *s = newest;
+    while (s && (s->count != count || !is_aligned(s, align) || hak_space_in_header_zone(s->base) != header))
+        s = s->next;
+    if (s) {
+        unlink_cached(s);
+        hits++;
+    } else {
+        misses++;
+    }
+    if (hak_dispatch.options.log_lru)
+        hak_log("LRU_POP %s, %zu cached", s ? "hit" : "miss", cached);
+    return s;
+}
+
+void lru_age(uint64_t now_ms)
+{
+    uint64_t limit = hak_dispatch.options.lru_ttl_sec * (uint64_t)1000;
+    while (oldest && now_ms - oldest->cached_since_ms > limit && evict(oldest, HAK_CAUSE_lru_evict))
+        ;
+}
+
+size_t lru_trim(size_t keep, enum hak_cause cause)
+{
+    size_t before = lru_bytes();
+    while (oldest && lru_bytes() > keep && evict(oldest, cause))
+        ;
+    return before - lru_bytes();
+}
+
+size_t lru_bytes(void)
+{
+    return cached_superslabs * HAK_SUPERSLAB;
+}
+
+void lru_stats(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "lru");
+    hak_stats_number(w, "cached", cached);
+    hak_stats_number(w, "cached_bytes", lru_bytes());
+    hak_stats_number(w, "pushes", pushes);
+    hak_stats_number(w, "hits", hits);
+    hak_stats_number(w, "misses", misses);
+    hak_stats_number(w, "evictions", evictions);
+    hak_stats_end(w);
+}

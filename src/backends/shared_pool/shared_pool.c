@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT
+ * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, an ordered array of
+ * functions that reads top to bottom as the policy. EMPTY slabs stand on one list, PARTIAL ones on a list for
+ * each class; a wholly empty superslab goes to the LRU cache. One lock guards all of it; the hot slots in
+ * front of it need none. */
+#include <sys/mman.h>
+
+#include "core/dispatch.h"
+#include "core/log.h"
+#include "core/plugin.h"
+#include "lru.h"
+#include "superslab.h"
+
+#define STAGES(X) X(hot) X(empty) X(partial) X(unused) X(drain) X(lru) X(map)
+
+enum stage {
+#define X(name) STAGE_##name,
+    STAGES(X)
+#undef X
+    NSTAGES
+};
+static const char *const stage_names[] = {
+#define X(name) #name,
+    STAGES(X)
+#undef X
+};
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
+static HAK_IN_DATA _Atomic(struct hak_slab *) hot[HAK_NBINS]; /* one EMPTY slab of each class, its pages not free */
+static struct hak_slab *empty_list;               /* EMPTY slabs, the most recent first */
+static HAK_IN_DATA struct hak_slab *partial_lists[HAK_NBINS];
+static _Atomic(uint64_t) served[NSTAGES], failed;
+static uint64_t empties, partial_count, prefault_touched;
+
+/* --- lists ----------------------------------------------------------------------------------------- */
+
+static void push_slab(struct hak_slab **list, struct hak_slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = *list;
+    if (*list)
+        (*list)->prev = slab;
+    *list = slab;
+    slab->listed = true;
+}
+
+static void remove_slab(struct hak_slab **list, struct hak_slab *slab)
+{
+    *(slab->prev ? &slab->prev->next : list) = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    slab->next = slab->prev = NULL;
+    slab->listed = false;
+}
+
+/* --- runs of pages ---------------------------------------------------------------------------------- */
+
+static unsigned index_in(const struct superslab *s, const struct hak_slab *slab)
+{
+    return (unsigned)((size_t)(slab->base - s->base) / HAK_PAGE);
+}
+
+/* Makes the descriptors of a run say that it is one. */
+static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
+{
+    struct hak_slab *slab = hak_space_page(base);
+    slab->base = base;
+    slab->region = s;
+    slab->pages = (uint16_t)pages;
+    for (size_t i = 0; i < pages && i < HAK_SUPERSLAB_PAGES; i++)
+        slab[i].head_offset = (uint32_t)i;
+    return slab;
+}
+
+static void forget(struct hak_slab *slab)
+{
+    size_t pages = hak_min(slab->pages, HAK_SUPERSLAB_PAGES);
+    for (size_t i = 0; i < pages; i++) {
+        slab[i].head_offset = 0;
+        slab[i].base = NULL;
+        slab[i].region = NULL;
+        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
+    }
+}
+
+/* An EMPTY slab stops being one: its pages stay free and dirty. */
+static void dissolve(struct hak_slab *slab, enum hak_slab_state to)
+{
+    remove_slab(&empty_list, slab);
+    hak_slab_count(HAK_SLAB_EMPTY, to);
+    forget(slab);
+}
+
+static void dissolve_range(const struct superslab *s, unsigned first, unsigned pages, enum hak_slab_state to)
+{
+    for (unsigned i = first; i < first + pages; i++)
+        if (s->dirty >> i & 1) {
+            struct hak_slab *slab = hak_space_slab(s->base + i * HAK_PAGE);
+            if (slab && slab->region == s && hak_slab_state(slab) == HAK_SLAB_EMPTY && slab->listed)
+                dissolve(slab, to);
+        }
+}
+
+static struct hak_slab *take_run(struct superslab *s, unsigned pages, bool *clean)
+{
+    unsigned first = superslab_fit(s, pages);
+    *clean = superslab_is_clean(s, first, pages);
+    dissolve_range(s, first, pages, HAK_SLAB_UNUSED);
+    return superslab_take_at(s, first, pages) ? describe(s, s->base + first * HAK_PAGE, pages) : NULL;
+}
+
+static size_t clean_region(struct superslab *s, enum hak_cause cause)
+{
+    if (s->count == 1)
+        dissolve_range(s, 0, HAK_SUPERSLAB_PAGES, HAK_SLAB_RETURNED);
+    return superslab_clean(s, cause);
+}
+
+/* --- stages ------------------------------------------------------------------------------------------ */
+
+struct request {
+    struct hak_thread *thread;
+    unsigned bin, pages;
+    bool header, clean;
+};
+
+static struct hak_slab *stage_hot(struct request *r)
+{
+    /* Acquire: sees what the releasing thread wrote to the slab before it put it here. */
+    if (!atomic_load_explicit(&hot[r->bin], memory_order_relaxed))
+        return NULL;
+    return atomic_exchange_explicit(&hot[r->bin], NULL, memory_order_acq_rel);
+}
+
+/* The first EMPTY slab of the class among so many; else one of the same length. */
+static struct hak_slab *stage_empty(struct request *r)
+{
+    struct hak_slab *other = NULL;
+    unsigned left = hak_dispatch.options.empty_scan_limit;
+    for (struct hak_slab *slab = empty_list; slab && left; slab = slab->next, left--) {
+        if (slab->pages != r->pages || hak_space_in_header_zone(slab->base) != r->header)
+            continue;
+        other = slab;
+        if (slab->bin == r->bin)
+            break;
+    }
+    if (other) {
+        struct superslab *s = other->region;
+        remove_slab(&empty_list, other);
+        HAK_CHECK(superslab_take_at(s, index_in(s, other), other->pages));
+    }
+    return other;
+}
+
+static struct hak_slab *stage_partial(struct request *r)
+{
+    struct hak_slab *slab = partial_lists[r->bin];
+    if (slab) {
+        remove_slab(&partial_lists[r->bin], slab);
+        partial_count--;
+        hak_slab_adopt(slab, r->thread);
+    }
+    return slab;
+}
+
+static struct hak_slab *stage_unused(struct request *r)
+{
+    struct superslab *s = superslab_find(r->pages, r->header);
+    return s ? take_run(s, r->pages, &r->clean) : NULL;
+}
+
+/* Foreign blocks that this thread has not given back yet may complete a slab. */
+static struct hak_slab *stage_drain(struct request *r)
+{
+    if (!r->thread)
+        return NULL;
+    hak_lock_release(&lock);
+    hak_bin_flush_groups(r->thread);
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = stage_partial(r);
+    return slab ? slab : stage_empty(r);
+}
+
+static struct hak_slab *stage_lru(struct request *r)
+{
+    struct superslab *s = lru_pop(1, 1, r->header);
+    if (!s)
+        return NULL;
+    superslab_offer(s);
+    return take_run(s, r->pages, &r->clean);
+}
+
+static void prefault(struct superslab *s);
+
+static struct hak_slab *stage_map(struct request *r)
+{
+    struct superslab *s = superslab_map(1, 1, r->header);
+    if (!s)
+        return NULL;
+    superslab_offer(s);
+    if (hak_dispatch.options.ss_prefault)
+        prefault(s);
+    return take_run(s, r->pages, &r->clean);
+}
+
+static struct hak_slab *(*const stages[NSTAGES])(struct request *) = {
+#define X(name) [STAGE_##name] = stage_##name,
+    STAGES(X)
+#undef X
+};
+
+static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to)
+{
+    for (unsigned i = from; i <= to; i++) {
+        struct hak_slab *slab = stages[i](r);
+        if (!slab)
+            continue;
+        atomic_fetch_add_explicit(&served[i], 1, memory_order_relaxed);
+        if (HAK_UNLIKELY(hak_dispatch.options.log_acquire))
+            hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->bin, stage_names[i], (void *)slab->base);
+        return slab;
+    }
+    return NULL;
+}
+
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
+{
+    struct request r = {.thread = t, .bin = bin, .pages = hak_slab_pages[bin]};
+    r.header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_hot);
+    if (!slab) {
+        hak_lock_acquire(&lock);
+        slab = run_stages(&r, STAGE_empty, STAGE_map);
+        if (!slab && r.header) { /* their zone is full: blocks without headers serve as well */
+            r.header = false;
+            slab = run_stages(&r, STAGE_empty, STAGE_map);
+        }
+        hak_lock_release(&lock);
+    }
+    if (!slab)
+        atomic_fetch_add_explicit(&failed, 1, memory_order_relaxed);
+    else if (hak_slab_state(slab) != HAK_SLAB_ACTIVE)
+        hak_slab_format(slab, bin, t);
+    return slab;
+}
+
+static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
+{
+    struct request r = {.thread = t, .bin = bin};
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = run_stages(&r, STAGE_partial, STAGE_partial);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+/* --- larger runs -------------------------------------------------------------------------------------- */
+
+static struct hak_slab *acquire_within(size_t pages, bool *clean)
+{
+    struct superslab *s = superslab_find((unsigned)pages, false);
+    if (!s && (s = lru_pop(1, 1, false)))
+        superslab_offer(s);
+    if (!s && (s = superslab_map(1, 1, false)))
+        superslab_offer(s);
+    return s ? take_run(s, (unsigned)pages, clean) : NULL;
+}
+
+static struct hak_slab *acquire_regions(size_t pages, size_t align, bool *clean)
+{
+    size_t count = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
+    size_t align_count = hak_max(1, align / HAK_SUPERSLAB_PAGES);
+    struct superslab *s = lru_pop(count, align_count, false);
+    if (!s)
+        s = superslab_map(count, align_count, false);
+    if (!s)
+        return NULL;
+    *clean = !s->dirty;
+    if (hak_space_commit(s->base, pages * HAK_PAGE, HAK_CAUSE_superslab_map)) {
+        lru_push(s);
+        return NULL;
+    }
+    superslab_take_whole(s);
+    return describe(s, s->base, pages);
+}
+
+static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
+{
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = pages <= HAK_SUPERSLAB_PAGES && align <= 1 ? acquire_within(pages, zeroed)
+                                                                       : acquire_regions(pages, align, zeroed);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+/* --- giving back --------------------------------------------------------------------------------------- */
+
+static void cache_if_free(struct superslab *s)
+{
+    if (s->free != ALL_PAGES)
+        return;
+    if (s->count == 1)
+        dissolve_range(s, 0, HAK_SUPERSLAB_PAGES, HAK_SLAB_UNUSED);
+    superslab_withdraw(s);
+    if (hak_dispatch.options.log_free)
+        hak_log("SS_FREE superslab %p is wholly empty", (void *)s->base);
+    lru_push(s);
+}
+
+static uint64_t purge_delay_ms(void)
+{
+    return hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
+}
+
+static bool is_idle(const struct superslab *s, uint64_t now_ms)
+{
+    return s && now_ms - s->dirty_since_ms >= purge_delay_ms();
+}
+
+static bool is_cached(const struct superslab *s)
+{
+    return s->free == ALL_PAGES;
+}
+
+/* Cleans regions that have been dirty for too long: cached ones always, those in use as partial release. */
+static void clean_idle(uint64_t now_ms, bool partial)
+{
+    struct superslab *s;
+    for (unsigned n = 0; n < 64 && is_idle(s = superslab_oldest_dirty(), now_ms); n++) {
+        if (!is_cached(s) && !partial)
+            return;
+        clean_region(s, is_cached(s) ? hak_dispatch.release->cause : HAK_CAUSE_partial_release);
+    }
+}
+
+static void note_empty(const struct hak_slab *slab)
+{
+    const struct hak_options *o = &hak_dispatch.options;
+    if (HAK_UNLIKELY(o->log_free))
+        hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
+    if (++empties % o->ss_partial_interval == 0 && o->ss_partial)
+        clean_idle(hak_os_coarse_ms(), true);
+}
+
+static void release_empty(struct hak_slab *slab)
+{
+    struct superslab *s = slab->region;
+    superslab_put(s, index_in(s, slab), slab->pages, true);
+    push_slab(&empty_list, slab);
+    note_empty(slab);
+    cache_if_free(s);
+}
+
+static void release_region(struct hak_slab *slab)
+{
+    struct superslab *s = slab->region;
+    forget(slab);
+    superslab_put_whole(s);
+    lru_push(s);
+}
+
+static void release_run(struct hak_slab *slab)
+{
+    struct superslab *s = slab->region;
+    unsigned first = index_in(s, slab), pages = slab->pages;
+    forget(slab);
+    superslab_put(s, first, pages, true);
+    cache_if_free(s);
+}
+
+static void release(struct hak_slab *slab)
+{
+    bool empty = hak_slab_state(slab) == HAK_SLAB_EMPTY;
+    if (empty) {
+        slab = atomic_exchange_explicit(&hot[slab->bin], slab, memory_order_acq_rel);
+        if (!slab)
+            return;
+    }
+    hak_lock_acquire(&lock);
+    struct superslab *s = slab->region;
+    if (empty)
+        release_empty(slab);
+    else if (s->whole)
+        release_region(slab);
+    else
+        release_run(slab);
+    if (hak_dispatch.release->at_once)
+        clean_idle(hak_os_coarse_ms(), hak_dispatch.options.ss_partial);
+    hak_lock_release(&lock);
+}
+
+static bool publish(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    bool live = !hak_slab_all_back(slab);
+    if (live) {
+        push_slab(&partial_lists[slab->bin], slab);
+        partial_count++;
+    }
+    hak_lock_release(&lock);
+    return live;
+}
+
+static bool retract(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
+    if (mine) {
+        remove_slab(&partial_lists[slab->bin], slab);
+        partial_count--;
+    }
+    hak_lock_release(&lock);
+    return mine;
+}
+
+/* The hot slots' slabs join the EMPTY list. */
+static void cool_down(void)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        if (!atomic_load_explicit(&hot[bin], memory_order_relaxed))
+            continue;
+        struct hak_slab *slab = atomic_exchange_explicit(&hot[bin], NULL, memory_order_acq_rel);
+        if (slab)
+            release_empty(slab);
+    }
+}
+
+static size_t trim(size_t keep)
+{
+    size_t returned = 0;
+    hak_lock_acquire(&lock);
+    cool_down();
+    struct superslab *s;
+    while (superslab_dirty_bytes() > keep && (s = superslab_oldest_dirty())) {
+        size_t n = clean_region(s, HAK_CAUSE_trim);
+        returned += n;
+        if (!n)
+            break;
+    }
+    lru_trim(keep, HAK_CAUSE_trim);
+    hak_lock_release(&lock);
+    return returned;
+}
+
+static void age(uint64_t now_ms)
+{
+    static uint64_t cooled_ms;
+    hak_lock_acquire(&lock);
+    if (now_ms - cooled_ms >= purge_delay_ms()) {
+        cooled_ms = now_ms;
+        cool_down();
+    }
+    clean_idle(now_ms, hak_dispatch.options.ss_partial);
+    lru_age(now_ms);
+    hak_lock_release(&lock);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------------- */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+static void prefault(struct superslab *s)
+{
+    if (hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
+        return;
+    if (hak_os_advise(s->base, HAK_SUPERSLAB, MADV_POPULATE_WRITE, HAK_CAUSE_prefault) == 0 ||
+        hak_dispatch.options.no_fallback_prefault)
+        return;
+    for (size_t i = 0; i < HAK_SUPERSLAB; i += 4096) { /* kernels before 5.14 */
+        ((volatile char *)s->base)[i] = 0;
+        prefault_touched++;
+    }
+}
+
+static void fork_prepare(void)
+{
+    hak_lock_acquire(&lock);
+}
+
+static void fork_done(bool in_child)
+{
+    (void)in_child;
+    hak_lock_release(&lock);
+}
+
+static void stats(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "stages");
+    for (unsigned i = 0; i < NSTAGES; i++)
+        hak_stats_number(w, stage_names[i], atomic_load_explicit(&served[i], memory_order_relaxed));
+    hak_stats_number(w, "failed", atomic_load_explicit(&failed, memory_order_relaxed));
+    hak_stats_end(w);
+    hak_lock_acquire(&lock);
+    lru_stats(w);
+    hak_stats_begin(w, "shared_pool");
+    hak_stats_number(w, "partial_slabs", partial_count);
+    hak_stats_number(w, "empties", empties);
+    hak_stats_number(w, "dirty_bytes", superslab_dirty_bytes());
+    hak_stats_number(w, "prefault_touched", prefault_touched);
+    hak_stats_number(w, "lock_taken", atomic_load_explicit(&lock.taken, memory_order_relaxed));
+    hak_stats_end(w);
+    hak_lock_release(&lock);
+}
+
+const struct hak_backend hak_backend_shared_pool = {
+    .name = "shared_pool",
+    .acquire_slab = acquire_slab,
+    .adopt = adopt,
+    .acquire_run = acquire_run,
+    .release = release,
+    .publish = publish,
+    .retract = retract,
+    .trim = trim,
+    .age = age,
+    .fork_prepare = fork_prepare,
+    .fork_done = fork_done,
+    .stats = stats,
+};

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * Superslabs: aligned regions of 8 to 64 pages of 64 KiB, whose free pages are two bitmaps (free, and dirty
+ * among them). Those with free pages are indexed by the length of their longest free run, so that finding a
+ * run is a lookup and never a search through regions. All functions run under the pool's lock. */
+#ifndef SHARED_POOL_SUPERSLAB_H
+#define SHARED_POOL_SUPERSLAB_H
+
+#include "core/plugin.h"
+
+struct superslab {
+    char *base;
+    uint64_t free;  /* bit i: page i belongs to nobody */
+    uint64_t dirty; /* of those: pages with old content */
+    unsigned longest;
+    unsigned count; /* superslabs in this region: more than 1 only for a large run or a cached one */
+    struct superslab *next, *prev;             /* index, or LRU cache */
+    struct superslab *dirty_next, *dirty_prev; /* regions with dirty pages, the longest idle first */
+    uint64_t dirty_since_ms, cached_since_ms;
+    uint64_t returned; /* free pages that were given back: at returned_ms, for returned_for */
+    uint64_t returned_ms;
+    enum hak_cause returned_for;
+    bool on_dirty_list;
+    bool whole; /* handed out as one run, outside of the index */
+};
+
+#define ALL_PAGES (HAK_SUPERSLAB_PAGES == 64 ? ~(uint64_t)0 : ((uint64_t)1 << HAK_SUPERSLAB_PAGES % 64) - 1)
+
+/* A region of `count` superslabs from the address space, all its pages free and clean; NULL without. */
+struct superslab *superslab_map(size_t count, size_t align, bool header);
+/* Gives a region, whose pages are clean, back to the address space. */
+void superslab_unmap(struct superslab *s);
+
+/* The region with the shortest run of at least `pages` free pages; NULL if none has one. */
+struct superslab *superslab_find(unsigned pages, bool header);
+/* The index of the first run of `pages` free pages of a region that has one. */
+unsigned superslab_fit(const struct superslab *s, unsigned pages);
+bool superslab_is_clean(const struct superslab *s, unsigned first, unsigned pages);
+/* Takes these pages; false if one of them is not free, or without memory. */
+bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages);
+void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty);
+/* Takes a wholly free region out of the index, and puts one in. */
+void superslab_withdraw(struct superslab *s);
+void superslab_offer(struct superslab *s);
+/* The region whose pages have been dirty the longest, NULL if none. */
+struct superslab *superslab_oldest_dirty(void);
+/* Hands a region that is not in the index out as a whole, and takes it back, dirty. */
+void superslab_take_whole(struct superslab *s);
+void superslab_put_whole(struct superslab *s);
+/* Gives the dirty pages of a region back; returns bytes. */
+size_t superslab_clean(struct superslab *s, enum hak_cause cause);
+size_t superslab_dirty_bytes(void);
+
+#endif

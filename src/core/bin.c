@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT
+ * Between bins and slabs: refill, overflow, drain, and foreign blocks on their way home.
+ *
+ * A refill takes, in this order: the first slab's own free blocks; blocks not yet carved; its remote list;
+ * the next slab; at last a new slab from the frontend. Every so many frees a bin is looked at: what it has
+ * beyond its limit, the blocks freed longest ago, is drained. Foreign blocks wait in groups by slab, so that
+ * one compare-and-swap gives many of them back. */
+#include "bin.h"
+
+#include "dispatch.h"
+#include "log.h"
+
+#define GROUP_MAX_BLOCKS 64u
+#define GROUP_MAX_BYTES (64 * HAK_KIB)
+#define FIRST_BATCH 8u
+#define INTERVAL_MIN 8u
+#define INTERVAL_FIRST 32u
+#define INTERVAL_MAX 256u
+#define INTERVAL_BYTES (512 * HAK_KIB)
+#define CLOCK_WORK 128u /* blocks that pass a slow path between two looks at the clock */
+
+/* The heartbeat of purging. The clock is read once for so many blocks, not at each trip. */
+static void tick(struct hak_thread *t, uint32_t blocks)
+{
+    t->clock_work += blocks;
+    if (t->clock_work < CLOCK_WORK)
+        return;
+    t->clock_work = 0;
+    hak_age();
+}
+
+static const struct hak_frontend *frontend_of(unsigned bin)
+{
+    return hak_dispatch.by_bin[bin];
+}
+
+uint32_t hak_bin_limit(unsigned bin)
+{
+    return hak_dispatch.bin_limit[bin];
+}
+
+/* --- a thread's list of slabs with free blocks ----------------------------------------------------- */
+
+static void list_slab(struct hak_bin *b, struct hak_slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = b->slabs;
+    if (b->slabs)
+        b->slabs->prev = slab;
+    b->slabs = slab;
+    slab->listed = true;
+}
+
+static void unlist_slab(struct hak_bin *b, struct hak_slab *slab)
+{
+    if (slab->prev)
+        slab->prev->next = slab->next;
+    else
+        b->slabs = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    slab->next = slab->prev = NULL;
+    slab->listed = false;
+}
+
+static void count_slabs(struct hak_thread *t, int change)
+{
+    uint64_t n = atomic_load_explicit(&t->slabs, memory_order_relaxed);
+    atomic_store_explicit(&t->slabs, n + (uint64_t)(int64_t)change, memory_order_relaxed);
+}
+
+static void own_slab(struct hak_thread *t, struct hak_slab *slab)
+{
+    list_slab(&t->bins[slab->bin], slab);
+    count_slabs(t, 1);
+}
+
+static void disown_slab(struct hak_thread *t, struct hak_slab *slab)
+{
+    unlist_slab(&t->bins[slab->bin], slab);
+    count_slabs(t, -1);
+}
+
+static void release_empty(struct hak_thread *t, struct hak_slab *slab)
+{
+    disown_slab(t, slab);
+    hak_slab_empty(slab);
+    HAK_COUNT(t, slabs_released, 1);
+    frontend_of(slab->bin)->slab_release(slab);
+}
+
+/* --- blocks back to their slabs -------------------------------------------------------------------- */
+
+void hak_slab_reap(struct hak_slab *slab)
+{
+    hak_slab_adopt(slab, NULL);
+    hak_slab_empty(slab);
+    frontend_of(slab->bin)->slab_release(slab);
+}
+
+static void publish(struct hak_slab *slab)
+{
+    if (!hak_dispatch.backend->publish(slab))
+        hak_slab_reap(slab);
+}
+
+static void put_remote(struct hak_slab *slab, struct hak_chain chain)
+{
+    switch (hak_slab_remote_put(slab, chain)) {
+    case HAK_REMOTE_PUBLISH:
+        publish(slab);
+        break;
+    case HAK_REMOTE_EMPTY:
+        if (hak_dispatch.backend->retract(slab))
+            hak_slab_reap(slab);
+        break;
+    case HAK_REMOTE_DONE:
+        break;
+    }
+}
+
+static void flush_group(struct hak_thread *t, struct hak_group *g)
+{
+    if (!g->slab)
+        return;
+    HAK_COUNT(t, remote_blocks, g->chain.count);
+    HAK_COUNT(t, remote_batches, 1);
+    put_remote(g->slab, g->chain);
+    g->slab = NULL;
+}
+
+void hak_bin_flush_groups(struct hak_thread *t)
+{
+    for (unsigned i = 0; i < HAK_REMOTE_GROUPS; i++)
+        flush_group(t, &t->groups[i]);
+}
+
+static void add_to_group(struct hak_thread *t, struct hak_slab *slab, struct hak_chain chain)
+{
+    struct hak_group *g = &t->groups[((uintptr_t)slab / sizeof *slab) % HAK_REMOTE_GROUPS];
+    if (g->slab == slab) {
+        hak_next_store(chain.tail, g->chain.head);
+        g->chain.head = chain.head;
+        g->chain.count += chain.count;
+    } else {
+        flush_group(t, g);
+        g->slab = slab;
+        g->chain = chain;
+        hak_next_store(chain.tail, NULL);
+    }
+    if (g->chain.count >= GROUP_MAX_BLOCKS || g->chain.count * (size_t)slab->stride >= GROUP_MAX_BYTES)
+        flush_group(t, g);
+}
+
+void hak_bin_foreign_free(struct hak_thread *t, struct hak_slab *slab, void *block)
+{
+    struct hak_chain chain = {block, block, 1};
+    if (t)
+        add_to_group(t, slab, chain);
+    else
+        put_remote(slab, chain);
+}
+
+static bool was_mine(const struct hak_thread *t, const void *block)
+{
+    uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
+    return (page ^ hak_tag_load(page) ^ t->tag) < HAK_NBINS;
+}
+
+static void put_own(struct hak_thread *t, struct hak_slab *slab, struct hak_chain chain)
+{
+    hak_slab_put(slab, chain);
+    struct hak_bin *b = &t->bins[slab->bin];
+    if (slab->used == 0 && (b->slabs != slab || slab->next)) /* one slab of the bin stays, to come and go cheaply */
+        release_empty(t, slab);
+}
+
+static void give_back(struct hak_thread *t, struct hak_slab *slab, struct hak_chain chain)
+{
+    if (!t) {
+        put_remote(slab, chain);
+        return;
+    }
+    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == t) {
+        put_own(t, slab, chain);
+    } else if (was_mine(t, chain.head) && hak_slab_reclaim(slab, t)) {
+        own_slab(t, slab);
+        HAK_COUNT(t, reclaimed, 1);
+        put_own(t, slab, chain);
+    } else {
+        add_to_group(t, slab, chain);
+    }
+}
+
+void hak_bin_drain(struct hak_thread *t, void *blocks)
+{
+    uint64_t drained = 0;
+    while (blocks) {
+        struct hak_slab *slab = hak_space_slab_of_block(blocks);
+        if (HAK_UNLIKELY(!slab || !slab->base))
+            hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was written to after free",
+                          blocks);
+        struct hak_chain chain = {blocks, blocks, 1};
+        void *next;
+        while ((next = hak_next_load(chain.tail)) && (size_t)((char *)next - slab->base) < slab->pages * HAK_PAGE) {
+            chain.tail = next;
+            chain.count++;
+            HAK_CHECK(chain.count <= slab->capacity);
+        }
+        hak_next_store(chain.tail, NULL);
+        drained += chain.count;
+        give_back(t, slab, chain);
+        blocks = next;
+    }
+    if (t)
+        HAK_COUNT(t, drained_blocks, drained);
+}
+
+/* --- refill ------------------------------------------------------------------------------------------ */
+
+/* A drain that finds blocks saves the trip to another slab. */
+static bool collect(struct hak_thread *t, struct hak_slab *slab)
+{
+    uint32_t n = hak_slab_collect(slab);
+    HAK_COUNT(t, remote_saved, n);
+    return n != 0;
+}
+
+static bool runs_low(const struct hak_slab *slab)
+{
+    return slab->free_count + (slab->capacity - slab->carved) <= slab->capacity / 8;
+}
+
+/* Before the slab's own blocks: when many remote ones wait, or when own ones run low. */
+static void collect_early(struct hak_thread *t, struct hak_slab *slab)
+{
+    const struct hak_options *o = &hak_dispatch.options;
+    uint32_t waiting = hak_slab_remote_count(slab);
+    if (HAK_LIKELY(!waiting) || o->p0_no_drain)
+        return;
+    if (waiting >= o->p0_drain_thresh)
+        HAK_COUNT(t, remote_early, hak_slab_collect(slab));
+    else if (runs_low(slab))
+        HAK_COUNT(t, remote_low_water, hak_slab_collect(slab));
+}
+
+static bool new_slab(struct hak_thread *t, unsigned bin)
+{
+    struct hak_slab *slab = frontend_of(bin)->slab_acquire(t, bin);
+    if (!slab)
+        return false;
+    hak_slab_tag(slab, t->tag);
+    own_slab(t, slab);
+    HAK_COUNT(t, slabs_acquired, 1);
+    return true;
+}
+
+/* The first slab of the bin, made to have a free block. */
+static struct hak_slab *usable_slab(struct hak_thread *t, unsigned bin)
+{
+    struct hak_bin *b = &t->bins[bin];
+    for (;;) {
+        struct hak_slab *slab = b->slabs;
+        if (!slab) {
+            if (!new_slab(t, bin))
+                return NULL;
+            continue;
+        }
+        collect_early(t, slab);
+        if (hak_slab_has_free(slab) || collect(t, slab))
+            return slab;
+        disown_slab(t, slab);
+        if (!hak_slab_retire(slab)) /* a remote free came meanwhile */
+            own_slab(t, slab);
+    }
+}
+
+static void log_refill(const struct hak_slab *slab, uint32_t taken)
+{
+    bool match = slab->used + slab->free_count == slab->carved;
+    hak_log("P0 refill: slab %p, %u-byte blocks, taken %u, active %u of %u%s", (void *)slab->base, slab->stride, taken,
+            slab->used, slab->capacity, match ? "" : ", MISMATCH with the blocks carved");
+}
+
+static struct hak_chain take(struct hak_thread *t, unsigned bin, uint32_t want)
+{
+    struct hak_slab *slab = usable_slab(t, bin);
+    if (!slab)
+        return (struct hak_chain){0};
+    struct hak_chain chain = hak_slab_take(slab, want);
+    HAK_COUNT(t, refills, 1);
+    HAK_COUNT(t, refill_blocks, chain.count);
+    if (HAK_UNLIKELY(hak_dispatch.options.p0_log))
+        log_refill(slab, chain.count);
+    return chain;
+}
+
+void *hak_bin_take_one(struct hak_thread *t, unsigned bin)
+{
+    return take(t, bin, 1).head;
+}
+
+static uint32_t longest_interval(unsigned bin)
+{
+    return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[bin]));
+}
+
+/* A thread that uses a class little takes few blocks, and has few to give back when it ends. */
+static void start_bin(struct hak_bin *b, unsigned bin)
+{
+    b->batch = (uint16_t)hak_min(FIRST_BATCH, hak_dispatch.bin_batch[bin]);
+    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(bin));
+    hak_self.room[bin] = b->interval;
+}
+
+void *hak_bin_refill(struct hak_thread *t, unsigned bin)
+{
+    struct hak_bin *b = &t->bins[bin];
+    if (!b->batch)
+        start_bin(b, bin);
+    struct hak_chain chain = take(t, bin, b->batch);
+    if (!chain.head)
+        return NULL;
+    b->batch = (uint16_t)hak_min(b->batch * 2u, hak_dispatch.bin_batch[bin]);
+    tick(t, chain.count);
+    hak_self.head[bin] = hak_next_load(chain.head);
+    b->refilled = true;
+    return chain.head;
+}
+
+void hak_bin_prewarm(struct hak_thread *t, unsigned bin, uint32_t blocks)
+{
+    uint32_t have = 0;
+    while (have < blocks) {
+        struct hak_chain chain = take(t, bin, blocks - have);
+        if (!chain.head)
+            break;
+        hak_next_store(chain.tail, hak_self.head[bin]);
+        hak_self.head[bin] = chain.head;
+        have += chain.count;
+    }
+    t->bins[bin].untouched = hak_self.head[bin];
+    HAK_COUNT(t, prewarmed, have);
+}
+
+/* --- looking at a bin -------------------------------------------------------------------------------- */
+
+/* A thread that has no descriptor, or has ended, keeps nothing in its bins. */
+static void look_without_thread(unsigned bin)
+{
+    void *blocks = hak_self.head[bin];
+    hak_self.head[bin] = NULL;
+    hak_self.room[bin] = 0;
+    hak_bin_drain(NULL, blocks);
+}
+
+/* Cuts a list behind its first `keep` blocks; returns the rest. */
+static void *cut(void *block, uint32_t keep)
+{
+    for (uint32_t i = 1; block && i < keep; i++)
+        block = hak_next_load(block);
+    if (!block)
+        return NULL;
+    void *rest = hak_next_load(block);
+    hak_next_store(block, NULL);
+    return rest;
+}
+
+/* A bin in balance is looked at less and less often; one that overflows, often. */
+static void look(struct hak_thread *t, unsigned bin)
+{
+    struct hak_bin *b = &t->bins[bin];
+    uint32_t keep = hak_dispatch.bin_limit[bin];
+    void *rest = cut(hak_self.head[bin], keep);
+    HAK_COUNT(t, looks, 1);
+    if (rest) {
+        HAK_COUNT(t, overflows, 1);
+        b->interval = (uint16_t)hak_min(longest_interval(bin), hak_max(INTERVAL_MIN, keep));
+        hak_bin_drain(t, rest);
+    } else {
+        b->interval = (uint16_t)hak_min(longest_interval(bin), hak_max(INTERVAL_MIN, b->interval * 2u));
+    }
+    hak_self.room[bin] = b->interval;
+}
+
+void hak_bin_look(unsigned bin)
+{
+    int saved = errno;
+    struct hak_thread *t = hak_thread_get();
+    if (HAK_UNLIKELY(!t)) {
+        look_without_thread(bin);
+    } else {
+        tick(t, t->bins[bin].interval);
+        look(t, bin);
+    }
+    errno = saved;
+}
+
+/* --- everything ---------------------------------------------------------------------------------------- */
+
+static void drain_bin(struct hak_thread *t, unsigned bin)
+{
+    void *blocks = hak_self.head[bin];
+    hak_self.head[bin] = NULL;
+    hak_bin_drain(t, blocks);
+}
+
+void hak_bin_drain_all(struct hak_thread *t)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        drain_bin(t, bin);
+    hak_bin_flush_groups(t); /* before the slabs are looked at: some may be this thread's own by now */
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        struct hak_slab *next;
+        for (struct hak_slab *slab = t->bins[bin].slabs; slab; slab = next) {
+            next = slab->next;
+            collect(t, slab);
+            if (slab->used == 0)
+                release_empty(t, slab);
+        }
+    }
+}
+
+void hak_bin_abandon_all(struct hak_thread *t)
+{
+    hak_bin_drain_all(t);
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        hak_self.room[bin] = 0;
+        struct hak_slab *slab;
+        while ((slab = t->bins[bin].slabs)) {
+            disown_slab(t, slab);
+            switch (hak_slab_disown(slab)) {
+            case HAK_SLAB_ACTIVE:
+                hak_slab_empty(slab);
+                frontend_of(bin)->slab_release(slab);
+                break;
+            case HAK_SLAB_PARTIAL:
+                publish(slab);
+                break;
+            default:
+                break;
+            }
+        }
+    }
+}

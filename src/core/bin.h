@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * The one refill and the one drain between bins and slabs, for every frontend. */
+#ifndef HAK_BIN_H
+#define HAK_BIN_H
+
+#include "thread.h"
+
+/* One block for the caller; more of them go to the bin when `t` is the calling thread. NULL without memory. */
+void *hak_bin_refill(struct hak_thread *t, unsigned bin);
+/* One block straight from a slab, for the orphan: it has no bins. */
+void *hak_bin_take_one(struct hak_thread *t, unsigned bin);
+/* Gives a chain of free blocks, of any slabs, back to their slabs. t: the caller's, or NULL without one. */
+void hak_bin_drain(struct hak_thread *t, void *blocks);
+/* A single block that is not the caller's: joins the blocks of its slab that wait to be given back. */
+void hak_bin_foreign_free(struct hak_thread *t, struct hak_slab *slab, void *block);
+void hak_bin_flush_groups(struct hak_thread *t);
+/* Empties all bins of the calling thread, and gives up its slabs without live blocks. */
+void hak_bin_drain_all(struct hak_thread *t);
+/* Ends the thread's ownership of everything. */
+void hak_bin_abandon_all(struct hak_thread *t);
+/* Fills a bin of the calling thread with at least `blocks` fresh blocks, for prewarming. */
+void hak_bin_prewarm(struct hak_thread *t, unsigned bin, uint32_t blocks);
+/* How many blocks a bin keeps when it is looked at. */
+uint32_t hak_bin_limit(unsigned bin);
+/* A PARTIAL slab whose blocks are all back and which stands on no list: to EMPTY, and to its frontend. */
+void hak_slab_reap(struct hak_slab *slab);
+
+#endif

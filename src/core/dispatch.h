@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * The run-time dispatch table: which frontend serves a bin, which backend supplies spans, how pages go
+ * back, and all settings. Filled once, then read-only memory; consulted on slow paths only. */
+#ifndef HAK_DISPATCH_H
+#define HAK_DISPATCH_H
+
+#include "plugin.h"
+
+struct hak_dispatch {
+    const struct hak_frontend *by_bin[HAK_NBINS];
+    const struct hak_frontend *large;
+    const struct hak_backend *backend;
+    const struct hak_release *release;
+    uint16_t bin_limit[HAK_NBINS];
+    uint16_t bin_batch[HAK_NBINS];
+    uint64_t from_environment; /* bit i: row i of the option table was set */
+    struct hak_options options;
+};
+
+#if defined(__x86_64__)
+#define HAK_SEAL_ALIGN 4096
+#else
+#define HAK_SEAL_ALIGN 65536
+#endif
+
+union hak_sealed {
+    struct hak_dispatch d;
+    char page[(sizeof(struct hak_dispatch) + HAK_SEAL_ALIGN - 1) / HAK_SEAL_ALIGN * HAK_SEAL_ALIGN];
+};
+extern union hak_sealed hak_sealed;
+#define hak_dispatch (hak_sealed.d)
+
+/* Initialises the library if that has not happened: options, OS, tags, backends, frontends, seal.
+ * False without memory; a later call tries again. */
+bool hak_init(void);
+/* Whether the tables are read-only memory now. */
+bool hak_is_sealed(void);
+/* What slow paths do now and then: lets backends give back what has been idle. */
+void hak_age(void);
+
+#endif

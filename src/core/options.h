@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * Settings of the environment, parsed once from options.def into the sealed table (dispatch.h).
+ * A wrong setting gives one line and keeps the default; under AT_SECURE all settings are ignored. */
+#ifndef HAK_OPTIONS_H
+#define HAK_OPTIONS_H
+
+#include "base.h"
+
+#define HAK_TEXT_MAX 256
+
+struct hak_options {
+#define HAK_BOOL(field, name, def, moves, sentence) uint32_t field;
+#define HAK_NUM(field, name, def, min, max, moves, sentence) uint32_t field;
+#define HAK_ENUM(field, name, def, choices, moves, sentence) uint32_t field;
+#define HAK_TEXT(field, name, moves, sentence) char field[HAK_TEXT_MAX];
+#include "options.def"
+#undef HAK_BOOL
+#undef HAK_NUM
+#undef HAK_ENUM
+#undef HAK_TEXT
+};
+
+enum hak_option_type { HAK_OPTION_BOOL, HAK_OPTION_NUM, HAK_OPTION_ENUM, HAK_OPTION_TEXT };
+
+struct hak_option_info {
+    const char *name;
+    enum hak_option_type type;
+    uint32_t default_value, min, max;
+    const char *choices; /* HAK_OPTION_ENUM: separated by | */
+    const char *moves;   /* the counter that shows the setting at work */
+    const char *sentence;
+    size_t offset; /* in struct hak_options */
+};
+
+extern const struct hak_option_info hak_option_table[];
+extern const unsigned hak_option_count;
+
+void hak_options_defaults(struct hak_options *options);
+/* Applies the HAKMEM_* strings of `environment` (may be NULL). Sets bit i of `from_environment` for each
+ * table row that was set. Reports wrong ones, and stops the process for them if HAKMEM_STRICT is 1. */
+void hak_options_parse(struct hak_options *options, char **environment, uint64_t *from_environment);
+/* One wrong setting, in the words of hak_options_parse; for values that only a later step can judge. */
+void hak_options_reject(const struct hak_options *options, const char *name, const char *value, const char *why);
+/* The i-th choice of an enumeration, as a string of *length bytes. */
+const char *hak_option_choice(const char *choices, unsigned i, size_t *length);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * The contracts of hakmem's parts: the one page that the author of a frontend or backend reads.
+ *
+ * A part is a folder below src/frontends or src/backends with a meson.build and one constant struct of the
+ * kinds below, named hak_frontend_NAME, hak_backend_NAME or hak_release_NAME. It includes core and never a
+ * sibling. docs/write-your-own-backend.md walks through an example that is built and run by the tests.
+ *
+ * Slots marked "optional" may be NULL; what that means stands beside them. All functions may be called from
+ * any thread unless it says otherwise; none may call malloc or free. Lock ranks are in base.h. */
+#ifndef HAK_PLUGIN_H
+#define HAK_PLUGIN_H
+
+#include "bin.h"
+#include "options.h"
+#include "os.h"
+#include "slab.h"
+#include "space.h"
+#include "stats.h"
+#include "thread.h"
+
+/* A frontend owns a range of sizes. Up to HAK_SMALL_MAX bytes it supplies slabs, which core's bins cut into
+ * blocks; the frontend that takes the sizes above (at least one must: large) hands out single spans. */
+struct hak_frontend {
+    const char *name;
+    /* The classes it serves, by stride in bytes. A class that several serve goes to the one whose range is
+     * narrowest; so `large`, which serves all, takes what the others leave. */
+    size_t min_stride, max_stride;
+    bool headers; /* its blocks of header classes carry the byte, in builds that have one */
+    /* Once, before the tables are sealed. 0 or -errno; `place` is its index in hak_thread.local. Optional. */
+    int (*init)(const struct hak_options *options, unsigned place);
+    /* An ACTIVE slab of the bin owned by `t`, with a free block; NULL without memory. */
+    struct hak_slab *(*slab_acquire)(struct hak_thread *t, unsigned bin);
+    /* Takes an EMPTY slab back. */
+    void (*slab_release)(struct hak_slab *slab);
+    /* Blocks that a bin may hold. Optional: NULL leaves it to core. */
+    uint32_t (*bin_limit)(unsigned bin);
+    /* One block of more than HAK_SMALL_MAX bytes or of an alignment that no class has. `zero`: its bytes
+     * must read as zero. NULL without memory. Optional: NULL for frontends of small sizes only, as for
+     * the next four. */
+    void *(*span_alloc)(size_t size, size_t align, bool zero);
+    /* False if `p` is not the start of a span of this frontend. `slab` is its descriptor, or NULL for an
+     * address outside of the reserved range. */
+    bool (*span_free)(struct hak_slab *slab, void *p);
+    /* Bytes usable at p, 0 if it is none of its spans. */
+    size_t (*span_usable)(struct hak_slab *slab, const void *p);
+    /* The block in place, or moved without copying; NULL: core allocates, copies and frees. */
+    void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
+    /* Gives back what it keeps beyond `keep` bytes. Returns bytes given back. Optional: keeps nothing. */
+    size_t (*trim)(size_t keep);
+    /* As in struct hak_backend. Optional. */
+    void (*age)(uint64_t now_ms);
+    /* In the thread itself: at its first slow path, at its end, and after its bins were drained. Optional. */
+    void (*thread_start)(struct hak_thread *t);
+    void (*thread_ending)(struct hak_thread *t);
+    void (*thread_end)(struct hak_thread *t);
+    /* fork: takes and releases its locks. Optional: has none. */
+    void (*fork_prepare)(void);
+    void (*fork_done)(bool in_child);
+    /* Adds its numbers. Optional. */
+    void (*stats)(struct hak_stats_writer *w);
+};
+
+/* A span backend supplies runs of 64 KiB pages, and keeps the lists of PARTIAL slabs. */
+struct hak_backend {
+    const char *name;
+    int (*init)(const struct hak_options *options);
+    /* A slab for `bin` owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[bin] pages that it
+     * has formatted. NULL without memory. */
+    struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned bin);
+    /* An adopted PARTIAL slab of the bin, or NULL: for frontends that have pages of their own. */
+    struct hak_slab *(*adopt)(struct hak_thread *t, unsigned bin);
+    /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
+     * pages are set, head_offset in those of its first superslab, its state is UNUSED, and *zeroed tells whether its bytes read as zero. */
+    struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
+    /* Takes back an EMPTY slab, or a run whose content is not needed any more. */
+    void (*release)(struct hak_slab *slab);
+    /* Puts a PARTIAL slab on its list; false if all its blocks are back: the caller reaps it. */
+    bool (*publish)(struct hak_slab *slab);
+    /* Takes a PARTIAL slab off its list if all its blocks are back; false if not, or if it is not there. */
+    bool (*retract)(struct hak_slab *slab);
+    /* Gives back free pages beyond `keep` bytes. Returns bytes given back. */
+    size_t (*trim)(size_t keep);
+    /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle
+     * for longer than its limits. Optional: nothing ages. */
+    void (*age)(uint64_t now_ms);
+    void (*fork_prepare)(void);
+    void (*fork_done)(bool in_child);
+    void (*stats)(struct hak_stats_writer *w);
+};
+
+/* A release policy stands over the OS door: it decides when and how pages go back. The addresses stay ours. */
+struct hak_release {
+    const char *name;
+    bool at_once;         /* backends give pages back as soon as they are free, not after a delay */
+    enum hak_cause cause; /* under which wholly free regions go back */
+    int (*init)(const struct hak_options *options);
+    /* Gives the pages of ranges back (they read as zero afterwards). Bytes that went back. */
+    size_t (*release)(const struct iovec *ranges, size_t count, enum hak_cause cause);
+    void (*stats)(struct hak_stats_writer *w);
+};
+
+/* Written by Meson from the options `frontends` and `backends`; each ends with NULL. */
+extern const struct hak_frontend *const hak_frontends[];
+extern const struct hak_backend *const hak_backends[];
+extern const struct hak_release *const hak_releases[];
+
+#endif

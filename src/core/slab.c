@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ * Life of a slab; see slab.h for the picture. The word of a slab holds, in one compare-and-swap:
+ *   bits 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks away | 32..63 first remote block / 16
+ * A remote free publishes the links it wrote with a release; whoever takes the list acquires them. */
+#include "slab.h"
+
+#include "log.h"
+#include "os.h"
+#include "space.h"
+
+#define STATE_MASK 0xfu
+#define COUNT_SHIFT 4
+#define AWAY_SHIFT 18
+#define FIRST_SHIFT 32
+#define FIELD_MASK 0x3fffu
+#define UNIT_LG 4
+
+HAK_IN_DATA _Atomic(uint64_t) hak_slab_transitions[HAK_SLAB_NSTATES][HAK_SLAB_NSTATES];
+
+static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
+
+const char *hak_slab_state_name(enum hak_slab_state state)
+{
+    return state_names[state];
+}
+
+void hak_slab_count(enum hak_slab_state from, enum hak_slab_state to)
+{
+    atomic_fetch_add_explicit(&hak_slab_transitions[from][to], 1, memory_order_relaxed);
+}
+
+static enum hak_slab_state state_of(uint64_t word)
+{
+    return (enum hak_slab_state)(word & STATE_MASK);
+}
+
+static uint32_t count_of(uint64_t word)
+{
+    return (uint32_t)(word >> COUNT_SHIFT) & FIELD_MASK;
+}
+
+static uint32_t away_of(uint64_t word)
+{
+    return (uint32_t)(word >> AWAY_SHIFT) & FIELD_MASK;
+}
+
+static void *first_of(const struct hak_slab *slab, uint64_t word)
+{
+    return slab->base + ((word >> FIRST_SHIFT) << UNIT_LG);
+}
+
+/* A word without remote blocks; `away` is zero unless the state has no owner. */
+static uint64_t make_word(enum hak_slab_state state, uint32_t away)
+{
+    return (uint64_t)state | (uint64_t)away << AWAY_SHIFT;
+}
+
+static uint64_t add_remote(const struct hak_slab *slab, uint64_t word, const void *first, uint32_t count)
+{
+    uint64_t offset = (uint64_t)((const char *)first - slab->base) >> UNIT_LG;
+    return (word & (((uint64_t)1 << FIRST_SHIFT) - 1)) + ((uint64_t)count << COUNT_SHIFT) + (offset << FIRST_SHIFT);
+}
+
+static uint64_t load_word_acquire(const struct hak_slab *slab)
+{
+    return atomic_load_explicit(&slab->word, memory_order_acquire);
+}
+
+/* Release: publishes plain fields and links. Acquire: sees those of whoever changed the word before. */
+static bool swap_word(struct hak_slab *slab, uint64_t *expected, uint64_t desired)
+{
+    return atomic_compare_exchange_strong_explicit(&slab->word, expected, desired, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
+{
+    return state_of(load_word_acquire(slab));
+}
+
+void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag)
+{
+    for (unsigned i = 0; i < slab->pages; i++)
+        hak_tag_set(slab->base + i * HAK_PAGE, owner_tag, slab->bin);
+}
+
+/* Block 0 of a slab has no byte of its own before it; page-aligned blocks are decided by tag (cache.h). */
+static void write_headers(const struct hak_slab *slab, uint32_t from, uint32_t to)
+{
+    if (!hak_class_has_header(slab->bin) || !hak_space_in_header_zone(slab->base))
+        return;
+    for (uint32_t i = hak_max(from, 1); i < to; i++)
+        slab->base[(size_t)i * slab->stride - 1] = (char)hak_header_byte(slab->bin);
+}
+
+void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *owner)
+{
+    enum hak_slab_state from = hak_slab_state(slab);
+    slab->bin = (uint8_t)bin;
+    slab->stride = hak_strides[bin];
+    slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
+    slab->carved = slab->used = slab->free_count = 0;
+    slab->free = NULL;
+    atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
+    hak_slab_count(from, HAK_SLAB_ACTIVE);
+    atomic_store_explicit(&slab->word, make_word(HAK_SLAB_ACTIVE, 0), memory_order_release);
+}
+
+bool hak_slab_has_free(const struct hak_slab *slab)
+{
+    return slab->free_count != 0 || slab->carved < slab->capacity;
+}
+
+static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
+{
+    struct hak_chain chain = {slab->free, slab->free, 1};
+    while (chain.count < want && hak_next_load(chain.tail)) {
+        chain.tail = hak_next_load(chain.tail);
+        chain.count++;
+    }
+    slab->free = hak_next_load(chain.tail);
+    HAK_CHECK(chain.count <= slab->free_count);
+    slab->free_count -= chain.count;
+    return chain;
+}
+
+/* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends:
+ * no page is touched before a block of it was asked for. */
+static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
+{
+    const size_t page = 4096;
+    size_t first = (size_t)slab->carved * slab->stride;
+    size_t end = hak_align_up(first + slab->stride, page);
+    uint32_t fitting = (uint32_t)((end - first) / slab->stride);
+    uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
+    char *block = slab->base + first;
+    struct hak_chain chain = {block, block, n};
+    write_headers(slab, slab->carved, slab->carved + n);
+    for (uint32_t i = 1; i < n; i++, chain.tail = block) {
+        block += slab->stride;
+        hak_next_store(chain.tail, block);
+    }
+    hak_next_store(chain.tail, NULL);
+    slab->carved += n;
+    return chain;
+}
+
+struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
+{
+    HAK_ASSERT(want);
+    struct hak_chain chain = slab->free ? take_from_list(slab, want) : carve(slab, want);
+    hak_next_store(chain.tail, NULL);
+    slab->used += chain.count;
+    HAK_ASSERT(slab->used + slab->free_count == slab->carved);
+    return chain;
+}
+
+void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
+{
+    if (HAK_UNLIKELY(chain.count > slab->used))
+        hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out; one is %p",
+                      (void *)slab->base, slab->stride, chain.head);
+    if (slab->free)
+        hak_next_store(chain.tail, slab->free);
+    slab->free = chain.head;
+    slab->free_count += chain.count;
+    slab->used -= chain.count;
+}
+
+uint32_t hak_slab_remote_count(const struct hak_slab *slab)
+{
+    return count_of(atomic_load_explicit(&slab->word, memory_order_relaxed));
+}
+
+static uint32_t put_remote_list(struct hak_slab *slab, uint64_t word)
+{
+    uint32_t count = count_of(word);
+    if (!count)
+        return 0;
+    void *first = first_of(slab, word);
+    struct hak_chain chain = {first, NULL, count};
+    if (slab->free) /* else the list simply becomes the free list, without a walk */
+        for (chain.tail = first; hak_next_load(chain.tail);)
+            chain.tail = hak_next_load(chain.tail);
+    hak_slab_put(slab, chain);
+    return count;
+}
+
+uint32_t hak_slab_collect(struct hak_slab *slab)
+{
+    uint64_t word = load_word_acquire(slab);
+    if (!count_of(word))
+        return 0;
+    word = atomic_exchange_explicit(&slab->word, make_word(HAK_SLAB_ACTIVE, 0), memory_order_acq_rel);
+    HAK_ASSERT(state_of(word) == HAK_SLAB_ACTIVE);
+    return put_remote_list(slab, word);
+}
+
+/* Gives up an ACTIVE slab without remote blocks; false, and still owned, if some came meanwhile. */
+static bool disown_as(struct hak_slab *slab, enum hak_slab_state state)
+{
+    struct hak_thread *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
+    uint64_t word = make_word(HAK_SLAB_ACTIVE, 0);
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    if (!swap_word(slab, &word, make_word(state, slab->used))) {
+        atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
+        return false;
+    }
+    hak_slab_count(HAK_SLAB_ACTIVE, state);
+    return true;
+}
+
+bool hak_slab_retire(struct hak_slab *slab)
+{
+    HAK_ASSERT(!hak_slab_has_free(slab));
+    return disown_as(slab, HAK_SLAB_FULL);
+}
+
+enum hak_slab_state hak_slab_disown(struct hak_slab *slab)
+{
+    for (;;) {
+        hak_slab_collect(slab);
+        if (!slab->used)
+            return HAK_SLAB_ACTIVE;
+        enum hak_slab_state state = hak_slab_has_free(slab) ? HAK_SLAB_PARTIAL : HAK_SLAB_FULL;
+        if (disown_as(slab, state))
+            return state; /* from here on the slab may be somebody else's */
+    }
+}
+
+void hak_slab_empty(struct hak_slab *slab)
+{
+    HAK_CHECK(slab->used == 0);
+    for (unsigned i = 0; i < slab->pages; i++)
+        hak_tag_clear(slab->base + i * HAK_PAGE);
+    enum hak_slab_state from = hak_slab_state(slab);
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    slab->since_ms = hak_os_coarse_ms();
+    hak_slab_count(from, HAK_SLAB_EMPTY);
+    atomic_store_explicit(&slab->word, make_word(HAK_SLAB_EMPTY, 0), memory_order_release);
+}
+
+bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner)
+{
+    uint64_t word = load_word_acquire(slab);
+    if (word != make_word(HAK_SLAB_FULL, away_of(word)) || !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
+        return false;
+    atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
+    hak_slab_count(HAK_SLAB_FULL, HAK_SLAB_ACTIVE);
+    return true;
+}
+
+void hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
+{
+    uint64_t word = atomic_exchange_explicit(&slab->word, make_word(HAK_SLAB_ACTIVE, 0),
+                                             memory_order_acq_rel);
+    HAK_ASSERT(state_of(word) == HAK_SLAB_PARTIAL);
+    atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
+    hak_slab_count(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
+    put_remote_list(slab, word);
+}
+
+bool hak_slab_all_back(const struct hak_slab *slab)
+{
+    uint64_t word = load_word_acquire(slab);
+    return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == away_of(word);
+}
+
+static _Noreturn HAK_COLD void fail_remote(const struct hak_slab *slab, const void *block, uint64_t word)
+{
+    hak_log_fatal("double free or corruption: block %p of slab %p (%u-byte blocks, %s)", block, (void *)slab->base,
+                  slab->stride, state_names[state_of(word) % HAK_SLAB_NSTATES]);
+}
+
+enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)
+{
+    uint64_t word = load_word_acquire(slab), wanted;
+    enum hak_slab_state from, to;
+    do {
+        from = state_of(word);
+        if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || 
+                         count_of(word) + chain.count > slab->capacity))
+            fail_remote(slab, chain.head, word);
+        to = from == HAK_SLAB_FULL ? HAK_SLAB_PARTIAL : from;
+        hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);
+        wanted = add_remote(slab, word - from + to, chain.head, chain.count);
+    } while (!swap_word(slab, &word, wanted));
+    if (from == HAK_SLAB_FULL) {
+        hak_slab_count(from, to);
+        return HAK_REMOTE_PUBLISH;
+    }
+    return to == HAK_SLAB_PARTIAL && count_of(wanted) == away_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
+}
+
+void hak_slab_check_block(const struct hak_slab *slab, const void *block)
+{
+    size_t offset = (size_t)((const char *)block - slab->base);
+    if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->capacity))
+        hak_log_fatal("invalid free: %p is not the start of a block of slab %p (%u-byte blocks)", block,
+                      (void *)slab->base, slab->stride);
+}

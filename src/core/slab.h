@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * The slab: a run of 64 KiB pages cut into blocks of one class, or one large span. This file owns the
+ * descriptor, its life and the word through which other threads give blocks back.
+ *
+ *   UNUSED --format--> ACTIVE --no block left--> FULL --first foreign free--> PARTIAL --adopt--> ACTIVE
+ *                        |  \--owner frees one of its blocks: FULL -> ACTIVE          \--last free--> EMPTY
+ *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages given back--> RETURNED
+ *
+ * ACTIVE slabs have one owner, who alone touches `free`, `free_count`, `carved` and `used`.
+ * FULL slabs have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the
+ * backend. A block in some thread's bin counts as used: a slab with such a block is never EMPTY. */
+#ifndef HAK_SLAB_H
+#define HAK_SLAB_H
+
+#include "base.h"
+#include "sizeclass.h"
+
+#define HAK_PAGE_LG 16
+#define HAK_PAGE ((size_t)1 << HAK_PAGE_LG)
+#define HAK_BIN_LARGE 0xffu /* `bin` of a span that holds one large block */
+
+enum hak_slab_state {
+    HAK_SLAB_UNUSED, /* zero: never used, or part of a longer run */
+    HAK_SLAB_ACTIVE,
+    HAK_SLAB_FULL,
+    HAK_SLAB_PARTIAL,
+    HAK_SLAB_EMPTY,    /* free, its pages dirty */
+    HAK_SLAB_RETURNED, /* free, its pages given back */
+    HAK_SLAB_LARGE,    /* one large block */
+    HAK_SLAB_NSTATES
+};
+
+struct hak_thread;
+
+struct hak_slab {
+    /* for the owner, or under the lock of the list it stands on */
+    struct hak_slab *next, *prev;
+    void *free; /* blocks given back by the owner, or collected */
+    char *base;
+    uint32_t free_count;
+    uint32_t used;     /* blocks away: live, in a bin, or in the remote list */
+    uint32_t carved;   /* blocks cut so far */
+    uint32_t capacity; /* blocks in all */
+    uint32_t stride;
+    uint16_t pages;
+    uint8_t bin;
+    uint8_t listed; /* stands on a list */
+    void *region;   /* the backend's own: the superslab this page lies in */
+    /* for everyone */
+    _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
+    _Atomic(struct hak_thread *) owner;
+    uint32_t head_offset; /* pages from the head of the run to this page */
+    uint32_t arena_page;  /* the frontend's own: position in its chunk */
+    void *chunk;          /* the frontend's own: the chunk it was cut from */
+    uint64_t since_ms;    /* when it became EMPTY */
+    size_t requested;     /* large blocks: bytes that the block may use */
+};
+_Static_assert(sizeof(struct hak_slab) == 128, "two cache lines");
+
+/* The one accessor pair for the link in a free block. */
+HAK_INLINE void *hak_next_load(const void *block)
+{
+    return *(void *const *)block;
+}
+
+HAK_INLINE void hak_next_store(void *block, void *next)
+{
+    *(void **)block = next;
+}
+
+/* A chain of free blocks of one slab. */
+struct hak_chain {
+    void *head, *tail;
+    uint32_t count;
+};
+
+enum hak_slab_state hak_slab_state(const struct hak_slab *slab);
+
+/* Makes a run of pages that nobody else knows an ACTIVE slab of `bin`, owned by `owner`. */
+void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *owner);
+/* Sets the page tags of a slab to `owner_tag`, so that its owner's frees take the fast path. */
+void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag);
+
+/* --- by the owner ----------------------------------------------------------------------------- */
+
+/* Takes up to `want` blocks: from the free list, else carved up to the end of the current system page. */
+struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
+bool hak_slab_has_free(const struct hak_slab *slab); /* on its free list, or not yet carved */
+/* Puts blocks of the slab back on its free list; the last one's link is NULL. */
+void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
+/* Moves the remote list to the free list; returns how many blocks came. */
+uint32_t hak_slab_collect(struct hak_slab *slab);
+uint32_t hak_slab_remote_count(const struct hak_slab *slab);
+/* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
+bool hak_slab_retire(struct hak_slab *slab);
+/* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state: PARTIAL must be published;
+ * ACTIVE means that no block was away, the slab still the caller's, and to be emptied. */
+enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
+/* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
+void hak_slab_empty(struct hak_slab *slab);
+
+/* --- by anyone -------------------------------------------------------------------------------- */
+
+/* FULL -> ACTIVE for `owner`; false if someone else changed the state first. */
+bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner);
+/* PARTIAL (just unlinked, under the backend's lock) -> ACTIVE for `owner`, its remote list collected. */
+void hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner);
+/* What a remote free found out. */
+enum hak_remote {
+    HAK_REMOTE_DONE,
+    HAK_REMOTE_PUBLISH, /* FULL became PARTIAL by this call: the caller hands it to the backend */
+    HAK_REMOTE_EMPTY,   /* PARTIAL and every block is back: the caller tells the backend */
+};
+enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain);
+/* PARTIAL slabs: whether all their blocks are back. */
+bool hak_slab_all_back(const struct hak_slab *slab);
+
+/* Stops the process if `block` is not the start of a carved block. */
+void hak_slab_check_block(const struct hak_slab *slab, const void *block);
+
+/* Transitions counted, [from][to]. */
+extern _Atomic(uint64_t) hak_slab_transitions[HAK_SLAB_NSTATES][HAK_SLAB_NSTATES];
+const char *hak_slab_state_name(enum hak_slab_state state);
+void hak_slab_count(enum hak_slab_state from, enum hak_slab_state to);
+
+#endif

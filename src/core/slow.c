@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ * Behind the fast path: refills, large blocks, foreign blocks, alignment, resizing, and misuse. */
+#include "slow.h"
+
+#include <string.h>
+
+#include "bin.h"
+#include "dispatch.h"
+#include "log.h"
+
+static void *alloc_from_orphan(unsigned bin)
+{
+    struct hak_thread *orphan = hak_thread_orphan_acquire();
+    void *p = hak_bin_take_one(orphan, bin);
+    hak_thread_orphan_release();
+    return p;
+}
+
+static void *alloc_small(unsigned bin)
+{
+    struct hak_thread *t = hak_thread_get();
+    if (HAK_LIKELY(t))
+        return hak_bin_refill(t, bin);
+    return hak_init() ? alloc_from_orphan(bin) : NULL;
+}
+
+static void *alloc_span(size_t size, size_t align, bool zero)
+{
+    if (size > PTRDIFF_MAX || align > PTRDIFF_MAX || !hak_init())
+        return NULL;
+    hak_thread_get(); /* a trim may have asked this thread for its bins */
+    return hak_dispatch.large->span_alloc(hak_max(size, 1), align, zero);
+}
+
+void *hak_malloc_slow(size_t size)
+{
+    void *p = size <= HAK_SMALL_MAX ? alloc_small(hak_class_of(size)) : NULL;
+    if (!p) /* for a small size: no slab is to be had, perhaps a page is */
+        p = alloc_span(size, 1, false);
+    if (HAK_UNLIKELY(!p))
+        errno = ENOMEM;
+    return p;
+}
+
+static _Noreturn HAK_COLD void fail_foreign(const void *p, const char *verb)
+{
+    if (hak_space_contains(p))
+        hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", verb, p);
+    hak_log_fatal("invalid %s: %p was not allocated by hakmem", verb, p);
+}
+
+static bool holds_blocks(const struct hak_slab *slab)
+{
+    enum hak_slab_state state = hak_slab_state(slab);
+    return state == HAK_SLAB_ACTIVE || state == HAK_SLAB_FULL || state == HAK_SLAB_PARTIAL;
+}
+
+/* A byte before a block of a header slab that is not the bin's: the block before it was written beyond its end. */
+static void check_header(const struct hak_slab *slab, const void *p)
+{
+    if (!hak_class_has_header(slab->bin) || !hak_space_in_header_zone(p) || p == slab->base)
+        return;
+    unsigned byte = ((const uint8_t *)p)[-1];
+    if (HAK_UNLIKELY(byte != hak_header_byte(slab->bin)))
+        hak_log_fatal("corrupted header: the byte before block %p is 0x%02x, not 0x%02x: the block before it, %p of "
+                      "%u bytes, was written beyond its end",
+                      p, byte, hak_header_byte(slab->bin), (void *)((uintptr_t)p - slab->stride), slab->stride - 1);
+}
+
+static void free_foreign_small(struct hak_slab *slab, void *p)
+{
+    hak_slab_check_block(slab, p);
+    check_header(slab, p);
+    struct hak_thread *t = hak_thread_get();
+    if (t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t)
+        hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
+    hak_bin_foreign_free(t, slab, p);
+}
+
+void hak_free_slow(void *p)
+{
+    if (!p)
+        return;
+    int saved = errno;
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && holds_blocks(slab))
+        free_foreign_small(slab, p);
+    else if (!hak_init() || !hak_dispatch.large->span_free(slab, p))
+        fail_foreign(p, "free");
+    errno = saved;
+}
+
+#if HAK_HARDENED
+/* --- a freed block was freed again: it carries the mark, or the program happens to hold that value ------- */
+
+uintptr_t hak_mark_secret = (uintptr_t)0x9e3779b97f4a7c15u;
+
+void hak_mark_found(void *p, unsigned bin)
+{
+    uint32_t left = 65536;
+    for (void *block = hak_self.head[bin]; block && left; block = hak_next_load(block), left--)
+        if (block == p)
+            hak_log_fatal("double free: block %p of %u bytes is free already", p, hak_strides[bin]);
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && atomic_load_explicit(&slab->owner, memory_order_relaxed) == hak_self.thread)
+        for (void *block = slab->free; block; block = hak_next_load(block))
+            if (block == p)
+                hak_log_fatal("double free: block %p of %u bytes is free already", p, hak_strides[bin]);
+}
+#endif
+
+/* --- size, alignment, resizing ------------------------------------------------------------------------ */
+
+static size_t usable_or_zero(const void *p)
+{
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && holds_blocks(slab)) {
+        hak_slab_check_block(slab, p);
+        return hak_class_usable(slab->bin);
+    }
+    return hak_init() ? hak_dispatch.large->span_usable(slab, p) : 0;
+}
+
+size_t hak_usable_size(const void *p)
+{
+    if (!p)
+        return 0;
+    size_t usable = usable_or_zero(p);
+    if (!usable)
+        fail_foreign(p, "size query");
+    return usable;
+}
+
+void *hak_alloc_zeroed(size_t size)
+{
+    if (size > HAK_SMALL_MAX)
+        return alloc_span(size, 1, true);
+    void *p = hak_malloc(size);
+    return p ? memset(p, 0, size) : NULL;
+}
+
+/* The smallest class whose blocks are all aligned: slabs begin at 64 KiB, so a stride that is a multiple does. */
+static unsigned aligned_class(size_t align, size_t size)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        if (hak_strides[bin] % align == 0 && hak_class_usable(bin) >= size)
+            return bin;
+    return HAK_NBINS;
+}
+
+static void *alloc_in_bin(unsigned bin)
+{
+    void *p = hak_self.head[bin];
+    if (!p)
+        return alloc_small(bin);
+    hak_self.head[bin] = hak_next_load(p);
+    return p;
+}
+
+void *hak_alloc_aligned(size_t align, size_t size)
+{
+    if (align <= 16)
+        return hak_malloc(size);
+    unsigned bin = size <= HAK_SMALL_MAX && align <= HAK_PAGE ? aligned_class(align, size) : HAK_NBINS;
+    return bin < HAK_NBINS ? alloc_in_bin(bin) : alloc_span(size, align, false);
+}
+
+static bool fits_in_place(size_t usable, size_t size)
+{
+    return size <= usable && (size >= usable / 2 || usable <= 64);
+}
+
+static void *move(void *p, size_t usable, size_t size)
+{
+    void *q = hak_malloc(size);
+    if (!q)
+        return NULL;
+    memcpy(q, p, hak_min(usable, size));
+    hak_free(p);
+    return q;
+}
+
+void *hak_resize(void *p, size_t size)
+{
+    size_t usable = hak_usable_size(p);
+    if (size > PTRDIFF_MAX)
+        return NULL;
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && holds_blocks(slab))
+        return fits_in_place(usable, size) ? p : move(p, usable, size);
+    void *q = size > HAK_SMALL_MAX ? hak_dispatch.large->span_resize(slab, p, size) : NULL;
+    return q ? q : move(p, usable, size);
+}
+
+/* --- giving memory back -------------------------------------------------------------------------------- */
+
+size_t hak_trim(size_t keep)
+{
+    if (!hak_init())
+        return 0;
+    hak_thread_ask_drain();
+    hak_thread_get(); /* this thread's bins at once */
+    size_t returned = 0;
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->trim)
+            returned += hak_frontends[i]->trim(keep);
+    return returned + hak_dispatch.backend->trim(keep);
+}

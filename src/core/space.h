@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ * The address space: one large reserved range (in time more, where limits allow only small ones), handed
+ * out as superslabs, and before it, in the same mapping, two tables with an entry for each 64 KiB page: slab
+ * descriptors, and the page tags that every free reads. Nothing inside the range is ever unmapped or moved,
+ * so that the kernel cannot hand one of its addresses to somebody else while a tag still names it. */
+#ifndef HAK_SPACE_H
+#define HAK_SPACE_H
+
+#include "os.h"
+#include "slab.h"
+
+#define HAK_SUPERSLAB ((size_t)1 << HAK_SUPERSLAB_LG)
+#define HAK_SUPERSLAB_PAGES (HAK_SUPERSLAB / HAK_PAGE)
+
+/* The tag of a page is (address >> 16) ^ owner tag ^ bin, where an owner tag has its low 32 bits clear, and
+ * stands at index (address >> 16) & mask. free() computes (p >> 16) ^ tag ^ own tag: below HAK_NBINS exactly
+ * if p lies in a page of a slab whose last owner was this thread. A page that shares the index differs in the
+ * bits that the mask dropped, an unused tag is zero, and no thread's owner tag is.
+ *
+ * Tags are hints as to the owner: a block may enter any bin of its class, and a free that finds no tag takes
+ * the slow path. As to the class they are exact: set before the first block leaves, cleared when none is away. So the table may grow in place: a larger mask is published, and the tags whose index it
+ * moves are missed once. Who formats a slab under the new mask cannot be followed by a reader with the old
+ * one: the block reached the reader through synchronisation, and loads of one atomic never go back in time. */
+struct hak_tags {
+    _Atomic(uint64_t) *table;
+    _Atomic(uint64_t) mask;
+    uintptr_t header_base; /* blocks with a header byte lie in [base, base + size) and nothing else does */
+    uintptr_t header_size;
+};
+extern HAK_HIDDEN struct hak_tags hak_tags;
+
+/* Plain loads, which the compiler can fold into their use; sanitizers get the relaxed ones they stand for. */
+#if HAK_SANITIZED
+#define HAK_TAG_LOAD(atomic) atomic_load_explicit(&(atomic), memory_order_relaxed)
+#else
+#define HAK_TAG_LOAD(atomic) (*(const uint64_t *)&(atomic))
+#endif
+
+HAK_INLINE uint64_t hak_tag_load(uint64_t page)
+{
+    return HAK_TAG_LOAD(hak_tags.table[page & HAK_TAG_LOAD(hak_tags.mask)]);
+}
+
+HAK_INLINE void hak_tag_set(const void *p, uint64_t owner_tag, unsigned bin)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = atomic_load_explicit(&hak_tags.mask, memory_order_relaxed);
+    atomic_store_explicit(&hak_tags.table[page & mask], page ^ owner_tag ^ bin, memory_order_relaxed);
+}
+
+HAK_INLINE void hak_tag_clear(const void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = atomic_load_explicit(&hak_tags.mask, memory_order_relaxed);
+    atomic_store_explicit(&hak_tags.table[page & mask], 0, memory_order_relaxed);
+}
+
+HAK_INLINE bool hak_space_in_header_zone(const void *p)
+{
+    return (uintptr_t)p - hak_tags.header_base < hak_tags.header_size;
+}
+
+/* Reserves the range: 2^40 bytes, or what a ladder down from there gives, at most a quarter of RLIMIT_AS.
+ * Only a table that cannot be had is an error (-ENOMEM). */
+int hak_space_init(void);
+/* Contiguous superslabs, aligned to `align` superslabs (a power of two); NULL when there are none. Their
+ * pages read as zero, and become writable by hak_space_commit. `header`: from the zone of header
+ * blocks, which does not grow: without room there, callers take a slab whose blocks have none. */
+void *hak_space_alloc(size_t superslabs, size_t align, bool header);
+/* Takes superslabs back whose pages have been given back to the kernel. */
+void hak_space_free(void *base, size_t superslabs);
+/* Makes the bytes writable, in coarse steps. 0 or -ENOMEM. */
+int hak_space_commit(void *base, size_t size, enum hak_cause cause);
+bool hak_space_contains(const void *p);
+/* What a lookup needs, in one cache line: the writable part of the first zone, and the descriptors. */
+struct hak_page_map {
+    struct hak_slab *descriptors;
+    uint64_t rotation, mask; /* index of a page's descriptor: (number + rotation) & mask */
+    uintptr_t base;
+    _Atomic(size_t) size; /* grows */
+};
+extern HAK_HIDDEN struct hak_page_map hak_page_map;
+
+/* The descriptor of the 64 KiB page of an address; NULL outside of what was handed out. */
+struct hak_slab *hak_space_page(const void *p);
+/* The descriptor of the slab or span that an address lies in; NULL if there is none. */
+struct hak_slab *hak_space_slab(const void *p);
+
+/* The same for an address that a list of free blocks holds, inline; such a one lies in a slab, or was overwritten. */
+HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
+{
+    if (HAK_UNLIKELY((uintptr_t)p - hak_page_map.base >= atomic_load_explicit(&hak_page_map.size, memory_order_relaxed)))
+        return hak_space_slab(p);
+    struct hak_slab *page =
+        &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
+    return page - page->head_offset;
+}
+
+/* Calls `visit` for the descriptor of each 64 KiB page that was ever made writable. */
+void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context);
+
+struct hak_space_stats {
+    size_t reserved, handed_out, committed, zones;
+};
+void hak_space_stats(struct hak_space_stats *stats);
+
+extern struct hak_lock hak_space_lock;
+
+#endif

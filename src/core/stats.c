@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * The writer of stats.h: JSON, or the same as indented text. */
+#include "stats.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "log.h"
+
+static void flush(struct hak_stats_writer *w)
+{
+    unsigned done = 0;
+    while (done < w->length && !w->error) {
+        ssize_t n = write(w->fd, w->buffer + done, w->length - done);
+        if (n < 0 && errno != EINTR)
+            w->error = errno;
+        done += n > 0 ? (unsigned)n : 0;
+    }
+    w->length = 0;
+}
+
+static void put(struct hak_stats_writer *w, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (w->length == sizeof w->buffer)
+            flush(w);
+        w->buffer[w->length++] = text[i];
+    }
+    if (w->depth == 0)
+        flush(w);
+}
+
+static void put_string(struct hak_stats_writer *w, const char *text)
+{
+    put(w, text, strlen(text));
+}
+
+static void put_quoted(struct hak_stats_writer *w, const char *text, size_t length)
+{
+    put_string(w, "\"");
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        char escaped[8];
+        if (c == '"' || c == '\\' || c < 0x20) {
+            hak_text_format(escaped, sizeof escaped, "\\u%04x", c);
+            put_string(w, escaped);
+        } else {
+            put(w, text + i, 1);
+        }
+    }
+    put_string(w, "\"");
+}
+
+static void put_key(struct hak_stats_writer *w, const char *key)
+{
+    if (w->json) {
+        if (!w->first)
+            put_string(w, ",");
+        put_string(w, "\n");
+        for (unsigned i = 0; i < w->depth; i++)
+            put_string(w, " ");
+        if (key) {
+            put_quoted(w, key, strlen(key));
+            put_string(w, ": ");
+        }
+    } else if (w->depth > 2) { /* members of an array's element: on one line */
+        put_string(w, w->first ? "" : "  ");
+        put_string(w, key ? key : "");
+        put_string(w, "=");
+    } else if (key) {
+        put_string(w, "\n");
+        for (unsigned i = 1; i < w->depth; i++)
+            put_string(w, "  ");
+        put_string(w, key);
+        put_string(w, ": ");
+    } else {
+        put_string(w, "\n  ");
+    }
+    w->first = false;
+}
+
+static void open_level(struct hak_stats_writer *w, const char *key, const char *bracket)
+{
+    if (w->depth)
+        put_key(w, key);
+    if (w->json)
+        put_string(w, bracket);
+    w->depth++;
+    w->first = true;
+}
+
+static void close_level(struct hak_stats_writer *w, const char *bracket)
+{
+    w->depth--;
+    if (w->json)
+        put_string(w, bracket);
+    if (w->depth == 0)
+        put_string(w, "\n");
+    w->first = false;
+}
+
+void hak_stats_begin(struct hak_stats_writer *w, const char *key)
+{
+    open_level(w, key, "{");
+}
+
+void hak_stats_begin_array(struct hak_stats_writer *w, const char *key)
+{
+    open_level(w, key, "[");
+}
+
+void hak_stats_end(struct hak_stats_writer *w)
+{
+    close_level(w, "}");
+}
+
+void hak_stats_end_array(struct hak_stats_writer *w)
+{
+    close_level(w, "]");
+}
+
+void hak_stats_number(struct hak_stats_writer *w, const char *key, uint64_t value)
+{
+    char text[24];
+    put_key(w, key);
+    hak_text_format(text, sizeof text, "%llu", (unsigned long long)value);
+    put_string(w, text);
+}
+
+void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
+{
+    put_key(w, key);
+    if (w->json)
+        put_quoted(w, value, length);
+    else
+        put(w, value, length);
+}
+
+void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *value)
+{
+    hak_stats_text_n(w, key, value, strlen(value));
+}
+
+void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value)
+{
+    put_key(w, key);
+    put_string(w, value ? "true" : "false");
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * Writes the statistics as text or as one JSON object, without allocating: a small buffer, then write(2).
+ * Parts add their numbers through the same writer. */
+#ifndef HAK_STATS_H
+#define HAK_STATS_H
+
+#include "base.h"
+
+struct hak_stats_writer {
+    int fd, error;
+    bool json, first;
+    unsigned depth, length;
+    char buffer[2048];
+};
+
+/* key NULL: an element of an array */
+void hak_stats_begin(struct hak_stats_writer *w, const char *key);
+void hak_stats_begin_array(struct hak_stats_writer *w, const char *key);
+void hak_stats_end(struct hak_stats_writer *w);
+void hak_stats_end_array(struct hak_stats_writer *w);
+void hak_stats_number(struct hak_stats_writer *w, const char *key, uint64_t value);
+void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *value);
+void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *value, size_t length);
+void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value);
+
+/* Writes everything to fd. 0 or -errno of the write that failed. */
+int hak_stats_write(int fd, bool json);
+/* What HAKMEM_STATS and its relatives ask for at the end of the process. */
+void hak_stats_at_exit(void);
+
+/* Blocks and bytes by the conservation laws; see report.c. */
+struct hak_census {
+    uint64_t pages[8]; /* 64 KiB pages by state of their slab */
+    uint64_t carved, free, used, remote, capacity;
+    uint64_t away_bytes, live_large, large_bytes;
+    uint64_t violations;
+};
+/* Walks all descriptors. Exact when no other thread allocates meanwhile. */
+void hak_stats_census(struct hak_census *census);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * Threads begin at their first slow path and end in the destructor of one pthread key. See thread.h. */
+#include "thread.h"
+
+#include <string.h>
+
+#include "bin.h"
+#include "dispatch.h"
+#include "meta.h"
+
+__thread struct hak_cache hak_self __attribute__((tls_model("initial-exec"))) = {.tag = HAK_TAG_NOBODY};
+
+struct hak_lock hak_thread_lock = HAK_LOCK_INIT(HAK_RANK_THREADS);
+struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
+
+/* Under hak_thread_lock. */
+static struct hak_thread *live, *recycled;
+static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
+static HAK_IN_DATA struct hak_thread_counters ended_counters;
+static uint64_t started, pinned_slabs;
+
+static _Atomic(uint32_t) drain_request;
+static pthread_key_t key;
+static _Atomic(bool) key_exists;
+static struct hak_thread orphan = {.tag = (uint64_t)1 << 32};
+
+static void link_live(struct hak_thread *t)
+{
+    t->prev = NULL;
+    t->next = live;
+    if (live)
+        live->prev = t;
+    live = t;
+}
+
+static void unlink_live(struct hak_thread *t)
+{
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        live = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
+}
+
+/* An owner tag may be used again: tags are hints, and its last holder owns nothing any more. */
+static struct hak_thread *new_descriptor(void)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    struct hak_thread *t = recycled;
+    if (t) {
+        recycled = t->next;
+    } else {
+        t = hak_meta_alloc(sizeof *t);
+        if (t)
+            t->tag = (uint64_t)++ids << 32;
+    }
+    if (t) {
+        link_live(t);
+        started++;
+    }
+    hak_lock_release(&hak_thread_lock);
+    return t;
+}
+
+static void each_frontend_start(struct hak_thread *t)
+{
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_start)
+            hak_frontends[i]->thread_start(t);
+}
+
+static struct hak_thread *start_thread(void)
+{
+    if (hak_self.ended || !hak_init())
+        return NULL;
+    struct hak_thread *t = new_descriptor();
+    if (!t)
+        return NULL;
+    t->drain_done = atomic_load_explicit(&drain_request, memory_order_relaxed);
+    hak_self.tag = t->tag;
+    hak_self.thread = t; /* before setspecific, which may allocate */
+    if (atomic_load_explicit(&key_exists, memory_order_acquire))
+        pthread_setspecific(key, t);
+    each_frontend_start(t);
+    return t;
+}
+
+static void drain_if_asked(struct hak_thread *t)
+{
+    uint32_t request = atomic_load_explicit(&drain_request, memory_order_relaxed);
+    if (HAK_UNLIKELY(t->drain_done != request)) {
+        t->drain_done = request;
+        hak_bin_drain_all(t);
+    }
+}
+
+struct hak_thread *hak_thread_get(void)
+{
+    struct hak_thread *t = hak_self.thread;
+    if (HAK_UNLIKELY(!t))
+        return start_thread();
+    drain_if_asked(t);
+    return t;
+}
+
+void hak_thread_ask_drain(void)
+{
+    atomic_fetch_add_explicit(&drain_request, 1, memory_order_relaxed);
+}
+
+struct hak_thread *hak_thread_orphan_acquire(void)
+{
+    hak_lock_acquire(&hak_orphan_lock);
+    return &orphan;
+}
+
+void hak_thread_orphan_release(void)
+{
+    hak_lock_release(&hak_orphan_lock);
+}
+
+#if HAK_COUNTING
+/* A thread's first calls, before it has a descriptor, are not counted. */
+void hak_count_malloc(void)
+{
+    if (hak_self.thread)
+        HAK_COUNT(hak_self.thread, mallocs, 1);
+}
+
+void hak_count_free(void)
+{
+    if (hak_self.thread)
+        HAK_COUNT(hak_self.thread, frees, 1);
+}
+#endif
+
+static void add_counters(struct hak_thread_counters *sum, const struct hak_thread_counters *c)
+{
+#define X(name, meaning)                                                                        \
+    atomic_store_explicit(&sum->name,                                                           \
+                          atomic_load_explicit(&sum->name, memory_order_relaxed) +              \
+                              atomic_load_explicit(&c->name, memory_order_relaxed),             \
+                          memory_order_relaxed);
+    HAK_THREAD_COUNTERS(X)
+#undef X
+}
+
+static void recycle(struct hak_thread *t)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    unlink_live(t);
+    add_counters(&ended_counters, &t->counters);
+    uint64_t tag = t->tag;
+    memset(t, 0, sizeof *t);
+    t->tag = tag;
+    t->next = recycled;
+    recycled = t;
+    hak_lock_release(&hak_thread_lock);
+}
+
+/* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the
+ * `ended` cache, which sends them to the orphan. */
+static void end_thread(void *value)
+{
+    struct hak_thread *t = value;
+    if (t != hak_self.thread)
+        return;
+    int saved = errno;
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_ending)
+            hak_frontends[i]->thread_ending(t);
+    hak_bin_abandon_all(t);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_end)
+            hak_frontends[i]->thread_end(t);
+    hak_self.tag = HAK_TAG_NOBODY;
+    hak_self.thread = NULL;
+    hak_self.ended = true;
+    memset(hak_self.room, 0, sizeof hak_self.room);
+    recycle(t);
+    errno = saved;
+}
+
+void hak_thread_constructor(void)
+{
+    if (pthread_key_create(&key, end_thread))
+        return; /* no key left: threads keep what they had, nothing breaks */
+    atomic_store_explicit(&key_exists, true, memory_order_release);
+    if (hak_self.thread)
+        pthread_setspecific(key, hak_self.thread);
+}
+
+void hak_thread_fork_child(void)
+{
+    struct hak_thread *self = hak_self.thread;
+    for (struct hak_thread *t = live; t; t = t->next)
+        if (t != self) {
+            pinned_slabs += atomic_load_explicit(&t->slabs, memory_order_relaxed);
+            add_counters(&ended_counters, &t->counters);
+        }
+    live = NULL;
+    if (self)
+        link_live(self);
+}
+
+void hak_thread_totals(struct hak_thread_totals *totals)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    memset(totals, 0, sizeof *totals);
+    totals->started = started;
+    totals->pinned_slabs = pinned_slabs;
+    add_counters(&totals->counters, &ended_counters);
+    add_counters(&totals->counters, &orphan.counters);
+    for (struct hak_thread *t = live; t; t = t->next) {
+        totals->threads++;
+        totals->active_slabs += atomic_load_explicit(&t->slabs, memory_order_relaxed);
+        add_counters(&totals->counters, &t->counters);
+    }
+    hak_lock_release(&hak_thread_lock);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ * A thread's cold part: the slabs behind its bins, foreign blocks on their way back, counters.
+ * Descriptors are metadata, never unmapped, and recycled when a thread ends; what it owned is then PARTIAL,
+ * FULL or EMPTY, so nothing refers to the thread any more. */
+#ifndef HAK_THREAD_H
+#define HAK_THREAD_H
+
+#include "cache.h"
+
+#define HAK_REMOTE_GROUPS 16
+#define HAK_MAX_FRONTENDS 8
+
+/* The slabs behind one bin of one thread. */
+struct hak_bin {
+    struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
+    uint16_t interval;      /* frees between two looks at the bin */
+    uint16_t batch;         /* blocks of the next refill; doubles up to the limit */
+    bool refilled;          /* since the thread started, or was prewarmed */
+    void *untouched;        /* the first block after prewarming: while it is the first, none was used */
+};
+
+/* Foreign blocks of one slab, not yet given back. */
+struct hak_group {
+    struct hak_slab *slab;
+    struct hak_chain chain;
+};
+
+/* Written by the thread alone, read by the statistics. */
+#define HAK_THREAD_COUNTERS(X)                                     \
+    X(mallocs, "counting builds: requests of at most 52 KiB")      \
+    X(frees, "counting builds: frees of any size")                 \
+    X(refills, "trips to a slab for more blocks")                  \
+    X(refill_blocks, "blocks that they brought")                   \
+    X(looks, "times that a bin was looked at")                     \
+    X(overflows, "looks that found more than the bin keeps")       \
+    X(drained_blocks, "blocks given back to slabs")                \
+    X(remote_blocks, "foreign blocks given back")                  \
+    X(remote_batches, "compare-and-swaps that did it")             \
+    X(remote_early, "remote blocks collected before own ones")     \
+    X(remote_low_water, "remote blocks collected as own ones ran low") \
+    X(remote_saved, "remote blocks collected in place of a refill") \
+    X(slabs_acquired, "slabs taken from a frontend")               \
+    X(slabs_released, "slabs given back to a frontend")            \
+    X(reclaimed, "FULL slabs taken back by their last owner")      \
+    X(prewarmed, "blocks put into bins ahead of use")
+
+struct hak_thread_counters {
+#define X(name, meaning) _Atomic(uint64_t) name;
+    HAK_THREAD_COUNTERS(X)
+#undef X
+};
+
+#define HAK_COUNT(t, name, n)                                                                          \
+    atomic_store_explicit(&(t)->counters.name,                                                          \
+                          atomic_load_explicit(&(t)->counters.name, memory_order_relaxed) + (uint64_t)(n), \
+                          memory_order_relaxed)
+
+struct hak_thread {
+    uint64_t tag;
+    struct hak_thread *next, *prev; /* all live threads, or the recycled ones */
+    void *local[HAK_MAX_FRONTENDS]; /* the frontends' own, by their place in the dispatch table */
+    _Atomic(uint32_t) drain_asked;  /* a trim asks for this thread's bins; done at its next slow path */
+    uint32_t drain_done;
+    uint32_t clock_work; /* blocks since the clock was looked at */
+    _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
+    struct hak_thread_counters counters;
+    struct hak_group groups[HAK_REMOTE_GROUPS];
+    struct hak_bin bins[HAK_NBINS];
+};
+
+/* The calling thread's descriptor, made on first use. NULL once the thread's destructor ran, before the
+ * library could be initialised, or without memory: callers then use the orphan. */
+struct hak_thread *hak_thread_get(void);
+/* Shared by all threads that have no descriptor; between the two calls the caller has it alone. Nobody's
+ * tag is its tag, so blocks of its slabs always come back as foreign ones. */
+struct hak_thread *hak_thread_orphan_acquire(void);
+void hak_thread_orphan_release(void);
+
+/* From the library's constructor: makes the key whose destructor ends threads. */
+void hak_thread_constructor(void);
+/* In a forked child: forgets the other threads; what they owned stays pinned, and is counted. */
+void hak_thread_fork_child(void);
+/* Asks every thread to empty its bins at its next slow path. */
+void hak_thread_ask_drain(void);
+
+/* Sums the counters of all threads, dead ones included. */
+struct hak_thread_totals {
+    uint64_t threads, started, pinned_slabs, active_slabs;
+    struct hak_thread_counters counters;
+};
+void hak_thread_totals(struct hak_thread_totals *totals);
+
+extern struct hak_lock hak_thread_lock, hak_orphan_lock;
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * See registry.h. Direct mappings are few and large, so a fixed number of short chains is enough. */
+#include "registry.h"
+
+#include "core/meta.h"
+
+#define BUCKETS 1024
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
+static HAK_IN_DATA struct mapping *buckets[BUCKETS];
+static struct mapping *unused;
+static size_t mappings, bytes;
+
+static struct mapping **find(const void *block)
+{
+    uint64_t hash = ((uintptr_t)block >> 12) * 0x9e3779b97f4a7c15u;
+    struct mapping **m = &buckets[hash >> 54];
+    while (*m && (*m)->block != block)
+        m = &(*m)->next;
+    return m;
+}
+
+bool registry_add(struct mapping m)
+{
+    hak_lock_acquire(&lock);
+    struct mapping *entry = unused;
+    if (entry)
+        unused = entry->next;
+    else
+        entry = hak_meta_alloc(sizeof *entry);
+    if (entry) {
+        struct mapping **bucket = find(m.block);
+        HAK_CHECK(!*bucket);
+        *entry = m;
+        entry->next = NULL;
+        *bucket = entry;
+        mappings++;
+        bytes += m.size;
+    }
+    hak_lock_release(&lock);
+    return entry != NULL;
+}
+
+bool registry_remove(const void *block, struct mapping *out)
+{
+    hak_lock_acquire(&lock);
+    struct mapping **m = find(block), *entry = *m;
+    if (entry) {
+        *out = *entry;
+        *m = entry->next;
+        entry->next = unused;
+        unused = entry;
+        mappings--;
+        bytes -= out->size;
+    }
+    hak_lock_release(&lock);
+    return entry != NULL;
+}
+
+bool registry_find(const void *block, struct mapping *out)
+{
+    hak_lock_acquire(&lock);
+    struct mapping *entry = *find(block);
+    if (entry)
+        *out = *entry;
+    hak_lock_release(&lock);
+    return entry != NULL;
+}
+
+size_t registry_bytes(size_t *count)
+{
+    hak_lock_acquire(&lock);
+    size_t n = bytes;
+    *count = mappings;
+    hak_lock_release(&lock);
+    return n;
+}
+
+void registry_fork_prepare(void)
+{
+    hak_lock_acquire(&lock);
+}
+
+void registry_fork_done(void)
+{
+    hak_lock_release(&lock);
+}

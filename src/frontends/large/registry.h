@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * Direct mappings outside of the reserved range: a hash table from the address of the block. Own lock. */
+#ifndef LARGE_REGISTRY_H
+#define LARGE_REGISTRY_H
+
+#include "core/plugin.h"
+
+struct mapping {
+    char *block;
+    void *base; /* of the mapping; below block where alignment asked for it */
+    size_t size;
+    size_t usable;
+    struct mapping *next;
+};
+
+/* False without memory for the entry. */
+bool registry_add(struct mapping m);
+/* Takes an entry out; false if the address is none. */
+bool registry_remove(const void *block, struct mapping *out);
+bool registry_find(const void *block, struct mapping *out);
+size_t registry_bytes(size_t *count);
+void registry_fork_prepare(void);
+void registry_fork_done(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * A thread's arena: chunks of the backend's pages, each larger than the one before, cut into slabs. Pages of a
+ * chunk go back and forth under one lock, which is taken once for a slab, never for a block. A chunk that
+ * becomes empty goes back to the backend; those of ended threads wait for another thread to adopt them. */
+#ifndef POOL_ARENA_H
+#define POOL_ARENA_H
+
+#include "core/plugin.h"
+
+struct arena;
+
+int arena_init(const struct hak_options *options, unsigned place);
+/* A run of pages with a descriptor that says so; NULL without memory. Calling thread's arena. */
+struct hak_slab *arena_take(struct hak_thread *t, unsigned pages);
+/* Any thread: takes an EMPTY slab's pages back. */
+void arena_put(struct hak_slab *slab);
+/* The thread ends: its chunks are up for adoption. */
+void arena_abandon(struct hak_thread *t);
+/* Gives back the pages that have been free since before `since_ms`; returns bytes. */
+size_t arena_clean(uint64_t since_ms, enum hak_cause cause);
+void arena_stats(struct hak_stats_writer *w);
+void arena_fork_prepare(void);
+void arena_fork_done(bool in_child);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ * The smallest useful span backend: a bump pointer through one superslab after the other. A page is handed out
+ * once; it is handed out again only after its whole superslab was free. One lock guards everything.
+ * Invariant: `live` of a region counts the pages handed out and not yet taken back; a region that is not the
+ * current one of its kind and has live == 0 does not exist. docs/write-your-own-backend.md walks through it. */
+#include "core/dispatch.h"
+#include "core/meta.h"
+#include "core/plugin.h"
+
+/* One superslab that is cut into runs, or several that hold one large run. */
+struct region {
+    char *base;
+    size_t superslabs;
+    size_t bumped; /* pages handed out so far: the next run begins here */
+    size_t live;
+    bool dirty; /* pages above `bumped` have old content */
+    struct region *next_unused;
+};
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
+static struct region *current[2]; /* the one being cut; [1] is for blocks with a header byte */
+static struct region *unused_regions;
+static struct hak_slab *partial_lists[HAK_NBINS];
+static uint64_t partial_served, bump_served, maps, unmaps;
+
+/* --- regions --------------------------------------------------------------------------------------- */
+
+static void keep_descriptor(struct region *r)
+{
+    r->next_unused = unused_regions;
+    unused_regions = r;
+}
+
+static struct region *map_region(size_t superslabs, size_t align, bool header)
+{
+    struct region *r = unused_regions;
+    if (r)
+        unused_regions = r->next_unused;
+    else if (!(r = hak_meta_alloc(sizeof *r)))
+        return NULL;
+    *r = (struct region){.superslabs = superslabs, .base = hak_space_alloc(superslabs, align, header)};
+    if (!r->base) {
+        keep_descriptor(r);
+        return NULL;
+    }
+    maps++;
+    return r;
+}
+
+/* The address space takes only pages that read as zero. Where the kernel refuses them, the region is given
+ * up: never used again, never wrong. */
+static size_t unmap_region(struct region *r)
+{
+    struct iovec range = {r->base, r->superslabs * HAK_SUPERSLAB};
+    bool returned = hak_dispatch.release->release(&range, 1, hak_dispatch.release->cause) == range.iov_len;
+    if (returned)
+        hak_space_free(r->base, r->superslabs);
+    unmaps++;
+    keep_descriptor(r);
+    return returned ? range.iov_len : 0;
+}
+
+/* --- runs ------------------------------------------------------------------------------------------ */
+
+/* Makes the pages writable and their descriptors say that they are one run; NULL without memory. */
+static struct hak_slab *describe(struct region *r, size_t first, size_t pages)
+{
+    char *base = r->base + first * HAK_PAGE;
+    if (hak_space_commit(base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
+        return NULL;
+    struct hak_slab *slab = hak_space_page(base);
+    slab->base = base;
+    slab->pages = (uint16_t)pages;
+    slab->region = r;
+    for (size_t i = 0; i < pages; i++)
+        slab[i].head_offset = (uint32_t)i;
+    return slab;
+}
+
+static void forget(struct hak_slab *slab)
+{
+    for (size_t i = slab->pages; i-- > 0;) {
+        slab[i].head_offset = 0;
+        slab[i].base = NULL;
+        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
+    }
+}
+
+static struct region *with_room(size_t pages, bool header)
+{
+    struct region *r = current[header];
+    if (r && r->bumped + pages <= HAK_SUPERSLAB_PAGES)
+        return r;
+    struct region *fresh = map_region(1, 1, header);
+    if (!fresh)
+        return NULL;
+    if (r && r->live == 0) /* too short for this run, and nothing left in it that could come back */
+        unmap_region(r);
+    return current[header] = fresh;
+}
+
+static struct hak_slab *bump(size_t pages, bool header, bool *zeroed)
+{
+    struct region *r = with_room(pages, header);
+    struct hak_slab *slab = r ? describe(r, r->bumped, pages) : NULL;
+    if (!slab)
+        return NULL;
+    *zeroed = !r->dirty;
+    r->bumped += pages;
+    r->live += pages;
+    bump_served++;
+    return slab;
+}
+
+static struct hak_slab *bump_whole(size_t pages, size_t align)
+{
+    size_t superslabs = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
+    struct region *r = map_region(superslabs, hak_max(1, align / HAK_SUPERSLAB_PAGES), false);
+    struct hak_slab *slab = r ? describe(r, 0, pages) : NULL;
+    if (r && !slab)
+        unmap_region(r);
+    if (slab)
+        r->live = pages;
+    return slab;
+}
+
+static struct hak_slab *take_run(size_t pages, size_t align, bool header, bool *zeroed)
+{
+    *zeroed = true;
+    return pages <= HAK_SUPERSLAB_PAGES && align <= 1 ? bump(pages, header, zeroed) : bump_whole(pages, align);
+}
+
+static bool is_current(const struct region *r)
+{
+    return r == current[false] || r == current[true];
+}
+
+/* The current region begins again from its start; others go back. */
+static void release_pages(struct region *r, size_t pages)
+{
+    r->live -= pages;
+    if (r->live)
+        return;
+    if (is_current(r)) {
+        r->bumped = 0;
+        r->dirty = true;
+    } else {
+        unmap_region(r);
+    }
+}
+
+/* --- PARTIAL slabs --------------------------------------------------------------------------------- */
+
+static void list_partial(struct hak_slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = partial_lists[slab->bin];
+    if (slab->next)
+        slab->next->prev = slab;
+    partial_lists[slab->bin] = slab;
+    slab->listed = true;
+}
+
+static void unlist_partial(struct hak_slab *slab)
+{
+    *(slab->prev ? &slab->prev->next : &partial_lists[slab->bin]) = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    slab->next = slab->prev = NULL;
+    slab->listed = false;
+}
+
+static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
+{
+    struct hak_slab *slab = partial_lists[bin];
+    if (!slab)
+        return NULL;
+    unlist_partial(slab);
+    hak_slab_adopt(slab, t);
+    partial_served++;
+    return slab;
+}
+
+/* --- the slots of struct hak_backend --------------------------------------------------------------- */
+
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
+{
+    bool zeroed, header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = take_partial(t, bin);
+    if (!slab && (slab = take_run(hak_slab_pages[bin], 1, header, &zeroed)))
+        hak_slab_format(slab, bin, t);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
+{
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = take_partial(t, bin);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
+{
+    hak_lock_acquire(&lock);
+    struct hak_slab *slab = take_run(pages, align, false, zeroed);
+    hak_lock_release(&lock);
+    return slab;
+}
+
+static void release(struct hak_slab *slab)
+{
+    struct region *r = slab->region;
+    size_t pages = slab->pages;
+    hak_lock_acquire(&lock);
+    if (hak_slab_state(slab) == HAK_SLAB_EMPTY)
+        hak_slab_count(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
+    forget(slab);
+    release_pages(r, pages);
+    hak_lock_release(&lock);
+}
+
+/* All blocks may have come back between the transition to PARTIAL and this call. */
+static bool publish(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    bool live = !hak_slab_all_back(slab);
+    if (live)
+        list_partial(slab);
+    hak_lock_release(&lock);
+    return live;
+}
+
+/* Somebody else may have adopted it between the last free and this call. */
+static bool retract(struct hak_slab *slab)
+{
+    hak_lock_acquire(&lock);
+    bool mine = slab->listed && hak_slab_all_back(slab);
+    if (mine)
+        unlist_partial(slab);
+    hak_lock_release(&lock);
+    return mine;
+}
+
+/* All that is kept without being used is the current regions. */
+static size_t trim(size_t keep)
+{
+    size_t returned = 0;
+    hak_lock_acquire(&lock);
+    for (unsigned kind = 0; kind < 2; kind++) {
+        struct region *r = current[kind];
+        if (!r || r->live || !r->dirty || keep >= HAK_SUPERSLAB)
+            continue;
+        current[kind] = NULL;
+        returned += unmap_region(r);
+    }
+    hak_lock_release(&lock);
+    return returned;
+}
+
+static void fork_prepare(void)
+{
+    hak_lock_acquire(&lock);
+}
+
+static void fork_done(bool in_child)
+{
+    (void)in_child;
+    hak_lock_release(&lock);
+}
+
+static void stats(struct hak_stats_writer *w)
+{
+    hak_lock_acquire(&lock);
+    hak_stats_begin(w, "stages");
+    hak_stats_number(w, "partial", partial_served);
+    hak_stats_number(w, "bump", bump_served);
+    hak_stats_number(w, "map", maps);
+    hak_stats_number(w, "unmap", unmaps);
+    hak_stats_end(w);
+    hak_lock_release(&lock);
+}
+
+const struct hak_backend hak_backend_example_backend = {
+    .name = "example_backend",
+    .acquire_slab = acquire_slab,
+    .adopt = adopt,
+    .acquire_run = acquire_run,
+    .release = release,
+    .publish = publish,
+    .retract = retract,
+    .trim = trim,
+    .fork_prepare = fork_prepare,
+    .fork_done = fork_done,
+    .stats = stats,
+};

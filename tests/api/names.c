@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fills the table of names.h. TWINS chooses which set of names is tested.
+ */
+#include "names.h"
+
+#include <stdlib.h>
+
+#include "hakmem.h"
+
+#if TWINS
+#define NAME(x) hakmem_##x
+#define GLIBC_NAME(x) NULL
+#define WORLD "hakmem_ names"
+#else
+#define NAME(x) x
+#define GLIBC_NAME(x) x
+#define WORLD "plain names"
+/* C23; not declared by the C libraries this has to build on. */
+void free_sized(void *ptr, size_t size);
+void free_aligned_sized(void *ptr, size_t align, size_t size);
+#endif
+
+struct names api = {
+    .world = WORLD,
+    .malloc = NAME(malloc),
+    .free = NAME(free),
+    .calloc = NAME(calloc),
+    .realloc = NAME(realloc),
+    .reallocarray = NAME(reallocarray),
+    .posix_memalign = NAME(posix_memalign),
+    .aligned_alloc = NAME(aligned_alloc),
+    .memalign = NAME(memalign),
+    .valloc = NAME(valloc),
+    .pvalloc = NAME(pvalloc),
+    .usable_size = NAME(malloc_usable_size),
+    .free_sized = NAME(free_sized),
+    .free_aligned_sized = NAME(free_aligned_sized),
+    .malloc_trim = NAME(malloc_trim),
+    .mallinfo2 = GLIBC_NAME(mallinfo2),
+    .malloc_info = GLIBC_NAME(malloc_info),
+    .malloc_stats = GLIBC_NAME(malloc_stats),
+    .mallopt = GLIBC_NAME(mallopt),
+};

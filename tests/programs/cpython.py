@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""CPython's own test suite, case by case.
+
+The outcome of a test is what became of every case, from the JUnit report that
+regrtest writes.  Suites that mostly sleep are split into shards that run at
+the same time; the last shard takes what the others did not name, so that
+no case can fall between them.
+"""
+
+import glob
+import os
+import re
+import subprocess
+import xml.etree.ElementTree
+
+from world import Broken, how, tail
+
+PYTHON = "/usr/bin/python3.11"
+SUITE = "/usr/lib/python3.11/test"
+# Debian's package of the suite leaves test_sqlite3 out; tools/setup.sh gets it from the source package.
+EXTRA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-test/cpython")
+
+
+class Suite:
+    def __init__(self, module, weight=1.0, timeout=120, shards=(), raw_malloc=False):
+        self.module = module
+        self.name = module + (".malloc" if raw_malloc else "")
+        self.weight = weight
+        self.timeout = timeout
+        self.shards = shards
+        # CPython takes blocks up to 512 bytes from arenas of its own unless it is told not to.
+        self.env = {"PYTHONMALLOC": "malloc"} if raw_malloc else {}
+        self.program = PYTHON
+
+    def run(self, world):
+        self.find()
+        others = [["-i", shard] for shard in self.shards]
+        selections = [["-m", shard] for shard in self.shards] + [sum(others, [])]
+        return self.run_selections(world, selections)
+
+    def repeat(self, world, cases):
+        """The same cases alone: tells a difference from an accident of timing."""
+        return self.run_selections(world, [sum((["-m", case] for case in cases), [])])
+
+    def differing(self, one, other):
+        one, other = one["cases"], other["cases"]
+        return sorted(case for case in one.keys() | other.keys() if one.get(case) != other.get(case))
+
+    def find(self):
+        if not os.path.exists(f"{SUITE}/regrtest.py"):
+            raise Broken("the CPython test suite is missing: run tools/setup.sh test")
+        if not self.is_packaged() and not os.path.isdir(os.path.join(EXTRA, self.module)):
+            raise Broken(f"{self.module} is missing: run tools/setup.sh test")
+
+    def is_packaged(self):
+        return bool(glob.glob(f"{SUITE}/{self.module}*"))
+
+    def overlay(self, world):
+        """A package `test` that is Debian's with one more module in it."""
+        folder = world.path("overlay")
+        if not os.path.isdir(folder):
+            os.makedirs(f"{folder}/test")
+            for entry in os.listdir(SUITE):
+                if entry != "__pycache__":
+                    os.symlink(f"{SUITE}/{entry}", f"{folder}/test/{entry}")
+            os.symlink(os.path.realpath(os.path.join(EXTRA, self.module)), f"{folder}/test/{self.module}")
+        return folder
+
+    def run_selections(self, world, selections):
+        env = dict(self.env)
+        if not self.is_packaged():
+            env["PYTHONPATH"] = self.overlay(world)
+        started = []
+        try:
+            for selection in selections:
+                started.append(self.start_shard(world, env, selection, len(started)))
+            return self.collect(world, started)
+        finally:
+            for process, _, log in started:
+                world.stop(process)
+                log.close()
+
+    def start_shard(self, world, env, selection, number):
+        folder = world.path(f"s{number}")
+        os.makedirs(folder, exist_ok=True)
+        report = os.path.join(folder, "report.xml")
+        if os.path.exists(report):
+            os.unlink(report)
+        log = open(os.path.join(folder, "log"), "w+", encoding="utf-8", errors="replace")
+        command = [PYTHON, "-m", "test", "--tempdir", folder, "--junit-xml", report, *selection, self.module]
+        process = world.start(command, env=env, main=True, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+        return process, report, log
+
+    def collect(self, world, started):
+        cases, failed = {}, False
+        for process, report, log in started:
+            try:
+                status = process.wait(timeout=world.left())
+            except subprocess.TimeoutExpired:
+                raise Broken(f"{self.module} did not end in time\n{log_tail(log)}") from None
+            text = whole_log(log)
+            world.refuse_unasked(text)
+            if status < 0 or not os.path.exists(report):
+                raise Broken(f"{self.module} crashed, {how(status)}\n{crash_excerpt(text)}")
+            failed = failed or status != 0
+            for case, became in read_report(report):
+                cases[case] = became
+        if not cases:
+            raise Broken(f"{self.module} ran no case")
+        return {"cases": cases, "failed": failed}
+
+
+def read_report(path):
+    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+        marks = {mark.tag for mark in case} & {"error", "failure", "skipped"}
+        # Names of subtests may carry addresses and process ids.
+        name = re.sub(r"0x[0-9a-f]+|\b\d{3,}\b", "N", case.get("name"))
+        yield name, "+".join(sorted(marks)) or "pass"
+
+
+def crash_excerpt(text):
+    """What faulthandler says of the thread that crashed stands at the head of its report."""
+    start = text.find("Fatal Python error")
+    return tail(text) if start < 0 else "\n".join(text[start:].splitlines()[:15])
+
+
+def whole_log(log):
+    log.flush()
+    log.seek(0)
+    return log.read()
+
+
+def log_tail(log):
+    return tail(whole_log(log))
+
+
+SUITES = [
+    Suite("test_multiprocessing_fork", weight=0.6, timeout=240,
+          shards=("WithProcesses*", "WithManager*", "WithThreads*")),
+    Suite("test_subprocess", weight=0.6, timeout=180, shards=("POSIXProcessTestCase", "ProcessTestCase")),
+    Suite("test_threading", weight=0.3, timeout=120),
+    Suite("test_dict"),
+    Suite("test_list"),
+    Suite("test_json"),
+    Suite("test_gc"),
+    Suite("test_re"),
+    Suite("test_sqlite3"),
+    Suite("test_dict", raw_malloc=True),
+    Suite("test_list", raw_malloc=True),
+    Suite("test_json", raw_malloc=True),
+    Suite("test_gc", raw_malloc=True),
+]

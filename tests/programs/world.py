@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""How a program is run: with the library preloaded, or bare.
+
+A World owns one scratch directory for each test, the environment a tested
+program sees, the limit on its time, and the proof that the library served it.
+Nothing else here starts a process that counts as tested.  Invariant: the
+environment is built from nothing, so that two worlds differ by the preload
+and by the settings asked for, never by the shell that started the driver.
+"""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+# Said by the library itself, or by the loader when it could not be loaded.
+UNASKED = re.compile(r"^(hakmem: .*|.*LD_PRELOAD.*cannot be preloaded.*)$", re.MULTILINE)
+
+
+class Broken(Exception):
+    """The test cannot go on; the text says why."""
+
+
+class Finished:
+    """What a process that ended left behind."""
+
+    def __init__(self, pid, status, out, err):
+        self.pid, self.status, self.out, self.err = pid, status, out, err
+
+
+def how(status):
+    """A status of wait, in words."""
+    return "died of " + signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+def digest(data):
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+class World:
+    def __init__(self, name, scratch, library=None, settings=None, expect=None, proof=True):
+        self.name = name
+        self.scratch = scratch
+        self.library = library
+        self.settings = settings or {}
+        self.expect = expect or {}
+        self.proof = proof and library is not None
+        self.deadline = None
+        self.main_pids = []
+        for folder in (self.path("tmp"), self.path("stats")):
+            os.makedirs(folder)
+            os.chmod(folder, 0o1777)  # a tested program may go on as another user
+
+    def path(self, *parts):
+        return os.path.join(self.scratch, *parts)
+
+    def start_clock(self, seconds):
+        self.deadline = time.monotonic() + seconds
+
+    def left(self):
+        return max(0.1, self.deadline - time.monotonic())
+
+    def bare_environment(self):
+        return {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": self.scratch,
+            "TMPDIR": self.path("tmp"),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+        }
+
+    def preload(self):
+        """What makes a process a tested one; nothing in the bare world."""
+        if self.library is None:
+            return {}
+        env = {"LD_PRELOAD": self.library, **self.settings}
+        if self.proof:
+            env["HAKMEM_STATS"] = "json"
+            env["HAKMEM_STATS_FILE"] = self.path("stats", "%p.json")
+        return env
+
+    def start(self, command, tested=True, env=None, main=False, **options):
+        whole = self.bare_environment()
+        if tested:
+            whole.update(self.preload())
+        whole.update(env or {})
+        process = subprocess.Popen(command, env=whole, start_new_session=True,
+                                   **{"stdin": subprocess.DEVNULL, "cwd": self.scratch, **options})
+        if main:
+            self.main_pids.append(process.pid)
+        return process
+
+    def stop(self, process):
+        """End a process and all it started, whatever state it is in."""
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+    def run(self, command, tested=True, env=None, main=False, check=True, feed=None, cwd=None):
+        """Run to the end.  main: this very process must prove who served it."""
+        what = os.path.basename(command[0])
+        process = self.start(command, tested, env, main, cwd=cwd or self.scratch,
+                             stdin=subprocess.DEVNULL if feed is None else subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            out, err = process.communicate(feed, timeout=self.left())
+        except subprocess.TimeoutExpired:
+            raise Broken(f"{what} did not end in time") from None
+        finally:
+            if process.returncode is None:
+                self.stop(process)
+        done = Finished(process.pid, process.returncode, out.decode(errors="replace"),
+                        err.decode(errors="replace"))
+        self.refuse_unasked(done.err)
+        if check and done.status != 0:
+            raise Broken(f"{what}: {how(done.status)}\n{tail(done.err or done.out)}")
+        return done
+
+    def refuse_unasked(self, text):
+        said = UNASKED.search(text)
+        if said and self.library is not None:
+            raise Broken(f"a message nobody asked for: {said.group(0)}")
+
+    def prove(self):
+        """Raise unless the library served the tested programs, as it was set."""
+        if not self.proof:
+            return
+        folder = self.path("stats")
+        written = {name: read_stats(os.path.join(folder, name)) for name in os.listdir(folder)}
+        for pid in self.main_pids:
+            if f"{pid}.json" not in written:
+                raise Broken(f"process {pid} ran without the library, or died before its report")
+        if not written:
+            raise Broken("no tested program wrote a report: none was served by the library")
+        for name, stats in written.items():
+            allocator = stats.get("allocator", {})
+            if allocator.get("name") != "hakmem" or not stats.get("os_calls"):
+                raise Broken(f"{name} does not say that the library served: {allocator}")
+            for key, value in self.expect.items():
+                if as_text(allocator.get(key)) != value:
+                    raise Broken(f"{name}: {key} is {as_text(allocator.get(key))}, expected {value}")
+
+
+def as_text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_stats(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Broken(f"{os.path.basename(path)} is not JSON ({error}): {text[:200]!r}") from None
+
+
+def tail(text, lines=15):
+    return "\n".join(text.rstrip().splitlines()[-lines:])

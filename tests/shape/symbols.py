@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What the shared library exports and needs, and where the archive keeps malloc.
+
+  symbols.py LIBRARY ARCHIVE HEADER --override BOOL --cxx BOOL
+
+Exported: the functions that hakmem.h declares, with --override the malloc family, with --cxx operator
+new and delete, and nothing else. Needed: the C library. In the archive one object defines the whole
+malloc family and no other object a part of it, so that static linking takes all of it or nothing.
+"""
+import argparse
+import re
+from pathlib import Path
+
+from common import finish, output_of
+
+FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
+          "memalign", "valloc", "pvalloc", "malloc_usable_size", "free_sized", "free_aligned_sized",
+          "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
+# glibc's older form of mallinfo2, for programs that still ask for it.
+OLDER = {"mallinfo"}
+# Twins that hakmem.h must not lack.
+TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
+LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
+DECLARED = re.compile(r"^[\w ]+?\**(hakmem_\w+)\(", re.MULTILINE)
+OPERATORS = re.compile(r"_Z(n|d)[wal]")
+
+
+def boolean(text):
+    return {"true": True, "false": False}[text]
+
+
+def exported(library):
+    for line in output_of(["nm", "-D", "--defined-only", library]).splitlines():
+        _, kind, name = line.split()[-3:]
+        if kind != "A":  # a version's own name
+            yield name.split("@")[0]
+
+
+def check_exports(library, header, override, cxx):
+    declared = set(DECLARED.findall(Path(header).read_text()))
+    names = set(exported(library))
+    if not cxx:
+        yield from (f"operator exported without -Dcxx=true: {n}" for n in names if OPERATORS.match(n))
+    elif not any(OPERATORS.match(name) for name in names):
+        yield "-Dcxx=true, but no operator new or delete is exported"
+    names = {name for name in names if not OPERATORS.match(name)}
+    wanted = declared | (FAMILY if override else set())
+    yield from (f"not exported: {name}" for name in sorted(wanted - names))
+    yield from (f"exported, but neither in hakmem.h nor of the malloc family: {name}"
+                for name in sorted(names - wanted - (OLDER if override else set())))
+    yield from (f"hakmem.h lacks {name}" for name in sorted(TWINS - declared))
+
+
+def check_needs(library):
+    dynamic = output_of(["readelf", "-d", "-W", library])
+    needed = re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic)
+    yield from (f"needs {name}; only the C library is allowed" for name in needed if not LIBRARIES.fullmatch(name))
+    if not needed:
+        yield "needs nothing, not even the C library: is it the right file?"
+    if "libhakmem.so.0" not in "".join(re.findall(r"\(SONAME\).*", dynamic)):
+        yield "SONAME is not libhakmem.so.0"
+    if not re.search(r"\bNODELETE\b", dynamic):
+        yield "not linked with -z nodelete"
+    undefined = [line.split()[-2:] for line in output_of(["nm", "-D", "--undefined-only", library]).splitlines()]
+    versioned = any("@GLIBC" in name for _, name in undefined)  # musl has no versions
+    for kind, name in undefined:
+        if versioned and kind == "U" and "@GLIBC" not in name:
+            yield f"undefined and not from the C library: {name}"
+        if name.split("@")[0] in FAMILY:
+            yield f"asks another allocator for {name}"
+
+
+def check_archive(archive, override):
+    members, member = {}, None
+    for line in output_of(["nm", "--defined-only", archive]).splitlines():
+        if line.endswith(":"):
+            member = line[:-1]
+        elif line.split()[1:2] and line.split()[-2] in "TWVi":
+            members.setdefault(member, set()).add(line.split()[-1])
+    holders = {m: names & FAMILY for m, names in members.items() if names & FAMILY}
+    if not override:
+        yield from (f"{m} defines {sorted(names)} although override is off" for m, names in holders.items())
+    elif len(holders) != 1:
+        yield f"the malloc family is spread over {len(holders)} objects of the archive: {holders}"
+    else:
+        yield from (f"the archive lacks {name}" for name in sorted(FAMILY - next(iter(holders.values()))))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library")
+    parser.add_argument("archive")
+    parser.add_argument("header")
+    parser.add_argument("--override", type=boolean, required=True)
+    parser.add_argument("--cxx", type=boolean, default=False)
+    args = parser.parse_args()
+    problems = [*check_exports(args.library, args.header, args.override, args.cxx),
+                *check_needs(args.library), *check_archive(args.archive, args.override)]
+    finish(problems, f"{len(set(exported(args.library)))} symbols exported, as declared; malloc in one object")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A map of who holds which memory, kept beside the allocator: one bit for
+ * each 16 bytes and one word for each 4 KiB of the address space, in sparse
+ * tables from mmap. Claiming an extent that any thread has claimed and not
+ * released ends the process. Lock-free; any thread may call.
+ */
+#ifndef TESTS_STRESS_SHADOW_H
+#define TESTS_STRESS_SHADOW_H
+
+#include <stddef.h>
+
+/* p is aligned to 16; the last 16 bytes count whole. */
+void shadow_claim(const void *p, size_t size);
+void shadow_release(const void *p, size_t size);
+
+/* One line on stderr, then abort. */
+_Noreturn void stress_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * See fake_os.h. */
+#include "fake_os.h"
+
+#include <sys/mman.h>
+
+struct refusal {
+    _Atomic(long) left; /* calls that still pass; negative: none is refused */
+    _Atomic(int) error;
+    bool onwards;
+};
+
+static struct {
+    _Atomic(uint64_t) calls[HAK_NOSCALLS], failed[HAK_NOSCALLS], bytes[HAK_NOSCALLS];
+} count;
+static struct refusal refusals[HAK_NOSCALLS], refuse_any;
+static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
+static int vector_error;
+static _Atomic(uint64_t) now_ms = 1000000;
+
+static int refused_by(struct refusal *r)
+{
+    int error = r->error;
+    if (!error || (r->left > 0 && --r->left > 0))
+        return 0;
+    if (!r->onwards)
+        r->error = 0;
+    return error;
+}
+
+/* Enters a call; its error if it is to be refused, else 0. */
+static int arrive(enum hak_os_call call)
+{
+    count.calls[call]++;
+    int error = refused_by(&refusals[call]);
+    if (!error && call != HAK_OS_prctl)
+        error = refused_by(&refuse_any);
+    return error;
+}
+
+static intptr_t leave(enum hak_os_call call, size_t size, intptr_t result)
+{
+    if (result < 0 && result > -4096)
+        count.failed[call]++;
+    else
+        count.bytes[call] += size;
+    return result;
+}
+
+#define PASS(call, size, real)                                     \
+    int error_ = arrive(HAK_OS_##call);                            \
+    return leave(HAK_OS_##call, size, error_ ? -error_ : (real))
+
+static intptr_t fake_map(void *hint, size_t size, int prot, int flags)
+{
+    PASS(mmap, size, size > map_limit ? -ENOMEM : hak_os_linux.map(hint, size, prot, flags));
+}
+
+static intptr_t fake_unmap(void *addr, size_t size)
+{
+    PASS(munmap, size, hak_os_linux.unmap(addr, size));
+}
+
+static intptr_t fake_protect(void *addr, size_t size, int prot)
+{
+    PASS(mprotect, size, hak_os_linux.protect(addr, size, prot));
+}
+
+static intptr_t fake_remap(void *addr, size_t old_size, size_t new_size, int flags)
+{
+    PASS(mremap, new_size, new_size > map_limit ? -ENOMEM : hak_os_linux.remap(addr, old_size, new_size, flags));
+}
+
+static intptr_t fake_advise(void *addr, size_t size, int advice)
+{
+    PASS(madvise, size, hak_os_linux.advise(addr, size, advice));
+}
+
+static size_t total(const struct iovec *ranges, size_t n)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += ranges[i].iov_len;
+    return bytes;
+}
+
+static intptr_t advise_each(const struct iovec *ranges, size_t n, int advice)
+{
+    n = hak_min(n, vector_most);
+    for (size_t i = 0; i < n; i++)
+        if (hak_os_linux.advise(ranges[i].iov_base, ranges[i].iov_len, advice))
+            return -EINVAL;
+    return (intptr_t)total(ranges, n);
+}
+
+static intptr_t fake_advise_vector(const struct iovec *ranges, size_t n, int advice)
+{
+    PASS(process_madvise, total(ranges, n), vector_error ? -vector_error : advise_each(ranges, n, advice));
+}
+
+static intptr_t fake_name(void *addr, size_t size, const char *name)
+{
+    (void)addr, (void)name;
+    PASS(prctl, size, 0);
+}
+
+static uint64_t fake_clock_ns(void)
+{
+    return hak_os_linux.clock_ns();
+}
+
+static const struct hak_os fake = {
+    .map = fake_map,
+    .unmap = fake_unmap,
+    .protect = fake_protect,
+    .remap = fake_remap,
+    .advise = fake_advise,
+    .advise_vector = fake_advise_vector,
+    .name = fake_name,
+    .clock_ns = fake_clock_ns,
+};
+
+void fake_os_install(void)
+{
+    hak_os = &fake;
+}
+
+struct fake_calls fake_os_calls(void)
+{
+    struct fake_calls c;
+    for (unsigned i = 0; i < HAK_NOSCALLS; i++) {
+        c.calls[i] = count.calls[i];
+        c.failed[i] = count.failed[i];
+        c.bytes[i] = count.bytes[i];
+    }
+    return c;
+}
+
+uint64_t fake_os_count(enum hak_os_call call)
+{
+    return count.calls[call];
+}
+
+uint64_t fake_os_total(void)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < HAK_NOSCALLS; i++)
+        n += count.calls[i];
+    return n;
+}
+
+static void set(struct refusal *r, unsigned nth, int error, bool onwards)
+{
+    r->left = (long)nth;
+    r->onwards = onwards;
+    r->error = error;
+}
+
+void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards)
+{
+    set(&refusals[call], nth, error, onwards);
+}
+
+void fake_os_refuse_any(unsigned nth, int error, bool onwards)
+{
+    set(&refuse_any, nth, error, onwards);
+}
+
+void fake_os_allow(void)
+{
+    for (unsigned i = 0; i < HAK_NOSCALLS; i++)
+        refusals[i].error = 0;
+    refuse_any.error = 0;
+    map_limit = SIZE_MAX;
+}
+
+void fake_os_limit_maps(size_t bytes)
+{
+    map_limit = bytes;
+}
+
+void fake_os_vector(int error, size_t most)
+{
+    vector_error = error;
+    vector_most = most;
+}
+
+void fake_os_pass(uint64_t ms)
+{
+    now_ms += ms;
+}
+
+uint64_t __wrap_hak_os_coarse_ms(void);
+uint64_t __wrap_hak_os_coarse_ms(void)
+{
+    return now_ms;
+}

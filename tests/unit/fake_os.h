@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ * A door to the kernel that counts what goes through it, refuses what a test tells it to, and stands in for
+ * older kernels and smaller machines. What it lets pass really happens. The coarse clock stands still until
+ * a test moves it (the linker puts it in place of hak_os_coarse_ms). */
+#ifndef TESTS_UNIT_FAKE_OS_H
+#define TESTS_UNIT_FAKE_OS_H
+
+#include "core/os.h"
+
+/* Before the library's first allocation. */
+void fake_os_install(void);
+
+struct fake_calls {
+    uint64_t calls[HAK_NOSCALLS], failed[HAK_NOSCALLS], bytes[HAK_NOSCALLS];
+};
+struct fake_calls fake_os_calls(void);
+uint64_t fake_os_count(enum hak_os_call call);
+uint64_t fake_os_total(void);
+
+/* The nth call from now (1: the next one) gives -error, and so do all after it where `onwards`. */
+void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards);
+/* The same, counted over calls of all kinds but names. */
+void fake_os_refuse_any(unsigned nth, int error, bool onwards);
+/* Nothing is refused any more, and maps have no limit. */
+void fake_os_allow(void);
+/* A machine on which a map of more than so many bytes gives -ENOMEM. */
+void fake_os_limit_maps(size_t bytes);
+
+/* process_madvise: -error where it is not 0; else done up to `most` ranges a call. */
+void fake_os_vector(int error, size_t most);
+
+/* Moves the coarse clock. */
+void fake_os_pass(uint64_t ms);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/base.h"
+
+#include "unit.h"
+
+TEST(aligns_up)
+{
+    assert_int_equal(hak_align_up(0, 16), 0);
+    assert_int_equal(hak_align_up(1, 16), 16);
+    assert_int_equal(hak_align_up(16, 16), 16);
+    assert_int_equal(hak_align_up(4097, 4096), 8192);
+}
+
+TEST(knows_powers_of_two)
+{
+    assert_false(hak_is_pow2(0));
+    for (unsigned lg = 0; lg < 64; lg++) {
+        assert_true(hak_is_pow2((size_t)1 << lg));
+        if (lg > 1)
+            assert_false(hak_is_pow2(((size_t)1 << lg) - 1));
+    }
+}
+
+TEST(min_and_max)
+{
+    assert_int_equal(hak_min(1, 2), 1);
+    assert_int_equal(hak_min(2, 1), 1);
+    assert_int_equal(hak_max(1, 2), 2);
+    assert_int_equal(hak_max(2, 2), 2);
+}
+
+static void broken(void)
+{
+    HAK_CHECK(1 == 2);
+}
+
+TEST(a_failed_check_stops_with_one_line)
+{
+    unit_start(NULL);
+    HAK_CHECK(1 == 1);
+    assert_dies(broken, "internal check failed: 1 == 2");
+}
+
+TEST(locks_are_counted)
+{
+    static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_META);
+    for (unsigned i = 0; i < 3; i++) {
+        hak_lock_acquire(&lock);
+        hak_lock_release(&lock);
+    }
+    assert_int_equal(lock.taken, 3);
+}
+
+static struct hak_lock low = HAK_LOCK_INIT(HAK_RANK_THREADS), high = HAK_LOCK_INIT(HAK_RANK_RANGE);
+
+static void take_upside_down(void)
+{
+    hak_lock_acquire(&high);
+    hak_lock_acquire(&low);
+}
+
+TEST(ranks_are_checked_in_debug_builds)
+{
+    unit_start(NULL);
+    hak_lock_acquire(&low);
+    hak_lock_acquire(&high);
+    hak_lock_release(&high);
+    hak_lock_release(&low);
+#ifdef NDEBUG
+    (void)take_upside_down;
+#else
+    assert_dies(take_upside_down, "internal check failed");
+#endif
+}
+
+UNIT_MAIN(T(aligns_up), T(knows_powers_of_two), T(min_and_max), T(a_failed_check_stops_with_one_line),
+          T(locks_are_counted), T(ranks_are_checked_in_debug_builds))

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/bin.h"
+
+#include <string.h>
+
+#include "unit.h"
+
+#define SIZE 2000 /* has no header in any build: foreign blocks go home */
+
+static struct hak_thread *t;
+static unsigned bin;
+static size_t capacity;
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    t = hak_thread_get();
+    assert_non_null(t);
+    bin = hak_class_of(SIZE);
+    capacity = unit_slab_capacity(SIZE);
+}
+
+static size_t bin_length(unsigned b)
+{
+    size_t n = 0;
+    for (void *p = hak_self.head[b]; p; p = hak_next_load(p))
+        n++;
+    return n;
+}
+
+TEST(a_refill_brings_a_page_of_blocks_at_most_a_batch)
+{
+    start(NULL);
+    unsigned b = hak_class_of(64);
+    hak_free(hak_malloc(64));
+    assert_int_equal(t->counters.refills, 1);
+    assert_in_range(t->counters.refill_blocks, 2, hak_min(4096 / hak_strides[b], hak_dispatch.bin_batch[b]));
+    assert_int_equal(bin_length(b), t->counters.refill_blocks);
+}
+
+TEST(without_batches_one_block_a_trip)
+{
+    start("HAKMEM_TINY_P0_DISABLE=1");
+    unit_free_blocks(unit_blocks(64, 500));
+    assert_int_equal(t->counters.refills, 500);
+    assert_int_equal(t->counters.refill_blocks, 500);
+}
+
+TEST(a_bin_stays_bounded)
+{
+    start(NULL);
+    for (unsigned round = 0; round < 3; round++)
+        for (unsigned b = 0; b < HAK_NBINS; b++) {
+            size_t keep = hak_bin_limit(b), n = 4 * keep + 600;
+            unit_free_blocks(unit_blocks(hak_class_usable(b), hak_min(n, 20 * HAK_MIB / hak_strides[b])));
+            if (bin_length(b) > keep + hak_max(512, keep))
+                fail_msg("bin of %u bytes holds %zu", hak_strides[b], bin_length(b));
+        }
+    assert_true(t->counters.overflows > 0 && t->counters.drained_blocks > 0);
+    unit_census();
+}
+
+TEST(a_balanced_bin_is_looked_at_less_and_less)
+{
+    start(NULL);
+    for (unsigned i = 0; i < 10000; i++)
+        hak_free(hak_malloc(SIZE));
+    assert_true(t->counters.looks < 10000 / 8);
+    assert_int_equal(t->counters.overflows, 0);
+    assert_int_equal(t->counters.refills, 1);
+}
+
+TEST(draining_gives_up_every_slab_without_live_blocks)
+{
+    start(NULL);
+    for (unsigned b = 0; b < HAK_NBINS; b++)
+        unit_free_blocks(unit_blocks(hak_class_usable(b), 50));
+    void *live = hak_malloc(SIZE);
+    assert_true(t->slabs > 10);
+    hak_bin_drain_all(t);
+    for (unsigned b = 0; b < HAK_NBINS; b++)
+        assert_null(hak_self.head[b]);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, 1);
+    assert_int_equal(t->slabs, 1);
+    assert_int_equal(unit_pages_in_use(&c), hak_slab_pages[bin]);
+    hak_free(live);
+}
+
+/* FULL slabs are the owner's again when it frees into them. */
+TEST(full_slabs_are_reclaimed_by_their_last_owner)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(SIZE, 4 * capacity);
+    assert_true(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL) >= 3);
+    unit_free_blocks(blocks);
+    hak_bin_drain_all(t);
+    assert_true(t->counters.reclaimed >= 3);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), t->counters.reclaimed);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 0);
+    assert_int_equal(unit_census().used, 0);
+}
+
+static struct unit_block *shared;
+
+static void *allocate_some(void *n)
+{
+    shared = unit_blocks(SIZE, *(size_t *)n);
+    return NULL;
+}
+
+static void *free_shared(void *unused)
+{
+    unit_free_blocks(shared);
+    return unused;
+}
+
+TEST(foreign_blocks_go_home_in_groups)
+{
+    start(NULL);
+    size_t n = 3 * capacity;
+    unit_in_thread(allocate_some, &n);
+    unit_free_blocks(shared);
+    hak_bin_flush_groups(t);
+    assert_int_equal(t->counters.remote_blocks, n);
+    assert_in_range(t->counters.remote_batches, 1, 3 * (capacity * hak_strides[bin] / (64 * HAK_KIB) + 2));
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(unit_pages_in_use(&c), 0); /* FULL -> PARTIAL -> EMPTY by remote frees alone */
+}
+
+TEST(without_a_descriptor_foreign_blocks_go_home_at_once)
+{
+    start(NULL);
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    struct hak_slab *slab = hak_space_slab(shared);
+    hak_bin_foreign_free(NULL, slab, shared->next);
+    assert_int_equal(hak_slab_remote_count(slab), 1);
+    hak_bin_drain(NULL, memset(shared, 0, sizeof *shared));
+    assert_int_equal(unit_census().used, 0);
+}
+
+static void others_give_ten_back(const char *settings)
+{
+    start(settings);
+    struct unit_block *mine = unit_blocks(SIZE, 12);
+    shared = mine->next->next;
+    mine->next->next = NULL;
+    unit_in_thread(free_shared, NULL);
+    assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10);
+    while (hak_self.head[bin])
+        unit_blocks(SIZE, 1);
+    unit_blocks(SIZE, 1);
+}
+
+TEST(many_remote_blocks_are_collected_before_own_ones)
+{
+    others_give_ten_back("HAKMEM_TINY_P0_DRAIN_THRESH=10");
+    assert_int_equal(t->counters.remote_early, 10);
+    assert_int_equal(hak_slab_remote_count(hak_space_slab(shared)), 0);
+}
+
+TEST(few_remote_blocks_wait_until_own_ones_run_low)
+{
+    others_give_ten_back("HAKMEM_TINY_P0_DRAIN_THRESH=11");
+    assert_int_equal(t->counters.remote_early, 0);
+    assert_int_equal(t->counters.remote_low_water, 0);
+    unit_blocks(SIZE, capacity - 12);
+    assert_int_equal(t->counters.remote_early, 0);
+    assert_int_equal(t->counters.remote_low_water, 10);
+    assert_int_equal(t->counters.slabs_acquired, 1);
+}
+
+TEST(early_collection_can_be_switched_off)
+{
+    others_give_ten_back("HAKMEM_TINY_P0_DRAIN_THRESH=1 HAKMEM_TINY_P0_NO_DRAIN=1");
+    assert_int_equal(t->counters.remote_early, 0);
+}
+
+TEST(remote_blocks_come_before_a_new_slab)
+{
+    start("HAKMEM_TINY_P0_NO_DRAIN=1");
+    struct unit_block *mine = unit_blocks(SIZE, capacity);
+    shared = mine->next;
+    mine->next = NULL;
+    unit_in_thread(free_shared, NULL);
+    unit_blocks(SIZE, capacity - 1);
+    assert_int_equal(t->counters.slabs_acquired, 1);
+    assert_int_equal(t->counters.remote_saved, capacity - 1);
+}
+
+TEST(prewarming_fills_the_bin)
+{
+    start(NULL);
+    hak_bin_prewarm(t, bin, 10);
+    assert_int_equal(bin_length(bin), 10);
+    assert_int_equal(t->counters.prewarmed, 10);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    assert_int_equal(bin_length(bin), 10);
+}
+
+TEST(errno_is_kept_while_blocks_go_back)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(SIZE, 3000);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    errno = 55;
+    unit_free_blocks(blocks);
+    assert_int_equal(errno, 55);
+}
+
+static void drain(void)
+{
+    hak_bin_drain_all(t);
+}
+
+TEST(a_block_written_to_after_free_is_found)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
+    unit_free_blocks(blocks);
+    a->next = (struct unit_block *)(void *)&blocks;
+    assert_dies(drain, "corrupted list of free blocks");
+}
+
+TEST(without_memory_a_refill_gives_null_and_later_blocks)
+{
+    start(NULL);
+    fake_os_refuse_any(1, ENOMEM, true);
+    assert_null(hak_bin_refill(t, bin));
+    assert_null(hak_bin_take_one(t, bin));
+    fake_os_allow();
+    void *p = hak_bin_refill(t, bin);
+    assert_non_null(p);
+    hak_free(p);
+}
+
+UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
+          T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
+          T(draining_gives_up_every_slab_without_live_blocks), T(full_slabs_are_reclaimed_by_their_last_owner),
+          T(foreign_blocks_go_home_in_groups), T(without_a_descriptor_foreign_blocks_go_home_at_once),
+          T(many_remote_blocks_are_collected_before_own_ones), T(few_remote_blocks_wait_until_own_ones_run_low),
+          T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab), T(prewarming_fills_the_bin),
+          T(errno_is_kept_while_blocks_go_back), T(a_block_written_to_after_free_is_found),
+          T(without_memory_a_refill_gives_null_and_later_blocks))

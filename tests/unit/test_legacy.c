@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ * The plain reference, and as the oracle of the shared pool. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/plugin.h"
+#include "core/slow.h"
+#include "unit.h"
+
+extern const struct hak_backend hak_backend_legacy;
+
+static const struct hak_backend *legacy = &hak_backend_legacy;
+static struct hak_thread *t;
+static unsigned bin;
+
+static void start(void)
+{
+    unit_start(NULL);
+    t = hak_thread_get();
+    assert_non_null(t);
+    bin = hak_class_of(2000);
+}
+
+static size_t handed_out(void)
+{
+    struct hak_space_stats s;
+    hak_space_stats(&s);
+    return s.handed_out;
+}
+
+static void release(struct hak_slab *slab)
+{
+    hak_slab_empty(slab);
+    legacy->release(slab);
+}
+
+TEST(one_class_in_a_superslab)
+{
+    start();
+    unsigned fit = (unsigned)HAK_SUPERSLAB_PAGES / hak_slab_pages[bin];
+    struct hak_slab *other = legacy->acquire_slab(t, bin + 1), *all[65];
+    for (unsigned i = 0; i <= fit; i++) {
+        all[i] = legacy->acquire_slab(t, bin);
+        assert_int_equal(hak_slab_state(all[i]), HAK_SLAB_ACTIVE);
+        assert_ptr_not_equal(all[i]->region, other->region);
+        assert_true(i == fit ? all[i]->region != all[0]->region : all[i]->region == all[0]->region);
+    }
+    assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
+    release(all[fit]);
+    assert_int_equal(handed_out(), 2 * HAK_SUPERSLAB); /* wholly free: back at once */
+    release(all[1]);
+    assert_ptr_equal(legacy->acquire_slab(t, bin)->base, all[0]->base + hak_slab_pages[bin] * HAK_PAGE);
+}
+
+TEST(partial_slabs_come_first)
+{
+    start();
+    struct hak_slab *slab = legacy->acquire_slab(t, bin);
+    void *block = hak_slab_take(slab, 1).head;
+    assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
+    assert_true(legacy->publish(slab));
+    assert_null(legacy->adopt(t, bin + 1));
+    assert_ptr_equal(legacy->acquire_slab(t, bin), slab);
+    assert_int_equal(unit_stat("stages", "partial"), 1);
+    assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
+    assert_true(legacy->publish(slab));
+    assert_false(legacy->retract(slab));
+    assert_int_equal(hak_slab_remote_put(slab, (struct hak_chain){block, block, 1}), HAK_REMOTE_EMPTY);
+    assert_true(legacy->retract(slab));
+    assert_null(legacy->adopt(t, bin));
+}
+
+TEST(runs)
+{
+    start();
+    for (size_t pages = 1; pages <= 3 * HAK_SUPERSLAB_PAGES; pages += 1 + pages / 2)
+        for (size_t align = 1; align <= 2 * HAK_SUPERSLAB_PAGES; align *= 2) {
+            bool zeroed;
+            struct hak_slab *run = legacy->acquire_run(pages, align, &zeroed);
+            assert_int_equal((uintptr_t)run->base % (align * HAK_PAGE), 0);
+            assert_int_equal(run->pages, pages);
+            assert_true(!zeroed || !run->base[0]);
+            run->base[0] = run->base[pages * HAK_PAGE - 1] = 1;
+            legacy->release(run);
+        }
+    assert_int_equal(handed_out(), 0);
+}
+
+TEST(what_the_kernel_refuses_is_given_up)
+{
+    start();
+    bool zeroed;
+    struct hak_slab *run = legacy->acquire_run(2 * HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    run->base[0] = 1;
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    legacy->release(run);
+    assert_int_equal(handed_out(), 2 * HAK_SUPERSLAB); /* never used again, never wrong */
+    fake_os_allow();
+    run = legacy->acquire_run(2 * HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    assert_true(!zeroed || !run->base[0]);
+}
+
+TEST(without_memory_null_and_later_served)
+{
+    start();
+    bool zeroed;
+    fake_os_refuse_any(1, ENOMEM, true);
+    assert_null(legacy->acquire_slab(t, bin));
+    assert_null(legacy->acquire_run(1, 1, &zeroed));
+    assert_null(legacy->acquire_run(1000, 1, &zeroed));
+    fake_os_allow();
+    assert_non_null(legacy->acquire_slab(t, bin));
+    assert_non_null(legacy->acquire_run(1, 1, &zeroed));
+    assert_non_null(legacy->acquire_run(1000, 1, &zeroed));
+}
+
+/* --- the oracle -------------------------------------------------------------------------------------------- */
+
+static uint64_t hash;
+
+static void mix(uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x100000001b3);
+}
+
+static size_t some_size(uint64_t *random)
+{
+    static const size_t most[] = {64, 64, 600, 8000, 60000, 300000, 3000000};
+    return unit_random(random) % most[unit_random(random) % COUNT(most)];
+}
+
+/* What a program can see of a random sequence of operations, as one number: sizes, contents, results. */
+TEST(visible_results)
+{
+    if (!unit_argument)
+        return;
+    enum { SLOTS = 300, OPERATIONS = 40000 };
+    static char *slots[SLOTS];
+    static size_t size[SLOTS];
+    uint64_t random = strtoull(unit_argument, NULL, 10);
+    unit_start(NULL);
+    for (unsigned i = 0; i < OPERATIONS; i++) {
+        unsigned k = unit_random(&random) % SLOTS;
+        size_t n = some_size(&random);
+        if (slots[k]) {
+            mix((uint8_t)slots[k][0]);
+            mix((uint8_t)slots[k][size[k] - 1]);
+        }
+        switch (unit_random(&random) % 4) {
+        case 0:
+            hak_free(slots[k]);
+            slots[k] = NULL;
+            continue;
+        case 1:
+            if (slots[k]) {
+                slots[k] = hak_resize(slots[k], n);
+                break;
+            } /* fall through */
+        case 2:
+            hak_free(slots[k]);
+            slots[k] = hak_alloc_zeroed(n);
+            mix(n ? (uint8_t)slots[k][n / 2] : 0);
+            break;
+        case 3:
+            hak_free(slots[k]);
+            slots[k] = hak_alloc_aligned((size_t)16 << unit_random(&random) % 14, n);
+            break;
+        }
+        assert_non_null(slots[k]);
+        size[k] = hak_usable_size(slots[k]);
+        mix(size[k]);
+        slots[k][0] = (char)i;
+        slots[k][size[k] - 1] = (char)(i >> 8);
+    }
+    for (unsigned k = 0; k < SLOTS; k++)
+        hak_free(slots[k]);
+    hak_bin_drain_all(hak_thread_get());
+    struct hak_census c = unit_census();
+    mix(c.used - c.remote);
+    mix(c.live_large);
+    dprintf(unit_out, "%016llx", (unsigned long long)hash);
+}
+
+TEST(both_backends_give_the_same_results)
+{
+    static const char *const seeds[] = {"1", "2", "3"};
+    for (unsigned i = 0; i < COUNT(seeds); i++) {
+        char mine[32], theirs[32];
+        assert_int_equal(unit_spawn("visible_results", seeds[i], mine, sizeof mine), 0);
+        assert_int_equal(strlen(mine), 16);
+        if (!BOTH_BACKENDS)
+            continue;
+        setenv("HAKMEM_BACKEND", "shared_pool", 1);
+        assert_int_equal(unit_spawn("visible_results", seeds[i], theirs, sizeof theirs), 0);
+        setenv("HAKMEM_BACKEND", "legacy", 1);
+        assert_string_equal(mine, theirs);
+    }
+}
+
+UNIT_MAIN(T(one_class_in_a_superslab), T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
+          T(without_memory_null_and_later_served), T(visible_results), T(both_backends_give_the_same_results))

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/log.h"
+
+#include <string.h>
+
+#include "unit.h"
+
+static char text[2048];
+
+static void log_two_lines(void)
+{
+    errno = 77;
+    hak_log("one %d", 1);
+    hak_log("%s %p", "two", (void *)NULL);
+}
+
+TEST(a_line_has_a_prefix_and_keeps_errno)
+{
+    unit_stderr_of(log_two_lines, text, sizeof text);
+    assert_int_equal(errno, 77);
+    assert_memory_equal(text, "hakmem: one 1\nhakmem: two ", strlen("hakmem: one 1\nhakmem: two "));
+}
+
+static void log_long(void)
+{
+    char big[1500];
+    memset(big, 'x', sizeof big);
+    big[sizeof big - 1] = 0;
+    hak_log("%s", big);
+}
+
+TEST(a_long_line_is_cut_and_ended)
+{
+    unit_stderr_of(log_long, text, sizeof text);
+    size_t n = strlen(text);
+    assert_in_range(n, 400, 512);
+    assert_int_equal(text[n - 1], '\n');
+    assert_ptr_equal(strchr(text, '\n'), text + n - 1);
+}
+
+TEST(text_is_always_terminated)
+{
+    char out[8];
+    memset(out, '#', sizeof out);
+    hak_text_format(out, sizeof out, "%s", "abcdefghijkl");
+    assert_string_equal(out, "abcdefg");
+    hak_text_format(out, sizeof out, "%u", 42u);
+    assert_string_equal(out, "42");
+}
+
+static void fatal(void)
+{
+    hak_log_fatal("the end of %s", "it");
+}
+
+TEST(fatal_stops_the_process)
+{
+    unit_start(NULL);
+    assert_dies(fatal, "hakmem: the end of it\n");
+}
+
+UNIT_MAIN(T(a_line_has_a_prefix_and_keeps_errno), T(a_long_line_is_cut_and_ended), T(text_is_always_terminated),
+          T(fatal_stops_the_process))

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/meta.h"
+
+#include <string.h>
+
+#include "unit.h"
+
+static void assert_fresh(const char *p, size_t size)
+{
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % HAK_CACHELINE, 0);
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(p[i], 0);
+}
+
+TEST(memory_is_zeroed_aligned_and_apart)
+{
+    unit_start(NULL);
+    char *last = NULL;
+    for (size_t size = 1; size < 3000; size += 77) {
+        char *p = hak_meta_alloc(size);
+        assert_fresh(p, size);
+        memset(p, 0xff, size);
+        if (last)
+            assert_true(p > last + size - 77 || p < last);
+        last = p;
+    }
+}
+
+TEST(bytes_are_what_was_handed_out)
+{
+    unit_start(NULL);
+    assert_int_equal(hak_meta_bytes(), 0);
+    hak_meta_alloc(1);
+    hak_meta_alloc(65);
+    assert_int_equal(hak_meta_bytes(), 64 + 128);
+}
+
+TEST(a_full_chunk_is_followed_by_one_map)
+{
+    unit_start(NULL);
+    for (unsigned i = 0; i < 4; i++)
+        assert_fresh(hak_meta_alloc(64 * HAK_KIB), 64 * HAK_KIB);
+    assert_int_equal(fake_os_count(HAK_OS_mmap), 1);
+    assert_fresh(hak_meta_alloc(64), 64);
+    assert_int_equal(fake_os_count(HAK_OS_mmap), 2);
+    assert_fresh(hak_meta_alloc(HAK_MIB), HAK_MIB);
+    assert_int_equal(fake_os_count(HAK_OS_mmap), 3);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_metadata), fake_os_total());
+}
+
+TEST(memory_given_at_start_is_used_first)
+{
+    static _Alignas(HAK_CACHELINE) char chunk[256];
+    unit_start(NULL);
+    hak_meta_give(chunk, sizeof chunk);
+    assert_ptr_equal(hak_meta_alloc(100), chunk);
+    assert_ptr_equal(hak_meta_alloc(100), chunk + 128);
+    assert_int_equal(fake_os_total(), 0);
+}
+
+TEST(a_refused_chunk_is_asked_for_smaller)
+{
+    unit_start(NULL);
+    fake_os_limit_maps(4096);
+    assert_fresh(hak_meta_alloc(100), 100);
+    assert_int_equal(fake_os_count(HAK_OS_mmap), 2);
+}
+
+TEST(without_memory_null_and_later_served)
+{
+    unit_start(NULL);
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    assert_null(hak_meta_alloc(100));
+    assert_null(hak_meta_alloc(100));
+    assert_int_equal(hak_meta_bytes(), 0);
+    fake_os_allow();
+    assert_fresh(hak_meta_alloc(100), 100);
+}
+
+UNIT_MAIN(T(memory_is_zeroed_aligned_and_apart), T(bytes_are_what_was_handed_out),
+          T(a_full_chunk_is_followed_by_one_map), T(memory_given_at_start_is_used_first),
+          T(a_refused_chunk_is_asked_for_smaller), T(without_memory_null_and_later_served))

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "unit.h"
+
+static struct hak_options options;
+static uint64_t from;
+static char **entries;
+static char text[4096];
+
+static void parse(void)
+{
+    hak_options_defaults(&options);
+    hak_options_parse(&options, entries, &from);
+}
+
+/* Parses one entry; what was written to stderr is in `text`. */
+static void parse_one(const char *entry)
+{
+    char copy[512];
+    snprintf(copy, sizeof copy, "%s", entry);
+    char *list[] = {(char[]){"HOME=/"}, copy, NULL};
+    entries = list;
+    unit_stderr_of(parse, text, sizeof text);
+}
+
+static const struct hak_option_info *row(const char *name)
+{
+    for (unsigned i = 0; i < hak_option_count; i++)
+        if (!strcmp(hak_option_table[i].name, name))
+            return &hak_option_table[i];
+    fail_msg("no setting %s", name);
+    return NULL;
+}
+
+static uint32_t number(const struct hak_option_info *info)
+{
+    uint32_t n;
+    memcpy(&n, (char *)&options + info->offset, sizeof n);
+    return n;
+}
+
+static bool is_set(const struct hak_option_info *info)
+{
+    return from >> (info - hak_option_table) & 1;
+}
+
+static void assert_default(const struct hak_option_info *info)
+{
+    assert_false(is_set(info));
+    if (info->type == HAK_OPTION_TEXT)
+        assert_int_equal(((char *)&options)[info->offset], 0);
+    else
+        assert_int_equal(number(info), info->default_value);
+}
+
+TEST(defaults_are_the_tables)
+{
+    hak_options_defaults(&options);
+    for (unsigned i = 0; i < hak_option_count; i++)
+        assert_default(&hak_option_table[i]);
+}
+
+TEST(rows_are_complete)
+{
+    for (unsigned i = 0; i < hak_option_count; i++) {
+        const struct hak_option_info *o = &hak_option_table[i];
+        assert_memory_equal(o->name, "HAKMEM_", 7);
+        assert_true(o->sentence[0] && o->moves[0]);
+        if (o->type == HAK_OPTION_BOOL || o->type == HAK_OPTION_NUM)
+            assert_true(o->min <= o->default_value && o->default_value <= o->max);
+        for (unsigned k = 0; k < i; k++)
+            assert_string_not_equal(o->name, hak_option_table[k].name);
+    }
+}
+
+static void assert_number(const struct hak_option_info *o, uint32_t value)
+{
+    char entry[128];
+    snprintf(entry, sizeof entry, "%s=%u", o->name, value);
+    parse_one(entry);
+    assert_string_equal(text, "");
+    assert_int_equal(number(o), value);
+    assert_true(is_set(o));
+}
+
+static void assert_refused(const struct hak_option_info *o, const char *value, const char *why)
+{
+    char entry[512];
+    snprintf(entry, sizeof entry, "%s=%s", o->name, value);
+    parse_one(entry);
+    assert_default(o);
+    if (!strstr(text, why) || strchr(text, '\n') != text + strlen(text) - 1)
+        fail_msg("%s gave \"%s\"", entry, text);
+}
+
+TEST(numbers_within_their_range)
+{
+    for (unsigned i = 0; i < hak_option_count; i++) {
+        const struct hak_option_info *o = &hak_option_table[i];
+        if ((o->type != HAK_OPTION_NUM && o->type != HAK_OPTION_BOOL) || !strcmp(o->name, "HAKMEM_QUIET") ||
+            !strcmp(o->name, "HAKMEM_STRICT"))
+            continue;
+        assert_number(o, o->min);
+        assert_number(o, o->max);
+        char beyond[16];
+        snprintf(beyond, sizeof beyond, "%u", o->max + 1);
+        assert_refused(o, beyond, "not a number from");
+        if (o->min)
+            assert_refused(o, "0", "not a number from");
+    }
+}
+
+TEST(numbers_that_are_none)
+{
+    static const char *const bad[] = {"", " 1", "1 ", "-1", "+1", "0x10", "1.5", "yes", "99999999999999999999", "1K"};
+    for (unsigned i = 0; i < COUNT(bad); i++)
+        assert_refused(row("HAKMEM_PURGE_DELAY_MS"), bad[i], "not a number from 0 to 3600000; the default is used");
+}
+
+TEST(choices)
+{
+    const struct hak_option_info *o = row("HAKMEM_POOL_TLS_PREWARM");
+    parse_one("HAKMEM_POOL_TLS_PREWARM=adaptive");
+    assert_int_equal(options.pool_prewarm, 2);
+    assert_true(is_set(o));
+    parse_one("HAKMEM_STATS=json");
+    assert_int_equal(options.stats, 2);
+    assert_refused(o, "adapt", "not one of off|fixed|adaptive");
+    assert_refused(o, "fixed|adaptive", "not one of");
+    assert_refused(o, "", "not one of");
+
+    size_t length;
+    assert_memory_equal(hak_option_choice("off|fixed|adaptive", 1, &length), "fixed", 5);
+    assert_int_equal(length, 5);
+    assert_null(hak_option_choice("off|fixed", 2, &length));
+}
+
+TEST(texts)
+{
+    char entry[400] = "HAKMEM_STATS_FILE=/tmp/%p.json";
+    parse_one(entry);
+    assert_string_equal(options.stats_file, "/tmp/%p.json");
+    size_t prefix = strlen("HAKMEM_STATS_FILE=");
+    memset(entry + prefix, 'x', 255);
+    entry[prefix + 255] = 0;
+    parse_one(entry);
+    assert_int_equal(strlen(options.stats_file), 255);
+    entry[prefix + 255] = 'x';
+    entry[prefix + 256] = 0;
+    parse_one(entry);
+    assert_default(row("HAKMEM_STATS_FILE"));
+    assert_non_null(strstr(text, "longer than 255 bytes"));
+}
+
+TEST(unknown_names_get_the_closest_one)
+{
+    parse_one("HAKMEM_BACKENT=legacy");
+    assert_non_null(strstr(text, "closest known one is HAKMEM_BACKEND"));
+    parse_one("HAKMEM_SUPERSLAB_TTL=1");
+    assert_non_null(strstr(text, "closest known one is HAKMEM_SUPERSLAB_TTL_SEC"));
+    parse_one("HAKMEM_=1");
+    assert_non_null(strstr(text, "unknown setting"));
+    assert_int_equal(from, 0);
+}
+
+TEST(a_name_of_any_length_is_survived)
+{
+    char entry[400];
+    memset(entry, 'Q', sizeof entry);
+    memcpy(entry, "HAKMEM_", 7);
+    memcpy(entry + 300, "=1", 3);
+    parse_one(entry);
+    assert_non_null(strstr(text, "unknown setting"));
+}
+
+TEST(what_is_not_ours_is_left_alone)
+{
+    parse_one("MALLOC_ARENA_MAX=x");
+    parse_one("HAKMEM=1");
+    parse_one("HAKMEM_QUIET");
+    assert_string_equal(text, "");
+    assert_int_equal(from, 0);
+    entries = NULL;
+    parse();
+    assert_int_equal(from, 0);
+}
+
+static char *wrong_then_word[3];
+
+static void parse_wrong(void)
+{
+    entries = wrong_then_word;
+    parse();
+}
+
+TEST(quiet_silences_wherever_it_stands)
+{
+    wrong_then_word[0] = (char[]){"HAKMEM_PURGE_DELAY_MS=x"};
+    wrong_then_word[1] = (char[]){"HAKMEM_QUIET=1"};
+    unit_stderr_of(parse_wrong, text, sizeof text);
+    assert_string_equal(text, "");
+    assert_int_equal(options.quiet, 1);
+}
+
+TEST(strict_stops_the_process)
+{
+    unit_start(NULL);
+    wrong_then_word[0] = (char[]){"HAKMEM_PURGE_DELAY_MS=x"};
+    wrong_then_word[1] = (char[]){"HAKMEM_STRICT=1"};
+    assert_dies(parse_wrong, "HAKMEM_PURGE_DELAY_MS=x: not a number from 0 to 3600000 (HAKMEM_STRICT=1)");
+    wrong_then_word[0] = (char[]){"HAKMEM_PURGE_DELAY=1"};
+    assert_dies(parse_wrong, "closest known one is HAKMEM_PURGE_DELAY_MS");
+}
+
+UNIT_MAIN(T(defaults_are_the_tables), T(rows_are_complete), T(numbers_within_their_range), T(numbers_that_are_none),
+          T(choices), T(texts), T(unknown_names_get_the_closest_one), T(a_name_of_any_length_is_survived),
+          T(what_is_not_ours_is_left_alone), T(quiet_silences_wherever_it_stands), T(strict_stops_the_process))

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/os.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "unit.h"
+
+#define SIZE ((size_t)1 << 20)
+#define RW (PROT_READ | PROT_WRITE)
+
+static struct hak_ledger_entry *entry(enum hak_cause cause, enum hak_os_call call)
+{
+    return &hak_ledger[cause][call];
+}
+
+static void *map(void)
+{
+    void *p;
+    assert_int_equal(hak_os_map(&p, SIZE, RW, HAK_CAUSE_large_map), 0);
+    return p;
+}
+
+TEST(calls_are_entered_under_their_cause)
+{
+    unit_start(NULL);
+    void *p = map();
+    assert_int_equal(hak_os_protect(p, SIZE, PROT_READ, HAK_CAUSE_seal), 0);
+    assert_int_equal(hak_os_advise(p, SIZE, MADV_DONTNEED, HAK_CAUSE_purge), 0);
+    assert_int_equal(hak_os_remap(&p, SIZE, 2 * SIZE, true, HAK_CAUSE_realloc_remap), 0);
+    hak_os_name(p, 2 * SIZE, "unit");
+    assert_int_equal(hak_os_unmap(p, 2 * SIZE, HAK_CAUSE_large_unmap), 0);
+    assert_int_equal(entry(HAK_CAUSE_large_map, HAK_OS_mmap)->bytes, SIZE);
+    assert_int_equal(entry(HAK_CAUSE_seal, HAK_OS_mprotect)->bytes, SIZE);
+    assert_int_equal(entry(HAK_CAUSE_purge, HAK_OS_madvise)->calls, 1);
+    assert_int_equal(entry(HAK_CAUSE_realloc_remap, HAK_OS_mremap)->bytes, 2 * SIZE);
+    assert_int_equal(entry(HAK_CAUSE_name, HAK_OS_prctl)->calls, 1);
+    assert_int_equal(entry(HAK_CAUSE_large_unmap, HAK_OS_munmap)->calls, 1);
+    assert_int_equal(fake_os_total(), 6);
+}
+
+TEST(failures_are_counted_and_errno_is_kept)
+{
+    unit_start(NULL);
+    void *p = map();
+    for (unsigned call = 0; call <= HAK_OS_madvise; call++)
+        fake_os_refuse((enum hak_os_call)call, 1, EAGAIN, true);
+    errno = 99;
+    void *q = p;
+    assert_int_equal(hak_os_map(&q, SIZE, RW, HAK_CAUSE_trim), -EAGAIN);
+    assert_int_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_trim), -EAGAIN);
+    assert_int_equal(hak_os_unmap(p, SIZE, HAK_CAUSE_trim), -EAGAIN);
+    assert_int_equal(hak_os_protect(p, SIZE, RW, HAK_CAUSE_trim), -EAGAIN);
+    assert_int_equal(hak_os_remap(&q, SIZE, 4096, false, HAK_CAUSE_trim), -EAGAIN);
+    assert_int_equal(hak_os_advise(p, SIZE, MADV_DONTNEED, HAK_CAUSE_trim), -EAGAIN);
+    assert_ptr_equal(q, p);
+    assert_int_equal(errno, 99);
+    for (unsigned call = 0; call <= HAK_OS_madvise; call++) {
+        assert_int_equal(entry(HAK_CAUSE_trim, (enum hak_os_call)call)->failed, call == HAK_OS_mmap ? 2 : 1);
+        assert_int_equal(entry(HAK_CAUSE_trim, (enum hak_os_call)call)->bytes, 0);
+    }
+}
+
+TEST(map_at_never_replaces)
+{
+    unit_start(NULL);
+    char *p = map();
+    *p = 1;
+    assert_int_not_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_reserve), 0);
+    assert_int_equal(*p, 1);
+    assert_int_equal(hak_os_unmap(p, SIZE, HAK_CAUSE_reserve), 0);
+    assert_int_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_reserve), 0);
+    assert_int_equal(*p, 0);
+}
+
+static struct iovec ranges[3000];
+
+/* n dirty single pages with a hole after each. */
+static void fill(size_t n)
+{
+    void *p;
+    assert_int_equal(hak_os_map(&p, n * 8192, RW, HAK_CAUSE_large_map), 0);
+    for (size_t i = 0; i < n; i++) {
+        ranges[i] = (struct iovec){(char *)p + i * 8192, 4096};
+        memset(ranges[i].iov_base, 1, 1);
+    }
+}
+
+static void assert_returned(size_t n)
+{
+    assert_int_equal(hak_os_advise_vector(ranges, n, MADV_DONTNEED, HAK_CAUSE_trim), n * 4096);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(*(char *)ranges[i].iov_base, 0);
+}
+
+TEST(one_vectored_call_for_1024_ranges)
+{
+    unit_start(NULL);
+    fill(3000);
+    assert_returned(3000);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 3);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->bytes, 3000 * 4096);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 0);
+}
+
+TEST(a_single_range_needs_no_vector)
+{
+    unit_start(NULL);
+    fill(1);
+    assert_returned(1);
+    assert_int_equal(hak_os_advise_vector(ranges, 0, MADV_DONTNEED, HAK_CAUSE_trim), 0);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 0);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 1);
+}
+
+static void on_a_kernel_without(int error)
+{
+    unit_start(NULL);
+    fake_os_vector(error, SIZE_MAX);
+    fill(10);
+    assert_returned(10);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 10);
+    fill(10);
+    assert_returned(10);
+    assert_int_equal(fake_os_count(HAK_OS_process_madvise), 1); /* asked once, then never again */
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->failed, 1);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 20);
+}
+
+TEST(kernel_without_the_call)
+{
+    on_a_kernel_without(ENOSYS);
+}
+
+TEST(kernel_without_the_self_descriptor)
+{
+    on_a_kernel_without(EBADF);
+}
+
+TEST(partial_completion_is_finished_one_by_one)
+{
+    unit_start(NULL);
+    fake_os_vector(0, 3);
+    fill(10);
+    assert_returned(10);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 1);
+    fake_os_vector(0, SIZE_MAX);
+    fill(10);
+    assert_returned(10); /* one partial completion is no reason to give the call up */
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 2);
+}
+
+TEST(refused_ranges_are_not_counted_as_returned)
+{
+    unit_start(NULL);
+    fake_os_vector(EAGAIN, SIZE_MAX);
+    fill(10);
+    fake_os_refuse(HAK_OS_madvise, 4, EINVAL, false);
+    assert_int_equal(hak_os_advise_vector(ranges, 10, MADV_DONTNEED, HAK_CAUSE_trim), 9 * 4096);
+    assert_int_equal(*(char *)ranges[3].iov_base, 1);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->failed, 1);
+}
+
+TEST(regret_is_added_to_the_release)
+{
+    hak_os_regret(HAK_CAUSE_purge, 100);
+    hak_os_regret(HAK_CAUSE_purge, 23);
+    assert_int_equal(entry(HAK_CAUSE_purge, HAK_OS_madvise)->regret_bytes, 123);
+}
+
+TEST(every_cause_and_call_has_a_name)
+{
+    assert_string_equal(hak_cause_name(HAK_CAUSE_reserve), "reserve");
+    assert_string_equal(hak_cause_name(HAK_NCAUSES - 1), "name");
+    assert_string_equal(hak_os_call_name(HAK_OS_process_madvise), "process_madvise");
+}
+
+UNIT_MAIN(T(calls_are_entered_under_their_cause), T(failures_are_counted_and_errno_is_kept), T(map_at_never_replaces),
+          T(one_vectored_call_for_1024_ranges), T(a_single_range_needs_no_vector), T(kernel_without_the_call),
+          T(kernel_without_the_self_descriptor), T(partial_completion_is_finished_one_by_one),
+          T(refused_ranges_are_not_counted_as_returned), T(regret_is_added_to_the_release),
+          T(every_cause_and_call_has_a_name))

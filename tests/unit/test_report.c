@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT
+ * The whole of the statistics: well-formed, in agreement with the fake door, and with itself. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/slow.h"
+#include "unit.h"
+
+/* --- a small judge of JSON --------------------------------------------------------------------------- */
+
+static const char *value(const char *p);
+
+static const char *space(const char *p)
+{
+    return p ? p + strspn(p, " \n") : NULL;
+}
+
+static const char *expect(const char *p, char c)
+{
+    p = space(p);
+    return p && *p == c ? p + 1 : NULL;
+}
+
+static const char *string(const char *p)
+{
+    for (p = expect(p, '"'); p && *p != '"'; p++) {
+        if (*p == '\\' && !(p[1] == 'u' && isxdigit(p[2]) && isxdigit(p[3]) && isxdigit(p[4]) && isxdigit(p[5])))
+            return NULL;
+        if ((unsigned char)*p < 0x20)
+            return NULL;
+    }
+    return p ? p + 1 : NULL;
+}
+
+static const char *members(const char *p, char end, bool keys)
+{
+    if (expect(p, end))
+        return expect(p, end);
+    while (p) {
+        if (keys)
+            p = expect(string(p), ':');
+        p = value(p);
+        if (!expect(p, ','))
+            return expect(p, end);
+        p = expect(p, ',');
+    }
+    return NULL;
+}
+
+static const char *value(const char *p)
+{
+    p = space(p);
+    if (!p)
+        return NULL;
+    if (*p == '{' || *p == '[')
+        return members(p + 1, *p == '{' ? '}' : ']', *p == '{');
+    if (*p == '"')
+        return string(p);
+    if (!strncmp(p, "true", 4))
+        return p + 4;
+    if (!strncmp(p, "false", 5))
+        return p + 5;
+    size_t digits = strspn(p, "0123456789");
+    return digits ? p + digits : NULL;
+}
+
+static bool is_json(const char *text)
+{
+    const char *end = space(value(text));
+    return end && !*end;
+}
+
+TEST(the_judge_judges)
+{
+    assert_true(is_json("{\"a\": [1, {\"b\": \"\\u000a\"}], \"c\": {}}\n"));
+    assert_false(is_json("{\"a\": [1,]}"));
+    assert_false(is_json("{\"a\" 1}"));
+    assert_false(is_json("{\"a\": 1} x"));
+    assert_false(is_json("{\"a\": =1}"));
+}
+
+/* --- the library's ------------------------------------------------------------------------------------ */
+
+static void work(void)
+{
+    for (size_t size = 16; size < 3 * HAK_MIB; size = size * 5 / 4)
+        unit_free_blocks(unit_blocks(size, 5));
+}
+
+TEST(json_is_well_formed)
+{
+    unit_start("HAKMEM_STATS_FILE=a\"b\\c HAKMEM_QUIET=1");
+    for (unsigned i = 0; i < 2; i++) {
+        char *text = unit_stats_text(true);
+        assert_true(is_json(text));
+        assert_non_null(strstr(text, "\"value\": \"a\\u0022b\\u005cc\""));
+        free(text);
+        work();
+    }
+}
+
+TEST(json_names_what_serves)
+{
+    unit_start(NULL);
+    work();
+    char *text = unit_stats_text(true);
+    assert_non_null(strstr(text, "\"name\": \"hakmem\""));
+    assert_non_null(strstr(text, "\"version\": \"" HAK_VERSION "\""));
+    assert_non_null(strstr(text, "\"tiny_header\": \"" HAK_TINY_HEADER_NAME "\""));
+    assert_non_null(strstr(text, hak_dispatch.backend->name));
+    assert_non_null(strstr(text, "\"source\": \"environment\""));
+    for (unsigned i = 0; i < hak_option_count; i++)
+        assert_non_null(strstr(text, hak_option_table[i].name));
+    free(text);
+}
+
+TEST(text_has_no_braces)
+{
+    unit_start(NULL);
+    work();
+    char *text = unit_stats_text(false);
+    assert_null(strpbrk(text, "{}[]\""));
+    assert_non_null(strstr(text, "violations: 0"));
+    free(text);
+}
+
+TEST(writing_makes_no_call_of_memory)
+{
+    unit_start(NULL);
+    work();
+    uint64_t before = fake_os_total();
+    free(unit_stats_text(true));
+    assert_int_equal(fake_os_total(), before);
+}
+
+TEST(the_ledger_is_what_the_door_saw)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=10");
+    for (unsigned i = 0; i < 5; i++) {
+        work();
+        fake_os_pass(100);
+    }
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false);
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
+    work();
+    hak_free(hak_resize(hak_malloc(40 * HAK_MIB), 80 * HAK_MIB));
+    hak_trim(0);
+    struct fake_calls seen = fake_os_calls();
+    for (unsigned call = 0; call < HAK_NOSCALLS; call++) {
+        uint64_t calls = 0, failed = 0, bytes = 0;
+        for (unsigned cause = 0; cause < HAK_NCAUSES; cause++) {
+            calls += hak_ledger[cause][call].calls;
+            failed += hak_ledger[cause][call].failed;
+            bytes += hak_ledger[cause][call].bytes;
+        }
+        assert_int_equal(calls, seen.calls[call]);
+        assert_int_equal(failed, seen.failed[call]);
+        assert_int_equal(bytes, seen.bytes[call]);
+    }
+}
+
+TEST(blocks_and_bytes_are_conserved)
+{
+    unit_start(NULL);
+    enum { SLOTS = 3000 };
+    static void *slots[SLOTS];
+    uint64_t random = 5;
+    for (unsigned i = 0; i < 60000; i++) {
+        unsigned k = unit_random(&random) % SLOTS;
+        hak_free(slots[k]);
+        slots[k] = hak_malloc((size_t)1 << unit_random(&random) % 17);
+        if (i % 10000 == 0)
+            unit_census();
+    }
+    hak_bin_drain_all(hak_thread_get());
+    struct hak_census c = unit_census();
+    uint64_t live = 0, large = 0;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        struct hak_slab *slab = slots[i] ? hak_space_slab(slots[i]) : NULL;
+        live += slab && hak_slab_state(slab) != HAK_SLAB_LARGE;
+        large += slab && hak_slab_state(slab) == HAK_SLAB_LARGE;
+    }
+    assert_int_equal(c.used, live); /* nothing in bins, so what is away is live */
+    assert_int_equal(c.live_large, large);
+    struct hak_space_stats space;
+    hak_space_stats(&space);
+    uint64_t pages = 0;
+    for (unsigned i = HAK_SLAB_ACTIVE; i < HAK_SLAB_NSTATES; i++)
+        pages += c.pages[i];
+    assert_true(pages * HAK_PAGE <= space.handed_out);
+    assert_true(space.handed_out <= space.reserved && space.committed <= space.reserved);
+    for (unsigned i = 0; i < SLOTS; i++)
+        hak_free(slots[i]);
+    hak_bin_drain_all(hak_thread_get());
+    c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(c.live_large, 0);
+}
+
+TEST(an_unwritable_place_is_an_error)
+{
+    unit_start(NULL);
+    assert_int_equal(hak_stats_write(-1, true), -EBADF);
+}
+
+/* The file named by HAKMEM_STATS_FILE, written at the end of a process. */
+TEST(at_exit)
+{
+    unit_start("HAKMEM_STATS=json HAKMEM_STATS_FILE=/proc/self/fd/9");
+    if (!unit_argument) {
+        static char text[60000];
+        assert_int_equal(unit_spawn("at_exit", "child", text, sizeof text), 0);
+        assert_true(is_json(text));
+        assert_non_null(strstr(text, "\"os_calls\""));
+    } else {
+        work();
+    }
+}
+
+UNIT_MAIN(T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves), T(text_has_no_braces),
+          T(writing_makes_no_call_of_memory), T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved),
+          T(an_unwritable_place_is_an_error), T(at_exit))

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: MIT
+ * The stages of acquire, in their order, each provoked and seen in its counter; and how memory goes back. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/plugin.h"
+#include "core/slow.h"
+#include "unit.h"
+
+extern const struct hak_backend hak_backend_shared_pool;
+
+#define ONE_PAGE 60000 /* a span of one page */
+
+static const struct hak_backend *pool = &hak_backend_shared_pool;
+static struct hak_thread *t;
+static unsigned bin, other_bin, long_bin; /* two classes of one-page slabs, and one of longer ones */
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    t = hak_thread_get();
+    assert_non_null(t);
+    unsigned plain = hak_class_of(2000); /* without headers in any build */
+    for (bin = plain; hak_slab_pages[bin] != 1; bin--)
+        ;
+    for (other_bin = bin - 1; hak_slab_pages[other_bin] != 1; other_bin--)
+        ;
+    for (long_bin = plain; hak_slab_pages[long_bin] == 1; long_bin++)
+        ;
+    assert_false(hak_class_has_header(other_bin));
+}
+
+static struct hak_slab *acquire(unsigned b)
+{
+    struct hak_slab *slab = pool->acquire_slab(t, b);
+    assert_non_null(slab);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_ACTIVE);
+    assert_int_equal(slab->bin, b);
+    assert_int_equal(slab->pages, hak_slab_pages[b]);
+    return slab;
+}
+
+static void release(struct hak_slab *slab)
+{
+    hak_slab_empty(slab);
+    pool->release(slab);
+}
+
+/* One block is away, the rest may be adopted. Returns the block. */
+static void *make_partial(struct hak_slab *slab)
+{
+    void *block = hak_slab_take(slab, 1).head;
+    assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
+    assert_true(pool->publish(slab));
+    return block;
+}
+
+static const char *const stage_names[] = {"hot", "empty", "partial", "unused", "drain", "lru", "map"};
+static uint64_t before[COUNT(stage_names)];
+
+static void look(void)
+{
+    for (unsigned i = 0; i < COUNT(stage_names); i++)
+        before[i] = unit_stat("stages", stage_names[i]);
+}
+
+/* Since look(), just this stage served, once. */
+static void assert_served(const char *stage)
+{
+    for (unsigned i = 0; i < COUNT(stage_names); i++)
+        if (unit_stat("stages", stage_names[i]) != before[i] + !strcmp(stage_names[i], stage))
+            fail_msg("stage %s served %u instead of %s", stage_names[i],
+                     (unsigned)(unit_stat("stages", stage_names[i]) - before[i]), stage);
+    look();
+}
+
+/* Takes all pages of superslabs in use, so that stage unused has nothing. */
+static void use_up(void)
+{
+    bool zeroed;
+    struct hak_slab *run;
+    struct hak_space_stats first, now;
+    hak_space_stats(&first);
+    uint64_t hits = unit_stat("lru", "hits");
+    do {
+        run = pool->acquire_run(1, 1, &zeroed);
+        assert_non_null(run);
+        hak_space_stats(&now);
+    } while (now.handed_out == first.handed_out && unit_stat("lru", "hits") == hits);
+    pool->release(run); /* the first one of a further superslab, which goes to the LRU cache whole */
+}
+
+/* --- stages ---------------------------------------------------------------------------------------------- */
+
+TEST(map_and_unused)
+{
+    start(NULL);
+    look();
+    acquire(bin);
+    assert_served("map");
+    acquire(bin);
+    assert_served("unused");
+    acquire(long_bin);
+    assert_served("unused");
+}
+
+TEST(hot_needs_no_lock)
+{
+    start(NULL);
+    struct hak_slab *slab = acquire(bin);
+    release(slab);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_EMPTY);
+    look();
+    uint64_t locks = unit_stat("shared_pool", "lock_taken");
+    assert_ptr_equal(acquire(bin), slab);
+    assert_int_equal(unit_stat("shared_pool", "lock_taken"), locks + 1); /* that of the statistics themselves */
+    assert_served("hot");
+}
+
+TEST(empty_of_the_same_class_then_of_the_same_length)
+{
+    start(NULL);
+    struct hak_slab *a = acquire(bin), *b = acquire(bin), *c = acquire(bin), *d = acquire(other_bin);
+    struct hak_slab *e = acquire(other_bin);
+    release(a);
+    release(b);
+    release(c); /* hot: c; EMPTY: b, a */
+    release(d);
+    release(e); /* hot: e; EMPTY: d, b, a */
+    look();
+    assert_ptr_equal(acquire(bin), c);
+    assert_served("hot");
+    assert_ptr_equal(acquire(bin), b); /* not d, which is more recent but of another class */
+    assert_served("empty");
+    assert_ptr_equal(acquire(bin), a);
+    assert_served("empty");
+    assert_ptr_equal(acquire(bin), d);
+    assert_served("empty");
+    acquire(bin); /* e stays hot for its own class */
+    assert_served("unused");
+}
+
+/* EMPTY slabs: a long one in front of a short one. */
+static void leave_two_empties(void)
+{
+    struct hak_slab *short_one = acquire(bin), *hot_one = acquire(bin);
+    struct hak_slab *long_one = acquire(long_bin), *long_hot = acquire(long_bin);
+    release(short_one);
+    release(hot_one);
+    release(long_one);
+    release(long_hot);
+    look();
+    assert_ptr_equal(acquire(bin), hot_one);
+    assert_served("hot");
+}
+
+TEST(empty_looks_at_so_many)
+{
+    start("HAKMEM_SS_EMPTY_SCAN_LIMIT=1");
+    leave_two_empties();
+    acquire(bin);
+    assert_served("unused");
+}
+
+TEST(empty_looks_beyond_what_does_not_fit)
+{
+    start("HAKMEM_SS_EMPTY_SCAN_LIMIT=2");
+    leave_two_empties();
+    acquire(bin);
+    assert_served("empty");
+}
+
+TEST(empty_can_be_skipped)
+{
+    start("HAKMEM_SS_EMPTY_SCAN_LIMIT=0");
+    leave_two_empties();
+    acquire(bin);
+    assert_served("unused");
+}
+
+TEST(partial_of_the_class)
+{
+    start(NULL);
+    struct hak_slab *slab = acquire(bin);
+    make_partial(slab);
+    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 1);
+    look();
+    acquire(other_bin);
+    assert_served("unused");
+    assert_ptr_equal(acquire(bin), slab);
+    assert_served("partial");
+    assert_int_equal(slab->used, 1);
+    assert_ptr_equal(slab->owner, t);
+    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
+}
+
+TEST(hot_before_empty_before_partial_before_unused)
+{
+    start(NULL);
+    struct hak_slab *partial = acquire(bin), *empty = acquire(bin), *hot = acquire(bin);
+    make_partial(partial);
+    release(empty);
+    release(hot);
+    look();
+    assert_ptr_equal(acquire(bin), hot);
+    assert_served("hot");
+    assert_ptr_equal(acquire(bin), empty);
+    assert_served("empty");
+    assert_ptr_equal(acquire(bin), partial);
+    assert_served("partial");
+    acquire(bin);
+    assert_served("unused");
+}
+
+TEST(drain_publishes_what_this_thread_holds_for_others)
+{
+    start("HAKMEM_SUPERSLAB_MAX_CACHED=0");
+    struct hak_slab *slab = acquire(bin);
+    struct hak_chain last = {0};
+    while (hak_slab_has_free(slab))
+        last = hak_slab_take(slab, 1);
+    assert_true(hak_slab_retire(slab)); /* FULL: on no list */
+    use_up();
+    hak_bin_foreign_free(t, slab, last.head);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits in a group */
+    look();
+    assert_ptr_equal(acquire(bin), slab);
+    assert_served("drain");
+}
+
+TEST(lru_before_map)
+{
+    start(NULL);
+    acquire(bin);
+    use_up();
+    look();
+    acquire(bin);
+    assert_served("lru");
+    use_up();
+    pool->trim(0);
+    look();
+    acquire(bin);
+    assert_served("map");
+}
+
+TEST(no_stage_without_memory)
+{
+    start(NULL);
+    fake_os_refuse_any(1, ENOMEM, true);
+    assert_null(pool->acquire_slab(t, bin));
+    assert_int_equal(unit_stat("stages", "failed"), 1);
+    bool zeroed;
+    assert_null(pool->acquire_run(1, 1, &zeroed));
+    assert_null(pool->acquire_run(1000, 1, &zeroed));
+    fake_os_allow();
+    acquire(bin);
+    assert_non_null(pool->acquire_run(1, 1, &zeroed));
+    assert_non_null(pool->acquire_run(1000, 1, &zeroed));
+}
+
+/* --- PARTIAL slabs --------------------------------------------------------------------------------------- */
+
+TEST(adopt_takes_only_partial_ones)
+{
+    start(NULL);
+    assert_null(pool->adopt(t, bin));
+    struct hak_slab *slab = acquire(bin);
+    make_partial(slab);
+    assert_null(pool->adopt(t, other_bin));
+    assert_ptr_equal(pool->adopt(t, bin), slab);
+    assert_null(pool->adopt(t, bin));
+}
+
+TEST(publish_refuses_what_is_empty_by_now)
+{
+    start(NULL);
+    struct hak_slab *slab = acquire(bin);
+    struct hak_chain block = hak_slab_take(slab, 1);
+    assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
+    assert_int_equal(hak_slab_remote_put(slab, block), HAK_REMOTE_EMPTY);
+    assert_false(pool->retract(slab)); /* it stands on no list yet: the publisher will see it */
+    assert_false(pool->publish(slab));
+}
+
+TEST(retract_takes_the_last_free)
+{
+    start(NULL);
+    struct hak_slab *slab = acquire(bin), *neighbour = acquire(bin);
+    void *block = make_partial(slab);
+    make_partial(neighbour);
+    assert_false(pool->retract(slab));
+    assert_int_equal(hak_slab_remote_put(slab, (struct hak_chain){block, block, 1}), HAK_REMOTE_EMPTY);
+    assert_true(pool->retract(slab));
+    assert_false(pool->retract(slab));
+    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 1);
+    assert_ptr_equal(pool->adopt(t, bin), neighbour);
+}
+
+TEST(a_reaped_slab_is_empty_and_used_again)
+{
+    start(NULL);
+    struct hak_slab *slab = acquire(other_bin);
+    uint64_t reaped = unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
+    void *block = make_partial(slab);
+    hak_bin_foreign_free(NULL, slab, block);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_EMPTY);
+    assert_int_equal(unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE), reaped + 1);
+    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
+    assert_ptr_equal(acquire(other_bin), slab);
+}
+
+/* --- runs ------------------------------------------------------------------------------------------------- */
+
+TEST(runs_of_any_length_and_alignment)
+{
+    start(NULL);
+    for (size_t pages = 1; pages <= 4 * HAK_SUPERSLAB_PAGES; pages += 1 + pages / 3)
+        for (size_t align = 1; align <= 2 * HAK_SUPERSLAB_PAGES; align *= 2) {
+            bool zeroed;
+            struct hak_slab *run = pool->acquire_run(pages, align, &zeroed);
+            assert_non_null(run);
+            assert_int_equal((uintptr_t)run->base % (align * HAK_PAGE), 0);
+            assert_int_equal(run->pages, pages);
+            assert_int_equal(hak_slab_state(run), HAK_SLAB_UNUSED);
+            assert_true(!zeroed || !run->base[0]);
+            run->base[0] = run->base[pages * HAK_PAGE - 1] = 1;
+            pool->release(run);
+        }
+}
+
+TEST(clean_runs_read_as_zero)
+{
+    start(NULL);
+    bool zeroed;
+    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(2, 1, &zeroed);
+    assert_true(zeroed);
+    char *base = run->base;
+    base[5] = 1;
+    pool->release(run);
+    run = pool->acquire_run(2, 1, &zeroed);
+    assert_ptr_equal(run->base, base);
+    assert_false(zeroed);
+    pool->release(run);
+    pool->trim(0);
+    run = pool->acquire_run(2, 1, &zeroed);
+    assert_ptr_equal(run->base, base);
+    assert_true(zeroed);
+    assert_int_equal(base[5], 0);
+    pool->release(run);
+    pool->release(keep);
+}
+
+/* --- memory goes back --------------------------------------------------------------------------------------- */
+
+static uint64_t releases(enum hak_cause cause)
+{
+    return hak_ledger[cause][HAK_OS_madvise].calls + hak_ledger[cause][HAK_OS_process_madvise].calls;
+}
+
+static bool delayed(void)
+{
+    return !hak_dispatch.release->at_once;
+}
+
+TEST(dirty_pages_go_back_after_the_delay)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500");
+    bool zeroed;
+    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(3, 1, &zeroed);
+    pool->release(run);
+    if (delayed()) {
+        assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 3 * HAK_PAGE);
+        fake_os_pass(499);
+        pool->age(hak_os_coarse_ms());
+        assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
+        fake_os_pass(1);
+        pool->age(hak_os_coarse_ms());
+    }
+    assert_int_equal(releases(HAK_CAUSE_partial_release), 1);
+    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
+    pool->release(keep); /* now wholly free: another cause */
+    if (delayed()) {
+        fake_os_pass(500);
+        pool->age(hak_os_coarse_ms());
+    }
+    assert_int_equal(releases(hak_dispatch.release->cause), 1);
+}
+
+TEST(partial_release_can_be_switched_off)
+{
+    start("HAKMEM_PURGE_DELAY_MS=0 HAKMEM_TINY_SS_PARTIAL=0");
+    bool zeroed;
+    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(3, 1, &zeroed);
+    pool->release(run);
+    pool->age(hak_os_coarse_ms() + 10000);
+    assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
+    pool->release(keep);
+    pool->age(hak_os_coarse_ms() + 20000);
+    assert_int_equal(releases(hak_dispatch.release->cause), 1);
+}
+
+TEST(partial_release_at_every_so_many_empties)
+{
+    start("HAKMEM_PURGE_DELAY_MS=0 HAKMEM_TINY_SS_PARTIAL_INTERVAL=3");
+    if (!delayed())
+        skip();
+    enum { N = 8 };
+    struct hak_slab *slabs[N];
+    for (unsigned i = 0; i < N; i++)
+        slabs[i] = acquire(bin);
+    for (unsigned i = 0; i < N; i++) {
+        uint64_t empties = i; /* the last one is hot */
+        release(slabs[i]);
+        assert_int_equal(unit_stat("shared_pool", "empties"), empties);
+        assert_int_equal(releases(HAK_CAUSE_partial_release), empties / 3);
+    }
+    assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_RETURNED), 6);
+}
+
+TEST(hot_slabs_cool_down)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500");
+    acquire(other_bin);
+    release(acquire(bin));
+    pool->age(hak_os_coarse_ms());
+    fake_os_pass(1000);
+    pool->age(hak_os_coarse_ms());
+    assert_int_equal(unit_stat("shared_pool", "empties"), 1);
+}
+
+TEST(what_is_refused_stays_and_is_asked_for_again)
+{
+    start("HAKMEM_RELEASE=direct");
+    bool zeroed;
+    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(3, 1, &zeroed);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    pool->release(run);
+    assert_int_equal(pool->trim(0), 0);
+    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 3 * HAK_PAGE);
+    fake_os_allow();
+    assert_int_equal(pool->trim(0), 3 * HAK_PAGE);
+    pool->release(keep);
+}
+
+TEST(trim_returns_everything_that_is_free)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    struct hak_slab *slabs[10];
+    for (unsigned i = 0; i < 10; i++)
+        slabs[i] = acquire(bin);
+    for (unsigned i = 0; i < 10; i++)
+        release(slabs[i]);
+    if (delayed()) {
+        assert_int_equal(pool->trim(SIZE_MAX), 0);
+        assert_int_equal(pool->trim(0), 10 * HAK_PAGE);
+    }
+    pool->trim(0);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+    struct hak_space_stats space;
+    hak_space_stats(&space);
+    assert_int_equal(space.handed_out, 0);
+}
+
+/* --- prefault ------------------------------------------------------------------------------------------------ */
+
+TEST(prefault_asks_the_kernel)
+{
+    start("HAKMEM_SS_PREFAULT=1");
+    acquire(bin);
+    assert_int_equal(hak_ledger[HAK_CAUSE_prefault][HAK_OS_madvise].calls, 1);
+}
+
+TEST(prefault_on_an_older_kernel_touches)
+{
+    start("HAKMEM_SS_PREFAULT=1");
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false);
+    acquire(bin);
+    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), HAK_SUPERSLAB / 4096);
+}
+
+TEST(prefault_may_be_forbidden_to_touch)
+{
+    start("HAKMEM_SS_PREFAULT=1 HAKMEM_NO_FALLBACK_PREFAULT=1");
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false);
+    acquire(bin);
+    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), 0);
+}
+
+/* --- threads: last remote frees race with adoption ---------------------------------------------------------- */
+
+#define THREADS 4
+#define ROUNDS 40
+#define SLOTS 64
+#define PER_ROUND 400
+
+static _Atomic(void *) exchange[SLOTS];
+
+/* Blocks pass from hand to hand; whoever finds one frees it. Threads end after each round. */
+static void *pass_on(void *seed)
+{
+    uint64_t random = *(uint64_t *)seed;
+    for (unsigned i = 0; i < PER_ROUND; i++) {
+        void *mine = hak_malloc(2000), *theirs = atomic_exchange(&exchange[unit_random(&random) % SLOTS], mine);
+        hak_free(theirs);
+    }
+    return NULL;
+}
+
+TEST(last_frees_race_with_adoption)
+{
+    unit_start(NULL);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        pthread_t threads[THREADS];
+        uint64_t seeds[THREADS];
+        for (unsigned i = 0; i < THREADS; i++) {
+            seeds[i] = round * THREADS + i;
+            assert_int_equal(pthread_create(&threads[i], NULL, pass_on, &seeds[i]), 0);
+        }
+        for (unsigned i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        unit_census();
+    }
+    for (unsigned i = 0; i < SLOTS; i++)
+        hak_free(exchange[i]);
+    hak_bin_drain_all(hak_thread_get());
+    hak_bin_drain_all(hak_thread_get()); /* the first may have flushed groups to slabs that it came to own */
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(unit_pages_in_use(&c), 0);
+    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
+    assert_true(unit_stat("stages", "partial") > 0);
+}
+
+UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
+          T(empty_looks_at_so_many), T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped),
+          T(partial_of_the_class), T(hot_before_empty_before_partial_before_unused),
+          T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(no_stage_without_memory),
+          T(adopt_takes_only_partial_ones), T(publish_refuses_what_is_empty_by_now), T(retract_takes_the_last_free),
+          T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
+          T(dirty_pages_go_back_after_the_delay), T(partial_release_can_be_switched_off),
+          T(partial_release_at_every_so_many_empties), T(hot_slabs_cool_down),
+          T(what_is_refused_stays_and_is_asked_for_again), T(trim_returns_everything_that_is_free),
+          T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches), T(prefault_may_be_forbidden_to_touch),
+          T(last_frees_race_with_adoption))

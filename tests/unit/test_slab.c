@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT
+ * Slabs made by hand on static memory: states, the word that packs them, and who may change what. */
+#include "core/slab.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/space.h"
+#include "unit.h"
+
+#define BIN 3 /* 64-byte blocks */
+
+static struct hak_slab slab;
+static struct hak_thread *me, *other; /* only compared */
+
+static void make(unsigned bin)
+{
+    static _Alignas(65536) char memory[64 * 65536];
+    me = (struct hak_thread *)(uintptr_t)0x1000;
+    other = (struct hak_thread *)(uintptr_t)0x2000;
+    memset(&slab, 0, sizeof slab);
+    slab.base = memory;
+    slab.pages = hak_slab_pages[bin];
+    hak_slab_format(&slab, bin, me);
+}
+
+static void assert_state(enum hak_slab_state state, struct hak_thread *owner)
+{
+    assert_int_equal(hak_slab_state(&slab), state);
+    assert_ptr_equal(slab.owner, owner);
+}
+
+/* All blocks, one by one, as chains of one. */
+static uint32_t take_all(struct hak_chain *out)
+{
+    uint32_t n = 0;
+    while (hak_slab_has_free(&slab))
+        out[n++] = hak_slab_take(&slab, 1);
+    assert_int_equal(n, slab.capacity);
+    assert_int_equal(slab.used, n);
+    return n;
+}
+
+static struct hak_chain all[4096];
+
+static void make_full(void)
+{
+    make(BIN);
+    take_all(all);
+    assert_true(hak_slab_retire(&slab));
+    assert_state(HAK_SLAB_FULL, NULL);
+}
+
+TEST(a_formatted_slab_is_active_and_uncarved)
+{
+    make(BIN);
+    assert_state(HAK_SLAB_ACTIVE, me);
+    assert_int_equal(slab.capacity, hak_slab_pages[BIN] * HAK_PAGE / hak_strides[BIN]);
+    assert_int_equal(slab.carved, 0);
+    assert_true(hak_slab_has_free(&slab));
+    assert_int_equal(unit_transitions(HAK_SLAB_UNUSED, HAK_SLAB_ACTIVE), 1);
+}
+
+TEST(carving_touches_no_page_ahead)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        make(bin);
+        while (slab.carved < slab.capacity) {
+            size_t first = (size_t)slab.carved * slab.stride;
+            struct hak_chain chain = hak_slab_take(&slab, 100000);
+            size_t last = (size_t)((char *)chain.tail - slab.base);
+            assert_ptr_equal(chain.head, slab.base + first);
+            assert_true(last < hak_align_up(first + slab.stride, 4096));
+            assert_int_equal(slab.used, slab.carved);
+        }
+    }
+}
+
+TEST(carved_blocks_are_linked_in_address_order)
+{
+    make(0);
+    struct hak_chain chain = hak_slab_take(&slab, 17);
+    uint32_t n = 1;
+    for (char *b = chain.head; hak_next_load(b); b = hak_next_load(b), n++)
+        assert_ptr_equal(hak_next_load(b), b + slab.stride);
+    assert_int_equal(n, 17);
+    assert_int_equal(chain.count, 17);
+}
+
+TEST(blocks_put_back_are_taken_first)
+{
+    make(BIN);
+    struct hak_chain chain = hak_slab_take(&slab, 10);
+    hak_slab_take(&slab, 5);
+    hak_slab_put(&slab, chain);
+    assert_int_equal(slab.free_count, 10);
+    assert_int_equal(slab.used, 5);
+    struct hak_chain again = hak_slab_take(&slab, 4);
+    assert_ptr_equal(again.head, chain.head);
+    assert_int_equal(again.count, 4);
+    assert_null(hak_next_load(again.tail));
+    assert_int_equal(hak_slab_take(&slab, 100).count, 6); /* the list alone: no carving on top */
+    assert_int_equal(slab.free_count, 0);
+}
+
+static void put_too_many(void)
+{
+    struct hak_chain chain = {slab.base, slab.base, slab.used + 1};
+    hak_slab_put(&slab, chain);
+}
+
+TEST(more_blocks_back_than_away_is_a_double_free)
+{
+    unit_start(NULL);
+    make(BIN);
+    hak_slab_take(&slab, 3);
+    assert_dies(put_too_many, "double free");
+}
+
+TEST(full_is_without_owner_and_reclaimed)
+{
+    make_full();
+    assert_true(hak_slab_reclaim(&slab, other));
+    assert_state(HAK_SLAB_ACTIVE, other);
+    assert_false(hak_slab_reclaim(&slab, me)); /* ACTIVE is nobody's to take */
+    assert_state(HAK_SLAB_ACTIVE, other);
+    assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL), 1);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), 1);
+}
+
+TEST(the_first_remote_free_publishes_a_full_slab_once)
+{
+    make_full();
+    assert_int_equal(hak_slab_remote_put(&slab, all[5]), HAK_REMOTE_PUBLISH);
+    assert_state(HAK_SLAB_PARTIAL, NULL);
+    assert_int_equal(hak_slab_remote_put(&slab, all[6]), HAK_REMOTE_DONE);
+    assert_int_equal(hak_slab_remote_count(&slab), 2);
+    assert_false(hak_slab_reclaim(&slab, me));
+    assert_false(hak_slab_all_back(&slab));
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 1);
+}
+
+TEST(adoption_collects_what_waited)
+{
+    make_full();
+    for (unsigned i = 0; i < 7; i++)
+        hak_slab_remote_put(&slab, all[i * 3]);
+    hak_slab_adopt(&slab, other);
+    assert_state(HAK_SLAB_ACTIVE, other);
+    assert_int_equal(slab.free_count, 7);
+    assert_int_equal(slab.used, slab.capacity - 7);
+    assert_int_equal(hak_slab_remote_count(&slab), 0);
+    assert_ptr_equal(hak_slab_take(&slab, 1).head, all[6 * 3].head);
+    assert_int_equal(unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE), 1);
+}
+
+TEST(only_the_last_remote_free_says_empty)
+{
+    make_full();
+    uint32_t n = slab.capacity;
+    assert_int_equal(hak_slab_remote_put(&slab, all[0]), HAK_REMOTE_PUBLISH);
+    for (uint32_t i = 1; i < n - 1; i++)
+        assert_int_equal(hak_slab_remote_put(&slab, all[i]), HAK_REMOTE_DONE);
+    assert_false(hak_slab_all_back(&slab));
+    assert_int_equal(hak_slab_remote_put(&slab, all[n - 1]), HAK_REMOTE_EMPTY);
+    assert_true(hak_slab_all_back(&slab));
+    hak_slab_adopt(&slab, NULL);
+    assert_int_equal(slab.used, 0);
+    hak_slab_empty(&slab);
+    assert_state(HAK_SLAB_EMPTY, NULL);
+    hak_slab_format(&slab, BIN + 1, me);
+    assert_state(HAK_SLAB_ACTIVE, me);
+    assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY), 1);
+    assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_ACTIVE), 1);
+}
+
+TEST(a_remote_free_beats_retirement)
+{
+    make(BIN);
+    take_all(all);
+    assert_int_equal(hak_slab_remote_put(&slab, all[9]), HAK_REMOTE_DONE);
+    assert_false(hak_slab_retire(&slab));
+    assert_state(HAK_SLAB_ACTIVE, me);
+    assert_int_equal(hak_slab_collect(&slab), 1);
+    assert_int_equal(hak_slab_collect(&slab), 0);
+    assert_ptr_equal(hak_slab_take(&slab, 1).head, all[9].head);
+    assert_true(hak_slab_retire(&slab));
+}
+
+TEST(collecting_joins_both_lists)
+{
+    make(BIN);
+    take_all(all);
+    hak_slab_put(&slab, all[1]);
+    for (unsigned i = 2; i < 6; i++)
+        hak_slab_remote_put(&slab, all[i]);
+    assert_int_equal(hak_slab_collect(&slab), 4);
+    assert_int_equal(slab.free_count, 5);
+    assert_int_equal(hak_slab_take(&slab, 100).count, 5);
+}
+
+TEST(disowning_gives_the_state_that_is_left)
+{
+    make(BIN);
+    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_ACTIVE); /* not a block away: the caller empties it */
+    assert_state(HAK_SLAB_ACTIVE, me);
+
+    hak_slab_take(&slab, 1);
+    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
+    assert_state(HAK_SLAB_PARTIAL, NULL);
+
+    make(BIN);
+    take_all(all);
+    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_FULL);
+    assert_state(HAK_SLAB_FULL, NULL);
+
+    make(BIN);
+    take_all(all);
+    hak_slab_remote_put(&slab, all[0]);
+    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
+    assert_int_equal(slab.free_count, 1);
+    for (uint32_t i = 1; i < slab.capacity - 1; i++)
+        assert_int_equal(hak_slab_remote_put(&slab, all[i]), HAK_REMOTE_DONE);
+    assert_int_equal(hak_slab_remote_put(&slab, all[slab.capacity - 1]), HAK_REMOTE_EMPTY);
+}
+
+TEST(the_word_holds_each_count_and_offset_of_each_class)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        make(bin);
+        uint32_t n = take_all(all);
+        assert_true(hak_slab_retire(&slab));
+        for (uint32_t i = 0; i < n; i++) {
+            assert_int_equal(hak_slab_remote_count(&slab), i);
+            hak_slab_remote_put(&slab, all[n - 1 - i]); /* the highest offset first */
+        }
+        assert_true(hak_slab_all_back(&slab));
+        hak_slab_adopt(&slab, me);
+        assert_int_equal(slab.free_count, n);
+        char *b = slab.free;
+        for (uint32_t i = 0; i < n; i++, b = hak_next_load(b))
+            assert_ptr_equal(b, slab.base + (size_t)i * slab.stride);
+        assert_null(b);
+    }
+}
+
+TEST(chains_count_as_many)
+{
+    make(0);
+    struct hak_chain a = hak_slab_take(&slab, 40), b = hak_slab_take(&slab, 60);
+    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
+    assert_int_equal(hak_slab_remote_put(&slab, a), HAK_REMOTE_DONE);
+    assert_int_equal(hak_slab_remote_put(&slab, b), HAK_REMOTE_EMPTY);
+    assert_int_equal(hak_slab_remote_count(&slab), 100);
+}
+
+static void remote_put_again(void)
+{
+    hak_slab_remote_put(&slab, all[0]);
+}
+
+TEST(a_remote_free_to_no_slab_is_misuse)
+{
+    unit_start(NULL);
+    make(BIN);
+    hak_slab_empty(&slab);
+    all[0] = (struct hak_chain){slab.base, slab.base, 1};
+    assert_dies(remote_put_again, "double free or corruption");
+    make_full();
+    for (uint32_t i = 0; i < slab.capacity; i++)
+        hak_slab_remote_put(&slab, all[i]);
+    assert_dies(remote_put_again, "double free or corruption");
+}
+
+static size_t offset;
+
+static void check_offset(void)
+{
+    hak_slab_check_block(&slab, slab.base + offset);
+}
+
+TEST(only_starts_of_blocks_are_blocks)
+{
+    unit_start(NULL);
+    make(BIN);
+    for (offset = 0; offset < (size_t)slab.capacity * slab.stride; offset += slab.stride)
+        check_offset();
+    assert_dies(check_offset, "is not the start of a block");
+    offset = 16;
+    assert_dies(check_offset, "is not the start of a block");
+}
+
+TEST(tags_name_the_bin_to_the_owner_and_vanish)
+{
+    unit_start(NULL);
+    unit_free_blocks(unit_blocks(64, 1));
+    make(BIN); /* not of the reserved range, which the table of tags does not mind */
+    uint64_t page = (uintptr_t)slab.base >> HAK_PAGE_LG, tag = (uint64_t)77 << 32;
+    hak_slab_tag(&slab, tag);
+    assert_int_equal(page ^ hak_tag_load(page) ^ tag, BIN);
+    assert_true((page ^ hak_tag_load(page) ^ (tag + ((uint64_t)1 << 32))) >= HAK_NBINS);
+    hak_slab_empty(&slab);
+    assert_int_equal(hak_tag_load(page), 0);
+}
+
+TEST(every_state_has_a_name)
+{
+    assert_string_equal(hak_slab_state_name(HAK_SLAB_UNUSED), "unused");
+    assert_string_equal(hak_slab_state_name(HAK_SLAB_LARGE), "large");
+}
+
+/* --- threads: the owner takes, gives up and adopts while others give back ---------------------------- */
+
+#define THREADS 3
+#define ROUNDS 300
+
+static pthread_barrier_t start, end;
+static _Atomic(unsigned) publishes, empties;
+
+static void *give_back(void *context)
+{
+    uint32_t first = *(uint32_t *)context;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&start);
+        for (uint32_t i = first; i < slab.capacity; i += THREADS)
+            switch (hak_slab_remote_put(&slab, all[i])) {
+            case HAK_REMOTE_PUBLISH:
+                publishes++;
+                break;
+            case HAK_REMOTE_EMPTY:
+                empties++;
+                break;
+            case HAK_REMOTE_DONE:
+                break;
+            }
+        pthread_barrier_wait(&end);
+    }
+    return NULL;
+}
+
+/* Each round starts FULL, and the owner tries to reclaim, collect and give up again meanwhile. */
+TEST(remote_frees_race_with_the_owner)
+{
+    pthread_t threads[THREADS];
+    uint32_t firsts[THREADS];
+    pthread_barrier_init(&start, NULL, THREADS + 1);
+    pthread_barrier_init(&end, NULL, THREADS + 1);
+    make_full();
+    for (unsigned i = 0; i < THREADS; i++) {
+        firsts[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, give_back, &firsts[i]), 0);
+    }
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned says = publishes + empties;
+        pthread_barrier_wait(&start);
+        bool mine = round % 2 && hak_slab_reclaim(&slab, me);
+        while (mine && slab.free_count < slab.capacity / 2)
+            hak_slab_collect(&slab);
+        if (mine && hak_slab_disown(&slab) == HAK_SLAB_ACTIVE)
+            assert_int_equal(slab.used, 0);
+        pthread_barrier_wait(&end);
+        if (hak_slab_state(&slab) == HAK_SLAB_PARTIAL) {
+            assert_true(hak_slab_all_back(&slab));
+            assert_true(publishes + empties > says);
+            hak_slab_adopt(&slab, me);
+        }
+        assert_int_equal(slab.used, 0);
+        assert_int_equal(slab.free_count, slab.capacity);
+        take_all(all);
+        assert_true(hak_slab_retire(&slab));
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+UNIT_MAIN(T(a_formatted_slab_is_active_and_uncarved), T(carving_touches_no_page_ahead),
+          T(carved_blocks_are_linked_in_address_order), T(blocks_put_back_are_taken_first),
+          T(more_blocks_back_than_away_is_a_double_free), T(full_is_without_owner_and_reclaimed),
+          T(the_first_remote_free_publishes_a_full_slab_once), T(adoption_collects_what_waited),
+          T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement), T(collecting_joins_both_lists),
+          T(disowning_gives_the_state_that_is_left), T(the_word_holds_each_count_and_offset_of_each_class),
+          T(chains_count_as_many), T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks),
+          T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name),
+          T(remote_frees_race_with_the_owner))

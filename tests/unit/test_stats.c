@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * The writer: what comes out, byte for byte. */
+#include "core/stats.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+static char text[100000];
+
+static struct hak_stats_writer writer(bool json)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+    dup2(ends[0], unit_out);
+    return (struct hak_stats_writer){.fd = ends[1], .json = json};
+}
+
+static void assert_text(const char *wanted)
+{
+    ssize_t n = read(unit_out, text, sizeof text - 1);
+    assert_true(n >= 0);
+    text[n] = 0;
+    assert_string_equal(text, wanted);
+}
+
+static void write_sample(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, NULL);
+    hak_stats_begin(w, "a");
+    hak_stats_number(w, "n", UINT64_MAX);
+    hak_stats_bool(w, "yes", true);
+    hak_stats_text_n(w, "cut", "abcdef", 3);
+    hak_stats_end(w);
+    hak_stats_begin_array(w, "list");
+    for (uint64_t i = 0; i < 2; i++) {
+        hak_stats_begin(w, NULL);
+        hak_stats_number(w, "x", i);
+        hak_stats_number(w, "y", i);
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+    hak_stats_begin(w, "none");
+    hak_stats_end(w);
+    hak_stats_end(w);
+}
+
+TEST(json)
+{
+    struct hak_stats_writer w = writer(true);
+    write_sample(&w);
+    assert_text("{\n \"a\": {\n  \"n\": 18446744073709551615,\n  \"yes\": true,\n  \"cut\": \"abc\"},"
+                "\n \"list\": [\n  {\n   \"x\": 0,\n   \"y\": 0},\n  {\n   \"x\": 1,\n   \"y\": 1}],\n \"none\": {}}\n");
+}
+
+TEST(the_same_as_text)
+{
+    struct hak_stats_writer w = writer(false);
+    write_sample(&w);
+    assert_text("\na: \n  n: 18446744073709551615\n  yes: true\n  cut: abc\nlist: \n  x=0  y=0\n  x=1  y=1\nnone: \n");
+}
+
+TEST(strings_are_escaped)
+{
+    struct hak_stats_writer w = writer(true);
+    hak_stats_begin(&w, NULL);
+    hak_stats_text(&w, "k\"", "a\\b\n\x01");
+    hak_stats_end(&w);
+    assert_text("{\n \"k\\u0022\": \"a\\u005cb\\u000a\\u0001\"}\n");
+}
+
+TEST(more_than_the_buffer_comes_out_whole)
+{
+    struct hak_stats_writer w = writer(true);
+    char big[5000], wanted[6000];
+    memset(big, 'z', sizeof big);
+    big[sizeof big - 1] = 0;
+    hak_stats_begin(&w, NULL);
+    hak_stats_text(&w, "big", big);
+    hak_stats_end(&w);
+    strcpy(wanted, "{\n \"big\": \"");
+    strcat(strcat(wanted, big), "\"}\n");
+    assert_text(wanted);
+    assert_int_equal(w.error, 0);
+}
+
+TEST(an_error_of_write_is_kept)
+{
+    struct hak_stats_writer w = {.fd = -1, .json = true};
+    write_sample(&w);
+    assert_int_equal(w.error, EBADF);
+}
+
+UNIT_MAIN(T(json), T(the_same_as_text), T(strings_are_escaped), T(more_than_the_buffer_comes_out_whole),
+          T(an_error_of_write_is_kept))

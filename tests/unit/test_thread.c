@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ * Threads begin at their first slow path, and leave nothing behind. */
+#include "core/thread.h"
+
+#include "core/meta.h"
+#include "core/slow.h"
+#include "unit.h"
+
+#define SIZE 2000 /* without a header in any build */
+
+static struct hak_thread_totals totals(void)
+{
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    return t;
+}
+
+static void *get(void *unused)
+{
+    (void)unused;
+    struct hak_thread *t = hak_thread_get();
+    assert_ptr_equal(hak_thread_get(), t);
+    assert_ptr_equal(hak_self.thread, t);
+    assert_int_equal(hak_self.tag, t->tag);
+    return t;
+}
+
+TEST(before_its_first_slow_path_a_thread_has_nothing)
+{
+    unit_start(NULL);
+    assert_null(hak_self.thread);
+    assert_int_equal(hak_self.tag, HAK_TAG_NOBODY);
+    assert_int_equal(totals().started, 0);
+    assert_non_null(get(NULL));
+    assert_int_equal(totals().threads, 1);
+}
+
+static void *get_into(void *out)
+{
+    *(struct hak_thread **)out = get(NULL);
+    return NULL;
+}
+
+TEST(descriptors_are_recycled)
+{
+    unit_start(NULL);
+    struct hak_thread *first, *second;
+    unit_in_thread(get_into, &first);
+    size_t bytes = hak_meta_bytes();
+    for (unsigned i = 0; i < 100; i++) {
+        unit_in_thread(get_into, &second);
+        assert_ptr_equal(second, first);
+    }
+    assert_int_equal(hak_meta_bytes(), bytes);
+    assert_int_equal(totals().started, 101);
+    assert_int_equal(totals().threads, 0);
+}
+
+TEST(tags_of_live_threads_differ)
+{
+    unit_start(NULL);
+    struct hak_thread *mine = get(NULL), *other;
+    unit_in_thread(get_into, &other);
+    assert_true(mine->tag >> 32 > 1 && (uint32_t)mine->tag == 0);
+    assert_int_not_equal(mine->tag, other->tag);
+}
+
+static struct unit_block *kept;
+
+/* Of every class some blocks stay, some are freed, and some slabs are full. */
+static void *leave(void *unused)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        size_t size = hak_class_usable(bin);
+        struct unit_block *blocks = unit_blocks(size, unit_slab_capacity(size) + 3);
+        struct unit_block *second = blocks->next;
+        blocks->next = kept;
+        kept = blocks;
+        unit_free_blocks(second);
+        unit_free_blocks(unit_blocks(size, 5));
+    }
+    return unused;
+}
+
+TEST(a_thread_that_ends_leaves_nothing_active)
+{
+    unit_start(NULL);
+    unit_in_thread(leave, NULL);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.pages[HAK_SLAB_ACTIVE], 0);
+    assert_int_equal(c.used, HAK_NBINS); /* the kept ones, nothing else */
+    assert_int_equal(totals().active_slabs, 0);
+    unit_free_blocks(kept);
+    hak_bin_drain_all(hak_thread_get());
+    c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(unit_pages_in_use(&c), 0);
+}
+
+static void *allocate_full(void *n)
+{
+    kept = unit_blocks(SIZE, *(size_t *)n);
+    return NULL;
+}
+
+TEST(full_slabs_stay_full)
+{
+    unit_start(NULL);
+    size_t n = 2 * unit_slab_capacity(SIZE);
+    unit_in_thread(allocate_full, &n);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.pages[HAK_SLAB_FULL], 2 * hak_slab_pages[hak_class_of(SIZE)]);
+    assert_int_equal(unit_pages_in_use(&c), c.pages[HAK_SLAB_FULL]);
+}
+
+static uint64_t blocks_refilled(void)
+{
+    struct hak_thread_totals t = totals();
+    return t.counters.refill_blocks;
+}
+
+TEST(counters_outlive_their_thread)
+{
+    unit_start(NULL);
+    size_t n = 100;
+    unit_in_thread(allocate_full, &n);
+    uint64_t blocks = blocks_refilled();
+    assert_true(blocks >= 100);
+    unit_in_thread(allocate_full, &n);
+    assert_true(blocks_refilled() >= blocks + 100);
+}
+
+/* --- after the end: a destructor that runs later than the library's still allocates ------------------- */
+
+static pthread_key_t late;
+static void *late_block;
+
+static void allocate_late(void *unused)
+{
+    (void)unused;
+    assert_true(hak_self.ended);
+    assert_null(hak_thread_get());
+    for (size_t size = 1; size < HAK_MIB; size *= 2) {
+        void *p = hak_malloc(size);
+        assert_non_null(p);
+        p = hak_resize(p, 2 * size);
+        assert_non_null(p);
+        hak_free(p);
+    }
+    unit_free_blocks(unit_blocks(64, 1000));
+    unit_free_blocks(kept);
+    late_block = hak_malloc(SIZE);
+}
+
+static void *allocate_and_end(void *unused)
+{
+    pthread_setspecific(late, &late);
+    kept = unit_blocks(SIZE, 100);
+    return unused;
+}
+
+TEST(after_its_end_a_thread_is_served_by_the_orphan)
+{
+    unit_start(NULL);
+    unit_in_thread(get, NULL);
+    assert_int_equal(pthread_key_create(&late, allocate_late), 0); /* after the library's key, so later */
+    for (unsigned i = 0; i < 3; i++) {
+        unit_in_thread(allocate_and_end, NULL);
+        assert_non_null(late_block);
+        hak_free(late_block);
+        hak_bin_flush_groups(hak_thread_get());
+    }
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, c.remote); /* the orphan collects what is back when it next needs blocks */
+    assert_int_equal(totals().threads, 1);
+}
+
+TEST(only_one_holds_the_orphan)
+{
+    unit_start(NULL);
+    struct hak_thread *orphan = hak_thread_orphan_acquire();
+    assert_int_equal(orphan->tag, (uint64_t)1 << 32);
+    hak_thread_orphan_release();
+    assert_ptr_equal(hak_thread_orphan_acquire(), orphan);
+    hak_thread_orphan_release();
+}
+
+/* --- trim ---------------------------------------------------------------------------------------------- */
+
+static pthread_barrier_t barrier;
+
+static void *hold_until_trimmed(void *unused)
+{
+    unsigned bin = hak_class_of(SIZE);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    assert_non_null(hak_self.head[bin]);
+    pthread_barrier_wait(&barrier); /* the trim happens here */
+    pthread_barrier_wait(&barrier);
+    assert_non_null(hak_self.head[bin]);
+    hak_free(hak_malloc(100000)); /* a slow path */
+    for (unsigned b = 0; b < HAK_NBINS; b++)
+        assert_null(hak_self.head[b]);
+    assert_int_equal(hak_thread_get()->slabs, 0);
+    return unused;
+}
+
+TEST(a_trim_asks_the_other_threads)
+{
+    unit_start(NULL);
+    pthread_t thread;
+    pthread_barrier_init(&barrier, NULL, 2);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    assert_int_equal(pthread_create(&thread, NULL, hold_until_trimmed, NULL), 0);
+    pthread_barrier_wait(&barrier);
+    hak_trim(0);
+    assert_null(hak_self.head[hak_class_of(SIZE)]); /* the caller's own, at once */
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    assert_int_equal(unit_census().used, 0);
+}
+
+/* --- memory refused ------------------------------------------------------------------------------------ */
+
+static void *serve_without_descriptor(void *unused)
+{
+    fake_os_refuse_any(1, ENOMEM, true);
+    while (hak_meta_alloc(4096))
+        ;
+    while (hak_meta_alloc(64))
+        ;
+    assert_null(hak_thread_get());
+    fake_os_allow();
+    assert_non_null(hak_thread_get());
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    return unused;
+}
+
+TEST(without_memory_for_a_descriptor_later_calls_try_again)
+{
+    unit_start(NULL);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    unit_in_thread(serve_without_descriptor, NULL);
+    hak_bin_drain_all(hak_thread_get());
+    assert_int_equal(unit_census().used, 0);
+}
+
+UNIT_MAIN(T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_recycled),
+          T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active), T(full_slabs_stay_full),
+          T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),
+          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
+          T(without_memory_for_a_descriptor_later_calls_try_again))

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/plugin.h"
+#include "core/slow.h"
+#include "unit.h"
+
+static size_t bin_length(unsigned bin)
+{
+    size_t n = 0;
+    for (void *p = hak_self.head[bin]; p; p = hak_next_load(p))
+        n++;
+    return n;
+}
+
+TEST(it_serves_16_bytes_to_its_limit)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        if (hak_strides[bin] <= HAK_TINY_MAX)
+            assert_string_equal(hak_dispatch.by_bin[bin]->name, "tiny");
+        else
+            assert_string_not_equal(hak_dispatch.by_bin[bin]->name, "tiny");
+}
+
+/* In header builds the byte before each block names its bin, unless the block begins a slab. */
+TEST(headers_name_the_bin)
+{
+    unit_start(NULL);
+    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= HAK_TINY_MAX; bin++) {
+        struct unit_block *blocks = unit_blocks(hak_class_usable(bin), 2 * unit_slab_capacity(hak_class_usable(bin)));
+        for (struct unit_block *b = blocks; b; b = b->next) {
+            assert_int_equal(hak_space_in_header_zone(b), hak_class_has_header(bin));
+            assert_int_equal((uintptr_t)b % 16, 0);
+            if (hak_class_has_header(bin) && (uintptr_t)b % HAK_PAGE)
+                assert_int_equal(((uint8_t *)b)[-1], hak_header_byte(bin));
+            assert_int_equal(hak_bin_of(hak_cache_here(), b), bin);
+        }
+        unit_free_blocks(blocks);
+    }
+}
+
+static void *block;
+static uint64_t answer;
+
+static void *ask(void *unused)
+{
+    hak_free(hak_malloc(30));
+    answer = hak_bin_of(hak_cache_here(), block);
+    hak_free(block);
+    return unused;
+}
+
+TEST(a_foreign_block_goes_to_the_callers_bin_only_with_a_header)
+{
+    unit_start(NULL);
+    struct unit_block *blocks = unit_blocks(40, 2);
+    block = blocks; /* not the first of its slab */
+    unit_in_thread(ask, NULL);
+    if (hak_class_has_header(hak_class_of(40)))
+        assert_int_equal(answer, hak_class_of(40));
+    else
+        assert_true(answer >= HAK_NBINS);
+    hak_free(blocks = hak_malloc(40));
+    hak_bin_drain_all(hak_thread_get());
+    assert_int_equal(unit_census().used, 1);
+}
+
+#if HAK_HEADER_LIMIT
+static void free_block(void)
+{
+    hak_free(block);
+}
+
+TEST(an_overwritten_header_is_found)
+{
+    unit_start(NULL);
+    struct unit_block *blocks = unit_blocks(40, 3);
+    block = blocks;
+    ((uint8_t *)block)[-1] = 0;
+    assert_dies(free_block, "corrupted header: the byte before block");
+}
+#define HEADER_TESTS , T(an_overwritten_header_is_found)
+#else
+#define HEADER_TESTS
+#endif
+
+TEST(capacities_of_the_original_classes)
+{
+    unit_start("HAKMEM_TINY_FAST_CAP_C1=11 HAKMEM_TINY_FAST_CAP_C3=13 HAKMEM_TINY_FAST_CAP_C5=15 "
+               "HAKMEM_TINY_FAST_CAP_C7=17");
+    assert_true(hak_init());
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        uint32_t s = hak_strides[bin], limit = hak_bin_limit(bin);
+        if (s > 8 && s <= 16)
+            assert_int_equal(limit, 11);
+        else if (s > 32 && s <= 64)
+            assert_int_equal(limit, 13);
+        else if (s > 128 && s <= 256)
+            assert_int_equal(limit, 15);
+        else if (s > 512 && s <= 1024)
+            assert_int_equal(limit, 17);
+        else
+            assert_in_range(limit, 1, 4096);
+    }
+}
+
+TEST(prewarm_fills_the_common_bins)
+{
+    unit_start("HAKMEM_TINY_PREWARM=1");
+    struct hak_thread *t = hak_thread_get();
+    assert_true(t->counters.prewarmed > 0);
+    assert_true(bin_length(hak_class_of(40)) > 0);
+    uint64_t refills = t->counters.refills;
+    void *p = hak_malloc(40);
+    assert_int_equal(t->counters.refills, refills);
+    hak_free(p);
+}
+
+TEST(without_prewarm_bins_are_empty)
+{
+    unit_start("HAKMEM_TINY_PREWARM=0");
+    assert_int_equal(hak_thread_get()->counters.prewarmed, 0);
+    assert_null(hak_self.head[hak_class_of(40)]);
+}
+
+static uint64_t blocks_a_trip(size_t size)
+{
+    struct hak_thread *t = hak_thread_get();
+    uint64_t refills = t->counters.refills, blocks = t->counters.refill_blocks;
+    hak_free(hak_malloc(size));
+    assert_int_equal(t->counters.refills, refills + 1);
+    return t->counters.refill_blocks - blocks;
+}
+
+TEST(batches_of_two_classes_can_be_switched_off)
+{
+    unit_start("HAKMEM_TINY_P0_DIRECT_FC=0 HAKMEM_TINY_P0_DIRECT_FC_C7=0");
+    assert_true(blocks_a_trip(100) > 1);
+    assert_int_equal(blocks_a_trip(200), 1);
+    assert_true(blocks_a_trip(400) > 1);
+    assert_int_equal(blocks_a_trip(900), 1);
+}
+
+UNIT_MAIN(T(it_serves_16_bytes_to_its_limit), T(headers_name_the_bin),
+          T(a_foreign_block_goes_to_the_callers_bin_only_with_a_header), T(capacities_of_the_original_classes),
+          T(prewarm_fills_the_common_bins), T(without_prewarm_bins_are_empty),
+          T(batches_of_two_classes_can_be_switched_off) HEADER_TESTS)

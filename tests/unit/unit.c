@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ * See unit.h. */
+#include "unit.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/slow.h"
+
+#define OUT_FD 9
+#define SECONDS_FOR_ONE 120
+
+extern char **environ;
+
+const char *unit_argument;
+int unit_out = OUT_FD;
+
+/* --- processes ----------------------------------------------------------------------------------- */
+
+/* posix_spawn rather than fork: the library's fork handlers would start the library in this process. */
+static int spawn(const char *test, const char *argument, int out)
+{
+    char program[4096];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n < 0)
+        return -1;
+    program[n] = 0;
+    char *argv[] = {program, (char *)(uintptr_t)test, (char *)(uintptr_t)argument, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    if (out >= 0)
+        posix_spawn_file_actions_adddup2(&actions, out, OUT_FD);
+    pid_t pid;
+    int status = -1;
+    if (posix_spawn(&pid, program, &actions, NULL, argv, environ) == 0)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    posix_spawn_file_actions_destroy(&actions);
+    return status;
+}
+
+static size_t read_all(int fd, char *text, size_t size)
+{
+    size_t done = 0;
+    ssize_t n;
+    while (done + 1 < size && (n = pread(fd, text + done, size - 1 - done, (off_t)done)) > 0)
+        done += (size_t)n;
+    text[done] = 0;
+    return done;
+}
+
+static int text_file(void)
+{
+    int fd = memfd_create("unit", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+int unit_spawn(const char *test, const char *argument, char *out, size_t size)
+{
+    int fd = text_file();
+    int status = spawn(test, argument, fd);
+    if (out)
+        read_all(fd, out, size);
+    close(fd);
+    return status;
+}
+
+static int run_one(const struct CMUnitTest *tests, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(tests[i].name, name)) {
+            alarm(SECONDS_FOR_ONE);
+            return _cmocka_run_group_tests(name, &tests[i], 1, NULL, NULL);
+        }
+    fprintf(stderr, "no test %s\n", name);
+    return 2;
+}
+
+int unit_main(const struct CMUnitTest *tests, size_t count, int argc, char **argv)
+{
+    if (argc > 1) {
+        unit_argument = argc > 2 ? argv[2] : NULL;
+        return run_one(tests, count, argv[1]);
+    }
+    int failed = 0;
+    for (size_t i = 0; i < count; i++) {
+        int status = spawn(tests[i].name, NULL, -1);
+        if (status)
+            fprintf(stderr, "%s %s: wait status 0x%x\n", argv[0], tests[i].name, (unsigned)status);
+        failed += status != 0;
+    }
+    printf("%zu tests, %d failed\n", count, failed);
+    return failed != 0;
+}
+
+void assert_dies(void (*fn)(void), const char *message)
+{
+    char text[2048];
+    int fd = text_file();
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        signal(SIGABRT, SIG_DFL);
+        dup2(fd, STDERR_FILENO);
+        fn();
+        _exit(0);
+    }
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    read_all(fd, text, sizeof text);
+    close(fd);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+        fail_msg("wait status 0x%x instead of SIGABRT; stderr: %s", (unsigned)status, text);
+    if (!strstr(text, message))
+        fail_msg("no \"%s\" in: %s", message, text);
+}
+
+void unit_stderr_of(void (*fn)(void), char *text, size_t size)
+{
+    int fd = text_file(), old = dup(STDERR_FILENO);
+    dup2(fd, STDERR_FILENO);
+    fn();
+    dup2(old, STDERR_FILENO);
+    close(old);
+    read_all(fd, text, size);
+    close(fd);
+}
+
+void unit_in_thread(void *(*fn)(void *), void *context)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+void unit_start(const char *settings)
+{
+    char copy[512], *rest;
+    snprintf(copy, sizeof copy, "%s", settings ? settings : "");
+    for (char *one = strtok_r(copy, " ", &rest); one; one = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(one, '=');
+        assert_non_null(equals);
+        *equals = 0;
+        setenv(one, equals + 1, 1);
+    }
+    fake_os_install();
+}
+
+/* --- looking in -------------------------------------------------------------------------------------- */
+
+char *unit_stats_text(bool json)
+{
+    int fd = text_file();
+    assert_int_equal(hak_stats_write(fd, json), 0);
+    size_t size = (size_t)lseek(fd, 0, SEEK_END) + 1;
+    char *text = malloc(size);
+    assert_non_null(text);
+    read_all(fd, text, size);
+    close(fd);
+    return text;
+}
+
+uint64_t unit_stat(const char *section, const char *key)
+{
+    char wanted[80];
+    char *text = unit_stats_text(true);
+    snprintf(wanted, sizeof wanted, "\"%s\": {", section);
+    char *begin = strstr(text, wanted);
+    if (!begin)
+        fail_msg("the statistics have no %s", section);
+    char *end = strchr(begin, '}');
+    *end = 0;
+    snprintf(wanted, sizeof wanted, "\"%s\": ", key);
+    char *at = strstr(begin, wanted);
+    if (!at)
+        fail_msg("no %s in %s", key, begin);
+    uint64_t value = strtoull(at + strlen(wanted), NULL, 10);
+    free(text);
+    return value;
+}
+
+uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
+{
+    return hak_slab_transitions[from][to];
+}
+
+uint64_t unit_cause_calls(enum hak_cause cause)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < HAK_NOSCALLS; i++)
+        n += hak_ledger[cause][i].calls;
+    return n;
+}
+
+struct hak_census unit_census(void)
+{
+    struct hak_census c;
+    hak_stats_census(&c);
+    assert_int_equal(c.violations, 0);
+    assert_int_equal(c.carved, c.free + c.used);
+    return c;
+}
+
+uint64_t unit_pages_in_use(const struct hak_census *c)
+{
+    return c->pages[HAK_SLAB_ACTIVE] + c->pages[HAK_SLAB_FULL] + c->pages[HAK_SLAB_PARTIAL];
+}
+
+/* --- blocks ------------------------------------------------------------------------------------------ */
+
+struct unit_block *unit_blocks(size_t size, size_t n)
+{
+    struct unit_block *list = NULL;
+    while (n--) {
+        struct unit_block *b = hak_malloc(size);
+        assert_non_null(b);
+        b->next = list;
+        list = b;
+    }
+    return list;
+}
+
+void unit_free_blocks(struct unit_block *list)
+{
+    while (list) {
+        struct unit_block *next = list->next;
+        hak_free(list);
+        list = next;
+    }
+}
+
+size_t unit_slab_capacity(size_t size)
+{
+    unsigned bin = hak_class_of(size);
+    return hak_slab_pages[bin] * HAK_PAGE / hak_strides[bin];
+}
+
+uint64_t unit_random(uint64_t *state)
+{
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}

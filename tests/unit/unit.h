@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * What the unit tests share. The library starts once in a process, so each test of a program runs in a
+ * process of its own, which the program starts: `test_slab` runs all its tests, `test_slab NAME` only one. */
+#ifndef TESTS_UNIT_UNIT_H
+#define TESTS_UNIT_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/cache.h"
+#include "core/dispatch.h"
+#include "core/stats.h"
+#include "core/thread.h"
+#include "fake_os.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define TEST(name) static void name(void **state_ __attribute__((unused)))
+
+#define UNIT_MAIN(...)                                              \
+    int main(int argc, char **argv)                                 \
+    {                                                               \
+        const struct CMUnitTest tests[] = {__VA_ARGS__};            \
+        return unit_main(tests, COUNT(tests), argc, argv);          \
+    }
+#define T(name) cmocka_unit_test(name)
+
+int unit_main(const struct CMUnitTest *tests, size_t count, int argc, char **argv);
+
+/* --- scenarios in further processes -------------------------------------------------------------- */
+
+extern const char *unit_argument; /* what unit_spawn gave this process, or NULL */
+/* Runs one test of this program in a new process; its wait status. What it writes to unit_out arrives in
+ * `out` (may be NULL). */
+int unit_spawn(const char *test, const char *argument, char *out, size_t size);
+extern int unit_out;
+/* In a forked child, `fn` must stop the process by SIGABRT after it wrote a line that contains `message`. */
+void assert_dies(void (*fn)(void), const char *message);
+/* What `fn` writes to stderr. */
+void unit_stderr_of(void (*fn)(void), char *text, size_t size);
+/* Runs fn(context) in a thread and waits for its end, its destructors included. */
+void unit_in_thread(void *(*fn)(void *), void *context);
+
+/* --- settings, before the first allocation --------------------------------------------------------- */
+
+/* The fake door, and settings: "NAME=value NAME=value", or NULL. */
+void unit_start(const char *settings);
+
+/* --- looking in -------------------------------------------------------------------------------------- */
+
+/* A number of the statistics: unit_stat("stages", "empty"). Fails the test if there is none. */
+uint64_t unit_stat(const char *section, const char *key);
+/* The whole of the statistics; freed by the caller. */
+char *unit_stats_text(bool json);
+uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to);
+/* Sum over the calls of a cause. */
+uint64_t unit_cause_calls(enum hak_cause cause);
+struct hak_census unit_census(void); /* of a state without violations, or the test fails */
+/* 64 KiB pages of slabs that hold blocks: ACTIVE, FULL and PARTIAL. */
+uint64_t unit_pages_in_use(const struct hak_census *c);
+
+/* --- blocks ------------------------------------------------------------------------------------------ */
+
+struct unit_block {
+    struct unit_block *next;
+};
+/* Allocates n blocks of `size` bytes and links them; all must be there. */
+struct unit_block *unit_blocks(size_t size, size_t n);
+void unit_free_blocks(struct unit_block *list);
+/* How many blocks of `size` a slab of theirs holds, and a slab's worth of them. */
+size_t unit_slab_capacity(size_t size);
+uint64_t unit_random(uint64_t *state);
+
+#endif

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""The hakmem workbench: run, verify, compare and explain allocator policies.
+
+`cli` is the door; each command is one module in `commands`.
+Layers, lowest first; a module imports only from its own layer or lower ones:
+
+    errors, text, screen              words and numbers for people
+    elf, observe, ldtrace, machine,   what the system says
+    timing, sidecar
+    statsfile, shm, library,          what the library says
+    settings, explain
+    resolve, checks, preload,         is it in effect, which policy is meant,
+    variants, mesonbuild              and where it comes from
+    inference, factorial              judging
+    results, experiment, live         measuring
+    report, plots, page, matrix       telling
+    commands, cli                     the command line
+
+The exact order is in tests/test_cli.py. What `run`, `verify`, `options`
+and `causes` import is standard library alone.
+"""
+
+__version__ = "0.1.0"

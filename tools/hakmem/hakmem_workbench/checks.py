@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: MIT
+"""Judges an observed run: is the expected allocator in effect, everywhere?
+
+Every way in which a preload fails without a word has a finding of its own,
+with a name, a sentence and what to do. No printing here, and no running.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from . import elf, ldtrace, resolve
+from .ldtrace import Linkage
+from .library import Library, is_hakmem
+from .observe import Image, Observation
+from .resolve import Resolution, Row, label
+from .text import listing
+
+KINDS = {
+    "static": "a program without the dynamic linker",
+    "setuid": "a program with raised privileges",
+    "env-cleared": "a program that was started without LD_PRELOAD",
+    "refused-preload": "a preload that the linker refused",
+    "own-malloc": "a program that brings its own malloc",
+    "other-malloc": "malloc resolves to another object",
+    "split": "malloc and free resolve to different objects",
+    "deepbind": "an object loaded with RTLD_DEEPBIND",
+    "namespace": "an object loaded by dlmopen",
+    "second-allocator": "another allocator is loaded",
+    "private-allocator": "another allocator is compiled in",
+    "operator-new": "operator new is served by another object",
+    "unknown-setting": "a setting that does not exist",
+    "refused-setting": "a setting whose value was refused",
+    "conservation": "the allocator's own books do not balance",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One reason why the expected allocator does not serve (all of) a process."""
+
+    kind: str
+    sentence: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The allocator that ought to serve; no library means the system's own."""
+
+    name: str
+    library: Library | None = None
+    any_hakmem: bool = False
+
+    @property
+    def system(self) -> bool:
+        return self.library is None and not self.any_hakmem
+
+    def matches(self, path: str) -> bool:
+        if self.any_hakmem:
+            try:
+                return is_hakmem(elf.read(path))
+            except elf.NotElf:
+                return False
+        if self.library is None:
+            return resolve.is_libc(path)
+        return os.path.realpath(path) == self.library.real or self._same_build(path)
+
+    def _same_build(self, path: str) -> bool:
+        """A copy of the same build, as a container or a second mount shows it."""
+        try:
+            build = elf.read(path).build_id
+        except elf.NotElf:
+            return False
+        return build is not None and self.library is not None and build == self.library.build_id
+
+
+@dataclass
+class Judged:
+    """One program of the run, who serves it, and what is wrong."""
+
+    image: Image
+    resolution: Resolution
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def served(self) -> bool:
+        return not self.findings
+
+
+def judge(
+    seen: Observation, expected: Expected, linkages: Mapping[int, list[Linkage]] | None = None
+) -> list[Judged]:
+    """Every program that the command ran, in order of exec."""
+    refused = ldtrace.refusals(seen.stderr)
+    remaining = {pid: list(reports) for pid, reports in (linkages or {}).items()}
+    last: dict[int, Image] = {}
+    result = []
+    for image in seen.images:
+        linkage = _claim(image, remaining.get(image.pid, []))
+        resolution = resolve.resolve(image, linkage)
+        starter = last.get(image.pid) or last.get(image.parent)
+        last[image.pid] = image
+        findings = _Judge(image, resolution, expected, refused, starter).findings()
+        result.append(Judged(image, resolution, findings))
+    return result
+
+
+def privileges(path: str) -> str | None:
+    """Why the kernel would distrust the environment of this program, if it would."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    if state.st_mode & stat.S_ISUID and state.st_uid != os.getuid():
+        return "it is setuid"
+    if state.st_mode & stat.S_ISGID and state.st_gid != os.getgid():
+        return "it is setgid"
+    try:
+        if os.getuid() != 0 and os.getxattr(path, "security.capability"):
+            return "it has file capabilities"
+    except OSError:
+        pass
+    return None
+
+
+def may_trace(path: str) -> bool:
+    """False where tracing would take from a program the privileges it is about."""
+    return os.geteuid() == 0 or privileges(path) is None
+
+
+def _claim(image: Image, reports: list[Linkage]) -> Linkage | None:
+    """The linker's report that belongs to this program."""
+    names = {image.exe, image.argv[0] if image.argv else ""}
+    for number, report in enumerate(reports):
+        if report.program in names or os.path.realpath(report.program) == image.exe:
+            del reports[: number + 1]
+            return report
+    return None
+
+
+class _Judge:
+    """The checks of one program, from what hides most to what hides least."""
+
+    def __init__(
+        self,
+        image: Image,
+        resolution: Resolution,
+        expected: Expected,
+        refused: Mapping[str, str],
+        starter: Image | None,
+    ) -> None:
+        self.image = image
+        self.resolution = resolution
+        self.expected = expected
+        self.refused = refused
+        self.starter = starter
+        self.name = os.path.basename(image.exe) or "the program"
+
+    def findings(self) -> list[Finding]:
+        for check in (self._static, self._privileged, self._not_loaded):
+            found = check()
+            if found:
+                return [found]
+        found_later: list[Finding] = []
+        checks: tuple[Callable[[], list[Finding]], ...] = (
+            self._program_malloc,
+            self._objects,
+            self._second_allocators,
+        )
+        for later in checks:
+            found_later += later()
+        return found_later
+
+    @property
+    def _loaded(self) -> bool:
+        return any(self.expected.matches(path) for path in self.resolution.objects)
+
+    def _static(self) -> Finding | None:
+        try:
+            facts = elf.read(self.image.exe)
+        except elf.NotElf:
+            return None
+        if not facts.static or self.expected.system:
+            return None
+        if "hakmem" in facts.private and self.expected.any_hakmem:
+            return None
+        return Finding(
+            "static",
+            f"{self.name} is statically linked: it has no dynamic linker that could preload",
+            "Link it with libhakmem.a (pkg-config --static --libs hakmem), or link it dynamically.",
+        )
+
+    def _privileged(self) -> Finding | None:
+        if self.expected.system or self._loaded:
+            return None
+        why = privileges(self.image.exe)
+        if not self.image.secure and why is None:
+            return None
+        return Finding(
+            "setuid",
+            f"{self.name} runs with raised privileges"
+            f"{f' ({why})' if why else ''}: the linker ignores LD_PRELOAD, and hakmem its settings",
+            "Link it with hakmem, or start it as a user for whom no privileges are raised.",
+        )
+
+    def _not_loaded(self) -> Finding | None:
+        if self.expected.library is None or self._loaded:
+            return None
+        if not self.resolution.objects and self.image.preload:
+            return None  # replaced by its next exec before anybody could look
+        wanted = os.path.basename(self.expected.library.path)
+        carried = (self.image.preload or "").replace(":", " ").split()
+        if any(os.path.basename(path) == wanted for path in carried):
+            return self._refused(wanted)
+        starter = os.path.basename(self.starter.exe) if self.starter else ""
+        by = f" by {starter}" if starter else ""
+        return Finding(
+            "env-cleared",
+            f"{self.name} was started{by} without our LD_PRELOAD: "
+            "its environment was cleared or replaced",
+            "Let LD_PRELOAD pass (env -i, sudo and service managers drop it), or link the program.",
+        )
+
+    def _refused(self, wanted: str) -> Finding:
+        reason = self.refused.get(wanted) or self._mismatch() or "the linker gave no reason"
+        return Finding(
+            "refused-preload",
+            f"the linker refused to preload {wanted} into {self.name}: {reason}",
+            "Build the library for this program's machine and C library.",
+        )
+
+    def _mismatch(self) -> str | None:
+        assert self.expected.library is not None
+        try:
+            ours, theirs = elf.read(self.expected.library.path), elf.read(self.image.exe)
+        except elf.NotElf:
+            return None
+        if (ours.machine, ours.bits) != (theirs.machine, theirs.bits):
+            return (
+                f"it is {ours.bits}-bit {ours.machine}, "
+                f"the program is {theirs.bits}-bit {theirs.machine}"
+            )
+        musl = "ld-musl" in (theirs.interpreter or "")
+        if musl != any("musl" in need or need == "libc.so" for need in ours.needed):
+            return f"the program uses {'musl' if musl else 'glibc'}, the library does not"
+        return None
+
+    def _program_malloc(self) -> list[Finding]:
+        row = self.resolution.program
+        if row is None or row.malloc.target is None or self.expected.matches(row.malloc.target):
+            return []
+        if row.malloc.target == self.image.exe:
+            return [
+                Finding(
+                    "own-malloc",
+                    f"{self.name} defines malloc itself, and a program's own names come "
+                    "before any preload",
+                    "Rebuild it without its own allocator.",
+                )
+            ]
+        return [
+            Finding(
+                "other-malloc",
+                f"malloc of {self.name} resolves to {label(row.malloc.target)}, "
+                f"not to {self.expected.name}",
+                "The first one wins: LD_PRELOAD from left to right, then the order of linking.",
+            )
+        ]
+
+    def _objects(self) -> list[Finding]:
+        program = self.resolution.program
+        wrong_already = (
+            program is not None
+            and program.malloc.target is not None
+            and (not self.expected.matches(program.malloc.target))
+        )
+        found = []
+        for row in self.resolution.rows:
+            if self._is_allocator(row.path) or self.expected.matches(row.path):
+                continue
+            if finding := self._row(row, wrong_already):
+                found.append(finding)
+        return found
+
+    def _row(self, row: Row, program_is_wrong: bool) -> Finding | None:
+        name = label(row.path)
+        strangers = [
+            answer.target
+            for answer in (row.malloc, row.free)
+            if answer.target and not self.expected.matches(answer.target)
+        ]
+        if row.namespace and strangers:
+            return Finding(
+                "namespace",
+                f"{name} lives in a linker namespace of its own (dlmopen): it brought "
+                f"{label(strangers[0])}, and no preload reaches it",
+                "Load it with dlopen instead.",
+            )
+        if row.deep and strangers:
+            loader = f" by {label(row.loader)}" if row.loader else ""
+            return Finding(
+                "deepbind",
+                f"{name} was loaded{loader} with RTLD_DEEPBIND: its malloc is "
+                f"{label(strangers[0])}, whatever is preloaded",
+                "Blocks that cross this border are freed by the wrong allocator. "
+                "Load it without RTLD_DEEPBIND.",
+            )
+        targets = (row.malloc.target, row.free.target)
+        if all(targets) and targets[0] != targets[1]:
+            return Finding(
+                "split",
+                f"{name} takes malloc from {label(targets[0])} but free from {label(targets[1])}",
+                "One of the two objects is an incomplete allocator.",
+            )
+        if strangers and not program_is_wrong:
+            return Finding("other-malloc", f"{name} takes malloc from {label(strangers[0])}")
+        if row.new.target and not self._serves_new(row):
+            return Finding(
+                "operator-new",
+                f"operator new of {name} is served by {label(row.new.target)}",
+            )
+        return None
+
+    def _serves_new(self, row: Row) -> bool:
+        assert row.new.target is not None
+        if self.expected.matches(row.new.target) or self._is_allocator(row.new.target):
+            return True  # another allocator is reported once, as such
+        behind = row.new_behind.target
+        return resolve.is_cxx_runtime(row.new.target) and (
+            behind is None or self.expected.matches(behind)
+        )
+
+    def _is_allocator(self, path: str) -> bool:
+        return resolve.defines_malloc(path) and not resolve.is_libc(path) and path != self.image.exe
+
+    def _second_allocators(self) -> list[Finding]:
+        found = []
+        for path in self.resolution.objects:
+            if self.expected.matches(path) or resolve.is_libc(path):
+                continue
+            if self._is_allocator(path):
+                found.append(
+                    Finding(
+                        "second-allocator",
+                        f"{self.name} also loads {label(path)}, another allocator ({path})",
+                        "What it hands out must come back to it: link the program without it.",
+                    )
+                )
+            elif private := sorted(resolve.private_allocators(path) - {"hakmem"}):
+                found.append(
+                    Finding(
+                        "private-allocator",
+                        f"{label(path)} has {listing(private)} compiled in under its own names; "
+                        f"{self.expected.name} serves nothing that goes through it",
+                        "Build it to use malloc (for example with MALLOC=libc).",
+                    )
+                )
+        return found

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""The command line: one parser, one door for errors, one exit code.
+
+Each command is a module with SUMMARY, `configure(parser)` and `main(args)`;
+it is imported only when it is called, so that `run` starts fast and needs
+nothing beside the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from . import __version__
+from .errors import USAGE, Problem
+from .text import Printer, did_you_mean
+
+COMMANDS = {
+    "run": "run a command under hakmem",
+    "verify": "is it in effect? who serves malloc in each object",
+    "ab": "compare policies, builds and allocators on a command",
+    "matrix": "factorial experiment over build options",
+    "options": "every setting: type, range, value, source",
+    "stat": "live counters of a running process",
+    "causes": "explain a stats file in sentences",
+}
+
+_HELP = """\
+usage: hakmem COMMAND [OPTION]… [-- CMD …]
+
+Find out which allocator policy serves your program, and trust the answer.
+
+commands:
+{commands}
+
+examples:
+  hakmem run -- python3 app.py
+  hakmem verify -- redis-server --port 0
+  hakmem ab system mimalloc hakmem -- ./my-benchmark 1000
+  hakmem ab backend=legacy set:HAKMEM_TINY_SS_PARTIAL=0 -- ./my-benchmark 1000
+  hakmem matrix --factor header=true,false --factor backend=shared_pool,legacy -- ./my-benchmark
+
+'hakmem COMMAND --help' tells more, 'hakmem --version' the version.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except Problem as problem:
+        return _complain(problem)
+    except KeyboardInterrupt:
+        print("hakmem: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else ""
+    if name in ("", "-h", "--help", "help"):
+        width = max(map(len, COMMANDS))
+        lines = [f"  {command:<{width}}  {summary}" for command, summary in COMMANDS.items()]
+        print(_HELP.format(commands="\n".join(lines)), end="")
+        return 0 if name else USAGE
+    if name in ("-V", "--version"):
+        print(f"hakmem workbench {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise Problem(
+            f"there is no command '{name}'",
+            did_you_mean(name, COMMANDS) or f"There are: {', '.join(COMMANDS)}.",
+        )
+    module = importlib.import_module(f".commands.{name}", __package__)
+    parser = argparse.ArgumentParser(
+        prog=f"hakmem {name}",
+        description=(module.__doc__ or "").strip(),
+        epilog=module.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.configure(parser)
+    left, command = _split(arguments[1:])
+    # A command line may follow directly only where nothing else stands at its place.
+    direct = any(action.nargs == argparse.REMAINDER for action in parser._actions)
+    args = parser.parse_args(left) if direct else parser.parse_intermixed_args(left)
+    if command is not None:
+        if getattr(args, "command", []):
+            raise Problem(f"'{args.command[0]}' stands before --; the command comes after it")
+        args.command = command
+    return int(module.main(args))
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """Everything behind the first '--' belongs to the command, untouched."""
+    if "--" not in arguments:
+        return arguments, None
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def _complain(problem: Problem) -> int:
+    printer = Printer(sys.stderr)
+    printer.line(f"{printer.style('hakmem:', 'bold', 'red')} {problem.sentence}")
+    if problem.hint:
+        printer.line(f"        {problem.hint}")
+    return problem.code

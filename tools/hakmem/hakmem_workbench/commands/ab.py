@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""Compare policies, builds and allocators on your own command, with an honest verdict."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import variants
+from ..errors import Problem
+from .common import add_command, add_library, need
+
+if TYPE_CHECKING:
+    from ..results import Results
+
+EPILOG = """\
+variants:
+  system                        the C library's malloc
+  mimalloc jemalloc tcmalloc    another allocator that is installed
+  lib:PATH                      any other allocator, by its file
+  hakmem                        hakmem as it is
+  build:DIR                     hakmem from another Meson build directory
+  backend=NAME  release=NAME    hakmem with another policy
+  set:KEY=VALUE                 hakmem with a setting ('hakmem options' lists them)
+  A,B                           several at once: build:../b2,backend=legacy
+  …,as:NAME                     with a name of its own
+
+The first variant is the baseline. With one alone, hakmem is (for hakmem: system).
+With none, hakmem is compared with the system's malloc.
+
+examples:
+  hakmem ab -- ./my-benchmark 1000
+  hakmem ab system mimalloc hakmem -- python3 job.py
+  hakmem ab backend=legacy set:HAKMEM_TINY_SS_PARTIAL=0 -- ./my-benchmark 1000
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("variants", metavar="VARIANT", nargs="*", help="what to compare; see below")
+    parser.add_argument("--baseline", metavar="VARIANT", help="what to compare with")
+    add_library(parser)
+    add_measuring(parser)
+    add_output(parser, "hakmem-ab")
+    add_command(parser, before="[VARIANT]… -- CMD …")
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """How it is measured; `matrix` has the same."""
+    group = parser.add_argument_group("measuring")
+    group.add_argument(
+        "-r",
+        "--runs",
+        type=_positive,
+        metavar="N",
+        help="timed runs of each variant (default: about a minute in all, 15 to 60)",
+    )
+    group.add_argument(
+        "--metric",
+        choices=("time", "cpu"),
+        default="time",
+        help="judge elapsed time, or CPU time, which suffers less from busy neighbours",
+    )
+    group.add_argument(
+        "-w", "--warmup", type=int, default=1, metavar="N", help="warm-up runs, dropped (1)"
+    )
+    group.add_argument(
+        "--memory-runs", type=_positive, metavar="N", help="untimed runs for memory (1 to 5)"
+    )
+    group.add_argument(
+        "--no-syscalls", action="store_true", help="don't count system calls with strace"
+    )
+    group.add_argument(
+        "--seed", type=int, help="order of runs and resampling (default: random, recorded)"
+    )
+    group.add_argument(
+        "-p", "--prepare", metavar="SHELL", help="shell command before each run, not timed"
+    )
+    group.add_argument(
+        "--input", metavar="FILE", help="standard input of the command (default: empty)"
+    )
+    group.add_argument(
+        "-i", "--ignore-failure", action="store_true", help="accept non-zero exit codes"
+    )
+    group.add_argument(
+        "--show-output", action="store_true", help="let the command's output through"
+    )
+    group.add_argument(
+        "--unproven",
+        action="store_true",
+        help="measure even where a variant is not in effect",
+    )
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def add_output(parser: argparse.ArgumentParser, stem: str) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help=f"where JSON, CSV and HTML go (default: {stem}-DATE-TIME)",
+    )
+    group.add_argument("--no-files", action="store_true", help="write no files")
+
+
+def main(args: argparse.Namespace) -> int:
+    need("numpy", "matplotlib", "rich")
+    from ..experiment import Experiment
+    from ..live import Display
+    from ..report import show
+    from ..screen import console
+
+    if not args.command:
+        raise Problem(
+            "there is no command to run",
+            "Put it behind --, as in: hakmem ab system -- ./bench 1000",
+        )
+    contestants = variants.lineup(args.variants, args.baseline, args.library)
+    with Display(args.quiet) as display:
+        results = Experiment(plan(args, contestants), display).carry_out()
+    show(results, console())
+    if not args.no_files:
+        write(results, target(args.output, "hakmem-ab"))
+    return 0
+
+
+def plan(args: argparse.Namespace, contestants: list[variants.Variant]):  # type: ignore[no-untyped-def]
+    """The experiment that the options describe."""
+    from ..experiment import Plan
+
+    if args.input and not Path(args.input).is_file():
+        raise Problem(f"there is no file {args.input}")
+    return Plan(
+        command=args.command,
+        variants=contestants,
+        runs=args.runs,
+        warmup=args.warmup,
+        seed=random.SystemRandom().randrange(2**31) if args.seed is None else args.seed,
+        memory_runs=args.memory_runs,
+        system_calls=not args.no_syscalls,
+        ignore_failure=args.ignore_failure,
+        show_output=args.show_output,
+        unproven=args.unproven,
+        prepare=args.prepare,
+        stdin=args.input,
+        metric="cpu" if args.metric == "cpu" else "seconds",
+    )
+
+
+def target(chosen: str | None, stem: str) -> Path:
+    folder = Path(chosen or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Problem(f"{folder} can't be made: {error.strerror}", code=1) from error
+    return folder
+
+
+def write(results: Results, folder: Path) -> None:
+    """The three files."""
+    from ..page import ab_page
+    from ..results import write_csv, write_json
+
+    write_json(results.to_json(), folder / "ab.json")
+    write_csv(results.runs, {arm.key: arm.title for arm in results.arms}, folder / "ab.csv")
+    (folder / "ab.html").write_text(ab_page(results), encoding="utf-8")
+    print(f"\nWritten: {folder}/ab.html, ab.json, ab.csv")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value

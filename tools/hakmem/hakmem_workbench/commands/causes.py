@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Explain a stats file in sentences: who made the system calls, what is kept, what to change."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .. import library, preload, settings, statsfile
+from ..errors import Problem
+from ..explain import Item, Section, explain
+from ..statsfile import Stats
+from ..text import Printer
+from .common import add_command, add_policy, policy
+
+EPILOG = """\
+FILE is what a process wrote under HAKMEM_STATS=json; - reads it from standard input.
+
+examples:
+  HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json hakmem run -- ./server
+  hakmem causes stats-4711.json
+  hakmem causes -- ./my-benchmark 1000      runs it, then explains
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_policy(parser)
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", help="a stats file, or - for standard input"
+    )
+    add_command(parser, before="FILE | -- CMD …")
+
+
+def main(args: argparse.Namespace) -> int:
+    if bool(args.file) == bool(args.command):
+        raise Problem("either a stats FILE or a command behind -- is needed")
+    if args.file == "-":
+        stats = statsfile.loads(sys.stdin.read(), "standard input")
+    elif args.file:
+        stats = statsfile.load(Path(args.file))
+    else:
+        stats = _run(args)
+    printer = Printer()
+    _head(printer, stats)
+    for section in explain(stats):
+        _section(printer, section)
+    return 0
+
+
+def _run(args: argparse.Namespace) -> Stats:
+    """Runs the command with its stdio untouched and reads what it wrote."""
+    preload.resolve_command(args.command)
+    chosen = library.find(args.library)
+    assigned = policy(args)
+    if assigned:
+        settings.check(chosen, assigned)
+    with tempfile.TemporaryDirectory(prefix="hakmem-causes-") as folder:
+        wanted = {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": f"{folder}/%p.json"}
+        environment = (
+            preload.original_environment() | preload.assignments(chosen, assigned) | wanted
+        )
+        process = subprocess.Popen(args.command, env=environment)
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            code = process.wait()
+        path = Path(folder) / f"{process.pid}.json"
+        if not path.exists():
+            raise Problem(
+                f"{args.command[0]} wrote no statistics (exit code {code})",
+                "Is hakmem in effect? 'hakmem verify -- CMD' tells.",
+                code=1,
+            )
+        return statsfile.load(path)
+
+
+def _head(printer: Printer, stats: Stats) -> None:
+    printer.line(stats.title, "bold")
+    if stats.policy:
+        printer.paragraph(stats.policy, "  ")
+    for setting in stats.settings:
+        if setting.changed and setting.name not in settings.ASKED_WITH:
+            printer.line(f"  {setting.name}={setting.value} from {setting.source}", "yellow")
+
+
+def _section(printer: Printer, section: Section) -> None:
+    printer.line()
+    printer.line(section.title, "bold")
+    printer.paragraph(section.lead, "  ")
+    for item in section.items:
+        _item(printer, item)
+
+
+def _item(printer: Printer, item: Item) -> None:
+    meaning = f": {item.meaning}." if item.meaning else "."
+    name = printer.style(item.name, "bold", "cyan")
+    printer.paragraph(f"{name}  {item.fact}{meaning}", "    ", bullet="• ")
+    if item.judgement:
+        printer.paragraph(item.judgement, "    ")
+    for setting in item.settings:
+        limits = f"; {setting.range}" if setting.range else ""
+        state = f"{setting.name} changes it (now {setting.value}{limits})"
+        printer.paragraph(f"{state}: {setting.sentence}", "      ", "dim", bullet="→ ")

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Options that several commands have, with one meaning and one wording."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from ..errors import Problem
+from ..settings import PREFIX, parse_assignment
+
+
+def add_library(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--library",
+        metavar="PATH",
+        help="hakmem library or Meson build directory (default: build tree, then installed)",
+    )
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    """--library, --backend, --release and --set."""
+    add_library(parser)
+    parser.add_argument("--backend", metavar="NAME", help="who supplies spans (HAKMEM_BACKEND)")
+    parser.add_argument("--release", metavar="NAME", help="how pages go back (HAKMEM_RELEASE)")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="assigned",
+        help="a setting of hakmem, HAKMEM_ may be left out; repeatable",
+    )
+
+
+def add_command(parser: argparse.ArgumentParser, before: str | None = None) -> None:
+    """The command to run; it may follow without -- where nothing else stands `before` it."""
+    parser.set_defaults(command=[])
+    parser.usage = f"{parser.prog} [OPTION]… {'[--] CMD …' if before is None else before}"
+    if before is None:
+        parser.add_argument(
+            "command",
+            metavar="CMD",
+            nargs=argparse.REMAINDER,
+            help="the command and its arguments",
+        )
+
+
+def policy(args: argparse.Namespace) -> dict[str, str]:
+    """The settings that the options ask for; the later of two wins."""
+    settings: dict[str, str] = {}
+    if args.backend:
+        settings[PREFIX + "BACKEND"] = args.backend
+    if args.release:
+        settings[PREFIX + "RELEASE"] = args.release
+    for text in args.assigned:
+        key, value = parse_assignment(text)
+        settings[key] = value
+    return settings
+
+
+def need(*modules: str) -> None:
+    """Fails with one sentence where the measuring half was not installed."""
+    missing = []
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            missing.append(module)
+    if missing:
+        raise Problem(
+            f"this command needs {', '.join(missing)}",
+            "Install the workbench with what it needs: pip install ./tools/hakmem "
+            f"(or on Debian: apt install {' '.join(f'python3-{name}' for name in missing)}).",
+        )

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""Run a command under hakmem; everything passes through.
+
+The tool replaces itself by the command: same process, same stdio, same signals,
+same exit code. Settings are checked before, so that none is silently without effect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+
+from .. import library, preload, settings
+from ..errors import NOT_EXECUTABLE, Problem
+from .common import add_command, add_policy, policy
+
+EPILOG = """\
+exit codes: the command's own; 2 for a wrong option, setting or library,
+126 when the command is not executable, 127 when there is none.
+
+examples:
+  hakmem run -- python3 app.py
+  hakmem run --backend legacy --set TINY_SS_PARTIAL=0 -- ./server
+  hakmem run --stats text -- ./server        statistics on stderr at exit
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_policy(parser)
+    parser.add_argument(
+        "--stats",
+        choices=("text", "json"),
+        help="write statistics at exit (HAKMEM_STATS)",
+    )
+    parser.add_argument(
+        "--stats-file",
+        metavar="FILE",
+        help="where they go instead of stderr; %%p is the process id",
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="let 'hakmem stat PID' look on (HAKMEM_STATS_SHM=1)",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say which library is taken")
+    add_command(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    path = preload.resolve_command(args.command)
+    chosen = library.find(args.library)
+    assigned = policy(args)
+    if args.stats or args.stats_file:
+        assigned["HAKMEM_STATS"] = "json" if args.stats == "json" else "1"
+    if args.stats_file:
+        assigned["HAKMEM_STATS_FILE"] = args.stats_file
+    if args.live:
+        assigned["HAKMEM_STATS_SHM"] = "1"
+    if assigned:
+        settings.check(chosen, assigned)
+    if args.verbose:
+        words = " ".join(f"{key}={value}" for key, value in assigned.items())
+        os.write(2, f"hakmem: {chosen.path} ({chosen.origin}) {words}\n".encode())
+    environment = preload.original_environment() | preload.assignments(chosen, assigned)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them; its children must not
+    try:
+        os.execve(path, args.command, environment)
+    except OSError as error:
+        if error.errno == errno.ENOEXEC:  # a script without #!, which a shell would run
+            os.execve("/bin/sh", ["sh", path, *args.command[1:]], environment)
+        raise Problem(f"{path}: {error.strerror}", code=NOT_EXECUTABLE) from error

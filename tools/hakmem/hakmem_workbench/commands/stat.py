@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: MIT
+"""Show the live counters of a running process, refreshing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING
+
+from .. import shm
+from ..errors import Problem
+from ..shm import GAUGES, Live, Snapshot
+from ..text import count, duration, size
+from .common import need
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+EPILOG = """\
+The process must have been started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD).
+Without PID, the one process that shows counters is taken.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=int, metavar="PID", nargs="?", help="the process to look at")
+    parser.add_argument(
+        "-i",
+        "--interval",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="default 1",
+    )
+    parser.add_argument("--once", action="store_true", help="show it once and leave")
+    parser.add_argument("--json", action="store_true", help="one JSON object, once")
+    parser.add_argument("--all", action="store_true", help="show counters that are zero too")
+
+
+def main(args: argparse.Namespace) -> int:
+    if not args.json:
+        need("rich")
+    live = shm.open_live(args.pid if args.pid is not None else _only_one())
+    try:
+        if args.json:
+            now = live.read()
+            print(
+                json.dumps({"pid": now.pid, "updates": now.updates, "values": now.values}, indent=2)
+            )
+            return 0
+        return _show(live, max(args.interval, 0.05), args.once, args.all)
+    finally:
+        live.close()
+
+
+def _only_one() -> int:
+    pids = shm.running()
+    if len(pids) == 1:
+        return pids[0]
+    if pids:
+        raise Problem(f"several processes show counters: {', '.join(map(str, pids))}", "Name one.")
+    raise Problem(
+        "no process shows live counters", "Start one with hakmem run --live -- CMD.", code=1
+    )
+
+
+def _show(live: Live, interval: float, once: bool, everything: bool) -> int:
+    from rich.live import Live as Screen
+
+    from ..screen import console as make_console
+
+    console = make_console()
+    now, at = live.read(), time.monotonic()
+    if once or not console.is_terminal:
+        console.print(_picture(now, None, 0, everything))
+        return 0
+    with Screen(_picture(now, None, 0, everything), console=console, auto_refresh=False) as screen:
+        while live.path.exists() and shm.alive(live.pid):
+            try:
+                time.sleep(interval)
+            except KeyboardInterrupt:
+                return 0
+            before, since = now, at
+            now, at = live.read(), time.monotonic()
+            screen.update(_picture(now, before, at - since, everything), refresh=True)
+    console.print(f"process {live.pid} has ended")
+    return 0
+
+
+def _picture(now: Snapshot, before: Snapshot | None, seconds: float, everything: bool) -> Group:
+    """One table: a heading a group, then its counters; the ledger one line a call."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Text.assemble(
+        ("process ", "dim"),
+        (str(now.pid), "bold"),
+        ("   updates ", "dim"),
+        count(now.updates),
+    )
+    if now.started_ns:
+        head.append(f"   up {duration(max(time.time() - now.started_ns / 1e9, 0))}", "dim")
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column("counter", min_width=30)
+    for title in ("value", "per second", "bytes", "time", "regret"):
+        table.add_column(title, justify="right")
+    for group, values in now.groups().items():
+        rows = [
+            _row(group, name, now, before, seconds)
+            for name, value in _lines(values)
+            if value or everything
+        ]
+        if rows:
+            table.add_row(Text(group, "bold cyan"))
+            for row in rows:
+                table.add_row(*row)
+    return Group(head, table if table.row_count else Text("all counters are zero", "dim"))
+
+
+_PIVOT = ("bytes", "ns", "regret_bytes")
+
+
+def _lines(values: dict[str, int]) -> list[tuple[str, int]]:
+    """Names to show: of NAME.calls, .bytes, .ns and .regret_bytes only the first."""
+    calls = {name.removesuffix(".calls") for name in values if name.endswith(".calls")}
+    shown = []
+    for name, value in values.items():
+        stem, _, last = name.rpartition(".")
+        if not (stem in calls and last in _PIVOT):
+            shown.append((name, value))
+    return shown
+
+
+def _row(
+    group: str, name: str, now: Snapshot, before: Snapshot | None, seconds: float
+) -> tuple[str, ...]:
+    gauge = group in GAUGES
+    key = name if group == "other" else f"{group}.{name}"
+    value = now.values[key]
+    rate = ""
+    if before is not None and not gauge and seconds > 0:
+        change = value - before.values.get(key, 0)
+        rate = _value(name, change / seconds, gauge) if change else "·"
+    stem = key.removesuffix(".calls")
+    beside = [now.values.get(f"{stem}.{last}", 0) if stem != key else 0 for last in _PIVOT]
+    cells = [
+        _value(last, amount, gauge) if amount else ""
+        for last, amount in zip(_PIVOT, beside, strict=True)
+    ]
+    return (f"  {name.removesuffix('.calls')}", _value(name, value, gauge), rate, *cells)
+
+
+def _value(name: str, value: float, gauge: bool) -> str:
+    last = name.rpartition(".")[2]
+    if last.endswith("bytes") or (gauge and last not in ("threads", "count")):
+        return size(value)
+    if last == "ns":
+        return duration(value / 1e9)
+    return count(round(value, 1) if value < 100 and value != int(value) else round(value))

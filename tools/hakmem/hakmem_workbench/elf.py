@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: MIT
+"""Reads what the dynamic linker reads: one ELF file's header, needs and symbols.
+
+Pure Python, 32 and 64 bit, either byte order; section headers are used when
+they are there, the dynamic segment otherwise, so that stripped objects work.
+Files never change under us: results are cached by path, size and time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+_PT_DYNAMIC, _PT_INTERP, _PT_NOTE, _PT_LOAD = 2, 3, 4, 1
+_DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_SONAME = 1, 4, 5, 6, 14
+_DT_GNU_HASH = 0x6FFFFEF5
+_SHT_SYMTAB, _SHT_DYNSYM = 2, 11
+_NT_GNU_BUILD_ID = 3
+_MACHINES = {
+    3: "i386",
+    8: "MIPS",
+    20: "PowerPC",
+    21: "ppc64",
+    22: "s390x",
+    40: "ARM",
+    62: "x86-64",
+    183: "aarch64",
+    243: "RISC-V",
+    258: "LoongArch",
+}
+
+
+class NotElf(Exception):
+    """The file is something else: a script, data, or unreadable."""
+
+
+@dataclass(frozen=True)
+class Elf:
+    """The facts of one object; symbol names without versions."""
+
+    path: str
+    bits: int
+    machine: str
+    interpreter: str | None
+    dynamic: bool
+    needed: tuple[str, ...]
+    soname: str | None
+    build_id: str | None
+    defined: frozenset[str]
+    wanted: frozenset[str]
+    private: frozenset[str] = field(default=frozenset())
+
+    @property
+    def static(self) -> bool:
+        """True for a program that starts without the dynamic linker."""
+        return self.interpreter is None
+
+    @property
+    def name(self) -> str:
+        return self.soname or os.path.basename(self.path)
+
+
+def read(path: str) -> Elf:
+    """The facts of the file at `path`; raises NotElf when it is not an ELF file."""
+    try:
+        real = os.path.realpath(path)
+        state = os.stat(real)
+    except OSError as error:
+        raise NotElf(f"{path}: {error.strerror}") from error
+    return _read(real, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _read(path: str, length: int, _mtime: int) -> Elf:
+    try:
+        with open(path, "rb") as stream:
+            if length < 64 or stream.read(4) != b"\x7fELF":
+                raise NotElf(f"{path}: not an ELF file")
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return _Reader(path, data).facts()
+    except (OSError, struct.error, IndexError, ValueError, OverflowError) as error:
+        raise NotElf(f"{path}: {error}") from error
+
+
+class _Reader:
+    """One pass over the mapped file."""
+
+    def __init__(self, path: str, data: mmap.mmap) -> None:
+        self.path, self.data = path, data
+        self.wide = data[4] == 2
+        self.order = "<" if data[5] == 1 else ">"
+        word = "Q" if self.wide else "I"
+        (_, machine, _, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, _) = (
+            self._unpack(f"HHI{word}{word}{word}IHHHHHH", 16)
+        )
+        self.machine = _MACHINES.get(machine, f"machine {machine}")
+        self.programs = [self._program(phoff + i * phentsize) for i in range(phnum)]
+        self.sections = (
+            [self._section(shoff + i * shentsize) for i in range(shnum)] if shoff else []
+        )
+
+    def facts(self) -> Elf:
+        interpreter = None
+        build_id = None
+        tags: dict[int, list[int]] = {}
+        for kind, offset, _, filesz in self.programs:
+            if kind == _PT_INTERP:
+                interpreter = self.data[offset : offset + filesz].rstrip(b"\0").decode()
+            elif kind == _PT_NOTE:
+                build_id = build_id or self._build_id(offset, filesz)
+            elif kind == _PT_DYNAMIC:
+                tags = self._dynamic(offset, filesz)
+        strings = self._file_offset(tags[_DT_STRTAB][0]) if _DT_STRTAB in tags else None
+        needed: tuple[str, ...] = ()
+        soname = None
+        if strings is not None:
+            needed = tuple(self._string(strings + at) for at in tags.get(_DT_NEEDED, []))
+            soname = self._string(strings + tags[_DT_SONAME][0]) if _DT_SONAME in tags else None
+        defined, wanted = self._split(self._dynamic_symbols(tags, strings))
+        return Elf(
+            self.path,
+            64 if self.wide else 32,
+            self.machine,
+            interpreter,
+            bool(tags),
+            needed,
+            soname,
+            build_id,
+            defined,
+            wanted,
+            self._private_marks(),
+        )
+
+    def _unpack(self, form: str, offset: int) -> tuple[int, ...]:
+        return struct.unpack_from(self.order + form, self.data, offset)
+
+    def _program(self, at: int) -> tuple[int, int, int, int]:
+        """(type, offset, address, size in the file) of one segment."""
+        if self.wide:
+            kind, _, offset, vaddr, _, filesz = self._unpack("IIQQQQ", at)
+        else:
+            kind, offset, vaddr, _, filesz = self._unpack("IIIII", at)
+        return kind, offset, vaddr, filesz
+
+    def _section(self, at: int) -> tuple[int, int, int, int]:
+        """(type, offset, size, link) of one section."""
+        if self.wide:
+            _, kind, _, _, offset, length, link = self._unpack("IIQQQQI", at)
+        else:
+            _, kind, _, _, offset, length, link = self._unpack("IIIIIII", at)
+        return kind, offset, length, link
+
+    def _string(self, at: int) -> str:
+        return self.data[at : self.data.find(b"\0", at)].decode("utf-8", "replace")
+
+    def _file_offset(self, address: int) -> int:
+        for kind, offset, vaddr, filesz in self.programs:
+            if kind == _PT_LOAD and vaddr <= address < vaddr + filesz:
+                return address - vaddr + offset
+        raise ValueError("an address outside of the file")
+
+    def _dynamic(self, offset: int, length: int) -> dict[int, list[int]]:
+        tags: dict[int, list[int]] = {}
+        pair = struct.Struct(self.order + ("qQ" if self.wide else "iI"))
+        for at in range(offset, offset + length - pair.size + 1, pair.size):
+            tag, value = pair.unpack_from(self.data, at)
+            if tag == 0:
+                break
+            tags.setdefault(tag & 0xFFFFFFFF, []).append(value)
+        return tags
+
+    def _build_id(self, offset: int, length: int) -> str | None:
+        end = offset + length
+        while offset + 12 <= end:
+            namesz, descsz, kind = self._unpack("III", offset)
+            name_at = offset + 12
+            desc_at = name_at + (namesz + 3 & ~3)
+            if kind == _NT_GNU_BUILD_ID and self.data[name_at : name_at + 4] == b"GNU\0":
+                return self.data[desc_at : desc_at + descsz].hex()
+            offset = desc_at + (descsz + 3 & ~3)
+        return None
+
+    def _dynamic_symbols(
+        self, tags: dict[int, list[int]], strings: int | None
+    ) -> Iterator[tuple[str, int, int, int]]:
+        for kind, offset, length, link in self.sections:
+            if kind == _SHT_DYNSYM:
+                return self._symbols(offset, length, self.sections[link][1])
+        if _DT_SYMTAB in tags and strings is not None:
+            offset = self._file_offset(tags[_DT_SYMTAB][0])
+            return self._symbols(offset, self._symbol_count(tags) * self._symbol_size, strings)
+        return iter(())
+
+    @property
+    def _symbol_size(self) -> int:
+        return 24 if self.wide else 16
+
+    def _symbol_count(self, tags: dict[int, list[int]]) -> int:
+        if _DT_HASH in tags:
+            return self._unpack("II", self._file_offset(tags[_DT_HASH][0]))[1]
+        if _DT_GNU_HASH not in tags:
+            return 0
+        at = self._file_offset(tags[_DT_GNU_HASH][0])
+        buckets, first, bloom, _ = self._unpack("IIII", at)
+        at += 16 + bloom * (8 if self.wide else 4)
+        last = max(self._unpack(f"{buckets}I", at), default=0)
+        if last < first:
+            return first
+        chain = at + 4 * buckets
+        while not self._unpack("I", chain + 4 * (last - first))[0] & 1:
+            last += 1
+        return last + 1
+
+    def _symbols(
+        self, offset: int, length: int, strings: int
+    ) -> Iterator[tuple[str, int, int, int]]:
+        """(name, binding, visibility, section) of each symbol."""
+        form = struct.Struct(self.order + ("IBBHQQ" if self.wide else "IIIBBH"))
+        for fields in form.iter_unpack(
+            self.data[offset : offset + length // form.size * form.size]
+        ):
+            if self.wide:
+                name, info, other, section = fields[:4]
+            else:
+                name, _, _, info, other, section = fields
+            if name:
+                yield self._string(strings + name), info >> 4, other & 3, section
+
+    @staticmethod
+    def _split(
+        symbols: Iterator[tuple[str, int, int, int]],
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Names that others can bind to, and names that are looked up elsewhere."""
+        defined, wanted = set(), set()
+        for name, binding, visibility, section in symbols:
+            if section == 0:
+                wanted.add(name)
+            elif binding and visibility in (0, 3):
+                defined.add(name)
+        return frozenset(defined), frozenset(wanted)
+
+    def _private_marks(self) -> frozenset[str]:
+        """Allocators compiled in under a name of their own, by the symbols they leave."""
+        found = set()
+        for kind, _, _, link in self.sections:
+            if kind not in (_SHT_SYMTAB, _SHT_DYNSYM):
+                continue
+            _, at, length, _ = self.sections[link]
+            names = self.data[at : at + length]
+            found |= {title for title, mark in _PRIVATE_MARKS if b"\0" + mark + b"\0" in names}
+        return frozenset(found)
+
+
+_PRIVATE_MARKS = (
+    ("hakmem", b"hakmem_malloc"),
+    ("jemalloc", b"je_malloc"),
+    ("jemalloc", b"je_mallctl"),
+    ("jemalloc", b"_rjem_malloc"),
+    ("jemalloc", b"mallctl"),
+    ("mimalloc", b"mi_malloc"),
+    ("mimalloc", b"_mi_heap_main"),
+    ("tcmalloc", b"tc_malloc"),
+    ("tcmalloc", b"TCMallocInternalMalloc"),
+    ("rpmalloc", b"rpmalloc"),
+    ("snmalloc", b"sn_malloc"),
+    ("dlmalloc", b"dlmalloc"),
+)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: MIT
+"""Carries out an experiment: proof first, then timed blocks, then what is beside time.
+
+Every variant is proven to be in effect before anything is timed. In each block
+every arm runs once, in random order; the baseline has two arms, so that A
+against A is always there. Warm-up blocks are kept in the raw data and used nowhere.
+Interrupted after enough blocks, it goes on with what it has.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from . import checks, machine, preload, statsfile
+from .checks import Finding
+from .errors import Problem
+from .inference import FEWEST_BLOCKS
+from .observe import Observation, Request, observe
+from .results import Arm, Metric, Results, Run
+from .settings import own_settings
+from .sidecar import Sidecar, count_system_calls
+from .statsfile import Stats
+from .text import listing
+from .timing import Hyperfine
+from .variants import Variant
+
+AUTO_SECONDS = 60.0
+AUTO_BLOCKS = (15, 60)
+_PREVENTS = ("static", "setuid", "env-cleared", "refused-preload", "own-malloc", "other-malloc")
+
+
+class Watcher(Protocol):
+    """Who wants to know how it goes; see `live`."""
+
+    def phase(self, title: str, steps: int) -> None: ...
+    def step(self, what: str) -> None: ...
+    def timed(self, arm: Arm, seconds: float, warmup: bool) -> None: ...
+    def note(self, sentence: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for; None means: decide from how long the command takes."""
+
+    command: Sequence[str]
+    variants: Sequence[Variant]
+    runs: int | None = None
+    warmup: int = 1
+    seed: int = 0
+    memory_runs: int | None = None
+    system_calls: bool = True
+    ignore_failure: bool = False
+    show_output: bool = False
+    unproven: bool = False
+    prepare: str | None = None
+    stdin: str | None = None
+    metric: Metric = "seconds"
+
+
+@dataclass
+class _Proof:
+    """What the first run of a variant told."""
+
+    seen: Observation
+    stats: Stats | None
+    sidecar: Sidecar = field(default_factory=Sidecar)
+
+
+class Experiment:
+    """One run of a plan."""
+
+    def __init__(self, plan: Plan, watcher: Watcher) -> None:
+        preload.resolve_command(plan.command)
+        self.plan = plan
+        self.watcher = watcher
+        self.environment = preload.neutral_environment()
+        self.random = random.Random(plan.seed)
+        self.stopwatch = Hyperfine(
+            self.environment,
+            ignore_failure=plan.ignore_failure,
+            show_output=plan.show_output,
+            stdin=plan.stdin,
+            prepare=plan.prepare,
+        )
+        first = plan.variants[0]
+        self.arms = [Arm(first.label, 0), Arm(first.label, 0, again=True)]
+        self.arms += [Arm(v.label, i) for i, v in enumerate(plan.variants) if i]
+        self.notes: list[str] = []
+        self.runs: list[Run] = []
+
+    def carry_out(self) -> Results:
+        before = machine.record()
+        if left := sorted(own_settings(os.environ)):
+            self._note(f"{listing(left)} in the environment does not count here; set: does.")
+        started, neighbours = time.monotonic(), machine.Neighbours()
+        proofs = self._prove()
+        floor = self.stopwatch.floor()
+        interrupted = self._time_blocks()
+        if interrupted:
+            for proof in proofs:
+                proof.sidecar.add(proof.seen)
+        else:
+            self._measure_memory(proofs)
+            self._count_calls(proofs)
+        others = neighbours.cpus()
+        before |= {"load_after": list(os.getloadavg()), "cpus_busy_with_others": round(others, 2)}
+        return Results(
+            command=list(self.plan.command),
+            variants=list(self.plan.variants),
+            arms=self.arms,
+            runs=self.runs,
+            sidecars=[proof.sidecar for proof in proofs],
+            stats=[proof.stats for proof in proofs],
+            machine=before,
+            seed=self.plan.seed,
+            notes=[*self.notes, *machine.notes(before, others)],
+            floor=floor,
+            hyperfine=self.stopwatch.version,
+            elapsed=time.monotonic() - started,
+            metric=self.plan.metric,
+        )
+
+    # -- proof ---------------------------------------------------------------
+
+    def _prove(self) -> list[_Proof]:
+        self.watcher.phase("Checking that each variant is in effect", len(self.plan.variants))
+        proofs = []
+        for variant in self.plan.variants:
+            self.watcher.step(variant.label)
+            proofs.append(self._prove_one(variant))
+        return proofs
+
+    def _prove_one(self, variant: Variant) -> _Proof:
+        with tempfile.TemporaryDirectory(prefix="hakmem-") as name:
+            folder = Path(name)
+            folder.chmod(0o777)
+            assigned = variant.assignments()
+            if variant.hakmem:
+                assigned |= {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": f"{folder}/%p.json"}
+            seen = self._observe(assigned)
+            stats = _stats_of(folder, seen)
+        self._check_exit(variant, seen)
+        self._check_effect(variant, seen)
+        if variant.hakmem and stats is None:
+            self._note(f"{variant.label} wrote no statistics: it was killed, or left by _exit.")
+        if stats is not None and stats.violations:
+            self._note(f"{variant.label}: conservation laws of the allocator are broken.")
+        return _Proof(seen, stats)
+
+    def _observe(self, assigned: dict[str, str]) -> Observation:
+        self.stopwatch.run_prepare()
+        path = preload.resolve_command(self.plan.command)
+        return observe(
+            Request(
+                self.plan.command,
+                assigned,
+                self.environment,
+                trace=checks.may_trace(path),
+                stdin=self.plan.stdin or os.devnull,
+                show_output=self.plan.show_output,
+            )
+        )
+
+    def _check_exit(self, variant: Variant, seen: Observation) -> None:
+        if not seen.exit_code:
+            return
+        sentence = f"the command failed with exit code {seen.exit_code} under {variant.label}"
+        if self.plan.ignore_failure:
+            self._note(sentence[0].upper() + sentence[1:] + ".")
+            return
+        tail = [line for line in seen.stderr.strip().splitlines() if line][-1:]
+        hint = tail[0] if tail else "-i ignores failures; --show-output lets the output through."
+        raise Problem(sentence, hint, code=1)
+
+    def _check_effect(self, variant: Variant, seen: Observation) -> None:
+        """The command's own last program must be served; others are told about."""
+        if not seen.images:
+            self._note(f"{variant.label}: the command ended before it could be looked at.")
+            return
+        judged = checks.judge(seen, variant.expected)
+        own = [program for program in judged if program.image.pid == seen.images[0].pid]
+        for finding in own[-1].findings:
+            if finding.kind in _PREVENTS and not self.plan.unproven:
+                raise Problem(
+                    f"{variant.label} would not be in effect: {finding.sentence}",
+                    finding.hint + " (--unproven measures nevertheless.)",
+                    code=1,
+                )
+        found: dict[Finding, None] = {}
+        for program in judged:
+            for finding in program.findings:
+                found.setdefault(finding)
+        for finding in list(found)[:4]:
+            self._note(f"{variant.label}: {finding.sentence}.")
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+            self.watcher.note(sentence)
+
+    # -- time ----------------------------------------------------------------
+
+    def _time_blocks(self) -> bool:
+        """Returns True if it was interrupted, with enough blocks to go on."""
+        warmup = max(self.plan.warmup, 0)
+        self.watcher.phase("Warming up", max(warmup, 1) * len(self.arms))
+        for number in range(warmup):
+            self._block(number - warmup, True)
+        blocks = self.plan.runs or self._decide_blocks(warmup)
+        self.watcher.phase("Timing", blocks * len(self.arms))
+        for number in range(blocks):
+            try:
+                self._block(number, False)
+            except KeyboardInterrupt:
+                self.runs = [run for run in self.runs if run.block < number]
+                if number < FEWEST_BLOCKS:
+                    raise
+                self._note(
+                    f"Interrupted after {number} of {blocks} blocks; memory was measured once."
+                )
+                return True
+        return False
+
+    def _block(self, number: int, warmup: bool) -> None:
+        order = self.arms[:]
+        self.random.shuffle(order)
+        for place, arm in enumerate(order):
+            self.watcher.step(arm.title)
+            timing = self.stopwatch.once(
+                self.plan.command, self.plan.variants[arm.variant].assignments()
+            )
+            self.runs.append(
+                Run(
+                    number,
+                    place,
+                    arm.key,
+                    warmup,
+                    timing.seconds,
+                    timing.user,
+                    timing.system,
+                    timing.exit_code,
+                )
+            )
+            self.watcher.timed(arm, timing.seconds, warmup)
+
+    def _decide_blocks(self, warmup: int) -> int:
+        """About a minute of timing, within limits that keep the statistics honest."""
+        if not warmup:
+            return AUTO_BLOCKS[0]
+        block = sum(run.seconds for run in self.runs if run.block == -1) or 0.001
+        return min(max(int(AUTO_SECONDS / block), AUTO_BLOCKS[0]), AUTO_BLOCKS[1])
+
+    # -- beside time ---------------------------------------------------------
+
+    def _measure_memory(self, proofs: list[_Proof]) -> None:
+        rounds = self.plan.memory_runs
+        if rounds is None:
+            longest = statistics.median(run.seconds for run in self.runs)
+            rounds = 5 if longest < 2 else 3 if longest < 20 else 1
+        self.watcher.phase("Measuring memory", rounds * len(proofs))
+        for index in self._shuffled(rounds, len(proofs)):
+            self.watcher.step(self.plan.variants[index].label)
+            seen = self._observe(self.plan.variants[index].assignments())
+            proofs[index].sidecar.add(seen)
+
+    def _count_calls(self, proofs: list[_Proof]) -> None:
+        if not self.plan.system_calls:
+            return
+        self.watcher.phase("Counting system calls", len(proofs))
+        for variant, proof in zip(self.plan.variants, proofs, strict=True):
+            self.watcher.step(variant.label)
+            self.stopwatch.run_prepare()
+            proof.sidecar.system_calls, why = count_system_calls(
+                self.plan.command, variant.assignments(), self.environment, self.plan.stdin
+            )
+            if proof.sidecar.system_calls is None:
+                self._note(f"System calls were not counted: {why}.")
+                return
+
+    def _shuffled(self, rounds: int, count: int) -> Iterator[int]:
+        for _ in range(rounds):
+            order = list(range(count))
+            self.random.shuffle(order)
+            yield from order
+
+
+def _stats_of(folder: Path, seen: Observation) -> Stats | None:
+    """The statistics of the command itself, else of the child that made most calls."""
+    main = seen.images[0].pid if seen.images else 0
+    found: list[tuple[bool, int, Stats]] = []
+    for path in folder.glob("*.json"):
+        try:
+            stats = statsfile.load(path)
+        except Problem:
+            continue
+        calls = sum(row.calls for row in stats.os_calls)
+        found.append((path.stem == str(main), calls, stats))
+    return max(found, key=lambda item: item[:2])[2] if found else None

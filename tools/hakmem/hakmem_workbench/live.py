@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Shows on stderr how an experiment goes: phase, bar, time left, medians so far.
+
+On a terminal it redraws in place; elsewhere it prints one line for each phase.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from .results import Arm
+from .text import duration
+
+
+class Display:
+    """A context manager that an experiment reports to."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet)
+        self.terminal = self.console.is_terminal and not quiet
+        self.progress = Progress(
+            TextColumn("{task.description}", justify="left"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            expand=True,
+        )
+        self.task = self.progress.add_task("", total=None)
+        self.times: dict[str, list[float]] = {}
+        self.first: str | None = None
+        self.done = 0
+        self.began = time.monotonic()
+        self.live = Live(self.progress, console=self.console, transient=True, refresh_per_second=4)
+
+    def __enter__(self) -> Display:
+        if self.terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.terminal:
+            self.live.stop()
+
+    def phase(self, title: str, steps: int) -> None:
+        self.done = 0
+        self.progress.reset(self.task, total=steps, description=title)
+        if not self.terminal:
+            self.console.print(f"{title} ({steps} runs) …", style="dim", highlight=False)
+
+    def step(self, what: str) -> None:
+        if self.terminal:
+            self.progress.update(self.task, completed=self.done)
+            self.live.update(
+                Group(self.progress, Text(f"  now: {what}", style="dim"), *self._medians())
+            )
+        self.done += 1
+
+    def timed(self, arm: Arm, seconds: float, warmup: bool) -> None:
+        if warmup:
+            return
+        self.first = self.first or (arm.title if not arm.variant and not arm.again else None)
+        self.times.setdefault(arm.title, []).append(seconds)
+
+    def note(self, sentence: str) -> None:
+        self.console.print(f"note: {sentence}", style="yellow", highlight=False, soft_wrap=True)
+
+    def _medians(self) -> list[Text]:
+        base = statistics.median(self.times[self.first]) if self.first in self.times else None
+        lines = []
+        for title in sorted(self.times, key=lambda title: title != self.first):
+            middle = statistics.median(self.times[title])
+            ratio = f"  {middle / base:.3f}" if base and title != self.first else ""
+            lines.append(Text(f"  {title:<28} {duration(middle):>10}{ratio}"))
+        return lines

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""The result of a comparison on the terminal: a table, a verdict, what is beside time."""
+
+from __future__ import annotations
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from . import explain
+from .inference import Comparison, Judgement, amount, noise_sentence
+from .results import Arm, Results, Spread
+from .sidecar import MEMORY_CALLS, METRICS, Metric
+from .text import count, duration, plural, size
+
+_MARKS = {
+    "faster": ("▼", "green"),
+    "slower": ("▲", "red"),
+    "same": ("=", "dim"),
+    "few": ("?", "yellow"),
+}
+_WORDS = {"same": "no difference", "few": "too few runs"}
+
+
+def show(results: Results, console: Console) -> None:
+    """Everything that a person needs to decide."""
+    console.print()
+    console.print(Text(results.shell_command, "bold"), soft_wrap=True)
+    console.print(
+        Text(
+            f"{plural(results.blocks, 'block')} of {len(results.arms)} runs in random order, "
+            f"{plural(results.warmups, 'warm-up block')} dropped, seed {results.seed}, "
+            f"{duration(results.elapsed)} in all",
+            "dim",
+        )
+    )
+    console.print()
+    console.print(_times(results))
+    _verdict(results, console)
+    console.print(_beside(results))
+    ledger = _ledger(results)
+    if ledger is not None:
+        console.print(ledger)
+    for note in results.notes:
+        console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)
+
+
+def _times(results: Results) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("variant", style="bold", overflow="fold")
+    for title in (
+        results.metric_title,
+        "least … most",
+        results.other[1],
+        "ratio",
+        "interval",
+    ):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for arm in results.arms:
+        table.add_row(*_arm(results, arm))
+    return table
+
+
+def _arm(results: Results, arm: Arm) -> list[Text | str]:
+    series = results.series(arm)
+    cells: list[Text | str] = [
+        arm.title,
+        duration(float(np.median(series))),
+        f"{duration(series.min())} … {duration(series.max())}",
+        duration(float(np.median(results.series(arm, results.other[0])))),
+    ]
+    if arm.again:
+        ratio = results.judged.noise.ratio
+        return [
+            *cells,
+            f"{ratio.value:.3f}",
+            f"{ratio.low:.3f} – {ratio.high:.3f}",
+            Text("the noise", "dim"),
+        ]
+    comparison = results.judged.comparisons.get(arm.label)
+    if comparison is None:
+        return [*cells, "1", "", Text("baseline", "dim")]
+    mark, colour = _MARKS[comparison.verdict]
+    return [
+        *cells,
+        f"{comparison.ratio.value:.3f}",
+        f"{comparison.ratio.low:.3f} – {comparison.ratio.high:.3f}",
+        Text(f"{mark} {short(comparison)}", colour),
+    ]
+
+
+def short(comparison: Comparison) -> str:
+    """'12.3 % less', 'no difference'."""
+    if comparison.verdict in _WORDS:
+        return _WORDS[comparison.verdict]
+    return amount(comparison.ratio, comparison.verdict)
+
+
+def _verdict(results: Results, console: Console) -> None:
+    console.print(Text("Verdict", "bold"))
+    for comparison in results.judged.comparisons.values():
+        mark, colour = _MARKS[comparison.verdict]
+        console.print(
+            Text.assemble(f"  {mark} ", comparison.sentence, style=colour), soft_wrap=True
+        )
+    for sentence in disagreements(results.judged, results.cpu):
+        console.print(Text(f"  · {sentence}", "yellow"), soft_wrap=True)
+    console.print(
+        Text(f"  · {noise_sentence(results.baseline.label, results.judged.noise)}", "dim"),
+        soft_wrap=True,
+    )
+    if results.floor * 5 > results.median(0, "seconds"):
+        console.print(
+            Text(
+                f"  · A program that does nothing takes {duration(results.floor)} here: "
+                "much of each figure is process start-up, the same for all.",
+                "dim",
+            ),
+            soft_wrap=True,
+        )
+    console.print()
+
+
+def disagreements(time: Judgement, cpu: Judgement | None) -> list[str]:
+    """CPU time tells something that the clock on the wall does not."""
+    found = []
+    for name, comparison in (cpu.comparisons if cpu else {}).items():
+        wall = time.comparisons[name].verdict
+        if comparison.verdict in ("faster", "slower") and wall != comparison.verdict:
+            found.append(f"CPU time: {comparison.sentence}.")
+    return found
+
+
+def _beside(results: Results) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        header_style="dim",
+        title="Beside time",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("")
+    for variant in results.variants:
+        table.add_column(variant.label, justify="right")
+    for metric in METRICS:
+        spreads = [results.sidecar(index, metric.key) for index in range(len(results.variants))]
+        if any(spread is not None and spread.high for spread in spreads):
+            table.add_row(metric.title, *(beside_cell(metric, s, spreads[0]) for s in spreads))
+    for title, amounts in call_rows(results):
+        first = amounts[0]
+        table.add_row(
+            title,
+            *(
+                "–" if amount is None else f"{count(amount)}{_ratio(amount, first, index)}"
+                for index, amount in enumerate(amounts)
+            ),
+        )
+    return table
+
+
+def call_rows(results: Results) -> list[tuple[str, list[int | None]]]:
+    """System calls in all, and those that have to do with memory."""
+    totals = [sidecar.system_call_total for sidecar in results.sidecars]
+    if all(total is None for total in totals):
+        return []
+    rows = [("system calls", totals)]
+    for name in MEMORY_CALLS:
+        amounts = [
+            None if sidecar.system_calls is None else sidecar.system_calls.get(name, 0)
+            for sidecar in results.sidecars
+        ]
+        if any(amounts):
+            rows.append((f"  {name}", amounts))
+    return rows
+
+
+def beside_cell(metric: Metric, spread: Spread | None, base: Spread | None) -> str:
+    """The median, and the ratio to the baseline: ≈ where ranges touch, ~ after too few runs."""
+    if spread is None:
+        return "–"
+    words = size(spread.median) if metric.unit == "bytes" else count(round(spread.median))
+    if base is None or spread is base or not base.median:
+        return words
+    if min(spread.runs, base.runs) < 3:
+        return f"{words} (~{spread.median / base.median:.2f})"
+    apart = spread.low > base.high or spread.high < base.low
+    return f"{words} ({spread.median / base.median:.2f})" if apart else f"{words} (≈)"
+
+
+def _ratio(amount: int, first: int | None, index: int) -> str:
+    return f" ({amount / first:.2f})" if index and first else ""
+
+
+def _ledger(results: Results) -> Table | None:
+    """Who made the allocator's own system calls, for each hakmem variant."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        header_style="dim",
+        title="Causes of the allocator's own system calls",
+        title_justify="left",
+        title_style="bold",
+    )
+    for title in ("variant", "cause"):
+        table.add_column(title)
+    for title in ("calls", "bytes", "time", "regret"):
+        table.add_column(title, justify="right")
+    for variant, stats in zip(results.variants, results.stats, strict=True):
+        name = variant.label
+        for cause, rows in explain.by_cause(stats.os_calls if stats else ()).items():
+            regret = sum(row.regret_bytes for row in rows)
+            table.add_row(
+                name,
+                cause,
+                " + ".join(f"{count(row.calls)} {row.call}" for row in rows),
+                size(sum(row.bytes for row in rows)),
+                duration(sum(row.ns for row in rows) / 1e9),
+                size(regret) if regret else "",
+            )
+            name = ""
+    return table if table.row_count else None

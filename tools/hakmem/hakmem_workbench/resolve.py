@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Which object serves malloc, free and operator new for each loaded object.
+
+What the linker was seen to bind is the answer; what it was not asked to bind
+yet is worked out as it would: by the object's scopes if they are known, else
+by the order program, preloads, needs breadth first. The two are kept apart.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from . import elf
+from .ldtrace import ALLOCATION, OPERATOR_NEW, Linkage
+from .library import is_hakmem
+from .observe import Image
+
+_LIBC = ("libc.so.", "ld-musl-", "libc.musl-")
+_CXX_RUNTIME = ("libstdc++.so.", "libc++abi.so.", "libc++.so.")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The object that serves one name; None where nobody asks for it."""
+
+    target: str | None = None
+    seen: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One loaded object and who serves it."""
+
+    path: str
+    malloc: Answer
+    free: Answer
+    new: Answer
+    new_behind: Answer
+    loader: str = ""
+    deep: bool = False
+    namespace: int = 0
+
+
+@dataclass
+class Resolution:
+    """All that is known of the objects in one program."""
+
+    image: Image
+    rows: list[Row] = field(default_factory=list)
+    objects: list[str] = field(default_factory=list)
+
+    @property
+    def program(self) -> Row | None:
+        """The row that speaks for the process: the program, else its libc."""
+        for row in self.rows:
+            if row.path == self.image.exe and row.malloc.target:
+                return row
+        return next((row for row in self.rows if is_libc(row.path) and row.malloc.target), None)
+
+
+def resolve(image: Image, linkage: Linkage | None) -> Resolution:
+    """Rows of every object that allocates, frees, or could."""
+    return _Resolver(image, linkage).resolution()
+
+
+def label(path: str | None) -> str:
+    """How an object is called in a table: hakmem, or its soname."""
+    if path is None:
+        return "–"
+    facts = _facts(path)
+    if facts is None:
+        return os.path.basename(path)
+    return "hakmem" if is_hakmem(facts) else facts.name
+
+
+def is_libc(path: str) -> bool:
+    return os.path.basename(path).startswith(_LIBC) or label(path).startswith(_LIBC)
+
+
+def is_cxx_runtime(path: str) -> bool:
+    return label(path).startswith(_CXX_RUNTIME)
+
+
+def is_linker(path: str) -> bool:
+    return os.path.basename(path).startswith(("ld-", "ld.so", "ld64"))
+
+
+def defines_malloc(path: str) -> bool:
+    facts = _facts(path)
+    return facts is not None and {"malloc", "free"} <= facts.defined
+
+
+def private_allocators(path: str) -> frozenset[str]:
+    """Allocators compiled into the object under other names."""
+    facts = _facts(path)
+    return facts.private if facts else frozenset()
+
+
+def _facts(path: str) -> elf.Elf | None:
+    try:
+        return elf.read(path)
+    except elf.NotElf:
+        return None
+
+
+class _Resolver:
+    """Names become real paths at the border, so that reports and maps agree."""
+
+    def __init__(self, image: Image, linkage: Linkage | None) -> None:
+        self.image = image
+        self.linkage = linkage or Linkage(image.pid)
+        self.loaders = {self._real(k): self._real(v) for k, v in self.linkage.loaded_by.items()}
+        self.names = {self._real(name): name for name in self.linkage.objects}
+        self.bound = {
+            (self._real(who), symbol): self._real(target)
+            for (who, symbol), target in self.linkage.bindings.items()
+        }
+        mapped = [os.path.realpath(path) for path in image.objects]
+        self.objects = [
+            path
+            for path in dict.fromkeys([*self.names, *mapped])
+            if not is_linker(path) and _facts(path) is not None
+        ]
+
+    def _real(self, name: str) -> str:
+        if self.linkage.program and name == self.linkage.program:
+            return self.image.exe
+        return os.path.realpath(name)
+
+    def resolution(self) -> Resolution:
+        rows = [row for row in map(self._row, self.objects) if row is not None]
+        return Resolution(self.image, rows, self.objects)
+
+    def _row(self, path: str) -> Row | None:
+        malloc = self._first(path, ALLOCATION[:3] + ALLOCATION[4:])
+        free = self._answer(path, "free")
+        new = self._first(path, OPERATOR_NEW)
+        if not (malloc.target or free.target or new.target):
+            return None
+        behind = Answer()
+        if new.target and is_cxx_runtime(new.target):
+            behind = self._answer(new.target, "malloc")
+        name = self.names.get(path, path)
+        return Row(
+            path,
+            malloc,
+            free,
+            new,
+            behind,
+            self.loaders.get(path, ""),
+            self.linkage.deep(name),
+            self.linkage.namespaces.get(name, 0),
+        )
+
+    def _first(self, path: str, symbols: Iterable[str]) -> Answer:
+        for symbol in symbols:
+            answer = self._answer(path, symbol)
+            if answer.target:
+                return answer
+        return Answer()
+
+    def _answer(self, path: str, symbol: str) -> Answer:
+        if target := self.bound.get((path, symbol)):
+            return Answer(target, True)
+        facts = _facts(path)
+        if facts is None or symbol not in facts.wanted | facts.defined:
+            return Answer()
+        for candidate in self._search_order(path):
+            other = _facts(candidate)
+            if other is not None and symbol in other.defined:
+                return Answer(candidate)
+        return Answer()
+
+    def _search_order(self, path: str) -> list[str]:
+        scopes = self.linkage.scopes.get(self.names.get(path, ""))
+        if not scopes and (scope := self.linkage.global_scope):
+            scopes = [scope]
+        if scopes:
+            return [self._real(name) for scope in scopes for name in scope]
+        return self._default_order()
+
+    def _default_order(self) -> list[str]:
+        """Program, preloads, then needs breadth first; then whatever else is there."""
+        by_name: dict[str, str] = {}
+        for path in self.objects:
+            facts = _facts(path)
+            by_name.setdefault(os.path.basename(path), path)
+            if facts and facts.soname:
+                by_name.setdefault(facts.soname, path)
+        preloads = (self.image.preload or "").replace(":", " ").split()
+        order = [self.image.exe, *(os.path.realpath(path) for path in preloads)]
+        for path in order:
+            facts = _facts(path)
+            for need in facts.needed if facts else ():
+                target = by_name.get(need)
+                if target and target not in order:
+                    order.append(target)
+        loaded = [path for path in order if path in self.objects]
+        return loaded + [path for path in self.objects if path not in loaded]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""The settings as the library itself knows them; there is no second table here.
+
+A trivial program is run under the library, and what it says of its settings is
+the truth: names, types, ranges, and which value took effect from which source.
+So a misspelt name or a refused value is found for any build of the library.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from . import elf, statsfile
+from .errors import Problem
+from .library import Library
+from .statsfile import Setting, Stats
+from .text import closest
+
+PREFIX = "HAKMEM_"
+# Small, present everywhere, and sure to allocate: one that doesn't never wakes the library.
+_WITNESSES = (["/bin/cat", "/dev/null"], ["/bin/ls", "-d", "/"], ["/usr/bin/env"])
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """'KEY=VALUE', where KEY may lack HAKMEM_ and be in small letters."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise Problem(f"'{text}' is not KEY=VALUE")
+    name = key.strip().upper()
+    return (name if name.startswith(PREFIX) else PREFIX + name), value
+
+
+def ask(library: Library, assigned: Mapping[str, str]) -> tuple[Stats, str]:
+    """What the library says in a trivial program with our environment and these settings.
+
+    The statistics, and what it complained of on stderr.
+    """
+    return _ask(library, assigned, True)
+
+
+def _ask(library: Library, assigned: Mapping[str, str], inherit: bool) -> tuple[Stats, str]:
+    environment = {
+        key: value for key, value in os.environ.items() if inherit or not key.startswith(PREFIX)
+    }
+    with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
+        target = Path(folder) / "stats.json"
+        environment |= dict(assigned)
+        # A strict or a logging setting must not end or blur the question itself.
+        environment |= {
+            "LD_PRELOAD": library.path,
+            "HAKMEM_STATS": "json",
+            "HAKMEM_STATS_FILE": str(target),
+            "HAKMEM_STRICT": "0",
+            "HAKMEM_QUIET": "0",
+        }
+        done = subprocess.run(
+            _witness(),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if not target.exists():
+            said = done.stderr.strip().splitlines()
+            raise Problem(
+                f"{library.path} did not answer: a program under it wrote no statistics",
+                said[-1] if said else "Is it hakmem?",
+            )
+        return statsfile.load(target), done.stderr
+
+
+def own_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The HAKMEM_* settings of an environment."""
+    return {key: value for key, value in environment.items() if key.startswith(PREFIX)}
+
+
+def unknown(names: Iterable[str], table: Iterable[Setting]) -> list[tuple[str, str]]:
+    """(name, 'did you mean …') of each name that the library does not know."""
+    known = {setting.name.removeprefix(PREFIX): setting.name for setting in table}
+    lost = []
+    for name in sorted(set(names) - set(known.values())):
+        best = closest(name.removeprefix(PREFIX), known)
+        lost.append((name, f"did you mean {known[best]}?" if best else ""))
+    return lost
+
+
+def check(library: Library, assigned: Mapping[str, str]) -> Stats:
+    """Raises a Problem for the first assignment that did not take effect."""
+    stats, said = _ask(library, assigned, False)
+    if not stats.settings:
+        raise Problem(f"{library.path} tells no settings; it is older than this tool")
+    for name, hint in unknown(assigned, stats.settings):
+        raise Problem(f"{name} is not a setting of hakmem", hint or "'hakmem options' lists all.")
+    for name, value in assigned.items():
+        setting = stats.setting(name)
+        if name not in ASKED_WITH and setting is not None and refused(setting, value, said):
+            allowed = f", allowed: {setting.range}" if setting.range else ""
+            raise Problem(
+                f"{name}={value} was refused by the library ({setting.type}{allowed})",
+                next((line for line in said.splitlines() if f"{name}=" in line), ""),
+            )
+    return stats
+
+
+def refused(setting: Setting, value: str, said: str) -> bool:
+    """The library complained of it, or kept its default without a word."""
+    return f"{setting.name}=" in said or (not setting.changed and value != setting.default)
+
+
+# What `ask` sets itself can't be judged by its answer.
+ASKED_WITH = ("HAKMEM_STATS", "HAKMEM_STATS_FILE", "HAKMEM_STRICT", "HAKMEM_QUIET")
+
+
+def _witness() -> list[str]:
+    """The first of them that is linked dynamically."""
+    for command in _WITNESSES:
+        try:
+            if not elf.read(command[0]).static:
+                return command
+        except elf.NotElf:
+            continue
+    return [os.path.realpath("/proc/self/exe"), "-S", "-c", "pass"]

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Reads the live counters of a running process, without stopping it.
+
+Under HAKMEM_STATS_SHM=1 the library keeps /dev/shm/hakmem.PID (mode 0600):
+a header of 64 bytes, then `entries` records, all little endian:
+
+    header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries,
+            u64 pid, u64 updates, u64 started_ns, u8 reserved[24]
+    record  char name[48] (NUL-padded), u64 value
+
+Names are GROUP.REST; GROUPs in `GAUGES` hold a present value, all others only grow.
+We map it read-only; the library alone writes, one aligned word at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import Problem
+
+MAGIC = b"HAKSTAT1"
+HEADER = struct.Struct("<8sIIQQQ24x")
+RECORD = struct.Struct("<48sQ")
+GAUGES = frozenset({"retained", "live", "mapped", "threads", "settings"})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All counters at one moment."""
+
+    pid: int
+    updates: int
+    started_ns: int
+    values: dict[str, int]
+
+    def groups(self) -> dict[str, dict[str, int]]:
+        """Counters under the word before their first dot, in the library's order."""
+        found: dict[str, dict[str, int]] = {}
+        for name, value in self.values.items():
+            group, dot, rest = name.partition(".")
+            found.setdefault(group if dot else "other", {})[rest or name] = value
+        return found
+
+
+class Live:
+    """One process's counters, mapped until closed."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        self.path, self.pid = path, pid
+        try:
+            with path.open("rb") as stream:
+                self.data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except PermissionError as error:
+            raise Problem(
+                f"{path} belongs to another user", "Use sudo, or look as that user."
+            ) from error
+        except (OSError, ValueError) as error:
+            raise Problem(f"{path} can't be read: {error}") from error
+        self.read()
+
+    def read(self) -> Snapshot:
+        """The counters now. The count of entries may grow while we look."""
+        if len(self.data) < HEADER.size:
+            raise Problem(f"{self.path} is too short for live counters")
+        magic, header, entries, pid, updates, started = HEADER.unpack_from(self.data)
+        if magic != MAGIC or header < HEADER.size:
+            raise Problem(
+                f"{self.path} holds no counters that this tool knows (it starts with {magic!r})",
+                "Library and tool differ in age: use the tool that came with the library.",
+            )
+        entries = min(entries, (len(self.data) - header) // RECORD.size)
+        values = {}
+        for number in range(entries):
+            raw, value = RECORD.unpack_from(self.data, header + number * RECORD.size)
+            name = raw.partition(b"\0")[0].decode("utf-8", "replace")
+            if name:
+                values[name] = value
+        return Snapshot(pid, updates, started, values)
+
+    def close(self) -> None:
+        self.data.close()
+
+
+def open_live(pid: int) -> Live:
+    """The counters of a process; a Problem says why there are none."""
+    lives = alive(pid)
+    path = next((path for path in _places(pid) if os.path.exists(path)), None)
+    if path is None:
+        if not lives:
+            raise Problem(f"there is no process {pid}", code=1)
+        raise Problem(
+            f"process {pid} shows no live counters",
+            "It must be started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD).",
+            code=1,
+        )
+    if not lives:
+        raise Problem(
+            f"process {pid} has ended; {path} is what it left behind",
+            f"Remove it: rm {path}",
+            code=1,
+        )
+    return Live(path, pid)
+
+
+def running() -> list[int]:
+    """Processes that show live counters now."""
+    pids = []
+    for path in Path("/dev/shm").glob("hakmem.*"):
+        number = path.name.partition(".")[2]
+        if number.isdigit() and alive(int(number)):
+            pids.append(int(number))
+    return sorted(pids)
+
+
+def _places(pid: int) -> list[Path]:
+    """Our /dev/shm, then the process's own, where it lives under its own number."""
+    inner = str(pid)
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                inner = line.split()[-1]
+    except OSError:
+        pass
+    return [Path(f"/dev/shm/hakmem.{pid}"), Path(f"/proc/{pid}/root/dev/shm/hakmem.{inner}")]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

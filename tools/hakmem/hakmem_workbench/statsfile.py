@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""The one JSON object that the library writes at exit under HAKMEM_STATS=json.
+
+Read here and nowhere else. Tolerant: a key that is missing gives an empty
+value, one that is new stays in `raw`, so that tool and library may differ in age.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import Problem
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the library's option table, with its value in that process."""
+
+    name: str
+    type: str = "string"
+    default: str = ""
+    value: str = ""
+    source: str = "default"
+    low: str = ""
+    high: str = ""
+    choices: tuple[str, ...] = ()
+    sentence: str = ""
+    moves: str = ""
+    maps_to: str = ""
+
+    @property
+    def range(self) -> str:
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.type == "bool":
+            return "0 | 1"
+        if self.low or self.high:
+            return f"{self.low or '…'} – {self.high or '…'}"
+        return ""
+
+    @property
+    def changed(self) -> bool:
+        return self.source not in ("", "default")
+
+
+@dataclass(frozen=True)
+class OsCall:
+    """One row of the ledger: a system call, why it was made, and what it cost."""
+
+    cause: str
+    call: str
+    calls: int = 0
+    bytes: int = 0
+    ns: int = 0
+    regret_bytes: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Retained:
+    """Memory that is kept for one reason."""
+
+    reason: str
+    bytes: int
+    age_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What one process said of itself."""
+
+    allocator: Mapping[str, Any] = field(default_factory=dict)
+    settings: tuple[Setting, ...] = ()
+    os_calls: tuple[OsCall, ...] = ()
+    stages: Mapping[str, int] = field(default_factory=dict)
+    slabs: Mapping[str, int] = field(default_factory=dict)
+    retained: tuple[Retained, ...] = ()
+    violations: int | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """'hakmem 0.1.0 (build 1a2b3c4d)'."""
+        name = str(self.allocator.get("name", "an unnamed allocator"))
+        version = str(self.allocator.get("version", ""))
+        build = str(self.allocator.get("build_id", ""))
+        return " ".join(
+            [name, *([version] if version else []), *([f"(build {build[:12]})"] if build else [])]
+        )
+
+    @property
+    def policy(self) -> str:
+        """'backend shared_pool, release batch, tiny_header true, frontends tiny pool large'."""
+        parts = []
+        for key in ("backend", "release", "tiny_header", "frontends"):
+            if key in self.allocator:
+                parts.append(f"{key} {_plain(self.allocator[key])}")
+        return ", ".join(parts)
+
+    def setting(self, name: str) -> Setting | None:
+        return next((setting for setting in self.settings if setting.name == name), None)
+
+
+def load(path: Path) -> Stats:
+    """The stats in a file; a Problem says what is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Problem(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Problem(f"{path} is not a stats file: it is not text") from error
+    return loads(text, str(path))
+
+
+def loads(text: str, origin: str) -> Stats:
+    """Accepts one object, or several after each other: then the last one counts."""
+    hint = "Write one with HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json."
+    start = text.find("{")
+    if start < 0:
+        raise Problem(f"{origin} is empty" if not text.strip() else f"{origin} holds no JSON", hint)
+    decoder = json.JSONDecoder()
+    value: Any = None
+    while start >= 0:
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            raise Problem(
+                f"{origin} is damaged at line {error.lineno}: {error.msg}",
+                "A process that is killed while it writes leaves such a file.",
+            ) from error
+        start = text.find("{", end)
+    if not isinstance(value, dict) or not {"allocator", "os_calls", "settings"} & value.keys():
+        raise Problem(
+            f"{origin} is JSON, but not of hakmem: no allocator, settings or os_calls", hint
+        )
+    return parse(value)
+
+
+def parse(value: Mapping[str, Any]) -> Stats:
+    """The stats in a decoded JSON object."""
+    conservation = value.get("conservation")
+    return Stats(
+        allocator=_mapping(value.get("allocator")),
+        settings=tuple(_setting(row) for row in _rows(value.get("settings")) if "name" in row),
+        os_calls=tuple(_os_call(row) for row in _rows(value.get("os_calls"))),
+        stages=_numbers(value.get("stages")),
+        slabs=_numbers(value.get("slabs")),
+        retained=_retained(value.get("retained")),
+        violations=_number(conservation.get("violations"))
+        if isinstance(conservation, dict)
+        else None,
+        raw=value,
+    )
+
+
+def _setting(row: Mapping[str, Any]) -> Setting:
+    choices = row.get("choices") or ()
+    if isinstance(choices, str):
+        choices = choices.replace("|", " ").split()
+    sentence, maps_to = _plain(row.get("sentence", "")), _plain(row.get("maps_to", ""))
+    if sentence.startswith("->"):
+        sentence, maps_to = "", maps_to or sentence.removeprefix("->").strip()
+    return Setting(
+        name=str(row["name"]),
+        type=_plain(row.get("type", "string")),
+        default=_plain(row.get("default", "")),
+        value=_plain(row.get("value", "")),
+        source=_plain(row.get("source", "default")),
+        low=_plain(row.get("min", "")),
+        high=_plain(row.get("max", "")),
+        choices=tuple(_plain(choice) for choice in choices),
+        sentence=sentence,
+        moves=_plain(row.get("moves", "")),
+        maps_to=maps_to,
+    )
+
+
+def _os_call(row: Mapping[str, Any]) -> OsCall:
+    return OsCall(
+        cause=str(row.get("cause", "unknown")),
+        call=str(row.get("call", "unknown")),
+        calls=_number(row.get("calls")),
+        bytes=_number(row.get("bytes")),
+        ns=_number(row.get("ns")),
+        regret_bytes=_number(row.get("regret_bytes")),
+        failed=_number(row.get("failed")),
+    )
+
+
+def _retained(value: Any) -> tuple[Retained, ...]:
+    """Either reason → bytes, or reason → {bytes, age_ns}."""
+    rows = []
+    for reason, amount in _mapping(value).items():
+        if isinstance(amount, dict):
+            age = amount.get("age_ns")
+            seconds = age / 1e9 if isinstance(age, (int, float)) else None
+            rows.append(Retained(reason, _number(amount.get("bytes")), seconds))
+        elif isinstance(amount, (int, float)) and not isinstance(amount, bool):
+            rows.append(Retained(reason, int(amount)))
+    return tuple(rows)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _numbers(value: Any) -> Mapping[str, int]:
+    return {
+        key: int(number)
+        for key, number in _mapping(value).items()
+        if isinstance(number, (int, float)) and not isinstance(number, bool)
+    }
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _plain(value: Any) -> str:
+    """JSON true is 1 where a setting is meant, and 'true' is what a person typed."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return " ".join(_plain(item) for item in value)
+    return str(value)

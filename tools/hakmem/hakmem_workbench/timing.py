@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""Times one run of one command: hyperfine does it, we only ask.
+
+hyperfine is called for a single run at a time, so that variants can be
+interleaved. The variant's environment is put on by env(1), for every variant
+alike, so that hyperfine itself never runs under an allocator under test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import TOOL_FAILED, Problem
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One run, in seconds."""
+
+    seconds: float
+    user: float
+    system: float
+    exit_code: int
+
+
+class Hyperfine:
+    """The stopwatch, with what is the same for every run."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        ignore_failure: bool = False,
+        show_output: bool = False,
+        stdin: str | None = None,
+        prepare: str | None = None,
+    ) -> None:
+        found = shutil.which("hyperfine")
+        if not found:
+            raise Problem(
+                "hyperfine is not installed; it does the timing",
+                "On Debian: apt install hyperfine.",
+                code=TOOL_FAILED,
+            )
+        self.path = found
+        self.environment = dict(environment)
+        self.ignore_failure = ignore_failure
+        self.show_output = show_output
+        self.stdin = stdin
+        self.prepare = prepare
+
+    @property
+    def version(self) -> str:
+        done = subprocess.run([self.path, "--version"], capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    def once(self, command: Sequence[str], assigned: Mapping[str, str]) -> Timing:
+        """One timed run; the preparation before it is not timed."""
+        self.run_prepare()
+        words = ["env", *(f"{key}={value}" for key, value in assigned.items()), *command]
+        if self.stdin:  # not by --input, which older versions of hyperfine lack
+            words = ["sh", "-c", 'input=$1; shift; exec "$@" <"$input"', "sh", self.stdin, *words]
+        with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
+            target = Path(folder) / "time.json"
+            arguments = [
+                self.path,
+                "--shell=none",
+                "--warmup=0",
+                "--runs=1",
+                f"--style={'basic' if self.show_output else 'none'}",
+                "--export-json",
+                str(target),
+            ]
+            if self.ignore_failure:
+                arguments.append("--ignore-failure")
+            if self.show_output:
+                arguments.append("--show-output")
+            done = subprocess.run(
+                [*arguments, shlex.join(words)],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=None if self.show_output else subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            if done.returncode or not target.exists():
+                raise Problem(
+                    f"{shlex.join(command)} failed while it was timed", _last_line(done.stderr), 1
+                )
+            result = json.loads(target.read_text(encoding="utf-8"))["results"][0]
+        code = (result.get("exit_codes") or [0])[0]
+        return Timing(
+            float(result["times"][0]),
+            float(result.get("user") or 0),
+            float(result.get("system") or 0),
+            int(code if code is not None else 0),
+        )
+
+    def run_prepare(self) -> None:
+        """What the user wants done before each run."""
+        if not self.prepare:
+            return
+        done = subprocess.run(
+            ["/bin/sh", "-c", self.prepare],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            raise Problem(
+                f"the preparation '{self.prepare}' failed with exit code {done.returncode}",
+                _last_line(done.stderr),
+                1,
+            )
+
+    def floor(self) -> float:
+        """What a program that does nothing takes by the same way: part of every figure."""
+        nothing = shutil.which("true") or "/bin/true"
+        quiet = Hyperfine(self.environment)
+        return statistics.median(quiet.once([nothing], {}).seconds for _ in range(7))
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return os.linesep.join(lines[-1:])

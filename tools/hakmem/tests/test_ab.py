@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""`hakmem ab` for real: hyperfine, real programs, real time.
+
+Timings of a busy machine may be anything, so only what holds on every machine
+is asserted: CPU time where a size matters, and more runs where a verdict does.
+"""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Hakmem
+
+pytest.importorskip("numpy")
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+if not shutil.which("hyperfine"):
+    pytest.skip("hyperfine is not installed", allow_module_level=True)
+
+Compiled = Callable[..., Path]
+
+
+def test_terminal_report(experiment: Path) -> None:
+    out = (experiment / "out.txt").read_text()
+    for words in (
+        "10 blocks of 4 runs in random order, 1 warm-up block dropped, seed 1",
+        "system (again)",
+        "Verdict",
+        "system against itself",
+        "peak memory",
+        "final memory",
+        "page faults, minor",
+        "context switches, voluntary",
+        "partial_release",
+        "Written:",
+    ):
+        assert words in out, out
+
+
+def test_json(experiment: Path) -> None:
+    found = json.loads((experiment / "ab.json").read_text())
+    assert found["format"] == "hakmem-ab/1" and found["seed"] == 1
+    assert [variant["label"] for variant in found["variants"]] == [
+        "system",
+        "hakmem",
+        "backend=legacy",
+    ]
+    base, first, second = found["variants"]
+    assert base["judgement"] is None and base["library"] is None
+    assert first["judgement"]["ratio"]["low"] <= first["judgement"]["ratio"]["value"]
+    assert first["build_id"] and first["allocator"]["name"] == "hakmem"
+    assert {row["cause"] for row in first["os_calls"]} == {"reserve", "partial_release"}
+    assert second["settings"] == {"HAKMEM_BACKEND": "legacy"}
+    assert second["allocator"]["backend"] == "legacy"
+    for variant in found["variants"]:
+        assert variant["beside"]["peak"]["median"] > 30 * 2**20
+        assert variant["beside"]["final"]["median"] < 24 * 2**20
+        assert variant["memory_over_time"]
+    for key in ("kernel", "load", "load_after", "thp", "cpus_busy_with_others"):
+        assert key in found["machine"]
+
+
+def test_csv_has_every_run(experiment: Path) -> None:
+    with (experiment / "ab.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 4 * 11
+    assert [row["warmup"] for row in rows[:4]] == ["1"] * 4
+    assert all(float(row["seconds"]) > 0.02 for row in rows)
+    names = {"system", "system (again)", "hakmem", "backend=legacy"}
+    orders = []
+    for block in range(10):
+        inside = [row for row in rows if row["block"] == str(block)]
+        assert {row["variant"] for row in inside} == names
+        orders.append(tuple(row["variant"] for row in inside))
+    assert len(set(orders)) > 3  # the order is random in each block
+
+
+def test_a_real_slowdown_of_5_percent_is_found(
+    hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path
+) -> None:
+    """The program does 5 % more work under the second variant. Never the other way."""
+    verdict = ""
+    for runs in (20, 40, 60):
+        words = ("backend=legacy", "--library", library, "--runs", runs, "--metric", "cpu")
+        more = ("--no-syscalls", "--memory-runs", "1", "-o", tmp_path)
+        done = hakmem("ab", *words, *more, "--", compiled("spin"), "25")
+        assert done.code == 0, done.text
+        judged = json.loads((tmp_path / "ab.json").read_text())["variants"][1]["judgement"]
+        verdict = judged["verdict"]
+        assert verdict != "faster", judged
+        if verdict == "slower":
+            assert 1.01 < judged["ratio"]["value"] < 1.12
+            break
+    assert verdict == "slower", judged
+
+
+def test_a_variant_that_does_nothing(
+    hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path
+) -> None:
+    """A setting that this program never reaches: no difference, in CPU time as in time."""
+    words = ("set:SUPERSLAB_MAX_CACHED=255", "--library", library, "--runs", "12")
+    more = ("--no-syscalls", "--memory-runs", "1", "-o", tmp_path, "--metric", "cpu")
+    done = hakmem("ab", *words, *more, "--", compiled("spin"), "10")
+    assert done.code == 0, done.text
+    assert "no difference above the noise" in done.out
+
+
+@pytest.mark.parametrize("build", ["-static", "-fno-builtin"])
+def test_an_ignored_preload_is_caught(
+    hakmem: Hakmem, library: Path, compiled: Compiled, build: str
+) -> None:
+    program = compiled("allocates" if build == "-static" else "own_malloc", build)
+    done = hakmem("ab", "--library", library, "--no-files", "--", program)
+    assert done.code == 1
+    assert "would not be in effect" in done.err
+
+
+def test_a_cleared_environment_is_caught(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    command = (compiled("drops_env"), compiled("allocates"))
+    done = hakmem("ab", "--library", library, "--no-files", "--", *command)
+    assert done.code == 1 and "would not be in effect" in done.err
+
+
+def test_unproven_measures_nevertheless(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    program = compiled("allocates", "-static")
+    words = ("--library", library, "--no-files", "--unproven", "--runs", "2", "--no-syscalls")
+    done = hakmem("ab", *words, "--", program)
+    assert done.code == 0
+    assert "too few runs" in done.out and "statically linked" in done.out
+
+
+def test_failures(hakmem: Hakmem, library: Path) -> None:
+    failing = ("--", "sh", "-c", "echo no disk >&2; exit 3")
+    done = hakmem("ab", "--library", library, "--no-files", *failing)
+    assert done.code == 1
+    assert "failed with exit code 3 under system" in done.err and "no disk" in done.err
+    more = ("-i", "--runs", "2", "--no-syscalls", "--memory-runs", "1")
+    done = hakmem("ab", "--library", library, "--no-files", *more, *failing)
+    assert done.code == 0 and "exit code 3" in done.out
+
+
+def test_mistakes(hakmem: Hakmem, library: Path) -> None:
+    def complaint(*words: str) -> str:
+        done = hakmem("ab", "--library", library, *words)
+        assert done.code != 0 and "Traceback" not in done.err
+        return done.err
+
+    assert "there is no command" in complaint("system")
+    assert "command not found" in complaint("--", "no-such-command")
+    assert "did you mean mimalloc?" in complaint("mimaloc", "--", "ls")
+    assert "HAKMEM_TINY_SS_PARTIAL?" in complaint("set:HAKMEM_TINY_SS_PARTAIL=0", "--", "ls")
+    assert "must be 1 or more" in complaint("--runs", "0", "--", "ls")
+    assert "there is no file" in complaint("--input", "/nowhere", "--", "cat")
+    assert "the preparation 'false' failed" in complaint("-p", "false", "--", "ls")
+
+
+def test_prepare_and_input(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:
+    """The preparation runs before each run, and the input is there in each."""
+    source = tmp_path / "input"
+    source.write_text("data\n")
+    log = tmp_path / "log"
+    script = f"read -r word && test $word = data && test -e {tmp_path}/ready && rm {tmp_path}/ready"
+    words = ("--library", library, "--no-files", "--runs", "2", "--memory-runs", "1")
+    more = ("--prepare", f"touch {tmp_path}/ready; echo x >> {log}", "--input", source)
+    done = hakmem("ab", "hakmem", *words, *more, "--", "sh", "-c", script)
+    assert done.code == 0, done.text
+    assert len(log.read_text()) // 2 >= 2 + 3 * 3 + 2
+
+
+def test_settings_of_the_environment_do_not_leak(
+    hakmem: Hakmem, library: Path, tmp_path: Path
+) -> None:
+    """Every variant starts from the same, whatever is exported."""
+    words = ("--library", library, "--runs", "2", "--no-syscalls", "-o", tmp_path)
+    done = hakmem("ab", *words, "--", "ls", "/", env={"HAKMEM_BACKEND": "legacy"})
+    assert done.code == 0, done.text
+    found = json.loads((tmp_path / "ab.json").read_text())
+    assert found["variants"][1]["allocator"]["backend"] == "shared_pool"
+    assert "HAKMEM_BACKEND" in done.out  # and it is said

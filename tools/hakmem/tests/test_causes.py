@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""`hakmem causes`: a stats file in sentences."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Hakmem
+
+from hakmem_workbench import explain, statsfile
+
+STATS: dict[str, Any] = {
+    "allocator": {
+        "name": "hakmem", "version": "1.2", "build_id": "abcdef0123456789", "backend": "legacy",
+    },
+    "settings": [
+        {"name": "HAKMEM_TINY_SS_PARTIAL", "type": "bool", "default": 1, "value": 1,
+         "source": "default", "moves": "os_calls.partial_release", "sentence": "gives pages back"},
+        {"name": "HAKMEM_SUPERSLAB_MAX_CACHED", "type": "int", "default": 256, "value": 8, "min": 0,
+         "max": 1000, "source": "environment", "moves": "os_calls.lru_evict, retained.lru",
+         "sentence": "superslabs kept"},
+        {"name": "HAKMEM_TINY_USE_SUPERSLAB", "type": "bool", "sentence": "-> HAKMEM_BACKEND"},
+    ],
+    "os_calls": [
+        {"cause": "superslab_map", "call": "mmap", "calls": 3, "bytes": 6291456, "ns": 30000},
+        {"cause": "partial_release", "call": "madvise", "calls": 10, "bytes": 1000000, "ns": 90000,
+         "regret_bytes": 900000, "failed": 2},
+        {"cause": "lru_evict", "call": "munmap", "calls": 2, "bytes": 4194304, "ns": 5000},
+        {"cause": "brand_new_cause", "call": "mmap", "calls": 1, "bytes": 4096, "ns": 10},
+        {"cause": "trim", "call": "madvise", "calls": 0},
+    ],
+    "stages": {"hot": 95, "map": 5, "failed": 1},
+    "retained": {"lru": {"bytes": 2097152, "age_ns": 3000000000}, "partial": 1048576, "empty": 0},
+    "conservation": {"violations": 0},
+    "something_new": [1, 2, 3],
+}  # fmt: skip
+
+
+@pytest.fixture
+def said(hakmem: Hakmem, tmp_path: Path) -> str:
+    path = tmp_path / "stats.json"
+    path.write_text(json.dumps(STATS))
+    done = hakmem("causes", path)
+    assert done.code == 0, done.err
+    return " ".join(done.out.split())
+
+
+def test_head(said: str) -> None:
+    assert said.startswith("hakmem 1.2 (build abcdef012345) backend legacy")
+    assert "HAKMEM_SUPERSLAB_MAX_CACHED=8 from environment" in said
+
+
+def test_system_calls(said: str) -> None:
+    assert "made 16 system calls, 125 µs in all; 72.0 % of that time is partial_release" in said
+    assert "10 × madvise (2 failed), 977 KiB, 90.0 µs" in said
+    assert "(90.0 %) was handed out again within a second: giving it back bought little" in said
+    assert "None of it was needed again within a second" in said  # lru_evict
+    assert "brand_new_cause 1 × mmap, 4.00 KiB" in said
+    assert "trim" not in said
+
+
+def test_which_setting_would_change_it(said: str) -> None:
+    assert "HAKMEM_TINY_SS_PARTIAL changes it (now 1; 0 | 1): gives pages back" in said
+    assert said.count("HAKMEM_SUPERSLAB_MAX_CACHED changes it (now 8; 0 – 1000)") == 2
+
+
+def test_retained(said: str) -> None:
+    assert "3.00 MiB of free memory are kept, most of it (66.7 %) as lru" in said
+    assert "lru 2.00 MiB, the oldest for 3.00 s: whole superslabs kept for the next need" in said
+    assert "• empty" not in said
+
+
+def test_supply_and_books(said: str) -> None:
+    assert "asked for 100 times. 1 further request failed. 95.0 % of them were served" in said
+    assert "They balance" in said
+
+
+def test_broken_books() -> None:
+    stats = statsfile.parse({**STATS, "conservation": {"violations": 3}})
+    assert "3 conservation laws broken" in explain.explain(stats)[-1].lead
+
+
+def test_nothing_is_required() -> None:
+    """An empty object has a story too."""
+    (section,) = explain.explain(statsfile.parse({}))
+    assert "no system call" in section.lead
+
+
+def test_maps_to() -> None:
+    setting = statsfile.parse(STATS).setting("HAKMEM_TINY_USE_SUPERSLAB")
+    assert setting is not None
+    assert (setting.sentence, setting.maps_to) == ("", "HAKMEM_BACKEND")
+
+
+def test_command_and_standard_input(hakmem: Hakmem, library: Path) -> None:
+    done = hakmem("causes", "--library", library, "--", "cat", stdin="through\n")
+    assert done.code == 0
+    assert done.out.startswith("through\nhakmem 0.0-fake")
+    assert hakmem("causes", "-", stdin=json.dumps(STATS)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ("hello", "holds no JSON"),
+        ('{"allocator": {', "is damaged"),
+        ('{"a": 1}', "not of hakmem"),
+        (b"\xff\xfe\x00", "is not text"),
+    ],
+)
+def test_bad_files(hakmem: Hakmem, tmp_path: Path, content: str | bytes, said: str) -> None:
+    path = tmp_path / "stats.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    done = hakmem("causes", path)
+    assert done.code == 2 and said in done.err
+
+
+def test_missing_file(hakmem: Hakmem) -> None:
+    assert "No such file" in hakmem("causes", "/nowhere/stats.json").err
+    assert "is needed" in hakmem("causes").err

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+"""The command line as a whole: help, mistakes, and what it needs installed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Hakmem
+
+import hakmem_workbench
+from hakmem_workbench.cli import COMMANDS
+
+PACKAGE = Path(hakmem_workbench.__file__).parent
+
+
+def test_help(hakmem: Hakmem) -> None:
+    assert hakmem().code == 2
+    done = hakmem("--help")
+    assert done.code == 0
+    for command in COMMANDS:
+        assert f"  {command} " in done.out
+        own = hakmem(command, "--help")
+        assert own.code == 0 and own.out.startswith(f"usage: hakmem {command}")
+
+
+def test_version(hakmem: Hakmem) -> None:
+    assert hakmem("--version").out == f"hakmem workbench {hakmem_workbench.__version__}\n"
+
+
+def test_misspelt_command(hakmem: Hakmem) -> None:
+    done = hakmem("verfy", "--", "ls")
+    assert done.code == 2 and "did you mean verify?" in done.err
+
+
+def test_words_before_the_separator(hakmem: Hakmem) -> None:
+    done = hakmem("run", "ls", "--", "cat")
+    assert done.code == 2 and "stands before --" in done.err
+
+
+BLOCKER = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in {blocked!r}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Refuse())
+sys.path.insert(0, {tree!r})
+from hakmem_workbench.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "options", "causes"])
+def test_standard_library_alone(command: str, library: Path, tmp_path: Path) -> None:
+    """These work where nothing was installed."""
+    blocked = {"numpy", "matplotlib", "rich", "scipy"}
+    script = BLOCKER.format(blocked=blocked, tree=str(PACKAGE.parent))
+    words = [command, "--library", str(library)]
+    words += [] if command == "options" else ["--", "ls", "/"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_others_say_what_is_missing(library: Path) -> None:
+    script = BLOCKER.format(blocked={"numpy", "rich"}, tree=str(PACKAGE.parent))
+    words = ["ab", "--library", str(library), "--", "ls"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "needs numpy" in done.stderr and "rich" in done.stderr and "pip install" in done.stderr
+
+
+LAYERS = (
+    {"errors", "text", "screen"},
+    {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing"},
+    {"library", "sidecar", "explain", "inference"},
+    {"settings", "resolve", "mesonbuild", "factorial"},
+    {"preload", "checks"},
+    {"variants"},
+    {"results"},
+    {"experiment", "live", "report", "plots"},
+    {"page"},
+    {"matrix"},
+    {"commands"},
+    {"cli"},
+    {"__main__"},
+)
+
+
+def test_layers() -> None:
+    """A module imports only from lower layers; commands may share `commands.common` and `ab`."""
+    height = {name: level for level, names in enumerate(LAYERS) for name in names}
+    for path in PACKAGE.rglob("*.py"):
+        here = "commands" if path.parent.name == "commands" else path.stem
+        if path.stem == "__init__":
+            continue
+        for name in _imports(path):
+            if here != "commands" or name != "commands":
+                assert height[name] < height[here], f"{path.name} imports {name}"
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            inside = path.parent.name == "commands" and node.level == 1
+            if inside:
+                found.add("commands")
+            elif node.module:
+                found.add(node.module.split(".")[0])
+            else:
+                found |= {name.name for name in node.names if name.name != "__version__"}
+    return found
+
+
+def test_every_file_says_what_it_owns() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        assert text.startswith("# SPDX-License-Identifier: MIT\n"), path
+        assert ast.get_docstring(ast.parse(text)), path

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""The HTML page in a real browser: title, rows, pictures; nothing from elsewhere."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+if not shutil.which("hyperfine"):
+    pytest.skip("hyperfine is not installed", allow_module_level=True)
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+# Runs in a copy of the page: tells what was really laid out.
+PROBE = """
+<script>
+addEventListener('load', () => {
+  const boxes = [...document.querySelectorAll('svg.plot')].map(svg => {
+    const box = svg.getBoundingClientRect();
+    return {name: svg.dataset.plot, width: box.width, height: box.height,
+            shapes: svg.querySelectorAll('path, use').length, text: svg.textContent};
+  });
+  const rows = Object.fromEntries([...document.querySelectorAll('table')].map(
+    table => [table.id, [...table.tBodies[0].rows].map(
+      row => [...row.cells].map(cell => cell.innerText))]));
+  const ids = [...document.querySelectorAll('[id]')].map(element => element.id);
+  const report = {title: document.title, boxes, rows,
+    heading: document.querySelector('h1').innerText,
+    doubleIds: ids.filter((id, at) => ids.indexOf(id) !== at),
+    overflow: document.documentElement.scrollWidth > innerWidth,
+    loaded: performance.getEntriesByType('resource').length};
+  const out = document.createElement('pre');
+  out.id = 'probe-result';
+  out.textContent = JSON.stringify(report);
+  document.body.append(out);
+});
+</script>
+"""
+
+
+def chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("Chromium is not installed: the page is not looked at")
+
+
+def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignore[type-arg]
+    """Opens the page in the browser and returns what the probe saw."""
+    copy = folder / f"probed-{page.name}"
+    copy.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
+    done = subprocess.run(
+        [
+            chromium(),
+            *FLAGS,
+            f"--user-data-dir={folder / f'profile-{width}'}",
+            f"--window-size={width},3000",
+            f"--screenshot={folder / f'{page.stem}-{width}.png'}",
+            "--dump-dom",
+            copy.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    match = re.search(r'<pre id="probe-result">(.*?)</pre>', done.stdout, re.S)
+    assert match, done.stdout[-2000:] + done.stderr[-2000:]
+    import html
+
+    return json.loads(html.unescape(match[1]))
+
+
+@pytest.fixture(scope="module")
+def seen(experiment: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:  # type: ignore[type-arg]
+    return look_at(experiment / "ab.html", tmp_path_factory.mktemp("browser"))
+
+
+def test_title(seen: dict) -> None:  # type: ignore[type-arg]
+    assert seen["title"] == "hakmem A/B: system vs hakmem vs backend=legacy"
+    assert seen["heading"]
+
+
+def test_rows(seen: dict) -> None:  # type: ignore[type-arg]
+    names = [row[0] for row in seen["rows"]["times"]]
+    assert names == ["system", "system (again)", "hakmem", "backend=legacy"]
+    assert all(re.fullmatch(r"[\d.]+ m?s", row[1]) for row in seen["rows"]["times"])
+    assert "peak memory" in [row[0] for row in seen["rows"]["beside"]]
+    assert ["hakmem", "partial_release"] in [row[:2] for row in seen["rows"]["ledger"]]
+    assert "kernel" in [row[0] for row in seen["rows"]["machine"]]
+    assert len(seen["rows"]["variants"]) == 3
+
+
+def test_pictures(seen: dict) -> None:  # type: ignore[type-arg]
+    boxes = {box["name"]: box for box in seen["boxes"]}
+    assert {"ratios", "times", "order", "memory", "memory-over-time", "causes"} <= boxes.keys()
+    for box in boxes.values():
+        assert box["width"] > 600 and box["height"] > 80, box["name"]
+        assert box["shapes"] > 5, box["name"]
+    assert "backend=legacy" in boxes["ratios"]["text"]
+
+
+def test_clean(seen: dict) -> None:  # type: ignore[type-arg]
+    assert seen["doubleIds"] == []
+    assert not seen["overflow"]
+    assert seen["loaded"] == 0
+
+
+def test_narrow_window(experiment: Path, tmp_path: Path) -> None:
+    assert not look_at(experiment / "ab.html", tmp_path, 500)["overflow"]
+
+
+def test_self_contained(experiment: Path) -> None:
+    """No reference leads out of the file; names of XML dialects are no references."""
+    page = (experiment / "ab.html").read_text()
+    outside = re.findall(r'(?:src|href|url\()\s*=?\s*["\']?(?!#)(https?:|//|file:)', page)
+    assert outside == []
+
+
+def test_data_travels_along(experiment: Path) -> None:
+    page = (experiment / "ab.html").read_text()
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert match
+    assert json.loads(match[1]) == json.loads((experiment / "ab.json").read_text())
+
+
+def test_hostile_names_are_escaped() -> None:
+    from hakmem_workbench import page
+
+    assert "<script>" not in page.header("x", "<script>alert(1)</script>", "")
+    assert "</script><b>" not in page.page("t", [], {"command": "</script><b>"})

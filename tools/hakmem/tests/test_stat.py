@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""`hakmem stat`: the live counters of a running process."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Hakmem
+
+from hakmem_workbench import shm
+
+pytest.importorskip("rich")
+
+VALUES = {
+    "stages.hot": 1200,
+    "stages.map": 0,
+    "os_calls.superslab_map.mmap.calls": 3,
+    "os_calls.superslab_map.mmap.bytes": 6 << 20,
+    "os_calls.superslab_map.mmap.ns": 62000,
+    "retained.lru": 4 << 20,
+}
+
+
+def segment(pid: int, values: dict[str, int], magic: bytes = shm.MAGIC) -> bytes:
+    """What the library writes, by the layout in `shm`."""
+    head = shm.HEADER.pack(magic, 64, len(values), pid, 17, time.time_ns())
+    return head + b"".join(shm.RECORD.pack(name.encode(), value) for name, value in values.items())
+
+
+@pytest.fixture
+def process() -> Iterator[int]:
+    """A process that shows counters."""
+    child = subprocess.Popen(["sleep", "60"])
+    path = Path(f"/dev/shm/hakmem.{child.pid}")
+    path.write_bytes(segment(child.pid, VALUES))
+    path.chmod(0o600)
+    yield child.pid
+    child.kill()
+    child.wait()
+    path.unlink(missing_ok=True)
+
+
+def test_layout_is_as_documented() -> None:
+    assert (shm.HEADER.size, shm.RECORD.size) == (64, 56)
+
+
+def test_once(hakmem: Hakmem, process: int) -> None:
+    done = hakmem("stat", "--once", str(process))
+    assert done.code == 0, done.err
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["hot", "1", "200"] in lines
+    assert ["superslab_map.mmap", "3", "6.00", "MiB", "62.0", "µs"] in lines
+    assert ["lru", "4.00", "MiB"] in lines
+    assert not [line for line in lines if line[:1] == ["map"]]  # zero is hidden
+    assert ["map", "0"] in [
+        line.split() for line in hakmem("stat", "--all", str(process)).out.splitlines()
+    ]
+
+
+def test_json(hakmem: Hakmem, process: int) -> None:
+    shown = json.loads(hakmem("stat", "--json", str(process)).out)
+    assert shown == {"pid": process, "updates": 17, "values": VALUES}
+
+
+def test_values_follow_the_process(process: int) -> None:
+    live = shm.open_live(process)
+    path = Path(f"/dev/shm/hakmem.{process}")
+    with path.open("r+b") as stream:
+        stream.seek(64 + 48)
+        stream.write((7777).to_bytes(8, "little"))
+    assert live.read().values["stages.hot"] == 7777
+    live.close()
+
+
+def test_refreshes_on_a_terminal(process: int) -> None:
+    tool = Path(__file__).resolve().parent.parent / "hakmem"
+    words = [sys.executable, str(tool), "stat", "-i", "0.1", str(process)]
+    script = f"import pty; pty.spawn({words!r})"
+    viewer = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert viewer.stdout is not None
+    out = b""
+    while out.count(b"stages") < 3:
+        out += os.read(viewer.stdout.fileno(), 65536)
+    os.kill(process, 9)  # it stays as a zombie, which counts as ended
+    rest, _ = viewer.communicate(timeout=60)
+    assert b"has ended" in out + rest
+
+
+def test_no_counters(hakmem: Hakmem) -> None:
+    done = hakmem("stat", str(os.getpid()))
+    assert done.code == 1
+    assert "HAKMEM_STATS_SHM=1" in done.err
+    done = hakmem("stat", "4194999")
+    assert done.code == 1 and "there is no process" in done.err
+
+
+def test_left_behind(hakmem: Hakmem) -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    path = Path(f"/dev/shm/hakmem.{child.pid}")
+    path.write_bytes(segment(child.pid, VALUES))
+    try:
+        done = hakmem("stat", str(child.pid))
+    finally:
+        path.unlink()
+    assert done.code == 1 and "has ended" in done.err
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"HAKSTAT1", "too short"),
+        (b"HAKSTAT9" + bytes(56), "no counters that this tool knows"),
+        (segment(1, VALUES)[:-60], ""),  # fewer records than promised: shows what is there
+    ],
+)
+def test_damaged(hakmem: Hakmem, process: int, data: bytes, said: str) -> None:
+    Path(f"/dev/shm/hakmem.{process}").write_bytes(data)
+    done = hakmem("stat", "--once", str(process))
+    assert said in done.err
+    assert (done.code == 0) == (not said)

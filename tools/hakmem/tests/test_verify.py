@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""`hakmem verify`: each way in which a preload fails is named, with a non-zero exit."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Done, Hakmem
+
+from hakmem_workbench import library as finder
+
+Compiled = Callable[..., Path]
+
+
+def verify(hakmem: Hakmem, library: Path, *words: object, **more: object) -> Done:
+    return hakmem("verify", "--library", library, *words, **more)
+
+
+def kinds(done: Done) -> list[str]:
+    return [finding["kind"] for finding in json.loads(done.out)["findings"]]
+
+
+def test_in_effect(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    done = verify(hakmem, library, "--", compiled("allocates"))
+    assert done.code == 0, done.text
+    assert "In effect: hakmem serves this process." in done.out
+    assert "libc.so.6" in done.out and "0.0-fake" in done.out
+
+
+def test_what_each_object_resolves_to(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    done = verify(hakmem, library, "--json", "--", compiled("allocates"))
+    report = json.loads(done.out)
+    objects = {os.path.basename(row["path"]): row for row in report["programs"][0]["objects"]}
+    assert report["in_effect"]
+    for row in objects.values():
+        assert row["malloc"] == str(library)
+    assert any(row["seen"] for row in objects.values())
+
+
+def test_static_program(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    done = verify(hakmem, library, "--json", "--", compiled("allocates", "-static"))
+    assert done.code == 1 and kinds(done) == ["static"]
+
+
+def test_setuid_program(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can make a program of another user setuid")
+    program = compiled("allocates", name="raised")
+    os.chown(program, 65534, -1)
+    program.chmod(0o4755)
+    done = verify(hakmem, library, "--json", "--", program)
+    assert done.code == 1 and kinds(done) == ["setuid"]
+    done = verify(hakmem, library, "--json", "--", "sh", "-c", f"{program}; true")
+    assert done.code == 1 and kinds(done) == ["setuid"]
+
+
+def test_cleared_environment(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    program = compiled("allocates")
+    done = verify(hakmem, library, "--json", "--", compiled("drops_env"), program)
+    assert done.code == 1 and kinds(done) == ["env-cleared"]
+    assert "was started by drops_env" in json.loads(done.out)["findings"][0]["sentence"]
+    assert verify(hakmem, library, "--", "env", "-i", program).code == 1
+
+
+def test_deepbind(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    plugin = compiled("plugin", "-shared", "-fPIC")
+    done = verify(hakmem, library, "--json", "--", compiled("deepbind", "-ldl"), plugin)
+    assert done.code == 1 and kinds(done) == ["deepbind"]
+
+
+def test_namespace(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    plugin = compiled("plugin", "-shared", "-fPIC")
+    done = verify(hakmem, library, "--json", "--", compiled("deepbind", "-ldl"), plugin, "own")
+    assert done.code == 1 and set(kinds(done)) == {"namespace"}
+
+
+def test_own_malloc(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    program = compiled("own_malloc", "-fno-builtin")
+    done = verify(hakmem, library, "--json", "--", program)
+    assert done.code == 1 and kinds(done) == ["own-malloc"]
+
+
+def test_second_allocator(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    try:
+        other = finder.find_peer("jemalloc")
+    except finder.Problem as problem:
+        pytest.skip(problem.sentence)
+    program = compiled("allocates", "-Wl,--no-as-needed", other.path, name="linked")
+    done = verify(hakmem, library, "--json", "--", program)
+    assert done.code == 1 and kinds(done) == ["second-allocator"]
+    assert verify(hakmem, library, "--allow", "second-allocator", "--", program).code == 0
+
+
+def test_preload_of_another_allocator_behind_ours(hakmem: Hakmem, library: Path) -> None:
+    try:
+        other = finder.find_peer("mimalloc")
+    except finder.Problem as problem:
+        pytest.skip(problem.sentence)
+    done = verify(hakmem, library, "--json", "--", "ls", env={"LD_PRELOAD": other.path})
+    assert done.code == 1 and kinds(done) == ["second-allocator"]
+
+
+def test_refused_preload(hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path) -> None:
+    """A library that needs another one which does not exist."""
+    missing = compiled("plugin", "-shared", "-fPIC", "-Wl,-soname,libgone.so", name="libgone.so")
+    flags = ("-shared", "-fPIC", "-Wl,-soname,libhakmem.so.0", "-Wl,--no-as-needed", str(missing))
+    broken = tmp_path / "libhakmem.so.0"
+    shutil.copy(compiled("fake_hakmem", *flags), broken)
+    environment = {"LD_LIBRARY_PATH": "/nowhere"}
+    done = hakmem("verify", "--library", broken, "--", "ls", env=environment)
+    assert done.code != 0
+    assert "libgone.so" in done.text
+
+
+def test_wrong_class(hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path) -> None:
+    """A library for another machine, as the linker sees it."""
+    from hakmem_workbench import checks
+    from hakmem_workbench.observe import Image, Observation
+
+    data = bytearray(library.read_bytes())
+    data[18:20] = (183).to_bytes(2, "little")  # e_machine: aarch64
+    other = tmp_path / "libhakmem.so.0"
+    other.write_bytes(data)
+    program = str(compiled("allocates"))
+    image = Image(1, 0, program, [program], preload=str(other), objects=[program])
+    seen = Observation(0, 0, True, [image], 0, 0, 0, 0, 0, 0, [], "")
+    expected = checks.Expected("hakmem", finder.at(other, "test"))
+    (judged,) = checks.judge(seen, expected)
+    assert [finding.kind for finding in judged.findings] == ["refused-preload"]
+    assert "aarch64" in judged.findings[0].sentence
+
+
+def test_as_is(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    program = compiled("allocates")
+    assert hakmem("verify", "--as-is", "--", program).code == 1
+    assert hakmem("verify", "--as-is", "--", program, env={"LD_PRELOAD": str(library)}).code == 0
+    linked = compiled("allocates", "-Wl,--no-as-needed", library, name="links-hakmem")
+    environment = {"LD_LIBRARY_PATH": str(library.parent)}
+    assert hakmem("verify", "--as-is", "--", linked, env=environment).code == 0
+
+
+def test_unknown_setting_in_the_environment(
+    hakmem: Hakmem, library: Path, compiled: Compiled
+) -> None:
+    environment = {"HAKMEM_TINY_SS_PARTAIL": "0"}
+    done = verify(hakmem, library, "--", compiled("allocates"), env=environment)
+    assert done.code == 1
+    assert "unknown-setting" in done.out and "HAKMEM_TINY_SS_PARTIAL?" in done.out
+
+
+def test_refused_value_in_the_environment(
+    hakmem: Hakmem, library: Path, compiled: Compiled
+) -> None:
+    environment = {"HAKMEM_SUPERSLAB_MAX_CACHED": "lots"}
+    done = verify(hakmem, library, "--", compiled("allocates"), env=environment)
+    assert done.code == 1 and "refused-setting" in done.out
+
+
+def test_effective_settings_and_their_source(
+    hakmem: Hakmem, library: Path, compiled: Compiled
+) -> None:
+    environment = {"HAKMEM_SUPERSLAB_MAX_CACHED": "8"}
+    done = verify(
+        hakmem, library, "--backend", "legacy", "--", compiled("allocates"), env=environment
+    )
+    assert done.code == 0
+    assert "HAKMEM_SUPERSLAB_MAX_CACHED  8       256          environment" in done.out
+    assert "HAKMEM_BACKEND               legacy  shared_pool  environment" in done.out
+
+
+def test_a_whole_tree_of_processes(hakmem: Hakmem, library: Path) -> None:
+    done = verify(hakmem, library, "--", "sh", "-c", "ls / | sort | cat; exit 3")
+    assert done.code == 0
+    assert "exit code 3" in done.out
+    assert "all 4 processes" in done.out
+
+
+def test_a_server_is_ended(hakmem: Hakmem, library: Path) -> None:
+    done = verify(hakmem, library, "--for", "0.3", "--", "sleep", "60")
+    assert done.code == 0, done.text
+
+
+def test_output_of_the_command(hakmem: Hakmem, library: Path) -> None:
+    assert "hello" not in verify(hakmem, library, "--", "echo", "hello").out
+    assert "hello" in verify(hakmem, library, "--show-output", "--", "echo", "hello").out
+    assert "piped" in verify(hakmem, library, "--show-output", "--", "cat", stdin="piped").out
+
+
+def test_a_wrong_finding_name(hakmem: Hakmem, library: Path) -> None:
+    assert "there is no finding" in verify(hakmem, library, "--allow", "x", "--", "true").err
+
+
+def test_setuid_program_for_an_ordinary_user(
+    hakmem: Hakmem, library: Path, compiled: Compiled
+) -> None:
+    """Without the right to trace it, it is known by its mode and what /proc still tells."""
+    setpriv = shutil.which("setpriv")
+    system = shutil.which("python3", path="/usr/bin")
+    if os.getuid() != 0 or not setpriv or not system or not os.access(os.getcwd(), os.X_OK):
+        pytest.skip("needs root, setpriv and a Python that others can run")
+    program = compiled("allocates", name="raised-to-root")
+    program.chmod(0o4755)
+    user = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", system]
+    tool = Path(__file__).resolve().parent.parent / "hakmem"
+    words = [*user, str(tool), "verify", "--library", str(library), "--json", "--", str(program)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/")
+    if "Permission denied" in done.stderr:
+        pytest.skip("the source tree is not readable for others")
+    assert done.returncode == 1
+    assert kinds(Done(done.returncode, done.stdout, done.stderr)) == ["setuid"]
