@@ -81,7 +81,8 @@ report() {
     FAILED=$((FAILED + $3))
     printf '%-7s%-24s%5d passed, %d failed %6d s\n' "$verdict" "$1" "$2" "$3" "$4"
     if [ "$3" -ne 0 ] && [ $# -ge 5 ]; then
-        tail -40 "$5" | sed 's/^/        | /'
+        { grep -E '[0-9]+/[0-9]+ .* (FAIL|TIMEOUT|ERROR) |\[  (ERROR  |FAILED ) \]|FAILED|\[   LINE   \]|error:' "$5" || true; } | head -40 | sed 's/^/        > /'
+        tail -20 "$5" | sed 's/^/        | /'
         echo "        | (all of it: ${5#"$PWD"/})"
     fi
 }
