@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * Between bins and slabs: refill, overflow, drain, and foreign blocks on their way home.
  *
- * A refill takes, in this order: the first slab's own free blocks; blocks not yet carved; its remote list;
- * the next slab; at last a new slab from the frontend. Every so many frees a bin is looked at: what it has
- * beyond its limit, the blocks freed longest ago, is drained. Foreign blocks wait in groups by slab, so that
- * one compare-and-swap gives many of them back. */
+ * A refill takes, in this order: foreign blocks that were freed here; the first slab's own free blocks; blocks
+ * not yet carved; its remote list; the next slab; at last a new slab from the frontend. Every so many frees a
+ * bin is looked at: what it has beyond its limit, the blocks freed longest ago, is drained. Foreign blocks
+ * beyond a limit are sorted by slab, so that one compare-and-swap gives many of them back. */
 #include "bin.h"
 
 #include "dispatch.h"
 #include "log.h"
 
-#define GROUP_MAX_BLOCKS 64u
-#define GROUP_MAX_BYTES (64 * HAK_KIB)
-#define FIRST_BATCH 8u
+#define FOREIGN_MIN 4u /* fewer foreign blocks do not serve a refill */
+#define FIRST_BATCH 2u
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
 #define INTERVAL_MAX 256u
@@ -37,6 +36,21 @@ static const struct hak_frontend *frontend_of(unsigned bin)
 uint32_t hak_bin_limit(unsigned bin)
 {
     return hak_dispatch.bin_limit[bin];
+}
+
+/* --- the bins that a thread has used ---------------------------------------------------------------- */
+
+static void mark_used(struct hak_thread *t, unsigned bin)
+{
+    t->used_bins[bin / 64] |= (uint64_t)1 << bin % 64;
+}
+
+/* Calls `visit` for each bin that the thread has used. */
+static void each_bin(struct hak_thread *t, void (*visit)(struct hak_thread *t, unsigned bin))
+{
+    for (unsigned word = 0; word < sizeof t->used_bins / sizeof t->used_bins[0]; word++)
+        for (uint64_t bits = t->used_bins[word]; bits; bits &= bits - 1)
+            visit(t, word * 64 + (unsigned)__builtin_ctzll(bits));
 }
 
 /* --- a thread's list of slabs with free blocks ----------------------------------------------------- */
@@ -71,6 +85,7 @@ static void count_slabs(struct hak_thread *t, int change)
 
 static void own_slab(struct hak_thread *t, struct hak_slab *slab)
 {
+    mark_used(t, slab->bin);
     list_slab(&t->bins[slab->bin], slab);
     count_slabs(t, 1);
 }
@@ -98,67 +113,61 @@ void hak_slab_reap(struct hak_slab *slab)
     frontend_of(slab->bin)->slab_release(slab);
 }
 
-static void publish(struct hak_slab *slab)
-{
-    if (!hak_dispatch.backend->publish(slab))
-        hak_slab_reap(slab);
-}
-
 static void put_remote(struct hak_slab *slab, struct hak_chain chain)
 {
+    unsigned bin = slab->bin; /* once the blocks are back, the slab may become one of another class */
     switch (hak_slab_remote_put(slab, chain)) {
     case HAK_REMOTE_PUBLISH:
-        publish(slab);
+        hak_dispatch.backend->publish(slab);
         break;
     case HAK_REMOTE_EMPTY:
-        if (hak_dispatch.backend->retract(slab))
-            hak_slab_reap(slab);
+        hak_dispatch.backend->all_back(slab, bin);
         break;
     case HAK_REMOTE_DONE:
         break;
     }
 }
 
-static void flush_group(struct hak_thread *t, struct hak_group *g)
+/* Foreign blocks that a drain meets, sorted by slab: one compare-and-swap gives many of them back. */
+#define GROUPS 16u
+struct groups {
+    unsigned used; /* bit i: of[i] holds blocks */
+    struct group {
+        struct hak_slab *slab;
+        struct hak_chain chain;
+    } of[GROUPS];
+};
+
+static void flush_group(struct hak_thread *t, struct group *g)
 {
-    if (!g->slab)
-        return;
     HAK_COUNT(t, remote_blocks, g->chain.count);
     HAK_COUNT(t, remote_batches, 1);
     put_remote(g->slab, g->chain);
-    g->slab = NULL;
 }
 
-void hak_bin_flush_groups(struct hak_thread *t)
+static void flush_groups(struct hak_thread *t, struct groups *groups)
 {
-    for (unsigned i = 0; i < HAK_REMOTE_GROUPS; i++)
-        flush_group(t, &t->groups[i]);
+    for (; groups->used; groups->used &= groups->used - 1)
+        flush_group(t, &groups->of[__builtin_ctz(groups->used)]);
 }
 
-static void add_to_group(struct hak_thread *t, struct hak_slab *slab, struct hak_chain chain)
+static void add_to_group(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
 {
-    struct hak_group *g = &t->groups[((uintptr_t)slab / sizeof *slab) % HAK_REMOTE_GROUPS];
-    if (g->slab == slab) {
+    unsigned i = ((uintptr_t)slab / sizeof *slab) % GROUPS;
+    struct group *g = &groups->of[i];
+    bool used = groups->used >> i & 1;
+    if (used && g->slab == slab) {
         hak_next_store(chain.tail, g->chain.head);
         g->chain.head = chain.head;
         g->chain.count += chain.count;
-    } else {
-        flush_group(t, g);
-        g->slab = slab;
-        g->chain = chain;
-        hak_next_store(chain.tail, NULL);
+        return;
     }
-    if (g->chain.count >= GROUP_MAX_BLOCKS || g->chain.count * (size_t)slab->stride >= GROUP_MAX_BYTES)
+    if (used)
         flush_group(t, g);
-}
-
-void hak_bin_foreign_free(struct hak_thread *t, struct hak_slab *slab, void *block)
-{
-    struct hak_chain chain = {block, block, 1};
-    if (t)
-        add_to_group(t, slab, chain);
-    else
-        put_remote(slab, chain);
+    groups->used |= 1u << i;
+    g->slab = slab;
+    g->chain = chain;
+    hak_next_store(chain.tail, NULL);
 }
 
 static bool was_mine(const struct hak_thread *t, const void *block)
@@ -175,25 +184,33 @@ static void put_own(struct hak_thread *t, struct hak_slab *slab, struct hak_chai
         release_empty(t, slab);
 }
 
-static void give_back(struct hak_thread *t, struct hak_slab *slab, struct hak_chain chain)
+/* A FULL slab has no owner: who frees its blocks becomes it, if he had it last, or could use its blocks. */
+static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
 {
-    if (!t) {
+    bool mine = was_mine(t, block);
+    if ((!mine && !t->bins[slab->bin].active) || !hak_slab_reclaim(slab, t))
+        return false;
+    if (!mine)
+        hak_slab_tag(slab, t->tag);
+    own_slab(t, slab);
+    HAK_COUNT(t, reclaimed, 1);
+    return true;
+}
+
+static void give_back(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
+{
+    if (!t)
         put_remote(slab, chain);
-        return;
-    }
-    if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == t) {
+    else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == t || reclaim(t, slab, chain.head))
         put_own(t, slab, chain);
-    } else if (was_mine(t, chain.head) && hak_slab_reclaim(slab, t)) {
-        own_slab(t, slab);
-        HAK_COUNT(t, reclaimed, 1);
-        put_own(t, slab, chain);
-    } else {
-        add_to_group(t, slab, chain);
-    }
+    else
+        add_to_group(t, groups, slab, chain);
 }
 
 void hak_bin_drain(struct hak_thread *t, void *blocks)
 {
+    struct groups groups;
+    groups.used = 0;
     uint64_t drained = 0;
     while (blocks) {
         struct hak_slab *slab = hak_space_slab_of_block(blocks);
@@ -209,11 +226,59 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
         }
         hak_next_store(chain.tail, NULL);
         drained += chain.count;
-        give_back(t, slab, chain);
+        give_back(t, &groups, slab, chain);
         blocks = next;
     }
-    if (t)
+    if (t) {
+        flush_groups(t, &groups);
         HAK_COUNT(t, drained_blocks, drained);
+    }
+}
+
+/* --- foreign blocks ---------------------------------------------------------------------------------- */
+
+static void flush_foreign(struct hak_thread *t, unsigned bin)
+{
+    struct hak_bin *b = &t->bins[bin];
+    void *blocks = b->foreign;
+    b->foreign = NULL;
+    b->foreign_count = 0;
+    hak_bin_drain(t, blocks);
+    b->active = false;
+}
+
+/* Other threads' blocks wait, by class, for this thread's next refill; what exceeds the limit goes home. */
+void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *block)
+{
+    struct hak_bin *b = &t->bins[bin];
+    hak_next_store(block, b->foreign);
+    b->foreign = block;
+    if (!b->foreign_count++)
+        mark_used(t, bin);
+    if (HAK_LIKELY(b->foreign_count < hak_dispatch.bin_limit[bin]))
+        return;
+    tick(t, b->foreign_count);
+    flush_foreign(t, bin);
+}
+
+void hak_bin_flush_foreign(struct hak_thread *t)
+{
+    each_bin(t, flush_foreign);
+}
+
+/* A few blocks go home rather: of a class that is freed here but seldom used, and, if two threads came to use
+ * blocks of one cache line by handing one over, so that they do not share it forever. */
+static struct hak_chain take_foreign(struct hak_thread *t, struct hak_bin *b)
+{
+    struct hak_chain chain = {0};
+    if (b->foreign_count < FOREIGN_MIN)
+        return chain;
+    chain.head = b->foreign;
+    chain.count = b->foreign_count;
+    HAK_COUNT(t, foreign_reused, chain.count);
+    b->foreign = NULL;
+    b->foreign_count = 0;
+    return chain;
 }
 
 /* --- refill ------------------------------------------------------------------------------------------ */
@@ -318,7 +383,10 @@ void *hak_bin_refill(struct hak_thread *t, unsigned bin)
     struct hak_bin *b = &t->bins[bin];
     if (!b->batch)
         start_bin(b, bin);
-    struct hak_chain chain = take(t, bin, b->batch);
+    b->active = true;
+    struct hak_chain chain = take_foreign(t, b);
+    if (!chain.head)
+        chain = take(t, bin, b->batch);
     if (!chain.head)
         return NULL;
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_dispatch.bin_batch[bin]);
@@ -390,6 +458,7 @@ void hak_bin_look(unsigned bin)
     if (HAK_UNLIKELY(!t)) {
         look_without_thread(bin);
     } else {
+        mark_used(t, bin);
         tick(t, t->bins[bin].interval);
         look(t, bin);
     }
@@ -405,41 +474,41 @@ static void drain_bin(struct hak_thread *t, unsigned bin)
     hak_bin_drain(t, blocks);
 }
 
+static void release_idle_slabs(struct hak_thread *t, unsigned bin)
+{
+    struct hak_slab *next;
+    for (struct hak_slab *slab = t->bins[bin].slabs; slab; slab = next) {
+        next = slab->next;
+        collect(t, slab);
+        if (slab->used == 0)
+            release_empty(t, slab);
+    }
+}
+
 void hak_bin_drain_all(struct hak_thread *t)
 {
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
-        drain_bin(t, bin);
-    hak_bin_flush_groups(t); /* before the slabs are looked at: some may be this thread's own by now */
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        struct hak_slab *next;
-        for (struct hak_slab *slab = t->bins[bin].slabs; slab; slab = next) {
-            next = slab->next;
-            collect(t, slab);
-            if (slab->used == 0)
-                release_empty(t, slab);
-        }
+    each_bin(t, drain_bin);
+    each_bin(t, flush_foreign); /* before the slabs are looked at: some may be this thread's own by now */
+    each_bin(t, release_idle_slabs);
+}
+
+static void abandon(struct hak_thread *t, unsigned bin)
+{
+    struct hak_slab *slab;
+    while ((slab = t->bins[bin].slabs)) {
+        disown_slab(t, slab);
+        if (!slab->used)
+            hak_slab_untag(slab);
+        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+            hak_dispatch.backend->publish(slab);
     }
+    t->bins[bin] = (struct hak_bin){0};
+    hak_self.room[bin] = 0;
 }
 
 void hak_bin_abandon_all(struct hak_thread *t)
 {
-    hak_bin_drain_all(t);
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        hak_self.room[bin] = 0;
-        struct hak_slab *slab;
-        while ((slab = t->bins[bin].slabs)) {
-            disown_slab(t, slab);
-            switch (hak_slab_disown(slab)) {
-            case HAK_SLAB_ACTIVE:
-                hak_slab_empty(slab);
-                frontend_of(bin)->slab_release(slab);
-                break;
-            case HAK_SLAB_PARTIAL:
-                publish(slab);
-                break;
-            default:
-                break;
-            }
-        }
-    }
+    each_bin(t, drain_bin);
+    each_bin(t, flush_foreign);
+    each_bin(t, abandon);
 }

@@ -11,9 +11,10 @@ void *hak_bin_refill(struct hak_thread *t, unsigned bin);
 void *hak_bin_take_one(struct hak_thread *t, unsigned bin);
 /* Gives a chain of free blocks, of any slabs, back to their slabs. t: the caller's, or NULL without one. */
 void hak_bin_drain(struct hak_thread *t, void *blocks);
-/* A single block that is not the caller's: joins the blocks of its slab that wait to be given back. */
-void hak_bin_foreign_free(struct hak_thread *t, struct hak_slab *slab, void *block);
-void hak_bin_flush_groups(struct hak_thread *t);
+/* A block of another thread's slab, freed by the calling thread: kept for its next refill, or given back. */
+void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *block);
+/* Gives all of those back. */
+void hak_bin_flush_foreign(struct hak_thread *t);
 /* Empties all bins of the calling thread, and gives up its slabs without live blocks. */
 void hak_bin_drain_all(struct hak_thread *t);
 /* Ends the thread's ownership of everything. */

@@ -74,10 +74,11 @@ struct hak_backend {
     struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
     /* Takes back an EMPTY slab, or a run whose content is not needed any more. */
     void (*release)(struct hak_slab *slab);
-    /* Puts a PARTIAL slab on its list; false if all its blocks are back: the caller reaps it. */
-    bool (*publish)(struct hak_slab *slab);
-    /* Takes a PARTIAL slab off its list if all its blocks are back; false if not, or if it is not there. */
-    bool (*retract)(struct hak_slab *slab);
+    /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
+    void (*publish)(struct hak_slab *slab);
+    /* The last block of a PARTIAL slab of the bin came back: now or later the slab leaves its list, and is
+     * reaped (hak_slab_reap, without a lock of the backend's held). Somebody may have adopted it meanwhile. */
+    void (*all_back)(struct hak_slab *slab, unsigned bin);
     /* Gives back free pages beyond `keep` bytes. Returns bytes given back. */
     size_t (*trim)(size_t keep);
     /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle

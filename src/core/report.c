@@ -91,10 +91,12 @@ static void write_dispatch(struct hak_stats_writer *w)
 
 static void write_slabs(struct hak_stats_writer *w)
 {
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
     hak_stats_begin(w, "slabs");
     for (unsigned from = 0; from < HAK_SLAB_NSTATES; from++)
         for (unsigned to = 0; to < HAK_SLAB_NSTATES; to++) {
-            uint64_t n = atomic_load_explicit(&hak_slab_transitions[from][to], memory_order_relaxed);
+            uint64_t n = atomic_load_explicit(&t.counters.transitions[from][to], memory_order_relaxed);
             char key[40];
             hak_text_format(key, sizeof key, "%s_to_%s", hak_slab_state_name((enum hak_slab_state)from),
                             hak_slab_state_name((enum hak_slab_state)to));

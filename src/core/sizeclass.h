@@ -10,6 +10,9 @@ extern HAK_HIDDEN const uint8_t hak_class_map[HAK_MAP_SIZE];
 extern const uint32_t hak_strides[HAK_NBINS];
 extern const uint8_t hak_slab_pages[HAK_NBINS]; /* in 64 KiB pages */
 
+/* 2^32 / stride, rounded up; 0 for classes whose slabs are longer than a page. */
+extern const uint32_t hak_divisors[HAK_NBINS];
+
 /* The class of a request of at most HAK_SMALL_MAX bytes; zero bytes count as one. */
 HAK_INLINE unsigned hak_class_of(size_t size)
 {
@@ -34,6 +37,15 @@ _Static_assert(HAK_HEADER_BINS <= 32, "a header byte holds 32 bins");
 HAK_INLINE size_t hak_class_usable(unsigned bin)
 {
     return hak_strides[bin] - hak_class_has_header(bin);
+}
+
+/* Whether a block of the class may begin at p, told by the address alone: false for classes whose slabs are
+ * longer than a page. The product's low half is below the divisor for multiples of the stride alone, as both
+ * factors of the page are 16 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019). */
+HAK_INLINE bool hak_class_starts_at(uint64_t bin, const void *p)
+{
+    uint32_t offset = (uintptr_t)p & 0xffff, divisor = hak_divisors[bin];
+    return offset * divisor < divisor && offset + hak_strides[bin] <= 0x10000;
 }
 
 #endif

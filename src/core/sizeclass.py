@@ -20,8 +20,7 @@ def strides():
     result = list(range(16, 128 + 1, 16))
     base = 128
     while base < SMALL_MAX:
-        steps = 8 if base < 32 * 1024 else 8
-        result += [base + base * i // steps for i in range(1, steps + 1)]
+        result += [base + base * i // 8 for i in range(1, 8 + 1)]
         base *= 2
     return [s for s in result if s <= SMALL_MAX]
 
@@ -75,6 +74,8 @@ def main():
 {rows(classes).replace(chr(10), ' ' + chr(92) + chr(10))}
 #define HAK_SLAB_PAGES \\
 {rows([slab_pages(s, most) for s in classes]).replace(chr(10), ' ' + chr(92) + chr(10))}
+#define HAK_DIVISORS \\
+{rows([0 if slab_pages(s, most) > 1 else -(-2**32 // s) for s in classes], 8).replace(chr(10), ' ' + chr(92) + chr(10))}
 #define HAK_CLASS_MAP \\
 {rows(table, 32).replace(chr(10), ' ' + chr(92) + chr(10))}
 """)

@@ -5,7 +5,6 @@
 #include "slab.h"
 
 #include "log.h"
-#include "os.h"
 #include "space.h"
 
 #define STATE_MASK 0xfu
@@ -15,18 +14,11 @@
 #define FIELD_MASK 0x3fffu
 #define UNIT_LG 4
 
-HAK_IN_DATA _Atomic(uint64_t) hak_slab_transitions[HAK_SLAB_NSTATES][HAK_SLAB_NSTATES];
-
 static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
 
 const char *hak_slab_state_name(enum hak_slab_state state)
 {
     return state_names[state];
-}
-
-void hak_slab_count(enum hak_slab_state from, enum hak_slab_state to)
-{
-    atomic_fetch_add_explicit(&hak_slab_transitions[from][to], 1, memory_order_relaxed);
 }
 
 static enum hak_slab_state state_of(uint64_t word)
@@ -82,6 +74,12 @@ void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag)
 {
     for (unsigned i = 0; i < slab->pages; i++)
         hak_tag_set(slab->base + i * HAK_PAGE, owner_tag, slab->bin);
+}
+
+void hak_slab_untag(const struct hak_slab *slab)
+{
+    for (unsigned i = 0; i < slab->pages; i++)
+        hak_tag_clear(slab->base + i * HAK_PAGE);
 }
 
 /* Block 0 of a slab has no byte of its own before it; page-aligned blocks are decided by tag (cache.h). */
@@ -220,8 +218,6 @@ enum hak_slab_state hak_slab_disown(struct hak_slab *slab)
 {
     for (;;) {
         hak_slab_collect(slab);
-        if (!slab->used)
-            return HAK_SLAB_ACTIVE;
         enum hak_slab_state state = hak_slab_has_free(slab) ? HAK_SLAB_PARTIAL : HAK_SLAB_FULL;
         if (disown_as(slab, state))
             return state; /* from here on the slab may be somebody else's */
@@ -231,11 +227,9 @@ enum hak_slab_state hak_slab_disown(struct hak_slab *slab)
 void hak_slab_empty(struct hak_slab *slab)
 {
     HAK_CHECK(slab->used == 0);
-    for (unsigned i = 0; i < slab->pages; i++)
-        hak_tag_clear(slab->base + i * HAK_PAGE);
+    hak_slab_untag(slab);
     enum hak_slab_state from = hak_slab_state(slab);
     atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    slab->since_ms = hak_os_coarse_ms();
     hak_slab_count(from, HAK_SLAB_EMPTY);
     atomic_store_explicit(&slab->word, make_word(HAK_SLAB_EMPTY, 0), memory_order_release);
 }
@@ -250,7 +244,7 @@ bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner)
     return true;
 }
 
-void hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
+bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
 {
     uint64_t word = atomic_exchange_explicit(&slab->word, make_word(HAK_SLAB_ACTIVE, 0),
                                              memory_order_acq_rel);
@@ -258,6 +252,7 @@ void hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
     atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
     hak_slab_count(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
     put_remote_list(slab, word);
+    return slab->used == 0;
 }
 
 bool hak_slab_all_back(const struct hak_slab *slab)
@@ -278,8 +273,8 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     enum hak_slab_state from, to;
     do {
         from = state_of(word);
-        if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || 
-                         count_of(word) + chain.count > slab->capacity))
+        uint32_t most = from == HAK_SLAB_ACTIVE ? slab->capacity : away_of(word);
+        if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || count_of(word) + chain.count > most))
             fail_remote(slab, chain.head, word);
         to = from == HAK_SLAB_FULL ? HAK_SLAB_PARTIAL : from;
         hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);

@@ -34,7 +34,8 @@ struct hak_thread;
 
 struct hak_slab {
     /* for the owner, or under the lock of the list it stands on */
-    struct hak_slab *next, *prev;
+    _Alignas(2 * HAK_CACHELINE) struct hak_slab *next;
+    struct hak_slab *prev;
     void *free; /* blocks given back by the owner, or collected */
     char *base;
     uint32_t free_count;
@@ -50,10 +51,9 @@ struct hak_slab {
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
     _Atomic(struct hak_thread *) owner;
     uint32_t head_offset; /* pages from the head of the run to this page */
-    uint32_t arena_page;  /* the frontend's own: position in its chunk */
     void *chunk;          /* the frontend's own: the chunk it was cut from */
-    uint64_t since_ms;    /* when it became EMPTY */
     size_t requested;     /* large blocks: bytes that the block may use */
+    _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "two cache lines");
 
@@ -80,6 +80,8 @@ enum hak_slab_state hak_slab_state(const struct hak_slab *slab);
 void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *owner);
 /* Sets the page tags of a slab to `owner_tag`, so that its owner's frees take the fast path. */
 void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag);
+/* Clears them: a free of one of its blocks, though none is away, gets looked at. */
+void hak_slab_untag(const struct hak_slab *slab);
 
 /* --- by the owner ----------------------------------------------------------------------------- */
 
@@ -93,8 +95,8 @@ uint32_t hak_slab_collect(struct hak_slab *slab);
 uint32_t hak_slab_remote_count(const struct hak_slab *slab);
 /* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
 bool hak_slab_retire(struct hak_slab *slab);
-/* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state: PARTIAL must be published;
- * ACTIVE means that no block was away, the slab still the caller's, and to be emptied. */
+/* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state; PARTIAL must be published, even if no
+ * block is away. */
 enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
 /* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);
@@ -103,8 +105,8 @@ void hak_slab_empty(struct hak_slab *slab);
 
 /* FULL -> ACTIVE for `owner`; false if someone else changed the state first. */
 bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner);
-/* PARTIAL (just unlinked, under the backend's lock) -> ACTIVE for `owner`, its remote list collected. */
-void hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner);
+/* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. Whether no block is away. */
+bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner);
 /* What a remote free found out. */
 enum hak_remote {
     HAK_REMOTE_DONE,
@@ -118,9 +120,8 @@ bool hak_slab_all_back(const struct hak_slab *slab);
 /* Stops the process if `block` is not the start of a carved block. */
 void hak_slab_check_block(const struct hak_slab *slab, const void *block);
 
-/* Transitions counted, [from][to]. */
-extern _Atomic(uint64_t) hak_slab_transitions[HAK_SLAB_NSTATES][HAK_SLAB_NSTATES];
 const char *hak_slab_state_name(enum hak_slab_state state);
+/* Counts a transition, in the calling thread. */
 void hak_slab_count(enum hak_slab_state from, enum hak_slab_state to);
 
 #endif

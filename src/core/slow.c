@@ -49,10 +49,12 @@ static _Noreturn HAK_COLD void fail_foreign(const void *p, const char *verb)
     hak_log_fatal("invalid %s: %p was not allocated by hakmem", verb, p);
 }
 
+/* Of a slab whose blocks are all back, none can be freed. */
 static bool holds_blocks(const struct hak_slab *slab)
 {
     enum hak_slab_state state = hak_slab_state(slab);
-    return state == HAK_SLAB_ACTIVE || state == HAK_SLAB_FULL || state == HAK_SLAB_PARTIAL;
+    return state == HAK_SLAB_ACTIVE || state == HAK_SLAB_FULL ||
+           (state == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab));
 }
 
 /* A byte before a block of a header slab that is not the bin's: the block before it was written beyond its end. */
@@ -67,14 +69,32 @@ static void check_header(const struct hak_slab *slab, const void *p)
                       p, byte, hak_header_byte(slab->bin), (void *)((uintptr_t)p - slab->stride), slab->stride - 1);
 }
 
-static void free_foreign_small(struct hak_slab *slab, void *p)
+static void free_small(struct hak_slab *slab, void *p)
 {
     hak_slab_check_block(slab, p);
     check_header(slab, p);
     struct hak_thread *t = hak_thread_get();
     if (t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t)
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
-    hak_bin_foreign_free(t, slab, p);
+    if (t) {
+        hak_bin_foreign_free(t, slab->bin, p);
+    } else {
+        hak_next_store(p, NULL);
+        hak_bin_drain(NULL, p);
+    }
+}
+
+/* The tag of a page in use names the class whoever owns it; what it cannot tell is left to the slab. */
+static bool free_by_tag(void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, bin = (uint32_t)(page ^ hak_tag_load(page));
+    if (bin >= HAK_NBINS || hak_space_in_header_zone(p) || !hak_self.thread || !hak_class_starts_at(bin, p))
+        return false;
+#if HAK_HARDENED
+    hak_mark_set(p, (unsigned)bin);
+#endif
+    hak_bin_foreign_free(hak_self.thread, (unsigned)bin, p);
+    return true;
 }
 
 void hak_free_slow(void *p)
@@ -82,9 +102,11 @@ void hak_free_slow(void *p)
     if (!p)
         return;
     int saved = errno;
-    struct hak_slab *slab = hak_space_slab(p);
-    if (slab && holds_blocks(slab))
-        free_foreign_small(slab, p);
+    struct hak_slab *slab;
+    if (free_by_tag(p))
+        ;
+    else if ((slab = hak_space_slab(p)) && holds_blocks(slab))
+        free_small(slab, p);
     else if (!hak_init() || !hak_dispatch.large->span_free(slab, p))
         fail_foreign(p, "free");
     errno = saved;

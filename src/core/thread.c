@@ -16,7 +16,7 @@ struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
 /* Under hak_thread_lock. */
 static struct hak_thread *live, *recycled;
 static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
-static HAK_IN_DATA struct hak_thread_counters ended_counters;
+static HAK_IN_DATA struct hak_thread_counters ended_counters, nobodys_counters;
 static uint64_t started, pinned_slabs;
 
 static _Atomic(uint32_t) drain_request;
@@ -135,15 +135,25 @@ void hak_count_free(void)
 }
 #endif
 
+/* Threads without descriptor count here; all others in their own, which nobody else writes. */
+void hak_slab_count(enum hak_slab_state from, enum hak_slab_state to)
+{
+    struct hak_thread *t = hak_self.thread;
+    if (HAK_LIKELY(t))
+        HAK_COUNT(t, transitions[from][to], 1);
+    else
+        atomic_fetch_add_explicit(&nobodys_counters.transitions[from][to], 1, memory_order_relaxed);
+}
+
 static void add_counters(struct hak_thread_counters *sum, const struct hak_thread_counters *c)
 {
-#define X(name, meaning)                                                                        \
-    atomic_store_explicit(&sum->name,                                                           \
-                          atomic_load_explicit(&sum->name, memory_order_relaxed) +              \
-                              atomic_load_explicit(&c->name, memory_order_relaxed),             \
-                          memory_order_relaxed);
-    HAK_THREAD_COUNTERS(X)
-#undef X
+    _Atomic(uint64_t) *to = (_Atomic(uint64_t) *)sum;
+    const _Atomic(uint64_t) *from = (const _Atomic(uint64_t) *)c;
+    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+        atomic_store_explicit(&to[i],
+                              atomic_load_explicit(&to[i], memory_order_relaxed) +
+                                  atomic_load_explicit(&from[i], memory_order_relaxed),
+                              memory_order_relaxed);
 }
 
 static void recycle(struct hak_thread *t)
@@ -152,7 +162,7 @@ static void recycle(struct hak_thread *t)
     unlink_live(t);
     add_counters(&ended_counters, &t->counters);
     uint64_t tag = t->tag;
-    memset(t, 0, sizeof *t);
+    memset(t, 0, offsetof(struct hak_thread, bins)); /* the bins were cleared one by one */
     t->tag = tag;
     t->next = recycled;
     recycled = t;
@@ -177,7 +187,6 @@ static void end_thread(void *value)
     hak_self.tag = HAK_TAG_NOBODY;
     hak_self.thread = NULL;
     hak_self.ended = true;
-    memset(hak_self.room, 0, sizeof hak_self.room);
     recycle(t);
     errno = saved;
 }
@@ -212,6 +221,7 @@ void hak_thread_totals(struct hak_thread_totals *totals)
     totals->pinned_slabs = pinned_slabs;
     add_counters(&totals->counters, &ended_counters);
     add_counters(&totals->counters, &orphan.counters);
+    add_counters(&totals->counters, &nobodys_counters);
     for (struct hak_thread *t = live; t; t = t->next) {
         totals->threads++;
         totals->active_slabs += atomic_load_explicit(&t->slabs, memory_order_relaxed);

@@ -7,7 +7,6 @@
 
 #include "cache.h"
 
-#define HAK_REMOTE_GROUPS 16
 #define HAK_MAX_FRONTENDS 8
 
 /* The slabs behind one bin of one thread. */
@@ -15,14 +14,11 @@ struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
     uint16_t interval;      /* frees between two looks at the bin */
     uint16_t batch;         /* blocks of the next refill; doubles up to the limit */
+    uint16_t foreign_count;
     bool refilled;          /* since the thread started, or was prewarmed */
+    bool active;            /* refilled since foreign blocks went home last */
+    void *foreign;          /* other threads' blocks that were freed here */
     void *untouched;        /* the first block after prewarming: while it is the first, none was used */
-};
-
-/* Foreign blocks of one slab, not yet given back. */
-struct hak_group {
-    struct hak_slab *slab;
-    struct hak_chain chain;
 };
 
 /* Written by the thread alone, read by the statistics. */
@@ -41,13 +37,19 @@ struct hak_group {
     X(remote_saved, "remote blocks collected in place of a refill") \
     X(slabs_acquired, "slabs taken from a frontend")               \
     X(slabs_released, "slabs given back to a frontend")            \
-    X(reclaimed, "FULL slabs taken back by their last owner")      \
+    X(foreign_reused, "foreign blocks that served a refill")        \
+    X(reclaimed, "FULL slabs taken over by who freed their blocks")      \
     X(prewarmed, "blocks put into bins ahead of use")
 
+#define HAK_STAGES 8
+
+/* Sums are taken over all members as one array. */
 struct hak_thread_counters {
 #define X(name, meaning) _Atomic(uint64_t) name;
     HAK_THREAD_COUNTERS(X)
 #undef X
+    _Atomic(uint64_t) transitions[HAK_SLAB_NSTATES][HAK_SLAB_NSTATES]; /* of slabs, [from][to] */
+    _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: slabs that each of its stages served */
 };
 
 #define HAK_COUNT(t, name, n)                                                                          \
@@ -62,9 +64,9 @@ struct hak_thread {
     _Atomic(uint32_t) drain_asked;  /* a trim asks for this thread's bins; done at its next slow path */
     uint32_t drain_done;
     uint32_t clock_work; /* blocks since the clock was looked at */
+    uint64_t used_bins[(HAK_NBINS + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
     struct hak_thread_counters counters;
-    struct hak_group groups[HAK_REMOTE_GROUPS];
     struct hak_bin bins[HAK_NBINS];
 };
 

@@ -223,25 +223,28 @@ static void release(struct hak_slab *slab)
 }
 
 /* All blocks may have come back between the transition to PARTIAL and this call. */
-static bool publish(struct hak_slab *slab)
+static void publish(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
     bool live = !hak_slab_all_back(slab);
     if (live)
         list_partial(slab);
     hak_lock_release(&lock);
-    return live;
+    if (!live)
+        hak_slab_reap(slab);
 }
 
 /* Somebody else may have adopted it between the last free and this call. */
-static bool retract(struct hak_slab *slab)
+static void all_back(struct hak_slab *slab, unsigned bin)
 {
+    (void)bin;
     hak_lock_acquire(&lock);
-    bool mine = slab->listed && hak_slab_all_back(slab);
+    bool mine = hak_slab_all_back(slab) && slab->listed;
     if (mine)
         unlist_partial(slab);
     hak_lock_release(&lock);
-    return mine;
+    if (mine)
+        hak_slab_reap(slab);
 }
 
 /* All that is kept without being used is the current regions. */
@@ -290,7 +293,7 @@ const struct hak_backend hak_backend_example_backend = {
     .acquire_run = acquire_run,
     .release = release,
     .publish = publish,
-    .retract = retract,
+    .all_back = all_back,
     .trim = trim,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,

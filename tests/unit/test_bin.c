@@ -121,9 +121,10 @@ TEST(foreign_blocks_go_home_in_groups)
     size_t n = 3 * capacity;
     unit_in_thread(allocate_some, &n);
     unit_free_blocks(shared);
-    hak_bin_flush_groups(t);
+    hak_bin_flush_foreign(t);
     assert_int_equal(t->counters.remote_blocks, n);
     assert_in_range(t->counters.remote_batches, 1, 3 * (capacity * hak_strides[bin] / (64 * HAK_KIB) + 2));
+    unit_sweep();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 0);
     assert_int_equal(unit_pages_in_use(&c), 0); /* FULL -> PARTIAL -> EMPTY by remote frees alone */
@@ -135,9 +136,10 @@ TEST(without_a_descriptor_foreign_blocks_go_home_at_once)
     size_t n = 2;
     unit_in_thread(allocate_some, &n);
     struct hak_slab *slab = hak_space_slab(shared);
-    hak_bin_foreign_free(NULL, slab, shared->next);
+    hak_bin_drain(NULL, memset(shared->next, 0, sizeof *shared));
     assert_int_equal(hak_slab_remote_count(slab), 1);
     hak_bin_drain(NULL, memset(shared, 0, sizeof *shared));
+    unit_sweep();
     assert_int_equal(unit_census().used, 0);
 }
 

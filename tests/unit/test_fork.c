@@ -91,7 +91,7 @@ static int others_are_pinned(void)
     int result = use_everything();
     struct hak_slab *slab = hak_space_slab(others);
     unit_free_blocks(others); /* to a slab whose owner is gone: kept, never an error */
-    hak_bin_flush_groups(hak_thread_get());
+    hak_bin_flush_foreign(hak_thread_get());
     hak_trim(0);
     return result ? result : hak_slab_state(slab) != HAK_SLAB_ACTIVE;
 }

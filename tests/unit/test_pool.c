@@ -87,10 +87,11 @@ TEST(chunks_of_ended_threads_are_adopted)
     uint64_t mapped = pool("chunks_mapped");
     struct unit_block *mine = unit_blocks(12000, 3);
     assert_int_equal(pool("chunks_mapped"), mapped);
-    assert_int_equal(pool("chunks_adopted"), 1);
+    assert_true(pool("chunks_adopted") >= 1);
     unit_free_blocks(left);
     unit_free_blocks(mine);
     hak_bin_drain_all(hak_thread_get());
+    unit_sweep();
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -101,6 +102,7 @@ TEST(chunks_of_ended_threads_go_back_but_for_one)
         unit_in_thread(leave_blocks, NULL);
         unit_free_blocks(left);
         hak_bin_drain_all(hak_thread_get());
+        unit_sweep();
     }
     assert_true(pool("chunks") <= 1);
     struct hak_census c = unit_census();

@@ -52,11 +52,11 @@ static void *make_partial(struct hak_slab *slab)
 {
     void *block = hak_slab_take(slab, 1).head;
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
-    assert_true(pool->publish(slab));
+    pool->publish(slab);
     return block;
 }
 
-static const char *const stage_names[] = {"hot", "empty", "partial", "unused", "drain", "lru", "map"};
+static const char *const stage_names[] = {"hot", "partial", "empty", "unused", "drain", "lru", "map"};
 static uint64_t before[COUNT(stage_names)];
 
 static void look(void)
@@ -195,7 +195,7 @@ TEST(partial_of_the_class)
     assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
 }
 
-TEST(hot_before_empty_before_partial_before_unused)
+TEST(hot_before_partial_before_empty_before_unused)
 {
     start(NULL);
     struct hak_slab *partial = acquire(bin), *empty = acquire(bin), *hot = acquire(bin);
@@ -205,10 +205,10 @@ TEST(hot_before_empty_before_partial_before_unused)
     look();
     assert_ptr_equal(acquire(bin), hot);
     assert_served("hot");
-    assert_ptr_equal(acquire(bin), empty);
-    assert_served("empty");
     assert_ptr_equal(acquire(bin), partial);
     assert_served("partial");
+    assert_ptr_equal(acquire(bin), empty);
+    assert_served("empty");
     acquire(bin);
     assert_served("unused");
 }
@@ -222,8 +222,8 @@ TEST(drain_publishes_what_this_thread_holds_for_others)
         last = hak_slab_take(slab, 1);
     assert_true(hak_slab_retire(slab)); /* FULL: on no list */
     use_up();
-    hak_bin_foreign_free(t, slab, last.head);
-    assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits in a group */
+    hak_bin_foreign_free(t, bin, last.head);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits with the thread */
     look();
     assert_ptr_equal(acquire(bin), slab);
     assert_served("drain");
@@ -272,38 +272,58 @@ TEST(adopt_takes_only_partial_ones)
     assert_null(pool->adopt(t, bin));
 }
 
-TEST(publish_refuses_what_is_empty_by_now)
+/* The last block comes back between the transition and the list: whoever asks next gets the slab. */
+TEST(what_is_free_when_published_is_found)
 {
     start(NULL);
     struct hak_slab *slab = acquire(bin);
     struct hak_chain block = hak_slab_take(slab, 1);
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
     assert_int_equal(hak_slab_remote_put(slab, block), HAK_REMOTE_EMPTY);
-    assert_false(pool->retract(slab)); /* it stands on no list yet: the publisher will see it */
-    assert_false(pool->publish(slab));
+    pool->all_back(slab, bin); /* it stands on no list yet */
+    pool->publish(slab);
+    assert_ptr_equal(pool->adopt(t, bin), slab);
+    assert_int_equal(slab->used, 0);
 }
 
-TEST(retract_takes_the_last_free)
+static void give_back(struct hak_slab *slab, void *block)
 {
-    start(NULL);
-    struct hak_slab *slab = acquire(bin), *neighbour = acquire(bin);
-    void *block = make_partial(slab);
-    make_partial(neighbour);
-    assert_false(pool->retract(slab));
+    hak_next_store(block, NULL);
     assert_int_equal(hak_slab_remote_put(slab, (struct hak_chain){block, block, 1}), HAK_REMOTE_EMPTY);
-    assert_true(pool->retract(slab));
-    assert_false(pool->retract(slab));
+    pool->all_back(slab, bin);
+}
+
+TEST(slabs_with_all_blocks_back_leave_the_list_together)
+{
+    enum { N = 20 };
+    start(NULL);
+    struct hak_slab *slabs[N], *live = acquire(bin);
+    void *blocks[N];
+    for (unsigned i = 0; i < N; i++)
+        slabs[i] = acquire(bin);
+    make_partial(live);
+    for (unsigned i = 0; i < N; i++)
+        blocks[i] = make_partial(slabs[i]);
+    uint64_t empty = unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY);
+    for (unsigned i = 0; i < N; i++)
+        give_back(slabs[i], blocks[i]);
+    assert_in_range(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY) - empty, N / 4, N); /* some did at once */
+    unit_sweep();
+    assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY) - empty, N);
     assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 1);
-    assert_ptr_equal(pool->adopt(t, bin), neighbour);
+    assert_ptr_equal(pool->adopt(t, bin), live);
 }
 
 TEST(a_reaped_slab_is_empty_and_used_again)
 {
     start(NULL);
+    acquire(bin); /* the superslab stays in use */
     struct hak_slab *slab = acquire(other_bin);
     uint64_t reaped = unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
     void *block = make_partial(slab);
-    hak_bin_foreign_free(NULL, slab, block);
+    hak_next_store(block, NULL);
+    hak_bin_drain(NULL, block);
+    unit_sweep();
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_EMPTY);
     assert_int_equal(unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE), reaped + 1);
     assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
@@ -524,7 +544,8 @@ TEST(last_frees_race_with_adoption)
     for (unsigned i = 0; i < SLOTS; i++)
         hak_free(exchange[i]);
     hak_bin_drain_all(hak_thread_get());
-    hak_bin_drain_all(hak_thread_get()); /* the first may have flushed groups to slabs that it came to own */
+    hak_bin_drain_all(hak_thread_get()); /* the first may have given blocks to slabs that it came to own */
+    unit_sweep();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 0);
     assert_int_equal(unit_pages_in_use(&c), 0);
@@ -534,9 +555,10 @@ TEST(last_frees_race_with_adoption)
 
 UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
           T(empty_looks_at_so_many), T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped),
-          T(partial_of_the_class), T(hot_before_empty_before_partial_before_unused),
+          T(partial_of_the_class), T(hot_before_partial_before_empty_before_unused),
           T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(no_stage_without_memory),
-          T(adopt_takes_only_partial_ones), T(publish_refuses_what_is_empty_by_now), T(retract_takes_the_last_free),
+          T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
+          T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
           T(dirty_pages_go_back_after_the_delay), T(partial_release_can_be_switched_off),
           T(partial_release_at_every_so_many_empties), T(hot_slabs_cool_down),

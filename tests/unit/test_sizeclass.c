@@ -77,7 +77,19 @@ TEST(power_of_two_strides_exist_for_alignment)
     }
 }
 
+TEST(an_address_tells_whether_a_block_may_begin_there)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        for (uint32_t offset = 0; offset < HAK_PAGE; offset += 1) {
+            bool begins = hak_slab_pages[bin] == 1 && offset % hak_strides[bin] == 0 &&
+                          offset / hak_strides[bin] < HAK_PAGE / hak_strides[bin];
+            if (hak_class_starts_at(bin, (void *)(HAK_PAGE + offset)) != begins)
+                fail_msg("offset %u of blocks of %u bytes", offset, hak_strides[bin]);
+        }
+}
+
 UNIT_MAIN(T(strides_rise_in_steps_of_16), T(every_size_fits_its_class_without_much_waste),
           T(every_size_gets_the_smallest_class_up_to_one_index_step), T(the_map_is_monotone),
           T(headers_cover_the_strides_up_to_the_limit), T(slabs_waste_little_and_fit_the_word),
-          T(power_of_two_strides_exist_for_alignment))
+          T(power_of_two_strides_exist_for_alignment),
+          T(an_address_tells_whether_a_block_may_begin_there))

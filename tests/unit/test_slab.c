@@ -203,8 +203,9 @@ TEST(collecting_joins_both_lists)
 TEST(disowning_gives_the_state_that_is_left)
 {
     make(BIN);
-    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_ACTIVE); /* not a block away: the caller empties it */
-    assert_state(HAK_SLAB_ACTIVE, me);
+    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
+    assert_true(hak_slab_all_back(&slab)); /* not a block away */
+    assert_true(hak_slab_adopt(&slab, me));
 
     hak_slab_take(&slab, 1);
     assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
@@ -357,13 +358,11 @@ TEST(remote_frees_race_with_the_owner)
         bool mine = round % 2 && hak_slab_reclaim(&slab, me);
         while (mine && slab.free_count < slab.capacity / 2)
             hak_slab_collect(&slab);
-        if (mine && hak_slab_disown(&slab) == HAK_SLAB_ACTIVE)
-            assert_int_equal(slab.used, 0);
+        bool gave_up = mine && hak_slab_disown(&slab) == HAK_SLAB_PARTIAL;
         pthread_barrier_wait(&end);
         if (hak_slab_state(&slab) == HAK_SLAB_PARTIAL) {
-            assert_true(hak_slab_all_back(&slab));
-            assert_true(publishes + empties > says);
-            hak_slab_adopt(&slab, me);
+            assert_true(gave_up || publishes + empties > says);
+            assert_true(hak_slab_adopt(&slab, me));
         }
         assert_int_equal(slab.used, 0);
         assert_int_equal(slab.free_count, slab.capacity);

@@ -92,6 +92,7 @@ TEST(a_thread_that_ends_leaves_nothing_active)
     assert_int_equal(totals().active_slabs, 0);
     unit_free_blocks(kept);
     hak_bin_drain_all(hak_thread_get());
+    unit_sweep();
     c = unit_census();
     assert_int_equal(c.used, 0);
     assert_int_equal(unit_pages_in_use(&c), 0);
@@ -168,7 +169,7 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
         unit_in_thread(allocate_and_end, NULL);
         assert_non_null(late_block);
         hak_free(late_block);
-        hak_bin_flush_groups(hak_thread_get());
+        hak_bin_flush_foreign(hak_thread_get());
     }
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote); /* the orphan collects what is back when it next needs blocks */

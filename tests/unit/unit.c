@@ -191,9 +191,17 @@ uint64_t unit_stat(const char *section, const char *key)
     return value;
 }
 
+void unit_sweep(void)
+{
+    if (hak_dispatch.backend->age)
+        hak_dispatch.backend->age(hak_os_coarse_ms());
+}
+
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
 {
-    return hak_slab_transitions[from][to];
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    return t.counters.transitions[from][to];
 }
 
 uint64_t unit_cause_calls(enum hak_cause cause)

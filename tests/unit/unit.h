@@ -55,6 +55,8 @@ void unit_start(const char *settings);
 uint64_t unit_stat(const char *section, const char *key);
 /* The whole of the statistics; freed by the caller. */
 char *unit_stats_text(bool json);
+/* PARTIAL slabs whose blocks are all back become EMPTY, as they do with time. */
+void unit_sweep(void);
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to);
 /* Sum over the calls of a cause. */
 uint64_t unit_cause_calls(enum hak_cause cause);

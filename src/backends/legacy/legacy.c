@@ -201,35 +201,46 @@ static void release(struct hak_slab *slab)
     hak_lock_release(&lock);
 }
 
-static bool publish(struct hak_slab *slab)
+static void list_partial(struct hak_slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = partial_lists[slab->bin];
+    if (slab->next)
+        slab->next->prev = slab;
+    partial_lists[slab->bin] = slab;
+    slab->listed = true;
+}
+
+static void unlist_partial(struct hak_slab *slab)
+{
+    *(slab->prev ? &slab->prev->next : &partial_lists[slab->bin]) = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    slab->next = slab->prev = NULL;
+    slab->listed = false;
+}
+
+static void publish(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
     bool live = !hak_slab_all_back(slab);
-    if (live) {
-        slab->prev = NULL;
-        slab->next = partial_lists[slab->bin];
-        if (slab->next)
-            slab->next->prev = slab;
-        partial_lists[slab->bin] = slab;
-        slab->listed = true;
-    }
+    if (live)
+        list_partial(slab);
     hak_lock_release(&lock);
-    return live;
+    if (!live)
+        hak_slab_reap(slab);
 }
 
-static bool retract(struct hak_slab *slab)
+static void all_back(struct hak_slab *slab, unsigned bin)
 {
+    (void)bin;
     hak_lock_acquire(&lock);
     bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
-    if (mine) {
-        *(slab->prev ? &slab->prev->next : &partial_lists[slab->bin]) = slab->next;
-        if (slab->next)
-            slab->next->prev = slab->prev;
-        slab->next = slab->prev = NULL;
-        slab->listed = false;
-    }
+    if (mine)
+        unlist_partial(slab);
     hak_lock_release(&lock);
-    return mine;
+    if (mine)
+        hak_slab_reap(slab);
 }
 
 static size_t trim(size_t keep)
@@ -268,7 +279,7 @@ const struct hak_backend hak_backend_legacy = {
     .acquire_run = acquire_run,
     .release = release,
     .publish = publish,
-    .retract = retract,
+    .all_back = all_back,
     .trim = trim,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,

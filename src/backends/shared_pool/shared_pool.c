@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT
  * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, an ordered array of
- * functions that reads top to bottom as the policy. EMPTY slabs stand on one list, PARTIAL ones on a list for
- * each class; a wholly empty superslab goes to the LRU cache. One lock guards all of it; the hot slots in
- * front of it need none. */
+ * functions that reads top to bottom as the policy. EMPTY slabs stand on one list, PARTIAL ones on a lock-free
+ * stack for each class; a wholly empty superslab goes to the LRU cache. One lock guards all that concerns
+ * pages; the hot slots and the stacks in front of it need none.
+ *
+ * A PARTIAL slab whose last block comes back stays on its stack, where the next request of its class finds
+ * it. When several of a class do, or after a while, the stack is swept: they become EMPTY. */
 #include <sys/mman.h>
 
 #include "core/dispatch.h"
 #include "core/log.h"
 #include "core/plugin.h"
+#include "core/slab_stack.h"
 #include "lru.h"
 #include "superslab.h"
 
-#define STAGES(X) X(hot) X(empty) X(partial) X(unused) X(drain) X(lru) X(map)
+#define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least */
+#define STAGES(X) X(hot) X(partial) X(empty) X(unused) X(drain) X(lru) X(map)
 
 enum stage {
 #define X(name) STAGE_##name,
@@ -19,6 +24,7 @@ enum stage {
 #undef X
     NSTAGES
 };
+_Static_assert(NSTAGES <= HAK_STAGES, "a thread counts them");
 static const char *const stage_names[] = {
 #define X(name) #name,
     STAGES(X)
@@ -28,9 +34,13 @@ static const char *const stage_names[] = {
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static HAK_IN_DATA _Atomic(struct hak_slab *) hot[HAK_NBINS]; /* one EMPTY slab of each class, its pages not free */
 static struct hak_slab *empty_list;               /* EMPTY slabs, the most recent first */
-static HAK_IN_DATA struct hak_slab *partial_lists[HAK_NBINS];
-static _Atomic(uint64_t) served[NSTAGES], failed;
-static uint64_t empties, partial_count, prefault_touched;
+static HAK_IN_DATA struct partial {
+    struct hak_slab_stack stack;
+    _Atomic(int32_t) idle;   /* slabs of the stack whose blocks are all back, roughly */
+    _Atomic(int32_t) length; /* of the stack when it was last swept, roughly */
+} partials[HAK_NBINS];
+static _Atomic(uint64_t) failed;
+static uint64_t empties, prefault_touched;
 
 /* --- lists ----------------------------------------------------------------------------------------- */
 
@@ -154,12 +164,9 @@ static struct hak_slab *stage_empty(struct request *r)
 
 static struct hak_slab *stage_partial(struct request *r)
 {
-    struct hak_slab *slab = partial_lists[r->bin];
-    if (slab) {
-        remove_slab(&partial_lists[r->bin], slab);
-        partial_count--;
-        hak_slab_adopt(slab, r->thread);
-    }
+    struct hak_slab *slab = hak_slab_stack_pop(&partials[r->bin].stack);
+    if (slab && hak_slab_adopt(slab, r->thread))
+        atomic_fetch_sub_explicit(&partials[r->bin].idle, 1, memory_order_relaxed);
     return slab;
 }
 
@@ -172,10 +179,8 @@ static struct hak_slab *stage_unused(struct request *r)
 /* Foreign blocks that this thread has not given back yet may complete a slab. */
 static struct hak_slab *stage_drain(struct request *r)
 {
-    if (!r->thread)
-        return NULL;
     hak_lock_release(&lock);
-    hak_bin_flush_groups(r->thread);
+    hak_bin_flush_foreign(r->thread);
     hak_lock_acquire(&lock);
     struct hak_slab *slab = stage_partial(r);
     return slab ? slab : stage_empty(r);
@@ -215,7 +220,7 @@ static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to
         struct hak_slab *slab = stages[i](r);
         if (!slab)
             continue;
-        atomic_fetch_add_explicit(&served[i], 1, memory_order_relaxed);
+        HAK_COUNT(r->thread, stages[i], 1);
         if (HAK_UNLIKELY(hak_dispatch.options.log_acquire))
             hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->bin, stage_names[i], (void *)slab->base);
         return slab;
@@ -227,7 +232,7 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
 {
     struct request r = {.thread = t, .bin = bin, .pages = hak_slab_pages[bin]};
     r.header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
-    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_hot);
+    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_partial);
     if (!slab) {
         hak_lock_acquire(&lock);
         slab = run_stages(&r, STAGE_empty, STAGE_map);
@@ -247,10 +252,7 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
 static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
 {
     struct request r = {.thread = t, .bin = bin};
-    hak_lock_acquire(&lock);
-    struct hak_slab *slab = run_stages(&r, STAGE_partial, STAGE_partial);
-    hak_lock_release(&lock);
-    return slab;
+    return run_stages(&r, STAGE_partial, STAGE_partial);
 }
 
 /* --- larger runs -------------------------------------------------------------------------------------- */
@@ -388,28 +390,45 @@ static void release(struct hak_slab *slab)
     hak_lock_release(&lock);
 }
 
-static bool publish(struct hak_slab *slab)
+/* Slabs whose blocks are all back leave the stack as EMPTY. */
+static void sweep(struct partial *p)
 {
-    hak_lock_acquire(&lock);
-    bool live = !hak_slab_all_back(slab);
-    if (live) {
-        push_slab(&partial_lists[slab->bin], slab);
-        partial_count++;
+    int32_t length = 0;
+    atomic_store_explicit(&p->idle, 0, memory_order_relaxed); /* before: what comes back from here on counts again */
+    struct hak_slab *next, *slab = hak_slab_stack_take_all(&p->stack);
+    for (; slab; slab = next, length++) {
+        next = hak_slab_stack_next(slab);
+        if (hak_slab_all_back(slab))
+            hak_slab_reap(slab);
+        else
+            hak_slab_stack_push(&p->stack, slab);
     }
-    hak_lock_release(&lock);
-    return live;
+    atomic_store_explicit(&p->length, length, memory_order_relaxed);
 }
 
-static bool retract(struct hak_slab *slab)
+/* Sweeps when so many are idle that each costs a look at few others. */
+static void all_back(struct hak_slab *slab, unsigned bin)
 {
-    hak_lock_acquire(&lock);
-    bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
-    if (mine) {
-        remove_slab(&partial_lists[slab->bin], slab);
-        partial_count--;
-    }
-    hak_lock_release(&lock);
-    return mine;
+    struct partial *p = &partials[bin];
+    int32_t idle = atomic_fetch_add_explicit(&p->idle, 1, memory_order_relaxed) + 1;
+    (void)slab; /* it may be anybody's by now */
+    if (idle >= IDLE_PAGES / hak_slab_pages[bin] + atomic_load_explicit(&p->length, memory_order_relaxed) / 4)
+        sweep(p);
+}
+
+static void publish(struct hak_slab *slab)
+{
+    unsigned bin = slab->bin;
+    hak_slab_stack_push(&partials[bin].stack, slab);
+    if (hak_slab_all_back(slab)) /* perhaps told before it could be found; perhaps somebody else's by now */
+        all_back(slab, bin);
+}
+
+static void sweep_all(void)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        if (atomic_load_explicit(&partials[bin].idle, memory_order_relaxed) > 0)
+            sweep(&partials[bin]);
 }
 
 /* The hot slots' slabs join the EMPTY list. */
@@ -427,6 +446,7 @@ static void cool_down(void)
 static size_t trim(size_t keep)
 {
     size_t returned = 0;
+    sweep_all();
     hak_lock_acquire(&lock);
     cool_down();
     struct superslab *s;
@@ -444,6 +464,7 @@ static size_t trim(size_t keep)
 static void age(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
+    sweep_all();
     hak_lock_acquire(&lock);
     if (now_ms - cooled_ms >= purge_delay_ms()) {
         cooled_ms = now_ms;
@@ -484,17 +505,25 @@ static void fork_done(bool in_child)
     hak_lock_release(&lock);
 }
 
+static uint64_t partial_slabs(const struct hak_thread_counters *c)
+{
+    return c->transitions[HAK_SLAB_FULL][HAK_SLAB_PARTIAL] + c->transitions[HAK_SLAB_ACTIVE][HAK_SLAB_PARTIAL] -
+           c->transitions[HAK_SLAB_PARTIAL][HAK_SLAB_ACTIVE];
+}
+
 static void stats(struct hak_stats_writer *w)
 {
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
     hak_stats_begin(w, "stages");
     for (unsigned i = 0; i < NSTAGES; i++)
-        hak_stats_number(w, stage_names[i], atomic_load_explicit(&served[i], memory_order_relaxed));
+        hak_stats_number(w, stage_names[i], atomic_load_explicit(&t.counters.stages[i], memory_order_relaxed));
     hak_stats_number(w, "failed", atomic_load_explicit(&failed, memory_order_relaxed));
     hak_stats_end(w);
     hak_lock_acquire(&lock);
     lru_stats(w);
     hak_stats_begin(w, "shared_pool");
-    hak_stats_number(w, "partial_slabs", partial_count);
+    hak_stats_number(w, "partial_slabs", partial_slabs(&t.counters));
     hak_stats_number(w, "empties", empties);
     hak_stats_number(w, "dirty_bytes", superslab_dirty_bytes());
     hak_stats_number(w, "prefault_touched", prefault_touched);
@@ -510,7 +539,7 @@ const struct hak_backend hak_backend_shared_pool = {
     .acquire_run = acquire_run,
     .release = release,
     .publish = publish,
-    .retract = retract,
+    .all_back = all_back,
     .trim = trim,
     .age = age,
     .fork_prepare = fork_prepare,
