@@ -11,6 +11,9 @@
 #include "log.h"
 
 #define FOREIGN_MIN 4u /* fewer foreign blocks do not serve a refill */
+#define WHOLE_LIST 4u
+#define WHOLE_STRIDE 1024u
+#define BORROW_MIN 4096u
 #define FIRST_BATCH 2u
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
@@ -176,12 +179,25 @@ static bool was_mine(const struct hak_thread *t, const void *block)
     return (page ^ hak_tag_load(page) ^ t->tag) < HAK_NBINS;
 }
 
-static void put_own(struct hak_thread *t, struct hak_slab *slab, struct hak_chain chain)
+static bool is_in(const struct hak_slab *slab, const void *block)
 {
-    hak_slab_put(slab, chain);
+    return (size_t)((const char *)block - slab->base) < slab->pages * HAK_PAGE;
+}
+
+/* Puts the blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
+static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block)
+{
+    uint32_t used = slab->used;
+    do {
+        void *next = hak_next_load(block);
+        hak_slab_put_one(slab, block);
+        block = next;
+    } while (is_in(slab, block)); /* NULL is in none */
+    HAK_COUNT(t, drained_blocks, used - slab->used);
     struct hak_bin *b = &t->bins[slab->bin];
     if (slab->used == 0 && (b->slabs != slab || slab->next)) /* one slab of the bin stays, to come and go cheaply */
         release_empty(t, slab);
+    return block;
 }
 
 /* A FULL slab has no owner: who frees its blocks becomes it, if he had it last, or could use its blocks. */
@@ -197,42 +213,44 @@ static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *blo
     return true;
 }
 
-static void give_back(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
+/* The same for a slab of somebody else's. */
+static void *put_foreign(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, void *block)
 {
-    if (!t)
-        put_remote(slab, chain);
-    else if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == t || reclaim(t, slab, chain.head))
-        put_own(t, slab, chain);
-    else
+    struct hak_chain chain = {block, block, 1};
+    void *next;
+    while (is_in(slab, next = hak_next_load(chain.tail))) {
+        chain.tail = next;
+        chain.count++;
+        HAK_CHECK(chain.count <= slab->capacity);
+    }
+    hak_next_store(chain.tail, NULL);
+    if (t)
         add_to_group(t, groups, slab, chain);
+    else
+        put_remote(slab, chain);
+    return next;
+}
+
+static _Noreturn HAK_COLD void fail_list(const void *block)
+{
+    hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was written to after free", block);
 }
 
 void hak_bin_drain(struct hak_thread *t, void *blocks)
 {
     struct groups groups;
     groups.used = 0;
-    uint64_t drained = 0;
     while (blocks) {
         struct hak_slab *slab = hak_space_slab_of_block(blocks);
         if (HAK_UNLIKELY(!slab || !slab->base))
-            hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was written to after free",
-                          blocks);
-        struct hak_chain chain = {blocks, blocks, 1};
-        void *next;
-        while ((next = hak_next_load(chain.tail)) && (size_t)((char *)next - slab->base) < slab->pages * HAK_PAGE) {
-            chain.tail = next;
-            chain.count++;
-            HAK_CHECK(chain.count <= slab->capacity);
-        }
-        hak_next_store(chain.tail, NULL);
-        drained += chain.count;
-        give_back(t, &groups, slab, chain);
-        blocks = next;
+            fail_list(blocks);
+        struct hak_thread *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
+        if (t && (owner == t || reclaim(t, slab, blocks)))
+            blocks = put_own(t, slab, blocks);
+        else
+            blocks = put_foreign(t, &groups, slab, blocks);
     }
-    if (t) {
-        flush_groups(t, &groups);
-        HAK_COUNT(t, drained_blocks, drained);
-    }
+    flush_groups(t, &groups);
 }
 
 /* --- foreign blocks ---------------------------------------------------------------------------------- */
@@ -347,12 +365,15 @@ static void log_refill(const struct hak_slab *slab, uint32_t taken)
             slab->used, slab->capacity, match ? "" : ", MISMATCH with the blocks carved");
 }
 
+/* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
+ * that is not much longer than the batch is taken as it is. */
 static struct hak_chain take(struct hak_thread *t, unsigned bin, uint32_t want)
 {
     struct hak_slab *slab = usable_slab(t, bin);
     if (!slab)
         return (struct hak_chain){0};
-    struct hak_chain chain = hak_slab_take(slab, want);
+    bool whole = want > 1 && slab->free && slab->free_count <= want * WHOLE_LIST && slab->stride <= WHOLE_STRIDE;
+    struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);
     HAK_COUNT(t, refills, 1);
     HAK_COUNT(t, refill_blocks, chain.count);
     if (HAK_UNLIKELY(hak_dispatch.options.p0_log))
@@ -378,12 +399,35 @@ static void start_bin(struct hak_bin *b, unsigned bin)
     hak_self.room[bin] = b->interval;
 }
 
+/* No page is touched that was not before: larger blocks of neighbouring classes share what their ups and downs
+ * leave free. */
+void *hak_bin_borrow(struct hak_thread *t, unsigned bin)
+{
+    const struct hak_slab *own = t->bins[bin].slabs;
+    if (hak_strides[bin] < BORROW_MIN || (own && (own->free || hak_slab_remote_count(own))))
+        return NULL;
+    for (unsigned other = bin + 1; other < HAK_NBINS && other <= bin + 2; other++) {
+        void *block = hak_self.head[other];
+        struct hak_slab *slab = t->bins[other].slabs;
+        if (block)
+            hak_self.head[other] = hak_next_load(block);
+        else if (slab && slab->free)
+            block = hak_slab_take(slab, 1).head;
+        if (block) {
+            HAK_COUNT(t, borrowed, 1);
+            return block;
+        }
+    }
+    return NULL;
+}
+
 void *hak_bin_refill(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
     if (!b->batch)
         start_bin(b, bin);
     b->active = true;
+    b->shrinking = false;
     struct hak_chain chain = take_foreign(t, b);
     if (!chain.head)
         chain = take(t, bin, b->batch);
@@ -403,7 +447,10 @@ void hak_bin_prewarm(struct hak_thread *t, unsigned bin, uint32_t blocks)
         struct hak_chain chain = take(t, bin, blocks - have);
         if (!chain.head)
             break;
-        hak_next_store(chain.tail, hak_self.head[bin]);
+        void *last = chain.head;
+        while (hak_next_load(last))
+            last = hak_next_load(last);
+        hak_next_store(last, hak_self.head[bin]);
         hak_self.head[bin] = chain.head;
         have += chain.count;
     }
@@ -413,13 +460,18 @@ void hak_bin_prewarm(struct hak_thread *t, unsigned bin, uint32_t blocks)
 
 /* --- looking at a bin -------------------------------------------------------------------------------- */
 
-/* A thread that has no descriptor, or has ended, keeps nothing in its bins. */
-static void look_without_thread(unsigned bin)
+static void *take_bin(unsigned bin)
 {
     void *blocks = hak_self.head[bin];
     hak_self.head[bin] = NULL;
+    return blocks;
+}
+
+/* A thread that has no descriptor, or has ended, keeps nothing in its bins. */
+static void look_without_thread(unsigned bin)
+{
     hak_self.room[bin] = 0;
-    hak_bin_drain(NULL, blocks);
+    hak_bin_drain(NULL, take_bin(bin));
 }
 
 /* Cuts a list behind its first `keep` blocks; returns the rest. */
@@ -434,15 +486,17 @@ static void *cut(void *block, uint32_t keep)
     return rest;
 }
 
-/* A bin in balance is looked at less and less often; one that overflows, often. */
+/* A bin in balance is looked at less and less often; one that overflows, often. One that overflowed and was
+ * not refilled since belongs to a program that frees a lot: it keeps nothing, which spares a walk. */
 static void look(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
     uint32_t keep = hak_dispatch.bin_limit[bin];
-    void *rest = cut(hak_self.head[bin], keep);
+    void *rest = b->shrinking ? take_bin(bin) : cut(hak_self.head[bin], keep);
     HAK_COUNT(t, looks, 1);
     if (rest) {
         HAK_COUNT(t, overflows, 1);
+        b->shrinking = true;
         b->interval = (uint16_t)hak_min(longest_interval(bin), hak_max(INTERVAL_MIN, keep));
         hak_bin_drain(t, rest);
     } else {
@@ -469,9 +523,7 @@ void hak_bin_look(unsigned bin)
 
 static void drain_bin(struct hak_thread *t, unsigned bin)
 {
-    void *blocks = hak_self.head[bin];
-    hak_self.head[bin] = NULL;
-    hak_bin_drain(t, blocks);
+    hak_bin_drain(t, take_bin(bin));
 }
 
 static void release_idle_slabs(struct hak_thread *t, unsigned bin)

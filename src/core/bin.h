@@ -7,6 +7,9 @@
 
 /* One block for the caller; more of them go to the bin when `t` is the calling thread. NULL without memory. */
 void *hak_bin_refill(struct hak_thread *t, unsigned bin);
+/* Instead of a refill, a block of a class up to a quarter larger that has free ones when this one has none;
+ * NULL otherwise. Its stride may be a multiple of nothing: not for aligned requests. */
+void *hak_bin_borrow(struct hak_thread *t, unsigned bin);
 /* One block straight from a slab, for the orphan: it has no bins. */
 void *hak_bin_take_one(struct hak_thread *t, unsigned bin);
 /* Gives a chain of free blocks, of any slabs, back to their slabs. t: the caller's, or NULL without one. */

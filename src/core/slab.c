@@ -153,11 +153,26 @@ struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
     return chain;
 }
 
+struct hak_chain hak_slab_take_list(struct hak_slab *slab)
+{
+    struct hak_chain chain = {slab->free, NULL, slab->free_count};
+    slab->used += chain.count;
+    slab->free = NULL;
+    slab->free_count = 0;
+    HAK_ASSERT(slab->used == slab->carved);
+    return chain;
+}
+
+void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
+{
+    hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out; one is %p",
+                  (void *)slab->base, slab->stride, block);
+}
+
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
 {
     if (HAK_UNLIKELY(chain.count > slab->used))
-        hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out; one is %p",
-                      (void *)slab->base, slab->stride, chain.head);
+        hak_slab_fail_put(slab, chain.head);
     if (slab->free)
         hak_next_store(chain.tail, slab->free);
     slab->free = chain.head;

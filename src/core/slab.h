@@ -87,6 +87,8 @@ void hak_slab_untag(const struct hak_slab *slab);
 
 /* Takes up to `want` blocks: from the free list, else carved up to the end of the current system page. */
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
+/* The whole free list, without a walk: the chain's tail is NULL. */
+struct hak_chain hak_slab_take_list(struct hak_slab *slab);
 bool hak_slab_has_free(const struct hak_slab *slab); /* on its free list, or not yet carved */
 /* Puts blocks of the slab back on its free list; the last one's link is NULL. */
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
@@ -100,6 +102,18 @@ bool hak_slab_retire(struct hak_slab *slab);
 enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
 /* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);
+
+HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
+
+HAK_INLINE void hak_slab_put_one(struct hak_slab *slab, void *block)
+{
+    if (HAK_UNLIKELY(!slab->used))
+        hak_slab_fail_put(slab, block);
+    hak_next_store(block, slab->free);
+    slab->free = block;
+    slab->free_count++;
+    slab->used--;
+}
 
 /* --- by anyone -------------------------------------------------------------------------------- */
 

@@ -16,12 +16,13 @@ static void *alloc_from_orphan(unsigned bin)
     return p;
 }
 
-static void *alloc_small(unsigned bin)
+static void *alloc_small(unsigned bin, bool may_borrow)
 {
     struct hak_thread *t = hak_thread_get();
-    if (HAK_LIKELY(t))
-        return hak_bin_refill(t, bin);
-    return hak_init() ? alloc_from_orphan(bin) : NULL;
+    if (HAK_UNLIKELY(!t))
+        return hak_init() ? alloc_from_orphan(bin) : NULL;
+    void *p = may_borrow ? hak_bin_borrow(t, bin) : NULL;
+    return p ? p : hak_bin_refill(t, bin);
 }
 
 static void *alloc_span(size_t size, size_t align, bool zero)
@@ -34,7 +35,7 @@ static void *alloc_span(size_t size, size_t align, bool zero)
 
 void *hak_malloc_slow(size_t size)
 {
-    void *p = size <= HAK_SMALL_MAX ? alloc_small(hak_class_of(size)) : NULL;
+    void *p = size <= HAK_SMALL_MAX ? alloc_small(hak_class_of(size), true) : NULL;
     if (!p) /* for a small size: no slab is to be had, perhaps a page is */
         p = alloc_span(size, 1, false);
     if (HAK_UNLIKELY(!p))
@@ -174,7 +175,7 @@ static void *alloc_in_bin(unsigned bin)
 {
     void *p = hak_self.head[bin];
     if (!p)
-        return alloc_small(bin);
+        return alloc_small(bin, false);
     hak_self.head[bin] = hak_next_load(p);
     return p;
 }

@@ -16,6 +16,7 @@ struct hak_bin {
     uint16_t batch;         /* blocks of the next refill; doubles up to the limit */
     uint16_t foreign_count;
     bool refilled;          /* since the thread started, or was prewarmed */
+    bool shrinking;         /* overflowed, and not refilled since */
     bool active;            /* refilled since foreign blocks went home last */
     void *foreign;          /* other threads' blocks that were freed here */
     void *untouched;        /* the first block after prewarming: while it is the first, none was used */
@@ -27,9 +28,10 @@ struct hak_bin {
     X(frees, "counting builds: frees of any size")                 \
     X(refills, "trips to a slab for more blocks")                  \
     X(refill_blocks, "blocks that they brought")                   \
+    X(borrowed, "blocks of a larger class that served")            \
     X(looks, "times that a bin was looked at")                     \
     X(overflows, "looks that found more than the bin keeps")       \
-    X(drained_blocks, "blocks given back to slabs")                \
+    X(drained_blocks, "own blocks given back to slabs")            \
     X(remote_blocks, "foreign blocks given back")                  \
     X(remote_batches, "compare-and-swaps that did it")             \
     X(remote_early, "remote blocks collected before own ones")     \

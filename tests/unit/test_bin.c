@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/slow.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: foreign blocks go home */
@@ -192,6 +193,62 @@ TEST(remote_blocks_come_before_a_new_slab)
     assert_int_equal(t->counters.remote_saved, capacity - 1);
 }
 
+TEST(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages)
+{
+    start(NULL);
+    unsigned small = hak_class_of(8192);
+    void *larger = hak_malloc(hak_strides[small + 2]), *too_large = hak_malloc(hak_strides[small + 3]);
+    hak_free(larger);
+    hak_free(too_large);
+    assert_ptr_not_equal(hak_alloc_aligned(4096, 8192), larger); /* its stride is no multiple of the alignment */
+    void *tiny = hak_malloc(100);
+    while (hak_self.head[small])
+        hak_malloc(8192);
+    assert_ptr_equal(hak_malloc(8192), larger);
+    assert_int_equal(t->counters.borrowed, 1);
+    assert_ptr_not_equal(hak_malloc(8192), too_large);
+    hak_free(larger); /* to its own bin */
+    assert_ptr_equal(hak_self.head[small + 2], larger);
+    hak_free(tiny);
+}
+
+TEST(a_program_that_only_frees_keeps_nothing_in_the_bin)
+{
+    start(NULL);
+    size_t keep = hak_bin_limit(bin);
+    unit_free_blocks(unit_blocks(SIZE, 8 * keep + 8 * 256));
+    assert_true(t->counters.overflows > 1);
+    assert_true(bin_length(bin) <= 256);
+}
+
+TEST(foreign_blocks_serve_the_next_refill)
+{
+    start(NULL);
+    size_t n = 2 * capacity;
+    unit_in_thread(allocate_some, &n);
+    struct unit_block *mine = unit_blocks(SIZE, 1), *next = shared->next->next->next->next;
+    void *one = shared->next->next->next; /* freed last, so the first to be used again */
+    shared->next->next->next->next = NULL;
+    while (hak_self.head[bin])
+        unit_blocks(SIZE, 1);
+    unit_free_blocks(shared);
+    assert_ptr_equal(hak_malloc(SIZE), one);
+    assert_int_equal(t->counters.foreign_reused, 4);
+    assert_int_equal(t->counters.remote_blocks, 0);
+    unit_free_blocks(next);
+    unit_free_blocks(mine);
+}
+
+TEST(a_single_foreign_block_goes_home)
+{
+    start(NULL);
+    size_t n = 1;
+    unit_in_thread(allocate_some, &n);
+    hak_free(shared);
+    assert_ptr_not_equal(hak_malloc(SIZE), shared);
+    assert_int_equal(t->counters.foreign_reused, 0);
+}
+
 TEST(prewarming_fills_the_bin)
 {
     start(NULL);
@@ -243,6 +300,8 @@ UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches
           T(draining_gives_up_every_slab_without_live_blocks), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(foreign_blocks_go_home_in_groups), T(without_a_descriptor_foreign_blocks_go_home_at_once),
           T(many_remote_blocks_are_collected_before_own_ones), T(few_remote_blocks_wait_until_own_ones_run_low),
-          T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab), T(prewarming_fills_the_bin),
+          T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab), T(foreign_blocks_serve_the_next_refill), T(a_single_foreign_block_goes_home),
+          T(a_program_that_only_frees_keeps_nothing_in_the_bin),
+          T(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages), T(prewarming_fills_the_bin),
           T(errno_is_kept_while_blocks_go_back), T(a_block_written_to_after_free_is_found),
           T(without_memory_a_refill_gives_null_and_later_blocks))

@@ -5,7 +5,7 @@
 #include "arena.h"
 #include "core/dispatch.h"
 
-#define BIN_BYTES (64 * HAK_KIB)
+#define BIN_BYTES (128 * HAK_KIB)
 #define SYSTEM_PAGE 4096u
 
 /* The original's classes and its blocks ahead: fixed, and where the adaptive number starts. */
