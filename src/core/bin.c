@@ -18,7 +18,7 @@
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
 #define INTERVAL_MAX 256u
-#define INTERVAL_BYTES (512 * HAK_KIB)
+#define INTERVAL_BYTES (4 * HAK_MIB)
 #define CLOCK_WORK 128u /* blocks that pass a slow path between two looks at the clock */
 
 /* The heartbeat of purging. The clock is read once for so many blocks, not at each trip. */
