@@ -6,6 +6,8 @@
 
 #include "base.h"
 
+enum hak_thp { HAK_THP_AUTO, HAK_THP_NEVER, HAK_THP_ALWAYS }; /* the values of HAKMEM_THP */
+
 #define HAK_TEXT_MAX 256
 
 struct hak_options {

@@ -364,14 +364,12 @@ static void name_zone(struct zone *z)
     hak_os_name(z->base, z->superslabs * HAK_SUPERSLAB, "hakmem");
 }
 
-enum { THP_AUTO, THP_NEVER, THP_ALWAYS };
-
-/* By default the kernel's own setting decides. */
+/* By default the backend knows better for which of its regions huge pages pay. */
 static void advise_huge(char *base, size_t size)
 {
     uint32_t thp = hak_dispatch.options.thp;
-    if (thp != THP_AUTO)
-        hak_os_advise(base, size, thp == THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, HAK_CAUSE_huge_page);
+    if (thp != HAK_THP_AUTO)
+        hak_os_advise(base, size, thp == HAK_THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, HAK_CAUSE_huge_page);
 }
 
 /* Zones become writable from their start; steps double, so that few calls are made, and begin below the

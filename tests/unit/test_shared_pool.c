@@ -244,6 +244,18 @@ TEST(lru_before_map)
     assert_served("map");
 }
 
+TEST(a_large_heap_gets_huge_pages)
+{
+    start(NULL);
+    struct hak_space_stats space;
+    do {
+        assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
+        acquire(bin);
+        hak_space_stats(&space);
+    } while (space.handed_out <= 16 * HAK_MIB);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), HAK_SUPERSLAB >= 2 * HAK_MIB);
+}
+
 TEST(no_stage_without_memory)
 {
     start(NULL);
@@ -556,7 +568,8 @@ TEST(last_frees_race_with_adoption)
 UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
           T(empty_looks_at_so_many), T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped),
           T(partial_of_the_class), T(hot_before_partial_before_empty_before_unused),
-          T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(no_stage_without_memory),
+          T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(a_large_heap_gets_huge_pages),
+          T(no_stage_without_memory),
           T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
           T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),

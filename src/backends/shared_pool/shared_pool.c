@@ -16,6 +16,8 @@
 #include "superslab.h"
 
 #define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least */
+#define HUGE_PAGE (2 * HAK_MIB)
+#define HUGE_FROM (16 * HAK_MIB)
 #define STAGES(X) X(hot) X(partial) X(empty) X(unused) X(drain) X(lru) X(map)
 
 enum stage {
@@ -195,6 +197,17 @@ static struct hak_slab *stage_lru(struct request *r)
     return take_run(s, r->pages, &r->clean);
 }
 
+/* Huge pages pay once the heap is larger than the caches, and waste little of it then. */
+static void advise_huge(const struct superslab *s)
+{
+    struct hak_space_stats space;
+    if (hak_dispatch.options.thp != HAK_THP_AUTO || HAK_SUPERSLAB < HUGE_PAGE)
+        return;
+    hak_space_stats(&space);
+    if (space.handed_out > HUGE_FROM && !hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
+        hak_os_advise(s->base, HAK_SUPERSLAB, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
+}
+
 static void prefault(struct superslab *s);
 
 static struct hak_slab *stage_map(struct request *r)
@@ -203,6 +216,7 @@ static struct hak_slab *stage_map(struct request *r)
     if (!s)
         return NULL;
     superslab_offer(s);
+    advise_huge(s);
     if (hak_dispatch.options.ss_prefault)
         prefault(s);
     return take_run(s, r->pages, &r->clean);
