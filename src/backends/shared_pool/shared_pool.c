@@ -15,7 +15,8 @@
 #include "lru.h"
 #include "superslab.h"
 
-#define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least */
+#define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least, */
+#define IDLE_SLABS 4 /* or slabs, if their threads ended */
 #define HUGE_PAGE (2 * HAK_MIB)
 #define HUGE_FROM (16 * HAK_MIB)
 #define STAGES(X) X(hot) X(partial) X(empty) X(unused) X(drain) X(lru) X(map)
@@ -421,21 +422,26 @@ static void sweep(struct partial *p)
 }
 
 /* Sweeps when so many are idle that each costs a look at few others. */
-static void all_back(struct hak_slab *slab, unsigned bin)
+static void count_idle(struct partial *p, int32_t most)
 {
-    struct partial *p = &partials[bin];
     int32_t idle = atomic_fetch_add_explicit(&p->idle, 1, memory_order_relaxed) + 1;
-    (void)slab; /* it may be anybody's by now */
-    if (idle >= IDLE_PAGES / hak_slab_pages[bin] + atomic_load_explicit(&p->length, memory_order_relaxed) / 4)
+    if (idle >= most + atomic_load_explicit(&p->length, memory_order_relaxed) / 4)
         sweep(p);
 }
 
+static void all_back(struct hak_slab *slab, unsigned bin)
+{
+    (void)slab; /* it may be anybody's by now */
+    count_idle(&partials[bin], IDLE_PAGES / hak_slab_pages[bin]);
+}
+
+/* An ended thread's slabs without live blocks wait for the next thread, which then touches the same pages. */
 static void publish(struct hak_slab *slab)
 {
-    unsigned bin = slab->bin;
-    hak_slab_stack_push(&partials[bin].stack, slab);
-    if (hak_slab_all_back(slab)) /* perhaps told before it could be found; perhaps somebody else's by now */
-        all_back(slab, bin);
+    struct partial *p = &partials[slab->bin];
+    hak_slab_stack_push(&p->stack, slab);
+    if (hak_slab_all_back(slab)) /* perhaps somebody else's by now */
+        count_idle(p, IDLE_SLABS);
 }
 
 static void sweep_all(void)
