@@ -83,6 +83,7 @@ TEST(chunks_of_ended_threads_are_adopted)
 {
     start(NULL);
     unit_in_thread(leave_blocks, NULL);
+    unit_sweep();
     assert_true(pool("chunks") >= 1);
     uint64_t mapped = pool("chunks_mapped");
     struct unit_block *mine = unit_blocks(12000, 3);

@@ -18,7 +18,7 @@
 #define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least, */
 #define IDLE_SLABS 4 /* or slabs, if their threads ended */
 #define HUGE_PAGE (2 * HAK_MIB)
-#define HUGE_FROM (16 * HAK_MIB)
+#define HUGE_FROM (64 * HAK_MIB)
 #define STAGES(X) X(hot) X(partial) X(empty) X(unused) X(drain) X(lru) X(map)
 
 enum stage {
