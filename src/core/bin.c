@@ -179,25 +179,33 @@ static bool was_mine(const struct hak_thread *t, const void *block)
     return (page ^ hak_tag_load(page) ^ t->tag) < HAK_NBINS;
 }
 
-static bool is_in(const struct hak_slab *slab, const void *block)
+/* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in nobody's. */
+static bool same_page(const void *a, const void *b)
 {
-    return (size_t)((const char *)block - slab->base) < slab->pages * HAK_PAGE;
+    return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
 }
 
-/* Puts the blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
-static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block)
+/* One slab of the bin stays, to come and go cheaply. */
+static void release_spare(struct hak_thread *t, struct hak_slab *slab)
 {
-    uint32_t used = slab->used;
-    do {
-        void *next = hak_next_load(block);
-        hak_slab_put_one(slab, block);
-        block = next;
-    } while (is_in(slab, block)); /* NULL is in none */
-    HAK_COUNT(t, drained_blocks, used - slab->used);
     struct hak_bin *b = &t->bins[slab->bin];
-    if (slab->used == 0 && (b->slabs != slab || slab->next)) /* one slab of the bin stays, to come and go cheaply */
+    if (b->slabs != slab || slab->next)
         release_empty(t, slab);
-    return block;
+}
+
+/* Puts blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
+static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, uint64_t *drained)
+{
+    void *last, *next = block;
+    do {
+        last = next;
+        next = hak_next_load(last);
+        hak_slab_put_one(slab, last);
+        ++*drained;
+    } while (same_page(last, next));
+    if (HAK_UNLIKELY(slab->used == 0))
+        release_spare(t, slab);
+    return next;
 }
 
 /* A FULL slab has no owner: who frees its blocks becomes it, if he had it last, or could use its blocks. */
@@ -218,7 +226,7 @@ static void *put_foreign(struct hak_thread *t, struct groups *groups, struct hak
 {
     struct hak_chain chain = {block, block, 1};
     void *next;
-    while (is_in(slab, next = hak_next_load(chain.tail))) {
+    while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
         chain.tail = next;
         chain.count++;
         HAK_CHECK(chain.count <= slab->capacity);
@@ -240,17 +248,21 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
 {
     struct groups groups;
     groups.used = 0;
+    uint64_t drained = 0;
     while (blocks) {
         struct hak_slab *slab = hak_space_slab_of_block(blocks);
-        if (HAK_UNLIKELY(!slab || !slab->base))
+        if (HAK_LIKELY(slab && t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t))
+            blocks = put_own(t, slab, blocks, &drained);
+        else if (HAK_UNLIKELY(!slab || !slab->base))
             fail_list(blocks);
-        struct hak_thread *owner = atomic_load_explicit(&slab->owner, memory_order_relaxed);
-        if (t && (owner == t || reclaim(t, slab, blocks)))
-            blocks = put_own(t, slab, blocks);
+        else if (t && reclaim(t, slab, blocks))
+            blocks = put_own(t, slab, blocks, &drained);
         else
             blocks = put_foreign(t, &groups, slab, blocks);
     }
     flush_groups(t, &groups);
+    if (t)
+        HAK_COUNT(t, drained_blocks, drained);
 }
 
 /* --- foreign blocks ---------------------------------------------------------------------------------- */
