@@ -18,7 +18,9 @@ static unsigned bin, other_bin, long_bin; /* two classes of one-page slabs, and 
 
 static void start(const char *settings)
 {
-    unit_start(settings);
+    char with_one_hot_slab[256];
+    snprintf(with_one_hot_slab, sizeof with_one_hot_slab, "HAKMEM_SS_HOT_SLABS=1 %s", settings ? settings : "");
+    unit_start(with_one_hot_slab);
     t = hak_thread_get();
     assert_non_null(t);
     unsigned plain = hak_class_of(2000); /* without headers in any build */
@@ -56,7 +58,7 @@ static void *make_partial(struct hak_slab *slab)
     return block;
 }
 
-static const char *const stage_names[] = {"hot", "partial", "empty", "unused", "drain", "lru", "map"};
+static const char *const stage_names[] = {"hot", "partial", "warm", "empty", "unused", "drain", "lru", "map"};
 static uint64_t before[COUNT(stage_names)];
 
 static void look(void)
@@ -131,13 +133,15 @@ TEST(empty_of_the_same_class_then_of_the_same_length)
     look();
     assert_ptr_equal(acquire(bin), c);
     assert_served("hot");
+    assert_ptr_equal(acquire(bin), e);
+    assert_served("warm");
     assert_ptr_equal(acquire(bin), b); /* not d, which is more recent but of another class */
     assert_served("empty");
     assert_ptr_equal(acquire(bin), a);
     assert_served("empty");
     assert_ptr_equal(acquire(bin), d);
     assert_served("empty");
-    acquire(bin); /* e stays hot for its own class */
+    acquire(bin);
     assert_served("unused");
 }
 
@@ -450,6 +454,41 @@ TEST(partial_release_at_every_so_many_empties)
     assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_RETURNED), 6);
 }
 
+TEST(so_many_slabs_are_hot)
+{
+    enum { N = 5 };
+    start("HAKMEM_SS_HOT_SLABS=4");
+    struct hak_slab *slabs[N];
+    for (unsigned i = 0; i < N; i++)
+        slabs[i] = acquire(bin);
+    uint64_t locks = unit_stat("shared_pool", "lock_taken");
+    for (unsigned i = 0; i < N - 1; i++)
+        release(slabs[i]);
+    assert_int_equal(unit_stat("shared_pool", "lock_taken"), locks + 1); /* the question itself */
+    release(slabs[N - 1]); /* it alone stays hot */
+    look();
+    assert_ptr_equal(acquire(bin), slabs[N - 1]);
+    assert_served("hot");
+    acquire(bin);
+    assert_served("empty");
+}
+
+TEST(hot_slabs_make_room_for_a_run)
+{
+    start("HAKMEM_SS_HOT_SLABS=64");
+    struct hak_slab *slabs[HAK_SUPERSLAB_PAGES];
+    for (unsigned i = 0; i < HAK_SUPERSLAB_PAGES; i++)
+        slabs[i] = acquire(bin);
+    for (unsigned i = 0; i < HAK_SUPERSLAB_PAGES; i++)
+        release(slabs[i]);
+    struct hak_space_stats then, now;
+    hak_space_stats(&then);
+    bool zeroed;
+    assert_non_null(pool->acquire_run(3, 1, &zeroed));
+    hak_space_stats(&now);
+    assert_int_equal(now.handed_out, then.handed_out);
+}
+
 TEST(hot_slabs_cool_down)
 {
     start("HAKMEM_PURGE_DELAY_MS=500");
@@ -574,7 +613,8 @@ UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_the
           T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
           T(dirty_pages_go_back_after_the_delay), T(partial_release_can_be_switched_off),
-          T(partial_release_at_every_so_many_empties), T(hot_slabs_cool_down),
+          T(partial_release_at_every_so_many_empties),
+          T(so_many_slabs_are_hot), T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down),
           T(what_is_refused_stays_and_is_asked_for_again), T(trim_returns_everything_that_is_free),
           T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches), T(prefault_may_be_forbidden_to_touch),
           T(last_frees_race_with_adoption))

@@ -2,7 +2,7 @@
  * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, an ordered array of
  * functions that reads top to bottom as the policy. EMPTY slabs stand on one list, PARTIAL ones on a lock-free
  * stack for each class; a wholly empty superslab goes to the LRU cache. One lock guards all that concerns
- * pages; the hot slots and the stacks in front of it need none.
+ * pages; the stacks of hot (EMPTY, of one class) and of PARTIAL slabs in front of it need none.
  *
  * A PARTIAL slab whose last block comes back stays on its stack, where the next request of its class finds
  * it. When several of a class do, or after a while, the stack is swept: they become EMPTY. */
@@ -19,7 +19,7 @@
 #define IDLE_SLABS 4 /* or slabs, if their threads ended */
 #define HUGE_PAGE (2 * HAK_MIB)
 #define HUGE_FROM (64 * HAK_MIB)
-#define STAGES(X) X(hot) X(partial) X(empty) X(unused) X(drain) X(lru) X(map)
+#define STAGES(X) X(hot) X(partial) X(warm) X(empty) X(unused) X(drain) X(lru) X(map)
 
 enum stage {
 #define X(name) STAGE_##name,
@@ -35,7 +35,10 @@ static const char *const stage_names[] = {
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
-static HAK_IN_DATA _Atomic(struct hak_slab *) hot[HAK_NBINS]; /* one EMPTY slab of each class, its pages not free */
+static HAK_IN_DATA struct hot { /* EMPTY slabs of a class, their pages not free */
+    struct hak_slab_stack stack;
+    _Atomic(int32_t) count; /* roughly */
+} hot[HAK_NBINS];
 static struct hak_slab *empty_list;               /* EMPTY slabs, the most recent first */
 static HAK_IN_DATA struct partial {
     struct hak_slab_stack stack;
@@ -137,16 +140,39 @@ struct request {
     bool header, clean;
 };
 
+static struct hak_slab *pop_hot(unsigned bin)
+{
+    struct hak_slab *slab = hak_slab_stack_pop(&hot[bin].stack);
+    if (slab)
+        atomic_fetch_sub_explicit(&hot[bin].count, 1, memory_order_relaxed);
+    return slab;
+}
+
 static struct hak_slab *stage_hot(struct request *r)
 {
-    /* Acquire: sees what the releasing thread wrote to the slab before it put it here. */
-    if (!atomic_load_explicit(&hot[r->bin], memory_order_relaxed))
-        return NULL;
-    return atomic_exchange_explicit(&hot[r->bin], NULL, memory_order_acq_rel);
+    return pop_hot(r->bin);
+}
+
+static bool has_header(unsigned bin)
+{
+    return hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+}
+
+/* A hot slab of another class, of the same length. */
+static struct hak_slab *stage_warm(struct request *r)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
+        if (hak_slab_stack_is_empty(&hot[bin].stack) || hak_slab_pages[bin] != r->pages || has_header(bin) != r->header)
+            continue;
+        struct hak_slab *slab = pop_hot(bin);
+        if (slab)
+            return slab;
+    }
+    return NULL;
 }
 
 /* The first EMPTY slab of the class among so many; else one of the same length. */
-static struct hak_slab *stage_empty(struct request *r)
+static struct hak_slab *find_empty(const struct request *r)
 {
     struct hak_slab *other = NULL;
     unsigned left = hak_dispatch.options.empty_scan_limit;
@@ -157,12 +183,18 @@ static struct hak_slab *stage_empty(struct request *r)
         if (slab->bin == r->bin)
             break;
     }
-    if (other) {
-        struct superslab *s = other->region;
-        remove_slab(&empty_list, other);
-        HAK_CHECK(superslab_take_at(s, index_in(s, other), other->pages));
-    }
     return other;
+}
+
+static struct hak_slab *stage_empty(struct request *r)
+{
+    struct hak_slab *slab = find_empty(r);
+    if (slab) {
+        struct superslab *s = slab->region;
+        remove_slab(&empty_list, slab);
+        HAK_CHECK(superslab_take_at(s, index_in(s, slab), slab->pages));
+    }
+    return slab;
 }
 
 static struct hak_slab *stage_partial(struct request *r)
@@ -246,8 +278,8 @@ static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to
 static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
 {
     struct request r = {.thread = t, .bin = bin, .pages = hak_slab_pages[bin]};
-    r.header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
-    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_partial);
+    r.header = has_header(bin);
+    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_warm);
     if (!slab) {
         hak_lock_acquire(&lock);
         slab = run_stages(&r, STAGE_empty, STAGE_map);
@@ -272,9 +304,13 @@ static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
 
 /* --- larger runs -------------------------------------------------------------------------------------- */
 
+static bool cool_down(void);
+
 static struct hak_slab *acquire_within(size_t pages, bool *clean)
 {
     struct superslab *s = superslab_find((unsigned)pages, false);
+    if (!s && cool_down())
+        s = superslab_find((unsigned)pages, false);
     if (!s && (s = lru_pop(1, 1, false)))
         superslab_offer(s);
     if (!s && (s = superslab_map(1, 1, false)))
@@ -321,6 +357,11 @@ static void cache_if_free(struct superslab *s)
     if (hak_dispatch.options.log_free)
         hak_log("SS_FREE superslab %p is wholly empty", (void *)s->base);
     lru_push(s);
+}
+
+static int32_t hot_limit(void)
+{
+    return hak_dispatch.release->at_once ? 1 : (int32_t)hak_dispatch.options.hot_slabs;
 }
 
 static uint64_t purge_delay_ms(void)
@@ -384,19 +425,47 @@ static void release_run(struct hak_slab *slab)
     cache_if_free(s);
 }
 
+static void cool(struct hak_slab *slab)
+{
+    for (struct hak_slab *next; slab; slab = next) {
+        next = hak_slab_stack_next(slab);
+        release_empty(slab);
+    }
+}
+
+static struct hak_slab *take_hot(struct hot *h)
+{
+    atomic_store_explicit(&h->count, 0, memory_order_relaxed);
+    return hak_slab_stack_take_all(&h->stack);
+}
+
+/* The most recent one is hot; those before it join the EMPTY list together when they are too many. */
+static void heat(struct hak_slab *slab)
+{
+    struct hot *h = &hot[slab->bin];
+    struct hak_slab *before = NULL;
+    if (atomic_load_explicit(&h->count, memory_order_relaxed) >= hot_limit())
+        before = take_hot(h);
+    hak_slab_stack_push(&h->stack, slab);
+    atomic_fetch_add_explicit(&h->count, 1, memory_order_relaxed);
+    if (!before)
+        return;
+    hak_lock_acquire(&lock);
+    cool(before);
+    if (hak_dispatch.release->at_once)
+        clean_idle(hak_os_coarse_ms(), hak_dispatch.options.ss_partial);
+    hak_lock_release(&lock);
+}
+
 static void release(struct hak_slab *slab)
 {
-    bool empty = hak_slab_state(slab) == HAK_SLAB_EMPTY;
-    if (empty) {
-        slab = atomic_exchange_explicit(&hot[slab->bin], slab, memory_order_acq_rel);
-        if (!slab)
-            return;
+    if (hak_slab_state(slab) == HAK_SLAB_EMPTY) {
+        heat(slab);
+        return;
     }
     hak_lock_acquire(&lock);
     struct superslab *s = slab->region;
-    if (empty)
-        release_empty(slab);
-    else if (s->whole)
+    if (s->whole)
         release_region(slab);
     else
         release_run(slab);
@@ -444,23 +513,23 @@ static void publish(struct hak_slab *slab)
         count_idle(p, IDLE_SLABS);
 }
 
+/* All hot slabs join the EMPTY list; false if there were none. */
+static bool cool_down(void)
+{
+    bool any = false;
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        if (!hak_slab_stack_is_empty(&hot[bin].stack)) {
+            cool(take_hot(&hot[bin]));
+            any = true;
+        }
+    return any;
+}
+
 static void sweep_all(void)
 {
     for (unsigned bin = 0; bin < HAK_NBINS; bin++)
         if (atomic_load_explicit(&partials[bin].idle, memory_order_relaxed) > 0)
             sweep(&partials[bin]);
-}
-
-/* The hot slots' slabs join the EMPTY list. */
-static void cool_down(void)
-{
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        if (!atomic_load_explicit(&hot[bin], memory_order_relaxed))
-            continue;
-        struct hak_slab *slab = atomic_exchange_explicit(&hot[bin], NULL, memory_order_acq_rel);
-        if (slab)
-            release_empty(slab);
-    }
 }
 
 static size_t trim(size_t keep)

@@ -295,20 +295,20 @@ void arena_put(struct hak_slab *slab)
 
 void arena_abandon(struct hak_thread *t)
 {
-    hak_lock_acquire(&lock);
     struct arena *a = t->local[place];
     struct chunk *c;
-    while (a && (c = a->chunks)) {
+    if (!a)
+        return;
+    hak_lock_acquire(&lock);
+    while ((c = a->chunks)) {
         unlink_chunk(c);
         link_chunk(&orphans, c, NULL);
         if (c->free_pages == c->pages && !may_keep(c))
             return_chunk(c);
     }
-    if (a) {
-        a->next = unused_arenas;
-        unused_arenas = a;
-        t->local[place] = NULL;
-    }
+    a->next = unused_arenas;
+    unused_arenas = a;
+    t->local[place] = NULL;
     hak_lock_release(&lock);
 }
 
