@@ -43,6 +43,7 @@ static struct hak_slab *empty_list;               /* EMPTY slabs, the most recen
 static HAK_IN_DATA struct partial {
     struct hak_slab_stack stack;
     _Atomic(int32_t) idle;   /* slabs of the stack whose blocks are all back, roughly */
+    _Atomic(bool) served;     /* an idle one since the last look at the clock */
     _Atomic(int32_t) length; /* of the stack when it was last swept, roughly */
 } partials[HAK_NBINS];
 static _Atomic(uint64_t) failed;
@@ -199,9 +200,12 @@ static struct hak_slab *stage_empty(struct request *r)
 
 static struct hak_slab *stage_partial(struct request *r)
 {
-    struct hak_slab *slab = hak_slab_stack_pop(&partials[r->bin].stack);
-    if (slab && hak_slab_adopt(slab, r->thread))
-        atomic_fetch_sub_explicit(&partials[r->bin].idle, 1, memory_order_relaxed);
+    struct partial *p = &partials[r->bin];
+    struct hak_slab *slab = hak_slab_stack_pop(&p->stack);
+    if (slab && hak_slab_adopt(slab, r->thread)) {
+        atomic_fetch_sub_explicit(&p->idle, 1, memory_order_relaxed);
+        atomic_store_explicit(&p->served, true, memory_order_relaxed);
+    }
     return slab;
 }
 
@@ -532,6 +536,15 @@ static void sweep_all(void)
             sweep(&partials[bin]);
 }
 
+/* Idle slabs of classes that come and go stay: else each thread in turn would touch other pages. */
+static void sweep_unserved(void)
+{
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        if (!atomic_exchange_explicit(&partials[bin].served, false, memory_order_relaxed) &&
+            atomic_load_explicit(&partials[bin].idle, memory_order_relaxed) > 0)
+            sweep(&partials[bin]);
+}
+
 static size_t trim(size_t keep)
 {
     size_t returned = 0;
@@ -553,7 +566,7 @@ static size_t trim(size_t keep)
 static void age(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
-    sweep_all();
+    sweep_unserved();
     hak_lock_acquire(&lock);
     if (now_ms - cooled_ms >= purge_delay_ms()) {
         cooled_ms = now_ms;
