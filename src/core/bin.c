@@ -289,6 +289,7 @@ void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *block)
         return;
     tick(t, b->foreign_count);
     flush_foreign(t, bin);
+    hak_thread_get(); /* a trim may have asked this thread for the rest */
 }
 
 void hak_bin_flush_foreign(struct hak_thread *t)

@@ -102,7 +102,7 @@ TEST(full_slabs_are_reclaimed_by_their_last_owner)
     assert_int_equal(unit_census().used, 0);
 }
 
-static struct unit_block *shared;
+static struct unit_block *shared, *shared_rest;
 
 static void *allocate_some(void *n)
 {
@@ -239,6 +239,29 @@ TEST(foreign_blocks_serve_the_next_refill)
     unit_free_blocks(mine);
 }
 
+static void *only_free_foreign(void *n)
+{
+    struct hak_thread *me = hak_thread_get();
+    hak_free(shared); /* waits here */
+    hak_thread_ask_drain();
+    struct unit_block *block = shared_rest, *next;
+    for (size_t i = 0; i < *(size_t *)n; i++, block = next) {
+        next = block->next;
+        hak_free(block);
+    }
+    assert_int_equal(me->drain_done, 1);
+    return NULL;
+}
+
+TEST(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim)
+{
+    start(NULL);
+    size_t n = hak_bin_limit(bin) + 1;
+    shared = unit_blocks(SIZE, n + 1);
+    shared_rest = shared->next;
+    unit_in_thread(only_free_foreign, &n);
+}
+
 TEST(a_single_foreign_block_goes_home)
 {
     start(NULL);
@@ -301,6 +324,7 @@ UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches
           T(foreign_blocks_go_home_in_groups), T(without_a_descriptor_foreign_blocks_go_home_at_once),
           T(many_remote_blocks_are_collected_before_own_ones), T(few_remote_blocks_wait_until_own_ones_run_low),
           T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab), T(foreign_blocks_serve_the_next_refill), T(a_single_foreign_block_goes_home),
+          T(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim),
           T(a_program_that_only_frees_keeps_nothing_in_the_bin),
           T(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages), T(prewarming_fills_the_bin),
           T(errno_is_kept_while_blocks_go_back), T(a_block_written_to_after_free_is_found),
