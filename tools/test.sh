@@ -23,6 +23,7 @@ readonly VARIANTS=(
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false            | --no-suite limits"
     "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false                 | --no-suite limits"
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false       | --no-suite limits"
+    "hardened     | gcc   | -Dhardened=true -Dbench=false                                     | --suite unit --suite misuse"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false                          | --suite api --suite stress"
     "no-override  | gcc   | -Doverride=false -Dbench=false                                    | --suite unit --suite shape"
     "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress"

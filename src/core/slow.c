@@ -118,17 +118,23 @@ void hak_free_slow(void *p)
 
 uintptr_t hak_mark_secret = (uintptr_t)0x9e3779b97f4a7c15u;
 
-void hak_mark_found(void *p, unsigned bin)
+static void find_twice(const void *p, unsigned bin, const void *list)
 {
     uint32_t left = 65536;
-    for (void *block = hak_self.head[bin]; block && left; block = hak_next_load(block), left--)
-        if (block == p)
+    for (; list && left; list = hak_next_load(list), left--)
+        if (list == p)
             hak_log_fatal("double free: block %p of %u bytes is free already", p, hak_strides[bin]);
+}
+
+void hak_mark_found(void *p, unsigned bin)
+{
+    struct hak_thread *t = hak_self.thread;
     struct hak_slab *slab = hak_space_slab(p);
-    if (slab && atomic_load_explicit(&slab->owner, memory_order_relaxed) == hak_self.thread)
-        for (void *block = slab->free; block; block = hak_next_load(block))
-            if (block == p)
-                hak_log_fatal("double free: block %p of %u bytes is free already", p, hak_strides[bin]);
+    find_twice(p, bin, hak_self.head[bin]);
+    if (t)
+        find_twice(p, bin, t->bins[bin].foreign);
+    if (slab && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t)
+        find_twice(p, bin, slab->free);
 }
 #endif
 
