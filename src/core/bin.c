@@ -10,7 +10,8 @@
 #include "dispatch.h"
 #include "log.h"
 
-#define FOREIGN_MIN 4u /* fewer foreign blocks do not serve a refill */
+#define FOREIGN_MIN 4u       /* fewer foreign blocks do not serve a refill, */
+#define FOREIGN_ALONE 4096u /* unless they are so large */
 #define WHOLE_LIST 4u
 #define WHOLE_STRIDE 1024u
 #define BORROW_MIN 4096u
@@ -299,10 +300,11 @@ void hak_bin_flush_foreign(struct hak_thread *t)
 
 /* A few blocks go home rather: of a class that is freed here but seldom used, and, if two threads came to use
  * blocks of one cache line by handing one over, so that they do not share it forever. */
-static struct hak_chain take_foreign(struct hak_thread *t, struct hak_bin *b)
+static struct hak_chain take_foreign(struct hak_thread *t, unsigned bin)
 {
+    struct hak_bin *b = &t->bins[bin];
     struct hak_chain chain = {0};
-    if (b->foreign_count < FOREIGN_MIN)
+    if (!b->foreign_count || (b->foreign_count < FOREIGN_MIN && hak_strides[bin] < FOREIGN_ALONE))
         return chain;
     chain.head = b->foreign;
     chain.count = b->foreign_count;
@@ -441,7 +443,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned bin)
         start_bin(b, bin);
     b->active = true;
     b->shrinking = false;
-    struct hak_chain chain = take_foreign(t, b);
+    struct hak_chain chain = take_foreign(t, bin);
     if (!chain.head)
         chain = take(t, bin, b->batch);
     if (!chain.head)
