@@ -67,6 +67,17 @@ OWN = [
     Work("burst_mixed_other", "burst_idle mixed {512} other 1000 42", own_time=True),
 ]
 
+# What memory.py measures: peak, and what is left after idleness and a few small pairs.
+MEMORY = [
+    Work("prodcons_small", "footprint prodcons small {8000} 2000 42"),
+    Work("prodcons_pool", "footprint prodcons pool {8000} 2000 42"),
+    Work("prodcons_mixed", "footprint prodcons mixed {8000} 2000 42"),
+    Work("threads_mixed", "footprint threads mixed {10000} 2000 42"),
+    Work("threads_pool", "footprint threads pool {10000} 2000 42"),
+    *(Work(f"burst_{kind}_{freed_by}", f"burst_idle {kind} {{512}} {freed_by} 2000 42")
+      for kind in ("small", "pool", "large", "mixed") for freed_by in ("same", "other")),
+]
+
 # pymalloc would hide the allocator from Python's small objects.
 PLAIN_PYTHON = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
 
