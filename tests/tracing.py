@@ -41,16 +41,23 @@ def settings_only(settings):
     return env | {key: str(value) for key, value in settings.items()}
 
 
-def run_with_stats(library, command, settings=None):
+def run(library, command, settings, prefix=()):
+    """One run under the library; `prefix` is a program that runs it, such as strace."""
+    env = settings_only(settings)
+    words = [*prefix, "env", f"LD_PRELOAD={library}", *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
+
+
+def run_with_stats(library, command, settings=None, prefix=()):
     """(statistics, stderr) of one run under the library, which must succeed."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "stats"
-        env = settings_only(settings or {})
-        env |= {"LD_PRELOAD": str(library), "HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(file)}
-        run = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env)
-        if run.returncode or not file.exists():
-            sys.exit(f"{' '.join(map(str, command))} with {settings}: {run.returncode}\n{run.stdout}{run.stderr}")
-        return json.loads(file.read_text()), run.stderr
+        with_stats = {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": file, **(settings or {})}
+        ended = run(library, command, with_stats, prefix)
+        if ended.returncode or not file.exists():
+            sys.exit(f"{' '.join(map(str, command))} with {settings}: {ended.returncode}\n"
+                     f"{ended.stdout}{ended.stderr}")
+        return json.loads(file.read_text()), ended.stderr
 
 
 def _events(path):

@@ -17,14 +17,14 @@ static void slab_release(struct hak_slab *slab)
     hak_dispatch.backend->release(slab);
 }
 
-/* The capacities of the original's classes C0..C7, each of which covered several of ours. */
+/* The capacities of the original's classes C0..C7, each of which covered several of ours; C0 and C1 are one here. */
 static uint32_t bin_limit(unsigned bin)
 {
     const struct hak_options *o = &hak_dispatch.options;
-    const uint32_t caps[] = {o->fast_cap_c0, o->fast_cap_c1, o->fast_cap_c2, o->fast_cap_c3,
+    const uint32_t caps[] = {o->fast_cap_c1 ? o->fast_cap_c1 : o->fast_cap_c0, o->fast_cap_c2, o->fast_cap_c3,
                              o->fast_cap_c4, o->fast_cap_c5, o->fast_cap_c6, o->fast_cap_c7};
-    for (unsigned c = 0; c < 8; c++)
-        if (hak_strides[bin] <= 8u << c)
+    for (unsigned c = 0; c < sizeof caps / sizeof caps[0]; c++)
+        if (hak_strides[bin] <= 16u << c)
             return caps[c];
     return 0;
 }

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Each setting moves its own counter, and nothing else but what follows from that.
+
+  PYTHONPATH=tests switches.py LIBRARY WORK [SETTING]...
+
+WORK is work.c. Every setting of the library has a row in ROWS: a value, a work on which it acts, and which
+way the counter moves that the setting's own description names. The work runs with and without the setting;
+all counters are compared. Without arguments all rows are tested, and that none is missing.
+"""
+import fnmatch
+import re
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tracing
+from common import finish, skip
+
+# No page goes back for its age, so that nothing depends on time.
+NEVER = {"HAKMEM_PURGE_DELAY_MS": "3600000"}
+AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
+# What says how much there is at the end, and not what was done.
+STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes")
+# Other slabs are found, so other stages serve and other transitions are made.
+SLABS = ("slabs.*", "stages.*", "*.empties")
+RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
+
+
+@dataclass
+class Row:
+    """`way`: "+" or "-" for the counter, "other" for a text, or how stderr reads with the setting."""
+    value: str
+    work: str
+    way: str
+    follows: tuple = ()
+    base: dict = None
+    elsewhere: tuple = ()   # works on which the setting must change nothing
+    prefix: tuple = ()      # a program that runs the work
+
+
+def cap(size, *other_sizes):
+    return Row("16", f"churn {size}", "+", ("bins.*",) + SLABS, elsewhere=tuple(f"churn {n}" for n in other_sizes))
+
+
+def output(work, pattern, value="1"):
+    return Row(value, work, pattern)
+
+
+# A kernel that cannot populate pages.
+NO_POPULATE = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=madvise", "-e", "inject=madvise:error=EINVAL")
+
+ROWS = {
+    "HAKMEM_BACKEND": Row("legacy", "shrink", "other", ("*",)),
+    "HAKMEM_TINY_USE_SUPERSLAB": Row("0", "shrink", "other", ("*",)),
+    "HAKMEM_RELEASE": Row("direct", "large", "other", RELEASES + ("shared_pool.*",)),
+    "HAKMEM_DISABLE_BATCH": Row("1", "large", "other", RELEASES + ("shared_pool.*",)),
+    "HAKMEM_VERBOSE": output("shrink", r"^hakmem: version \S+, backend shared_pool"),
+
+    "HAKMEM_TINY_P0_ENABLE": Row("0", "churn 48", "-", ("bins.*",)),
+    "HAKMEM_TINY_P0_DISABLE": Row("1", "churn 48", "-", ("bins.*",)),
+    "HAKMEM_TINY_P0_NO_DRAIN": Row("1", "remote", "-", ("bins.refills", "bins.remote_saved"), elsewhere=("shrink",)),
+    "HAKMEM_TINY_P0_DRAIN_THRESH": Row("65535", "remote", "-", ("bins.refills", "bins.remote_low_water"),
+                                       elsewhere=("shrink",)),
+    "HAKMEM_TINY_P0_LOG": output("churn 48", r"^hakmem: P0 refill: slab 0x\w+, 48-byte blocks, taken \d+, active \d+"),
+    "HAKMEM_TINY_P0_DIRECT_FC": Row("0", "churn 200", "-", ("bins.*",), elsewhere=("churn 100", "churn 300")),
+    "HAKMEM_TINY_P0_DIRECT_FC_C7": Row("0", "churn 700", "-", ("bins.*",), elsewhere=("churn 400", "churn 1100")),
+    "HAKMEM_TINY_FAST_CAP_C0": cap(8, 24),
+    "HAKMEM_TINY_FAST_CAP_C1": cap(16, 24),
+    "HAKMEM_TINY_FAST_CAP_C2": cap(24, 8, 48),
+    "HAKMEM_TINY_FAST_CAP_C3": cap(48, 24, 100),
+    "HAKMEM_TINY_FAST_CAP_C4": cap(100, 48, 200),
+    "HAKMEM_TINY_FAST_CAP_C5": cap(200, 100, 400),
+    "HAKMEM_TINY_FAST_CAP_C6": cap(400, 200, 700),
+    "HAKMEM_TINY_FAST_CAP_C7": cap(700, 400, 1100),
+    "HAKMEM_TINY_FAST_STATS": output("churn 48", r"^ *refills: \d+"),
+    "HAKMEM_TINY_PREWARM": Row("1", "churn 48", "+", ("bins.*",) + SLABS),
+
+    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", SLABS),
+    "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", SLABS + RELEASES, base=AT_ONCE),
+    "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "idle", "+", SLABS + RELEASES, base=AT_ONCE),
+    "HAKMEM_SS_PREFAULT": Row("1", "shrink", "+", ("os_calls.superslab_map",)),
+    "HAKMEM_NO_FALLBACK_PREFAULT": Row("1", "shrink", "-", base=NEVER | {"HAKMEM_SS_PREFAULT": "1"}, prefix=NO_POPULATE),
+    "HAKMEM_SUPERSLAB_MAX_CACHED": Row("0", "shrink", "+", SLABS + RELEASES),
+    "HAKMEM_SUPERSLAB_MAX_MEMORY_MB": Row("0", "shrink", "+", SLABS + RELEASES),
+    "HAKMEM_SUPERSLAB_TTL_SEC": Row("0", "large-idle", "+", SLABS + RELEASES),
+    "HAKMEM_SS_LRU_DEBUG": output("shrink", r"(?s)^hakmem: LRU_POP miss.*^hakmem: LRU_PUSH.*^hakmem: LRU_POP hit"),
+    "HAKMEM_SS_FREE_DEBUG": output("shrink", r"(?s)^hakmem: EMPTY slab .*^hakmem: SS_FREE superslab "),
+    "HAKMEM_SS_ACQUIRE_DEBUG": output("shrink", r"(?s)^hakmem: SS_ACQUIRE class \d+, stage map: .*stage hot: "),
+    "HAKMEM_SUPER_REG_DEBUG": output("shrink", r"^hakmem: SUPER_REG register 0x"),
+    "HAKMEM_SHARED_POOL_STAGE_STATS": output("shrink", r"^ *unused: \d+"),
+
+    "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.misses", "os_calls.superslab_map"),
+                           elsewhere=("shrink",)),
+    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.misses", "os_calls.superslab_map"),
+                                         elsewhere=("shrink",)),
+    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.misses", "os_calls.superslab_map"),
+                                        elsewhere=("shrink",)),
+    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.misses", "os_calls.superslab_map"),
+                                               elsewhere=("shrink",)),
+    "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.slabs_taken", "bins.*", "slabs.*")),
+
+    "HAKMEM_ACE_TRACE": output("large", r"^hakmem: ACE (Threshold|Exhaustion|MapFail)\b.*\d+"),
+    "HAKMEM_PURGE_DELAY_MS": Row("0", "pool-idle", "+", SLABS + RELEASES),
+    "HAKMEM_THP": Row("never", "shrink", "+"),
+}
+
+
+class Tester:
+    def __init__(self, library, work):
+        self.library, self.work = library, work
+        self.problems, self.baselines = [], {}
+
+    def run(self, work, settings, prefix=()):
+        """({counter: number or text}, stderr, statistics)."""
+        stats, stderr = tracing.run_with_stats(self.library, [self.work, *work.split()], settings, prefix)
+        counters = {f"{group}.{name}": value for group, members in stats.items() if isinstance(members, dict)
+                    for name, value in members.items() if isinstance(value, (int, str))}
+        counters |= {f"os_calls.{cause}": n for cause, n in tracing.ledger_by_cause(stats).items()}
+        return counters, stderr, stats
+
+    def baseline(self, work, settings, prefix=()):
+        key = work, tuple(sorted(settings.items())), prefix
+        if key not in self.baselines:
+            self.baselines[key] = self.run(work, settings, prefix)
+        return self.baselines[key]
+
+    def changed(self, work, base, name, value, prefix=()):
+        """({counter: (without, with)} of all that differ, stderr without, stderr with)."""
+        without, quiet, _ = self.baseline(work, base, prefix)
+        with_it, said, _ = self.run(work, base | {name: value}, prefix)
+        differing = {key: (without.get(key, 0), with_it.get(key, 0)) for key in without.keys() | with_it.keys()
+                     if without.get(key, 0) != with_it.get(key, 0)}
+        return differing, quiet, said
+
+    def unexpected(self, differing, allowed):
+        return {key: values for key, values in sorted(differing.items())
+                if not any(fnmatch.fnmatchcase(key, pattern) for pattern in STATE + tuple(allowed))}
+
+    def test_output(self, name, row):
+        differing, quiet, said = self.changed(row.work, NEVER, name, row.value)
+        if not re.search(row.way, said, re.M):
+            self.problems.append(f"{name}={row.value} on {row.work}: no output like {row.way!r}, but {said[:300]!r}")
+        if re.search(row.way, quiet, re.M):
+            self.problems.append(f"{row.work} prints what {name} is to print without it: {quiet[:300]!r}")
+        return self.unexpected(differing, ())
+
+    def test_counter(self, name, row, counter):
+        base = NEVER if row.base is None else row.base
+        differing, _, said = self.changed(row.work, base, name, row.value, row.prefix)
+        before, after = differing.get(counter, (0, 0))
+        moved = {"+": before < after, "-": before > after, "other": before != after}[row.way] if counter in differing \
+            else False
+        if not moved:
+            self.problems.append(f"{name}={row.value} on {row.work}: {counter} does not move ({row.way}): "
+                                 f"{self.baseline(row.work, base, row.prefix)[0].get(counter, 0)} without, "
+                                 f"{after} with it")
+        if said:
+            self.problems.append(f"{name}={row.value} on {row.work}: stderr {said[:300]!r}")
+        return self.unexpected(differing, row.follows + (counter,))
+
+    def test(self, name, row, counter):
+        if row.prefix and not shutil.which(row.prefix[0]):
+            print(f"{name}: not tested without {row.prefix[0]}")
+            return
+        output_only = counter.startswith("none")
+        stray = self.test_output(name, row) if output_only else self.test_counter(name, row, counter)
+        for work in row.elsewhere:
+            differing, _, _ = self.changed(work, NEVER, name, row.value)
+            stray |= {f"{key} on {work}": values for key, values in self.unexpected(differing, ()).items()}
+        if stray:
+            self.problems.append(f"{name}={row.value} on {row.work} also moves {stray}")
+
+    def test_repeatable(self):
+        """Else no comparison means anything."""
+        for (work, settings, prefix), (counters, _, _) in list(self.baselines.items()):
+            if dict(settings) != NEVER or prefix:
+                continue
+            again, _, _ = self.run(work, dict(settings))
+            differing = {key: (counters.get(key, 0), again.get(key, 0)) for key in counters.keys() | again.keys()
+                         if counters.get(key, 0) != again.get(key, 0)}
+            stray = self.unexpected(differing, ())
+            if stray:
+                self.problems.append(f"{work} is not the same twice: {stray}")
+
+
+# --- settings that have no counter --------------------------------------------------------------------
+
+
+def plain(t, **settings):
+    return tracing.run(t.library, [t.work, "churn", "48"], settings)
+
+
+def test_stats(t):
+    text, quiet = plain(t, HAKMEM_STATS=1), plain(t)
+    if quiet.stderr or "os_calls" not in text.stderr or not plain(t, HAKMEM_STATS="json").stderr.startswith("{"):
+        t.problems.append(f"HAKMEM_STATS: {quiet.stderr[:200]!r} without, {text.stderr[:200]!r} with it")
+
+
+def test_stats_file(t):
+    with tempfile.TemporaryDirectory() as folder:
+        ended = plain(t, HAKMEM_STATS=1, HAKMEM_STATS_FILE=f"{folder}/stats.%p")
+        names = [file.name for file in Path(folder).iterdir()]
+        if ended.stderr or len(names) != 1 or not re.fullmatch(r"stats\.\d+", names[0]):
+            t.problems.append(f"HAKMEM_STATS_FILE: files {names}, stderr {ended.stderr[:200]!r}")
+
+
+def test_strict(t):
+    if plain(t, HAKMEM_NONSENSE=1).returncode or not plain(t, HAKMEM_NONSENSE=1, HAKMEM_STRICT=1).returncode:
+        t.problems.append("HAKMEM_STRICT=1: a wrong setting does not stop the process")
+
+
+def test_quiet(t):
+    loud, quiet = plain(t, HAKMEM_NONSENSE=1), plain(t, HAKMEM_NONSENSE=1, HAKMEM_QUIET=1)
+    if len(loud.stderr.splitlines()) != 1 or quiet.stderr:
+        t.problems.append(f"HAKMEM_QUIET=1: {loud.stderr!r} without, {quiet.stderr!r} with it")
+
+
+OTHERS = {
+    "HAKMEM_STATS": test_stats,
+    "HAKMEM_STATS_FILE": test_stats_file,
+    "HAKMEM_STRICT": test_strict,
+    "HAKMEM_QUIET": test_quiet,
+}
+
+
+def main():
+    t = Tester(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
+    _, _, stats = t.baseline("churn 48", NEVER)
+    moves = {row["name"]: row["moves"] for row in stats["settings"]}
+    if stats["allocator"]["backend"] != "shared_pool" or stats["allocator"]["release"] != "batch":
+        skip("the default parts are not the ones that the table is about")
+    chosen = sys.argv[3:] or moves.keys()
+    t.problems += [f"{name}: no row in the table" for name in chosen if name not in ROWS and name not in OTHERS]
+    t.problems += [f"{name}: a row, but no such setting" for name in ROWS.keys() | OTHERS.keys() if name not in moves]
+    for name in chosen:
+        if name in ROWS and name in moves:
+            t.test(name, ROWS[name], moves[name])
+        elif name in OTHERS:
+            OTHERS[name](t)
+    t.test_repeatable()
+    finish(t.problems, f"{len(chosen)} settings, each with its own counter")
+
+
+if __name__ == "__main__":
+    main()
