@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Memory that stays bounded: flat while the work goes on, and back where it was afterwards.
+
+  PYTHONPATH=tests bounded.py LIBRARY BENCH_DIR prodcons|threads KIND AMOUNT [--long]
+  PYTHONPATH=tests bounded.py LIBRARY BENCH_DIR burst KIND MIB same|other
+
+prodcons, threads: bench_footprint samples the resident set ten times; none may be beyond the first three by
+more than a quarter and 1 MiB: a pool chunk more or less is up to 8 MiB. burst: at most 5 % of the burst is held in the end.
+"""
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import tracing
+from common import finish, skip
+
+SLACK_KIB = 1024
+IDLE_MS = 2000
+
+
+def run(library, command):
+    """({key: value} of the program's line, statistics)."""
+    with tempfile.TemporaryDirectory() as folder:
+        stats = Path(folder) / "stats"
+        ended = tracing.run(library, command, {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": stats})
+        if ended.returncode or "allocator=hakmem" not in ended.stdout:
+            sys.exit(f"{command}: {ended.returncode}\n{ended.stdout}{ended.stderr}")
+        return dict(re.findall(r"(\w+)=(\S+)", ended.stdout)), json.loads(stats.read_text())
+
+
+def check_flat(fields, problems):
+    samples = [int(kib) for kib in fields["rss_kib"].split(",")]
+    limit = max(samples[:3]) * 5 // 4 + SLACK_KIB
+    if max(samples) > limit:
+        problems.append(f"resident memory grows: {samples} KiB, the limit is {limit}")
+    held, before = int(fields["rss_after_kib"]), int(fields["rss_before_kib"])
+    if held > before + samples[0] // 10 + 2 * SLACK_KIB:
+        problems.append(f"{held} KiB held in the end, {before} before the work")
+    return f"{samples} KiB, {held} after idleness"
+
+
+def check_burst(fields, mib, problems):
+    before, full, after = (int(fields[f"rss_{name}_kib"]) for name in ("before", "full", "after"))
+    if full - before < mib * 1024:
+        problems.append(f"no burst: {before} to {full} KiB")
+    if after - before > mib * 1024 // 20:
+        problems.append(f"{after - before} KiB above the level before a burst of {mib} MiB, more than 5 %")
+    return f"{before} KiB before, {full} full, {after} after"
+
+
+def check_slabs(stats, problems):
+    """All was freed: what is away is in bins, and the laws hold."""
+    laws = stats["conservation"]
+    if laws["violations"] or laws["large_spans"] or laws["remote_blocks"] > laws["away_blocks"]:
+        problems.append(f"slabs: {laws}")
+
+
+def main():
+    library, bench_dir, work, kind, amount = sys.argv[1:6]
+    if "--long" in sys.argv and os.environ.get("STRESS_LONG") != "1":
+        skip("the long ones run with STRESS_LONG=1")
+    problems = []
+    if work == "burst":
+        command = [f"{bench_dir}/bench_burst_idle", kind, amount, sys.argv[6], IDLE_MS, 42]
+        fields, stats = run(library, command)
+        summary = check_burst(fields, int(amount), problems)
+    else:
+        fields, stats = run(library, [f"{bench_dir}/bench_footprint", work, kind, amount, IDLE_MS, 42])
+        summary = check_flat(fields, problems)
+    check_slabs(stats, problems)
+    finish(problems, summary)
+
+
+if __name__ == "__main__":
+    main()
