@@ -213,16 +213,21 @@ def short_mixed(lab):
     ])
 
 
-def shrinking(lab):
-    command = "bulk 1 20000 20 random 42"
+EVENTS = {"EMPTY": "EMPTY slab", "SS_FREE": "SS_FREE", "LRU_PUSH": "LRU_PUSH", "LRU_POP hit": "LRU_POP hit"}
+
+
+def event_row(lab, command, names):
     _, said = lab.stats(command, HAKMEM_SS_LRU_DEBUG="1", HAKMEM_SS_FREE_DEBUG="1")
-    events = {name: len(re.findall(pattern, said)) for name, pattern in
-              (("EMPTY", "EMPTY slab"), ("SS_FREE", "SS_FREE"), ("LRU_PUSH", "LRU_PUSH"), ("LRU_POP hit", "LRU_POP hit"))}
-    return Section("Events on a work that shrinks",
-                   [f"HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1 {command}"], [
-        Row("events logged", "none: the LRU was never filled", ", ".join(f"{n} {name}" for name, n in events.items()),
-            "each is seen", all(events.values())),
-    ])
+    seen = {name: said.count(EVENTS[name]) for name in names}
+    return Row(f"events of `{command}`", "none: the LRU was never filled",
+               ", ".join(f"{n} {name}" for name, n in seen.items()), "each is seen", all(seen.values()))
+
+
+def shrinking(lab):
+    logs = "HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1"
+    burst, threads = "burst_idle small 64 same 0 42", "short_threads 4000 200 4 42"
+    return Section("Events on works that shrink", [f"{logs} {burst}", f"{logs} {threads}"],
+                   [event_row(lab, burst, ("EMPTY", "SS_FREE", "LRU_PUSH")), event_row(lab, threads, EVENTS)])
 
 
 def mixed_8192(lab):
@@ -249,7 +254,8 @@ def mixed_8192(lab):
 
 
 def recycling(lab):
-    commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "remote 2 1000000 1000 50 42"]
+    commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42",
+                "larson --ops 8000000 8 128 1024 1 12345 4"]
     return Section("Works that grow and shrink", commands, [reuse_row(lab, command) for command in commands])
 
 
