@@ -85,7 +85,7 @@ ROWS = {
     "HAKMEM_NO_FALLBACK_PREFAULT": Row("1", "shrink", "-", base=NEVER | {"HAKMEM_SS_PREFAULT": "1"}, prefix=NO_POPULATE),
     "HAKMEM_SUPERSLAB_MAX_CACHED": Row("0", "shrink", "+", SLABS + RELEASES),
     "HAKMEM_SUPERSLAB_MAX_MEMORY_MB": Row("0", "shrink", "+", SLABS + RELEASES),
-    "HAKMEM_SUPERSLAB_TTL_SEC": Row("0", "large-idle", "+", SLABS + RELEASES),
+    "HAKMEM_SUPERSLAB_TTL_SEC": Row("0", "exit-idle", "+", SLABS + RELEASES),
     "HAKMEM_SS_LRU_DEBUG": output("shrink", r"(?s)^hakmem: LRU_POP miss.*^hakmem: LRU_PUSH.*^hakmem: LRU_POP hit"),
     "HAKMEM_SS_FREE_DEBUG": output("shrink", r"(?s)^hakmem: EMPTY slab .*^hakmem: SS_FREE superslab "),
     "HAKMEM_SS_ACQUIRE_DEBUG": output("shrink", r"(?s)^hakmem: SS_ACQUIRE class \d+, stage map: .*stage hot: "),

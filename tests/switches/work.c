@@ -67,6 +67,20 @@ static void shrink(void)
         drop(i);
 }
 
+static void in_thread(void *(*what)(void *))
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, what, NULL) || pthread_join(thread, NULL))
+        abort();
+}
+
+static void *shrink_too(void *arg)
+{
+    (void)arg;
+    shrink();
+    return NULL;
+}
+
 static void *free_half(void *arg)
 {
     (void)arg;
@@ -77,13 +91,11 @@ static void *free_half(void *arg)
 
 static void remote(void)
 {
-    pthread_t other;
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < SLOTS; i++)
             if (!slots[i])
                 slots[i] = take(64 + 256 * (i / 128 % 2));
-        if (pthread_create(&other, NULL, free_half, NULL) || pthread_join(other, NULL))
-            abort();
+        in_thread(free_half);
     }
 }
 
@@ -148,11 +160,11 @@ int main(int argc, char **argv)
         pool_idle();
     } else if (!strcmp(what, "large")) {
         large();
-    } else if (!strcmp(what, "large-idle")) {
-        large();
+    } else if (!strcmp(what, "exit-idle")) {
+        in_thread(shrink_too);
         idle();
     } else {
-        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|large-idle\n");
+        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|exit-idle\n");
         return 2;
     }
     return 0;
