@@ -116,6 +116,12 @@ class _Trace:
             self.follow(thread, process)
         return children
 
+    def first(self):
+        """The thread that none of the others started; numbers may have begun anew in between."""
+        started = {pid for events in self.events.values() for group in _threads_and_children(events)
+                   for pid, _ in group}
+        return next(pid for pid in self.events if pid not in started)
+
     def process(self, pid, inherited):
         """A child begins with its parent's ledger as it was at the fork."""
         process = Process(pid)
@@ -150,7 +156,7 @@ def trace(library, command, settings=None):
         if run.returncode:
             sys.exit(f"{' '.join(map(str, command))}: {run.returncode}\n{run.stdout}{run.stderr}")
         traced = _Trace(folder, library, f"{folder}/stats.")
-        traced.process(min(traced.events), Process(0))
+        traced.process(traced.first(), Process(0))
         for process in traced.processes:
             file = folder / f"stats.{process.pid}"
             process.stats = json.loads(file.read_text()) if file.exists() else None

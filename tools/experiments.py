@@ -154,7 +154,7 @@ def switch_row(lab, setting, command, cause, there, **base):
 def reuse_row(lab, command):
     stages = lab.stats(command)[0]["stages"]
     acquires = sum(n for stage, n in stages.items() if stage != "failed")
-    share = (stages["hot"] + stages["empty"] + stages["partial"]) / acquires
+    share = 1 - sum(stages[stage] for stage in ("unused", "lru", "map")) / acquires
     return Row(f"slabs reused, `{command}`", "EMPTY and PARTIAL never", f"{share:.0%} of {acquires} acquires",
                "≥ 80 %", share >= 0.8)
 
@@ -216,8 +216,8 @@ def short_mixed(lab):
 EVENTS = {"EMPTY": "EMPTY slab", "SS_FREE": "SS_FREE", "LRU_PUSH": "LRU_PUSH", "LRU_POP hit": "LRU_POP hit"}
 
 
-def event_row(lab, command, names):
-    _, said = lab.stats(command, HAKMEM_SS_LRU_DEBUG="1", HAKMEM_SS_FREE_DEBUG="1")
+def event_row(lab, command, names, **settings):
+    _, said = lab.stats(command, HAKMEM_SS_LRU_DEBUG="1", HAKMEM_SS_FREE_DEBUG="1", **settings)
     seen = {name: said.count(EVENTS[name]) for name in names}
     return Row(f"events of `{command}`", "none: the LRU was never filled",
                ", ".join(f"{n} {name}" for name, n in seen.items()), "each is seen", all(seen.values()))
@@ -225,9 +225,10 @@ def event_row(lab, command, names):
 
 def shrinking(lab):
     logs = "HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1"
-    burst, threads = "burst_idle small 64 same 0 42", "short_threads 4000 200 4 42"
-    return Section("Events on works that shrink", [f"{logs} {burst}", f"{logs} {threads}"],
-                   [event_row(lab, burst, ("EMPTY", "SS_FREE", "LRU_PUSH")), event_row(lab, threads, EVENTS)])
+    burst, bulk = "burst_idle small 64 same 0 42", "bulk 1 100000 10 order 42"
+    return Section("Events on works that shrink", [f"{logs} {burst}", f"{logs} HAKMEM_SS_HOT_SLABS=1 {bulk}"],
+                   [event_row(lab, burst, ("EMPTY", "SS_FREE", "LRU_PUSH")),
+                    event_row(lab, bulk, EVENTS, HAKMEM_SS_HOT_SLABS="1")])
 
 
 def mixed_8192(lab):

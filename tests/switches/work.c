@@ -7,6 +7,8 @@
  * work pool           blocks of 8-52 KiB, alive at the end
  * work pool-idle      blocks of 8-52 KiB freed, then idleness and a few small blocks
  * work large          blocks above 52 KiB of several sizes, some too large to be had
+ * work whole          many blocks of one size come and go together, and with them whole superslabs
+ * work whole-idle     the same, then idleness and a few small blocks
  *
  * Each does the same, call for call, whenever it runs, so that two runs differ by their settings alone. */
 #include <pthread.h>
@@ -67,18 +69,14 @@ static void shrink(void)
         drop(i);
 }
 
-static void in_thread(void *(*what)(void *))
+static void whole(void)
 {
-    pthread_t thread;
-    if (pthread_create(&thread, NULL, what, NULL) || pthread_join(thread, NULL))
-        abort();
-}
-
-static void *shrink_too(void *arg)
-{
-    (void)arg;
-    shrink();
-    return NULL;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < SLOTS; i++)
+            slots[i] = take(400);
+        for (unsigned i = 0; i < SLOTS; i++)
+            drop(i);
+    }
 }
 
 static void *free_half(void *arg)
@@ -91,11 +89,13 @@ static void *free_half(void *arg)
 
 static void remote(void)
 {
+    pthread_t other;
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < SLOTS; i++)
             if (!slots[i])
                 slots[i] = take(64 + 256 * (i / 128 % 2));
-        in_thread(free_half);
+        if (pthread_create(&other, NULL, free_half, NULL) || pthread_join(other, NULL))
+            abort();
     }
 }
 
@@ -160,11 +160,13 @@ int main(int argc, char **argv)
         pool_idle();
     } else if (!strcmp(what, "large")) {
         large();
-    } else if (!strcmp(what, "exit-idle")) {
-        in_thread(shrink_too);
+    } else if (!strcmp(what, "whole")) {
+        whole();
+    } else if (!strcmp(what, "whole-idle")) {
+        whole();
         idle();
     } else {
-        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|exit-idle\n");
+        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|whole|whole-idle\n");
         return 2;
     }
     return 0;
