@@ -23,7 +23,8 @@ from common import finish, skip
 NEVER = {"HAKMEM_PURGE_DELAY_MS": "3600000"}
 AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 # What says how much there is at the end, and not what was done.
-STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes")
+STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
+         "*.peak_bytes")
 # Other slabs are found, so other stages serve and other transitions are made.
 SLABS = ("slabs.*", "stages.*", "*.empties")
 RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
