@@ -12,7 +12,8 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly TEST=(clang libclang-rt-14-dev valgrind libc6-dbg strace git
-               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs)
+               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs
+               gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.

@@ -5,7 +5,7 @@
 #
 #   tools/test.sh [--long] [STAGE]...
 #
-# A stage is setup, refusals, reconfigure, quickstart, programs, the name of a
+# A stage is setup, refusals, reconfigure, aarch64, quickstart, programs, the name of a
 # variant below, or `variants` for all of them; without one everything runs.
 # --long adds the long stress in every variant without a sanitizer.
 #
@@ -259,6 +259,20 @@ reconfigure() {
     says reconfigure backend legacy
 }
 
+# aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
+cross() {
+    local work library dir=$OUT/aarch64
+    rm -rf "$dir"
+    meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=false "${COMMON[@]}" || return 1
+    ninja -C "$dir" || return 1
+    library=$(library_of aarch64)
+    for work in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" "larson --ops 100000 8 128 1024 1 12345 4"; do
+        # shellcheck disable=SC2086
+        qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$dir/bench/bench_"$work |
+            grep "allocator=hakmem" || return 1
+    done
+}
+
 # stage_command NAME COMMAND...: passed when the command is.
 stage_command() {
     local name=$1 log=$OUT/$1.log began=$SECONDS
@@ -308,6 +322,7 @@ run_stage() {
     case $1 in
         setup | refusals | variants | programs) "stage_$1" ;;
         reconfigure) stage_command reconfigure reconfigure ;;
+        aarch64) stage_command aarch64 cross ;;
         quickstart) stage_command quickstart tools/quickstart.sh "$OUT/default" ;;
         *) stage_variant "$1" ;;
     esac
@@ -319,7 +334,7 @@ for word in "$@"; do
         --long)
             LONG=1
             ;;
-        setup | refusals | reconfigure | quickstart | programs | variants)
+        setup | refusals | reconfigure | aarch64 | quickstart | programs | variants)
             STAGES+=("$word")
             ;;
         *)
@@ -331,7 +346,7 @@ for word in "$@"; do
             ;;
     esac
 done
-[ ${#STAGES[@]} -gt 0 ] || STAGES=(setup refusals variants reconfigure quickstart programs)
+[ ${#STAGES[@]} -gt 0 ] || STAGES=(setup refusals variants reconfigure aarch64 quickstart programs)
 
 # A finding of these tools must end the process, or a test would pass over it.
 export ASAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes docs/performance.md and its picture from raw samples.
+
+  bench/run.py -n 5 --csv docs/performance.csv --allocators hakmem ...   takes the samples
+  docs/performance.py                                                    writes the page about them
+"""
+import os
+import platform
+import statistics
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent / "bench"))
+import run  # noqa: E402
+import tables  # noqa: E402
+
+BASE, OURS = "system", "hakmem"
+SIGNIFICANT = 1.05
+PAGE = """\
+# Performance
+
+Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py` took the samples, and [bench/README.md](../bench/README.md) describes the works.
+
+- **Machine**: {machine}.
+- **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
+- **Noise**: the system allocator runs twice in each block. Its second run against its first has a geometric mean of {noise:.3f}; half of the works lie between {low:.2f} and {high:.2f}. A smaller difference means nothing.
+- **Peers**: {peers}.
+
+![ratios to the system allocator](pictures/performance.png)
+
+## Time, ratio to the system allocator
+
+{time_table}
+
+## Peak memory, ratio to the system allocator
+
+{memory_table}
+
+## Where we lose
+
+Works in which another allocator is more than 5 % below us, and by how much.
+
+{losses}
+"""
+METRIC = {"cpu_s": "user and system time", "wall_s": "wall time"}
+
+
+def medians(rows, metric):
+    return {key: statistics.median(values) for key, values in tables.ratios(rows, metric, BASE).items()}
+
+
+def markdown(header, lines):
+    rows = ["| " + " | ".join(header) + " |", "|---|" + "--:|" * (len(header) - 1)]
+    return "\n".join(rows + ["| " + " | ".join(line) + " |" for line in lines])
+
+
+def ratio_table(values, columns):
+    works = sorted({work for work, _ in values})
+    lines = [[work] + [f"{values[work, name]:.2f}" if (work, name) in values else "failed" for name in columns]
+             for work in works]
+    means = [tables.geometric_mean([values[work, name] for work in works if (work, name) in values])
+             for name in columns]
+    return markdown(["work", *columns], lines + [["**geometric mean**"] + [f"**{mean:.3f}**" for mean in means]])
+
+
+def losses(time, memory, peers):
+    lines = []
+    for what, values in ("time", time), ("memory", memory):
+        for work in sorted({work for work, _ in values}):
+            best = min((values[work, name], name) for name in peers if (work, name) in values)
+            if values[work, OURS] > SIGNIFICANT * best[0]:
+                lines.append([work, what, f"{values[work, OURS]:.2f}", f"{best[0]:.2f} {best[1]}"])
+    return markdown(["work", "what", OURS, "best"], lines) if lines else "None."
+
+
+def machine():
+    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    huge = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().split("[")[1].split("]")[0]
+    return (f"{len(os.sched_getaffinity(0))} cores ({model[0] if model else platform.machine()}), Linux "
+            f"{platform.release().split('-')[0]}, {' '.join(platform.libc_ver())}, transparent huge pages {huge}")
+
+
+def main():
+    rows = run.read_csv(DOCS / "performance.csv")
+    metric = sys.argv[1] if len(sys.argv) > 1 else "cpu_s"
+    time, memory = medians(rows, metric), medians(rows, "peak_kib")
+    columns = tables.allocators_in(rows, BASE)
+    noise, names = columns[0], [OURS] + [name for name in columns[1:] if name != OURS]
+    spread = statistics.quantiles([value for (_, name), value in time.items() if name == noise], n=4)
+    tables.draw(rows, metric, BASE, DOCS / "pictures" / "performance.png")
+    (DOCS / "performance.md").write_text(PAGE.format(
+        machine=machine(), repetitions=len(tables.names(rows, "repetition")), time=METRIC[metric],
+        noise=tables.geometric_mean([value for (_, name), value in time.items() if name == noise]),
+        low=spread[0], high=spread[2], peers=", ".join(names[1:]),
+        time_table=ratio_table(time, [*names, noise]), memory_table=ratio_table(memory, names),
+        losses=losses(time, memory, names[1:])))
+
+
+if __name__ == "__main__":
+    main()
