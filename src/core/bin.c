@@ -20,13 +20,15 @@
 #define INTERVAL_FIRST 32u
 #define INTERVAL_MAX 256u
 #define INTERVAL_BYTES (4 * HAK_MIB)
-#define CLOCK_WORK 128u /* blocks that pass a slow path between two looks at the clock */
+#define BEAT 128u       /* frees of a class between two heartbeats; each look at a bin is one, too */
+#define SHORT_BEAT 16u  /* the same while idle memory waits to go back */
+#define CLOCK_WORK 256u /* blocks that pass a slow path between two looks at the clock */
 
-/* The heartbeat of purging. The clock is read once for so many blocks, not at each trip. */
+/* The heartbeat of purging. The clock is read once for so many blocks, not at each trip, unless work waits. */
 static void tick(struct hak_thread *t, uint32_t blocks)
 {
     t->clock_work += blocks;
-    if (t->clock_work < CLOCK_WORK)
+    if (t->clock_work < CLOCK_WORK && !hak_age_pending())
         return;
     t->clock_work = 0;
     hak_age();
@@ -406,12 +408,20 @@ static uint32_t longest_interval(unsigned bin)
     return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[bin]));
 }
 
+/* So many frees until the bin is looked at, with heartbeats on the way. */
+static void set_room(struct hak_bin *b, unsigned bin, uint32_t frees)
+{
+    uint32_t now = (uint32_t)hak_min(frees, HAK_UNLIKELY(hak_age_pending()) ? SHORT_BEAT : BEAT);
+    b->later = (uint16_t)(frees - now);
+    hak_self.room[bin] = (int32_t)now;
+}
+
 /* A thread that uses a class little takes few blocks, and has few to give back when it ends. */
 static void start_bin(struct hak_bin *b, unsigned bin)
 {
     b->batch = (uint16_t)hak_min(FIRST_BATCH, hak_dispatch.bin_batch[bin]);
     b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(bin));
-    hak_self.room[bin] = b->interval;
+    set_room(b, bin, b->interval);
 }
 
 /* No page is touched that was not before: larger blocks of neighbouring classes share what their ups and downs
@@ -517,10 +527,10 @@ static void look(struct hak_thread *t, unsigned bin)
     } else {
         b->interval = (uint16_t)hak_min(longest_interval(bin), hak_max(INTERVAL_MIN, b->interval * 2u));
     }
-    hak_self.room[bin] = b->interval;
+    set_room(b, bin, b->interval);
 }
 
-void hak_bin_look(unsigned bin)
+static HAK_NOINLINE void look_or_leave(unsigned bin)
 {
     int saved = errno;
     struct hak_thread *t = hak_thread_get();
@@ -528,10 +538,22 @@ void hak_bin_look(unsigned bin)
         look_without_thread(bin);
     } else {
         mark_used(t, bin);
-        tick(t, t->bins[bin].interval);
+        tick(t, (uint32_t)hak_min(t->bins[bin].interval, BEAT));
         look(t, bin);
     }
     errno = saved;
+}
+
+/* A heartbeat comes often, so it takes few instructions. */
+void hak_bin_look(unsigned bin)
+{
+    struct hak_thread *t = hak_self.thread;
+    if (!t || !t->bins[bin].later) {
+        look_or_leave(bin);
+        return;
+    }
+    set_room(&t->bins[bin], bin, t->bins[bin].later);
+    tick(t, BEAT);
 }
 
 /* --- everything ---------------------------------------------------------------------------------------- */

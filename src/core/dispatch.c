@@ -18,7 +18,7 @@ extern void *__libc_stack_end __attribute__((weak));
 static struct hak_lock init_lock = HAK_LOCK_INIT(HAK_RANK_INIT);
 static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
 static bool sealed;
-static _Atomic(uint64_t) next_age_ms;
+static _Atomic(uint64_t) next_age_ms; /* 0: at once */
 
 #define AGE_INTERVAL_MS 10
 #define BIN_BYTES (32 * HAK_KIB)
@@ -195,8 +195,13 @@ void hak_age(void)
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->age)
             hak_frontends[i]->age(now);
-    if (hak_dispatch.backend->age)
-        hak_dispatch.backend->age(now);
+    if (hak_dispatch.backend->age && hak_dispatch.backend->age(now))
+        atomic_store_explicit(&next_age_ms, 0, memory_order_relaxed);
+}
+
+bool hak_age_pending(void)
+{
+    return !atomic_load_explicit(&next_age_ms, memory_order_relaxed);
 }
 
 __attribute__((constructor)) static void construct(void)

@@ -37,5 +37,7 @@ bool hak_init(void);
 bool hak_is_sealed(void);
 /* What slow paths do now and then: lets backends give back what has been idle. */
 void hak_age(void);
+/* Whether the last call left something to do. */
+bool hak_age_pending(void);
 
 #endif

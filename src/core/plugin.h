@@ -47,7 +47,8 @@ struct hak_frontend {
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
     /* Gives back what it keeps beyond `keep` bytes. Returns bytes given back. Optional: keeps nothing. */
     size_t (*trim)(size_t keep);
-    /* As in struct hak_backend. Optional. */
+    /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle for
+     * longer than its limits. Optional: nothing ages. */
     void (*age)(uint64_t now_ms);
     /* In the thread itself: at its first slow path, at its end, and after its bins were drained. Optional. */
     void (*thread_start)(struct hak_thread *t);
@@ -81,9 +82,8 @@ struct hak_backend {
     void (*all_back)(struct hak_slab *slab, unsigned bin);
     /* Gives back free pages beyond `keep` bytes. Returns bytes given back. */
     size_t (*trim)(size_t keep);
-    /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle
-     * for longer than its limits. Optional: nothing ages. */
-    void (*age)(uint64_t now_ms);
+    /* The same; a call is bounded, and tells whether more is idle: then the next slow path calls again. Optional. */
+    bool (*age)(uint64_t now_ms);
     void (*fork_prepare)(void);
     void (*fork_done)(bool in_child);
     void (*stats)(struct hak_stats_writer *w);

@@ -13,6 +13,7 @@
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
     uint16_t interval;      /* frees between two looks at the bin */
+    uint16_t later;         /* of those: to come after the next heartbeat */
     uint16_t batch;         /* blocks of the next refill; doubles up to the limit */
     uint16_t foreign_count;
     bool refilled;          /* since the thread started, or was prewarmed */

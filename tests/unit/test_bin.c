@@ -292,6 +292,22 @@ TEST(errno_is_kept_while_blocks_go_back)
     assert_int_equal(errno, 55);
 }
 
+/* The clock is looked at often enough for a program that makes 1000 pairs of one size, or of all small sizes. */
+TEST(pairs_of_any_size_are_a_heartbeat)
+{
+    start(NULL);
+    uint32_t work = 0, beats = 0;
+    for (unsigned i = 0; i < 4000; i++) {
+        hak_free(hak_malloc(i < 2000 ? 64 : 16 + i % 1000));
+        beats += t->clock_work < work; /* began anew */
+        work = t->clock_work;
+        if (i == 999 || i == 1999 || i == 2999 || i == 3999) {
+            assert_true(beats >= 2);
+            beats = 0;
+        }
+    }
+}
+
 static void drain(void)
 {
     hak_bin_drain_all(t);
@@ -327,5 +343,5 @@ UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches
           T(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim),
           T(a_program_that_only_frees_keeps_nothing_in_the_bin),
           T(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages), T(prewarming_fills_the_bin),
-          T(errno_is_kept_while_blocks_go_back), T(a_block_written_to_after_free_is_found),
+          T(errno_is_kept_while_blocks_go_back), T(pairs_of_any_size_are_a_heartbeat), T(a_block_written_to_after_free_is_found),
           T(without_memory_a_refill_gives_null_and_later_blocks))

@@ -53,6 +53,37 @@ TEST(one_class_in_a_superslab)
     assert_ptr_equal(legacy->acquire_slab(t, bin)->base, all[0]->base + hak_slab_pages[bin] * HAK_PAGE);
 }
 
+TEST(free_slabs_go_back_after_the_delay)
+{
+    start();
+    struct hak_slab *keep = legacy->acquire_slab(t, bin), *slab = legacy->acquire_slab(t, bin);
+    char *content = slab->base;
+    content[0] = 1;
+    release(slab);
+    uint64_t delay = hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
+    if (delay) {
+        assert_false(legacy->age(hak_os_coarse_ms() + delay - 1));
+        assert_int_equal(content[0], 1);
+        assert_false(legacy->age(hak_os_coarse_ms() + delay));
+    }
+    assert_int_equal(content[0], 0);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
+    legacy->age(hak_os_coarse_ms() + 2 * delay); /* nothing is dirty any more */
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
+    release(keep);
+}
+
+TEST(trim_gives_free_slabs_back)
+{
+    start();
+    struct hak_slab *keep = legacy->acquire_slab(t, bin), *slab = legacy->acquire_slab(t, bin);
+    size_t size = slab->pages * HAK_PAGE;
+    release(slab);
+    assert_int_equal(legacy->trim(0), hak_dispatch.release->at_once ? 0 : size);
+    assert_int_equal(legacy->trim(0), 0);
+    release(keep);
+}
+
 TEST(partial_slabs_come_first)
 {
     start();
@@ -200,5 +231,6 @@ TEST(both_backends_give_the_same_results)
     }
 }
 
-UNIT_MAIN(T(one_class_in_a_superslab), T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
+UNIT_MAIN(T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay), T(trim_gives_free_slabs_back),
+          T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
           T(without_memory_null_and_later_served), T(visible_results), T(both_backends_give_the_same_results))

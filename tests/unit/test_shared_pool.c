@@ -423,6 +423,55 @@ TEST(dirty_pages_go_back_after_the_delay)
     assert_int_equal(releases(hak_dispatch.release->cause), 1);
 }
 
+TEST(pages_in_use_again_are_not_idle)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500");
+    if (!delayed())
+        skip();
+    bool zeroed;
+    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *idle = pool->acquire_run(3, 1, &zeroed),
+                    *busy = pool->acquire_run(2, 1, &zeroed);
+    pool->release(idle);
+    pool->release(busy);
+    for (unsigned i = 0; i < 3; i++) { /* one run comes and goes all the time, the other one stays */
+        fake_os_pass(400);
+        busy = pool->acquire_run(2, 1, &zeroed);
+        pool->release(busy);
+        pool->age(hak_os_coarse_ms());
+        assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
+    }
+    fake_os_pass(400);
+    busy = pool->acquire_run(2, 1, &zeroed);
+    pool->release(busy);
+    pool->age(hak_os_coarse_ms());
+    assert_int_equal(releases(HAK_CAUSE_partial_release), 1);
+    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 2 * HAK_PAGE);
+    pool->release(keep);
+}
+
+TEST(much_idle_memory_goes_back_in_steps)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096");
+    if (!delayed())
+        skip();
+    bool zeroed;
+    enum { N = 300 };
+    struct hak_slab *runs[N];
+    for (unsigned i = 0; i < N; i++)
+        runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    for (unsigned i = 0; i < N; i++)
+        pool->release(runs[i]);
+    fake_os_pass(500);
+    unsigned calls = 1;
+    for (uint64_t dirty = N * HAK_SUPERSLAB, left; pool->age(hak_os_coarse_ms()); calls++, dirty = left) {
+        left = unit_stat("shared_pool", "dirty_bytes");
+        assert_true(left < dirty && dirty - left <= 256 * HAK_MIB);
+    }
+    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
+    assert_int_equal(calls, hak_align_up(N * HAK_SUPERSLAB, 256 * HAK_MIB) / (256 * HAK_MIB));
+    assert_true(unit_cause_calls(hak_dispatch.release->cause) <= calls * 2); /* many regions by each call */
+}
+
 TEST(partial_release_can_be_switched_off)
 {
     start("HAKMEM_PURGE_DELAY_MS=0 HAKMEM_TINY_SS_PARTIAL=0");
@@ -612,7 +661,8 @@ UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_the
           T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
           T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
-          T(dirty_pages_go_back_after_the_delay), T(partial_release_can_be_switched_off),
+          T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
+          T(much_idle_memory_goes_back_in_steps), T(partial_release_can_be_switched_off),
           T(partial_release_at_every_so_many_empties),
           T(so_many_slabs_are_hot), T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down),
           T(what_is_refused_stays_and_is_asked_for_again), T(trim_returns_everything_that_is_free),

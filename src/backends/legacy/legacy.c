@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The plain reference backend: one class in a superslab, one mutex, no caches and no cleverness. A slab comes
- * from the first superslab of its class that has one free; a superslab that is wholly free goes back at once.
+ * from the first superslab of its class that has one free; a superslab that is wholly free goes back at once,
+ * free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
 #include "core/dispatch.h"
 #include "core/meta.h"
@@ -8,7 +9,9 @@
 
 struct superslab {
     char *base;
-    uint64_t used; /* bit i: slab i is taken */
+    uint64_t used;  /* bit i: slab i is taken */
+    uint64_t dirty; /* bit i: slab i is free, with old content, since dirty_since_ms at the latest */
+    uint64_t dirty_since_ms;
     unsigned class, slab_pages, capacity; /* capacity 0: a region handed out as a whole */
     size_t count; /* superslabs, for a run */
     struct superslab *next, *prev;
@@ -16,10 +19,12 @@ struct superslab {
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 /* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NBINS + n. */
-static HAK_IN_DATA struct superslab *lists[HAK_NBINS + HAK_SUPERSLAB_PAGES];
+#define NLISTS (HAK_NBINS + HAK_SUPERSLAB_PAGES)
+static HAK_IN_DATA struct superslab *lists[NLISTS];
 static struct superslab *unused_descriptors;
 static HAK_IN_DATA struct hak_slab *partial_lists[HAK_NBINS];
 static uint64_t maps, unmaps, partial_served, slab_served;
+static size_t dirty_slabs;
 
 static struct superslab *map_region(size_t count, size_t align, bool header)
 {
@@ -86,6 +91,7 @@ static void drop(struct superslab *s)
     *(s->prev ? &s->prev->next : &lists[s->class]) = s->next;
     if (s->next)
         s->next->prev = s->prev;
+    dirty_slabs -= (size_t)__builtin_popcountll(s->dirty);
     unmap_region(s);
 }
 
@@ -113,6 +119,8 @@ static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool head
     struct hak_slab *slab = describe(s, s->base + (size_t)i * slab_pages * HAK_PAGE, slab_pages);
     if (slab) {
         s->used |= (uint64_t)1 << i;
+        dirty_slabs -= s->dirty >> i & 1;
+        s->dirty &= ~((uint64_t)1 << i);
         slab_served++;
     }
     return slab;
@@ -185,19 +193,56 @@ static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
     return slab;
 }
 
+/* --- giving back --------------------------------------------------------------------------------------- */
+
+/* What the kernel refuses stays dirty. */
+static size_t clean_superslab(struct superslab *s, enum hak_cause cause)
+{
+    struct iovec ranges[HAK_SUPERSLAB_PAGES];
+    size_t n = 0, size = s->slab_pages * HAK_PAGE;
+    for (uint64_t bits = s->dirty; bits; bits &= bits - 1)
+        ranges[n++] = (struct iovec){s->base + (size_t)__builtin_ctzll(bits) * size, size};
+    size_t returned = hak_dispatch.release->release(ranges, n, cause);
+    if (returned == n * size) {
+        dirty_slabs -= n;
+        s->dirty = 0;
+    }
+    return returned;
+}
+
+static size_t clean_idle(uint64_t now_ms, uint64_t delay_ms, enum hak_cause cause)
+{
+    size_t returned = 0;
+    for (unsigned class = 0; class < NLISTS && dirty_slabs; class++)
+        for (struct superslab *s = lists[class]; s; s = s->next)
+            if (s->dirty && now_ms - s->dirty_since_ms >= delay_ms)
+                returned += clean_superslab(s, cause);
+    return returned;
+}
+
+static void release_slab(struct superslab *s, size_t offset)
+{
+    uint64_t bit = (uint64_t)1 << offset / (s->slab_pages * HAK_PAGE);
+    s->used &= ~bit;
+    s->dirty |= bit;
+    s->dirty_since_ms = hak_os_coarse_ms();
+    dirty_slabs++;
+    if (!s->used)
+        drop(s);
+    else if (hak_dispatch.release->at_once)
+        clean_superslab(s, HAK_CAUSE_partial_release);
+}
+
 static void release(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
     struct superslab *s = slab->region;
     size_t offset = (size_t)(slab->base - s->base);
     forget(slab);
-    if (!s->capacity) {
+    if (s->capacity)
+        release_slab(s, offset);
+    else
         unmap_region(s);
-    } else {
-        s->used &= ~((uint64_t)1 << offset / (s->slab_pages * HAK_PAGE));
-        if (!s->used)
-            drop(s);
-    }
     hak_lock_release(&lock);
 }
 
@@ -245,8 +290,18 @@ static void all_back(struct hak_slab *slab, unsigned bin)
 
 static size_t trim(size_t keep)
 {
-    (void)keep; /* nothing is kept */
-    return 0;
+    hak_lock_acquire(&lock);
+    size_t returned = dirty_slabs * HAK_PAGE > keep ? clean_idle(hak_os_coarse_ms(), 0, HAK_CAUSE_trim) : 0;
+    hak_lock_release(&lock);
+    return returned;
+}
+
+static bool age(uint64_t now_ms)
+{
+    hak_lock_acquire(&lock);
+    clean_idle(now_ms, hak_dispatch.options.purge_delay_ms, HAK_CAUSE_partial_release);
+    hak_lock_release(&lock);
+    return false;
 }
 
 static void fork_prepare(void)
@@ -281,6 +336,7 @@ const struct hak_backend hak_backend_legacy = {
     .publish = publish,
     .all_back = all_back,
     .trim = trim,
+    .age = age,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,
     .stats = stats,

@@ -34,6 +34,8 @@ static const char *const stage_names[] = {
 #undef X
 };
 
+#define CLEAN_BYTES (256 * HAK_MIB) /* that one call gives back, or a quarter of what is dirty */
+
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static HAK_IN_DATA struct hot { /* EMPTY slabs of a class, their pages not free */
     struct hak_slab_stack stack;
@@ -108,28 +110,28 @@ static void dissolve(struct hak_slab *slab, enum hak_slab_state to)
     forget(slab);
 }
 
-static void dissolve_range(const struct superslab *s, unsigned first, unsigned pages, enum hak_slab_state to)
+/* The EMPTY slabs in these pages of a superslab. */
+static void dissolve_pages(const struct superslab *s, uint64_t pages, enum hak_slab_state to)
 {
-    for (unsigned i = first; i < first + pages; i++)
-        if (s->dirty >> i & 1) {
-            struct hak_slab *slab = hak_space_slab(s->base + i * HAK_PAGE);
-            if (slab && slab->region == s && hak_slab_state(slab) == HAK_SLAB_EMPTY && slab->listed)
-                dissolve(slab, to);
-        }
+    for (pages &= s->dirty; pages; pages &= pages - 1) {
+        struct hak_slab *slab = hak_space_slab(s->base + (size_t)__builtin_ctzll(pages) * HAK_PAGE);
+        if (slab && slab->region == s && hak_slab_state(slab) == HAK_SLAB_EMPTY && slab->listed)
+            dissolve(slab, to);
+    }
 }
 
 static struct hak_slab *take_run(struct superslab *s, unsigned pages, bool *clean)
 {
     unsigned first = superslab_fit(s, pages);
     *clean = superslab_is_clean(s, first, pages);
-    dissolve_range(s, first, pages, HAK_SLAB_UNUSED);
+    dissolve_pages(s, superslab_run(first, pages), HAK_SLAB_UNUSED);
     return superslab_take_at(s, first, pages) ? describe(s, s->base + first * HAK_PAGE, pages) : NULL;
 }
 
 static size_t clean_region(struct superslab *s, enum hak_cause cause)
 {
     if (s->count == 1)
-        dissolve_range(s, 0, HAK_SUPERSLAB_PAGES, HAK_SLAB_RETURNED);
+        dissolve_pages(s, ALL_PAGES, HAK_SLAB_RETURNED);
     return superslab_clean(s, cause);
 }
 
@@ -356,7 +358,7 @@ static void cache_if_free(struct superslab *s)
     if (s->free != ALL_PAGES)
         return;
     if (s->count == 1)
-        dissolve_range(s, 0, HAK_SUPERSLAB_PAGES, HAK_SLAB_UNUSED);
+        dissolve_pages(s, ALL_PAGES, HAK_SLAB_UNUSED);
     superslab_withdraw(s);
     if (hak_dispatch.options.log_free)
         hak_log("SS_FREE superslab %p is wholly empty", (void *)s->base);
@@ -383,15 +385,26 @@ static bool is_cached(const struct superslab *s)
     return s->free == ALL_PAGES;
 }
 
-/* Cleans regions that have been dirty for too long: cached ones always, those in use as partial release. */
-static void clean_idle(uint64_t now_ms, bool partial)
+/* Gives back pages that have been dirty for too long: those of cached regions always, those of regions in use
+ * as partial release. Bounded in bytes, so that nobody waits long; true if more is idle. */
+static bool clean_idle(uint64_t now_ms, bool partial)
 {
+    static HAK_IN_DATA struct superslab_batch batches[2];
+    size_t done = 0, most = hak_max(CLEAN_BYTES, superslab_dirty_bytes() / 4);
     struct superslab *s;
-    for (unsigned n = 0; n < 64 && is_idle(s = superslab_oldest_dirty(), now_ms); n++) {
+    batches[0].cause = HAK_CAUSE_partial_release;
+    batches[1].cause = hak_dispatch.release->cause;
+    for (size_t n = superslab_dirty_regions(); n && done < most && is_idle(s = superslab_oldest_dirty(), now_ms); n--) {
+        uint64_t pages = superslab_idle(s, now_ms, purge_delay_ms());
         if (!is_cached(s) && !partial)
-            return;
-        clean_region(s, is_cached(s) ? hak_dispatch.release->cause : HAK_CAUSE_partial_release);
+            continue;
+        if (s->count == 1)
+            dissolve_pages(s, pages, HAK_SLAB_RETURNED);
+        done += superslab_batch_add(&batches[is_cached(s)], s, pages);
     }
+    superslab_batch_send(&batches[0]);
+    superslab_batch_send(&batches[1]);
+    return done >= most && is_idle(superslab_oldest_dirty(), now_ms);
 }
 
 static void note_empty(const struct hak_slab *slab)
@@ -563,7 +576,7 @@ static size_t trim(size_t keep)
     return returned;
 }
 
-static void age(uint64_t now_ms)
+static bool age(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
     sweep_unserved();
@@ -572,9 +585,10 @@ static void age(uint64_t now_ms)
         cooled_ms = now_ms;
         cool_down();
     }
-    clean_idle(now_ms, hak_dispatch.options.ss_partial);
+    bool more = clean_idle(now_ms, hak_dispatch.options.ss_partial);
     lru_age(now_ms);
     hak_lock_release(&lock);
+    return more;
 }
 
 /* --- the rest ------------------------------------------------------------------------------------------- */

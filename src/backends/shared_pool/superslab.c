@@ -10,17 +10,12 @@
 static HAK_IN_DATA struct superslab *index_lists[2][65];
 static uint64_t index_bits[2]; /* bit n-1: index_lists[..][n] is not empty */
 static struct superslab *dirty_oldest, *dirty_newest;
-static size_t dirty_pages;
+static size_t dirty_pages, dirty_regions;
 static struct superslab *unused_descriptors;
 
 static unsigned kind_of(const struct superslab *s)
 {
     return hak_space_in_header_zone(s->base);
-}
-
-static uint64_t run_mask(unsigned first, unsigned pages)
-{
-    return (pages == 64 ? ~(uint64_t)0 : ((uint64_t)1 << pages) - 1) << first;
 }
 
 /* The length of the longest run of ones. */
@@ -103,6 +98,7 @@ static void undirty_list(struct superslab *s)
     *(s->dirty_next ? &s->dirty_next->dirty_prev : &dirty_newest) = s->dirty_prev;
     s->dirty_next = s->dirty_prev = NULL;
     s->on_dirty_list = false;
+    dirty_regions--;
 }
 
 static void dirty_list(struct superslab *s)
@@ -114,6 +110,7 @@ static void dirty_list(struct superslab *s)
     *(dirty_newest ? &dirty_newest->dirty_next : &dirty_oldest) = s;
     dirty_newest = s;
     s->on_dirty_list = true;
+    dirty_regions++;
     s->dirty_since_ms = hak_os_coarse_ms();
 }
 
@@ -128,7 +125,10 @@ static size_t weight(const struct superslab *s, uint64_t dirty)
 static void set_dirty(struct superslab *s, uint64_t dirty)
 {
     dirty_pages += weight(s, dirty) - weight(s, s->dirty);
+    if (dirty & ~s->dirty)
+        s->put_ms = hak_os_coarse_ms();
     s->dirty = dirty;
+    s->idle &= dirty;
     if (dirty)
         dirty_list(s);
     else
@@ -152,40 +152,98 @@ size_t superslab_dirty_bytes(void)
     return dirty_pages * HAK_PAGE;
 }
 
-static unsigned dirty_ranges(const struct superslab *s, struct iovec *ranges)
+size_t superslab_dirty_regions(void)
+{
+    return dirty_regions;
+}
+
+uint64_t superslab_idle(struct superslab *s, uint64_t now_ms, uint64_t delay_ms)
+{
+    uint64_t idle = now_ms - s->put_ms >= delay_ms ? s->dirty : s->idle;
+    s->idle = s->dirty;
+    undirty_list(s);
+    dirty_list(s);
+    return idle;
+}
+
+static unsigned ranges_of(const struct superslab *s, uint64_t pages, struct iovec *ranges)
 {
     unsigned n = 0;
-    for (uint64_t bits = s->dirty; bits;) {
-        unsigned first = (unsigned)__builtin_ctzll(bits);
-        uint64_t rest = ~(bits >> first);
-        unsigned pages = rest ? (unsigned)__builtin_ctzll(rest) : 64 - first;
-        ranges[n].iov_base = s->base + first * HAK_PAGE;
-        ranges[n++].iov_len = pages * HAK_PAGE;
-        bits &= ~run_mask(first, pages);
+    if (s->count > 1) {
+        *ranges = (struct iovec){s->base, weight(s, pages) * HAK_PAGE};
+        return pages != 0;
+    }
+    while (pages) {
+        unsigned first = (unsigned)__builtin_ctzll(pages);
+        uint64_t rest = ~(pages >> first);
+        unsigned length = rest ? (unsigned)__builtin_ctzll(rest) : 64 - first;
+        ranges[n++] = (struct iovec){s->base + first * HAK_PAGE, length * HAK_PAGE};
+        pages &= ~superslab_run(first, length);
     }
     return n;
 }
 
-size_t superslab_clean(struct superslab *s, enum hak_cause cause)
+static void note_returned(struct superslab *s, uint64_t pages, enum hak_cause cause)
+{
+    s->returned |= pages;
+    s->returned_ms = hak_os_coarse_ms();
+    s->returned_for = cause;
+    set_dirty(s, s->dirty & ~pages);
+}
+
+/* Refused, for locked pages say: they stay dirty, and are asked for again later. */
+static size_t give_back(struct superslab *s, uint64_t pages, enum hak_cause cause)
 {
     struct iovec ranges[32];
-    size_t wanted = weight(s, s->dirty) * HAK_PAGE;
-    unsigned n = 1;
-    if (s->count > 1)
-        ranges[0] = (struct iovec){s->base, wanted};
-    else
-        n = dirty_ranges(s, ranges);
-    size_t returned = wanted ? hak_dispatch.release->release(ranges, n, cause) : 0;
-    if (returned == wanted) {
-        s->returned |= s->dirty;
-        s->returned_ms = hak_os_coarse_ms();
-        s->returned_for = cause;
-        set_dirty(s, 0);
-    } else { /* refused, for locked pages say: they stay dirty, and are asked for again later */
+    size_t wanted = weight(s, pages) * HAK_PAGE;
+    unsigned n = ranges_of(s, pages, ranges);
+    size_t returned = n ? hak_dispatch.release->release(ranges, n, cause) : 0;
+    if (returned == wanted)
+        note_returned(s, pages, cause);
+    return returned;
+}
+
+size_t superslab_clean(struct superslab *s, enum hak_cause cause)
+{
+    size_t returned = give_back(s, s->dirty, cause);
+    if (s->dirty) {
         undirty_list(s);
         dirty_list(s);
     }
     return returned;
+}
+
+size_t superslab_batch_send(struct superslab_batch *b)
+{
+    size_t wanted = 0;
+    for (unsigned i = 0; i < b->regions; i++)
+        wanted += weight(b->region[i], b->region[i]->leaving) * HAK_PAGE;
+    size_t returned = wanted ? hak_dispatch.release->release(b->range, b->ranges, b->cause) : 0;
+    bool all = returned == wanted;
+    if (!all) /* some were refused: one by one tells which */
+        returned = 0;
+    for (unsigned i = 0; i < b->regions; i++) {
+        struct superslab *s = b->region[i];
+        if (all)
+            note_returned(s, s->leaving, b->cause);
+        else
+            returned += give_back(s, s->leaving, b->cause);
+        s->leaving = 0;
+    }
+    b->regions = b->ranges = 0;
+    return returned;
+}
+
+size_t superslab_batch_add(struct superslab_batch *b, struct superslab *s, uint64_t pages)
+{
+    if (!pages || s->leaving)
+        return 0;
+    s->leaving = pages;
+    b->region[b->regions++] = s;
+    b->ranges += ranges_of(s, pages, b->range + b->ranges);
+    if (b->ranges >= SUPERSLAB_BATCH)
+        superslab_batch_send(b);
+    return weight(s, pages) * HAK_PAGE;
 }
 
 /* --- pages --------------------------------------------------------------------------------------- */
@@ -206,7 +264,7 @@ static void note_regret(struct superslab *s, uint64_t taken)
 
 bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
 {
-    uint64_t mask = run_mask(first, pages);
+    uint64_t mask = superslab_run(first, pages);
     if (first + pages > HAK_SUPERSLAB_PAGES || (s->free & mask) != mask || !commit(s, first, pages))
         return false;
     s->free &= ~mask;
@@ -225,7 +283,7 @@ unsigned superslab_fit(const struct superslab *s, unsigned pages)
 
 bool superslab_is_clean(const struct superslab *s, unsigned first, unsigned pages)
 {
-    return !(s->dirty & run_mask(first, pages));
+    return !(s->dirty & superslab_run(first, pages));
 }
 
 void superslab_take_whole(struct superslab *s)
@@ -238,7 +296,7 @@ void superslab_take_whole(struct superslab *s)
 
 void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty)
 {
-    uint64_t mask = run_mask(first, pages);
+    uint64_t mask = superslab_run(first, pages);
     HAK_CHECK(!(s->free & mask));
     s->free |= mask;
     if (dirty)

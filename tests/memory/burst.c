@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * burst KIND FREED_BY PAIRS: what stays resident after a burst.
+ * 1 GiB of blocks is taken and touched, all of it is freed, nothing happens for 2 s; then 1000 pairs of malloc
+ * and free of small blocks must bring resident memory to within 5 % of the burst of the level before.
+ *   KIND      small (16 B-2 KiB), pool (8-52 KiB), large (64 KiB-4 MiB), mixed (a third of the bytes each)
+ *   FREED_BY  same thread; ended: another one, which ends; alive: another one, which sleeps meanwhile
+ *   PAIRS     one: of 64 bytes; any: of all small sizes in turn, so that each class sees few */
+#include "../limits/check.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <time.h>
+
+#define BURST ((size_t)1024 * 1024 * KIB)
+
+struct block {
+    struct block *next;
+};
+
+static struct block *blocks;
+static pthread_barrier_t freed, measured;
+
+static size_t choose_size(const char *kind, uint64_t *random)
+{
+    uint64_t r = next_random(random);
+    char what = kind[0];
+    if (what == 'm')
+        what = r % 4096 == 0 ? 'l' : r % 4096 < 64 ? 'p' : 's';
+    r >>= 12;
+    if (what == 's')
+        return 16 + r % 2032;
+    return what == 'p' ? 8 * KIB + r % (44 * KIB) : 64 * KIB + r % (4032 * KIB);
+}
+
+static void take(const char *kind)
+{
+    uint64_t random = 42;
+    for (size_t taken = 0; taken < BURST;) {
+        size_t size = choose_size(kind, &random);
+        struct block *b = malloc(size);
+        if (!b)
+            die("malloc(%zu) returned NULL", size);
+        mark(b, size, 1);
+        b->next = blocks;
+        blocks = b;
+        taken += size;
+    }
+}
+
+static void *release(void *alive)
+{
+    while (blocks) {
+        struct block *next = blocks->next;
+        free(blocks);
+        blocks = next;
+    }
+    pthread_barrier_wait(&freed);
+    if (alive)
+        pthread_barrier_wait(&measured);
+    return NULL;
+}
+
+static size_t resident(void)
+{
+    char text[128] = "";
+    int fd = open("/proc/self/statm", O_RDONLY);
+    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+        die("/proc/self/statm cannot be read");
+    close(fd);
+    char *end;
+    strtoul(text, &end, 10);
+    return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void pairs(bool one)
+{
+    for (size_t i = 0; i < 1000; i++) {
+        char *p = malloc(one ? 64 : 16 + i % 1000);
+        *(volatile char *)p = 1;
+        free(p);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        die("usage: burst KIND FREED_BY PAIRS");
+    bool same = !strcmp(argv[2], "same"), alive = !strcmp(argv[2], "alive");
+    pthread_t other;
+    pthread_barrier_init(&freed, NULL, same ? 1 : 2);
+    pthread_barrier_init(&measured, NULL, 2);
+    pairs(false); /* what the allocator needs anyway belongs to the level before */
+    size_t before = resident();
+    take(argv[1]);
+    size_t full = resident();
+    if (same)
+        release(NULL);
+    else if (pthread_create(&other, NULL, release, alive ? &other : NULL))
+        skip("no second thread");
+    else
+        pthread_barrier_wait(&freed);
+    if (!same && !alive)
+        pthread_join(other, NULL);
+    nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+    pairs(!strcmp(argv[3], "one"));
+    size_t after = resident();
+    if (full < before + BURST / 10 * 9)
+        die("the burst made only %zu KiB resident", (full - before) / KIB);
+    if (after > before + BURST / 20)
+        die("before the burst %zu KiB, after it and the pairs %zu KiB", before / KIB, after / KIB);
+    if (alive) {
+        pthread_barrier_wait(&measured);
+        pthread_join(other, NULL);
+    }
+    say("%zu KiB more than before", after > before ? (after - before) / KIB : 0);
+    return 0;
+}
