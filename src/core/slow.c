@@ -209,16 +209,25 @@ static void *move(void *p, size_t usable, size_t size)
     return q;
 }
 
-void *hak_resize(void *p, size_t size)
+static void *resize_slowly(void *p, size_t size)
 {
     size_t usable = hak_usable_size(p);
-    if (size > PTRDIFF_MAX)
-        return NULL;
     struct hak_slab *slab = hak_space_slab(p);
-    if (slab && holds_blocks(slab))
+    if (slab && holds_blocks(slab)) /* another thread's */
         return fits_in_place(usable, size) ? p : move(p, usable, size);
     void *q = size > HAK_SMALL_MAX ? hak_dispatch.large->span_resize(slab, p, size) : NULL;
     return q ? q : move(p, usable, size);
+}
+
+void *hak_resize(void *p, size_t size)
+{
+    uint64_t bin = hak_bin_of(hak_cache_here(), p);
+    if (size > PTRDIFF_MAX)
+        return NULL;
+    if (HAK_UNLIKELY(bin >= HAK_NBINS)) /* not a small block of this thread */
+        return resize_slowly(p, size);
+    size_t usable = hak_class_usable((unsigned)bin);
+    return fits_in_place(usable, size) ? p : move(p, usable, size);
 }
 
 /* --- giving memory back -------------------------------------------------------------------------------- */
