@@ -192,10 +192,11 @@ void hak_age(void)
     if (!atomic_compare_exchange_strong_explicit(&next_age_ms, &due, now + AGE_INTERVAL_MS, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
+    bool more = hak_dispatch.backend->age && hak_dispatch.backend->age(now);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->age)
-            hak_frontends[i]->age(now);
-    if (hak_dispatch.backend->age && hak_dispatch.backend->age(now))
+            more |= hak_frontends[i]->age(now);
+    if (more)
         atomic_store_explicit(&next_age_ms, 0, memory_order_relaxed);
 }
 

@@ -48,8 +48,9 @@ struct hak_frontend {
     /* Gives back what it keeps beyond `keep` bytes. Returns bytes given back. Optional: keeps nothing. */
     size_t (*trim)(size_t keep);
     /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle for
-     * longer than its limits. Optional: nothing ages. */
-    void (*age)(uint64_t now_ms);
+     * longer than its limits. A call is bounded, and tells whether more is idle: then the next slow path calls
+     * again. Optional: nothing ages. */
+    bool (*age)(uint64_t now_ms);
     /* In the thread itself: at its first slow path, at its end, and after its bins were drained. Optional. */
     void (*thread_start)(struct hak_thread *t);
     void (*thread_ending)(struct hak_thread *t);
@@ -82,7 +83,7 @@ struct hak_backend {
     void (*all_back)(struct hak_slab *slab, unsigned bin);
     /* Gives back free pages beyond `keep` bytes. Returns bytes given back. */
     size_t (*trim)(size_t keep);
-    /* The same; a call is bounded, and tells whether more is idle: then the next slow path calls again. Optional. */
+    /* As in struct hak_frontend. Optional. */
     bool (*age)(uint64_t now_ms);
     void (*fork_prepare)(void);
     void (*fork_done)(bool in_child);

@@ -364,7 +364,7 @@ static void name_zone(struct zone *z)
     hak_os_name(z->base, z->superslabs * HAK_SUPERSLAB, "hakmem");
 }
 
-/* By default the backend knows better for which of its regions huge pages pay. */
+/* By default the parts know better for which of their regions huge pages pay. */
 static void advise_huge(char *base, size_t size)
 {
     uint32_t thp = hak_dispatch.options.thp;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The large frontend: every size that no other frontend takes. Up to HAK_SMALL_MAX bytes it supplies plain
- * slabs; above, spans of 64 KiB pages from the backend, and from DIRECT_MIN on mappings of their own, which
- * realloc resizes without copying. It keeps nothing: free spans are cached by the backend. */
+ * slabs; above, spans of 64 KiB pages (spans.h), and from DIRECT_MIN on mappings of their own, which realloc
+ * resizes without copying (registry.h). */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -9,8 +9,10 @@
 #include "core/log.h"
 #include "core/plugin.h"
 #include "registry.h"
+#include "spans.h"
 
-#define DIRECT_MIN (32 * HAK_MIB)
+#define DIRECT_MIN (SPAN_MAX_PAGES * HAK_PAGE)
+#define GROWING_DIRECT_MIN (4 * HAK_MIB) /* realloc moves it to a mapping of its own, and never copies again */
 #define SYSTEM_PAGE ((size_t)4096)
 
 static _Atomic(uint64_t) spans, directs, in_place, remaps;
@@ -64,6 +66,7 @@ static void *direct_alloc(size_t size, size_t align)
         hak_os_unmap(base, total, HAK_CAUSE_large_unmap);
         return NULL;
     }
+    spans_advise_huge(block, m.usable);
     count(&directs);
     return block;
 }
@@ -82,7 +85,7 @@ static bool direct_free(void *p)
 static void *direct_resize(void *p, size_t size)
 {
     struct mapping m;
-    if (size < DIRECT_MIN / 2 || !registry_remove(p, &m))
+    if (size < GROWING_DIRECT_MIN / 2 || !registry_remove(p, &m))
         return NULL;
     struct mapping old = m;
     size_t wanted = whole_pages(size);
@@ -99,32 +102,59 @@ static void *direct_resize(void *p, size_t size)
 
 /* --- spans -------------------------------------------------------------------------------------------- */
 
-static size_t pages_of(size_t size)
+static unsigned pages_of(size_t size)
 {
-    return hak_align_up(size, HAK_PAGE) / HAK_PAGE;
+    return (unsigned)(hak_align_up(size, HAK_PAGE) / HAK_PAGE);
 }
 
-static void *span_alloc(size_t size, size_t align, bool zero)
+static void trace_fit(size_t size, enum span_fit fit, bool served)
 {
-    struct hak_slab *slab = NULL;
-    bool zeroed = false;
-    if (size < DIRECT_MIN) {
-        slab = hak_dispatch.backend->acquire_run(pages_of(size), hak_max(1, align / HAK_PAGE), &zeroed);
-        if (!slab)
-            trace("Exhaustion", size, "the backend has no span; mapped directly", 0);
-        else if (slab->pages * HAK_PAGE - size > slab->pages * HAK_PAGE / 8)
-            trace("Threshold", size, "no span is close in size; its last pages stay untouched", 0);
-    }
-    if (!slab)
-        return direct_alloc(size, align);
+    if (!served)
+        trace("Exhaustion", size, "no span and no chunk for one; mapped directly", 0);
+    else if (fit == SPAN_EXHAUSTED)
+        trace("Exhaustion", size, "no span of its class; one of its exact pages", 0);
+    else if (fit == SPAN_THRESHOLD)
+        trace("Threshold", size, "no class is close enough; exact pages", 0);
+}
+
+static void *set_up(struct hak_slab *slab, size_t size)
+{
     slab->bin = HAK_BIN_LARGE;
     slab->requested = hak_align_up(size, SYSTEM_PAGE);
     hak_slab_count(HAK_SLAB_UNUSED, HAK_SLAB_LARGE);
     atomic_store_explicit(&slab->word, HAK_SLAB_LARGE, memory_order_release);
     count(&spans);
-    if (zero && !zeroed)
-        memset(slab->base, 0, size);
     return slab->base;
+}
+
+static void clear_dirty(char *block, size_t size, const struct span_request *r)
+{
+    for (unsigned i = 0; i < r->pages; i++)
+        if (r->dirty[i / 64] >> i % 64 & 1)
+            memset(block + i * HAK_PAGE, 0, hak_min(HAK_PAGE, size - i * HAK_PAGE));
+}
+
+static void *span_from_chunks(size_t size, size_t align, bool zero, bool growing)
+{
+    struct span_request r = {.pages = pages_of(size), .align = (unsigned)hak_max(1, align / HAK_PAGE),
+                             .zero = zero, .growing = growing};
+    struct hak_slab *slab = spans_take(&r);
+    if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))
+        trace_fit(size, r.fit, slab);
+    if (!slab)
+        return NULL;
+    void *block = set_up(slab, size);
+    if (zero)
+        clear_dirty(block, size, &r);
+    return block;
+}
+
+static void *span_alloc(size_t size, size_t align, bool zero)
+{
+    void *block = NULL;
+    if (size < DIRECT_MIN && align <= DIRECT_MIN)
+        block = span_from_chunks(size, align, zero, false);
+    return block ? block : direct_alloc(size, align);
 }
 
 static bool is_span(const struct hak_slab *slab, const void *p)
@@ -137,7 +167,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     if (!is_span(slab, p))
         return !slab && direct_free(p);
     hak_slab_count(HAK_SLAB_LARGE, HAK_SLAB_UNUSED);
-    hak_dispatch.backend->release(slab);
+    spans_put(slab);
     return true;
 }
 
@@ -149,22 +179,34 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     return !slab && registry_find(p, &m) ? m.usable : 0;
 }
 
+/* A block that grew out of its place gets room for more: behind it in a chunk, or in a mapping of its own. */
+static void *move_growing(struct hak_slab *slab, void *p, size_t size)
+{
+    void *q = size < GROWING_DIRECT_MIN ? span_from_chunks(size, 1, false, true) : direct_alloc(size, 1);
+    if (!q)
+        return NULL;
+    memcpy(q, p, hak_min(slab->requested, size));
+    span_free(slab, p);
+    return q;
+}
+
 static void *span_resize(struct hak_slab *slab, void *p, size_t size)
 {
     if (!slab)
         return direct_resize(p, size);
-    size_t room = slab->pages * HAK_PAGE;
-    if (size > room || size < room / 2)
-        return NULL;
-    slab->requested = hak_align_up(size, SYSTEM_PAGE);
-    count(&in_place);
-    return p;
+    if (size < DIRECT_MIN && spans_resize(slab, pages_of(size))) {
+        slab->requested = hak_align_up(size, SYSTEM_PAGE);
+        count(&in_place);
+        return p;
+    }
+    return move_growing(slab, p, size);
 }
 
 /* --- the rest ----------------------------------------------------------------------------------------- */
 
 static void fork_prepare(void)
 {
+    spans_fork_prepare();
     registry_fork_prepare();
 }
 
@@ -172,6 +214,7 @@ static void fork_done(bool in_child)
 {
     (void)in_child;
     registry_fork_done();
+    spans_fork_done();
 }
 
 static void stats(struct hak_stats_writer *w)
@@ -182,6 +225,7 @@ static void stats(struct hak_stats_writer *w)
     hak_stats_number(w, "directs", atomic_load_explicit(&directs, memory_order_relaxed));
     hak_stats_number(w, "resized_in_place", atomic_load_explicit(&in_place, memory_order_relaxed));
     hak_stats_number(w, "remapped", atomic_load_explicit(&remaps, memory_order_relaxed));
+    spans_stats(w);
     hak_stats_number(w, "direct_mappings", mappings);
     hak_stats_number(w, "direct_bytes", bytes);
     hak_stats_end(w);
@@ -197,6 +241,8 @@ const struct hak_frontend hak_frontend_large = {
     .span_free = span_free,
     .span_usable = span_usable,
     .span_resize = span_resize,
+    .trim = spans_trim,
+    .age = spans_age,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,
     .stats = stats,

@@ -103,11 +103,12 @@ static size_t trim(size_t keep)
     return arena_clean(UINT64_MAX, HAK_CAUSE_trim);
 }
 
-static void age(uint64_t now_ms)
+static bool age(uint64_t now_ms)
 {
     uint64_t delay = hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
     if (now_ms >= delay)
         arena_clean(now_ms - delay, HAK_CAUSE_purge);
+    return false;
 }
 
 static void stats(struct hak_stats_writer *w)

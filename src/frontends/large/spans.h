@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ * Runs of pages for large blocks, carved from chunks that the backend supplies. A freed span is kept for the
+ * next request of its class while the class's budget lasts, else it joins its free neighbours. Own lock. */
+#ifndef LARGE_SPANS_H
+#define LARGE_SPANS_H
+
+#include "core/plugin.h"
+
+#define SPAN_MAX_PAGES 512u /* 32 MiB */
+
+/* How a request met its class. */
+enum span_fit {
+    SPAN_CLASS,     /* the length of a class, or rounded to it */
+    SPAN_THRESHOLD, /* rounding would waste too much: exact */
+    SPAN_EXHAUSTED, /* no span of the class: exact, or NULL */
+};
+
+struct span_request {
+    unsigned pages, align; /* both in pages; align is a power of two */
+    bool growing;          /* realloc moves the block here: it shall have room behind it */
+    bool zero;             /* `dirty` is wanted */
+    enum span_fit fit;     /* result */
+    uint64_t dirty[SPAN_MAX_PAGES / 64]; /* result: pages with old content */
+};
+
+/* The descriptor of a span, its base and pages set; NULL when there is no chunk to be had. */
+struct hak_slab *spans_take(struct span_request *r);
+void spans_put(struct hak_slab *slab);
+/* Changes the length in place; false if the pages behind are taken. */
+bool spans_resize(struct hak_slab *slab, unsigned pages);
+/* Gives back what is free beyond `keep` bytes; returns bytes. */
+size_t spans_trim(size_t keep);
+/* As in struct hak_frontend. */
+bool spans_age(uint64_t now_ms);
+/* Asks for huge pages, unless the range is small or not aligned to one. */
+void spans_advise_huge(void *base, size_t size);
+void spans_stats(struct hak_stats_writer *w);
+void spans_fork_prepare(void);
+void spans_fork_done(void);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ * Spans as large blocks see them, and in the statistics of the large frontend. */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/plugin.h"
+#include "core/slow.h"
+#include "unit.h"
+
+static uint64_t large(const char *key)
+{
+    return unit_stat("large", key);
+}
+
+static bool at_once(void)
+{
+    return hak_init() && hak_dispatch.release->at_once;
+}
+
+static char *take(size_t size)
+{
+    char *p = hak_malloc(size);
+    assert_non_null(p);
+    assert_non_null(hak_space_slab(p));
+    return memset(p, 1, size);
+}
+
+#define NO_CACHE "HAKMEM_ACE_CACHE_MB=0 HAKMEM_ACE_WASTE_PCT=0"
+
+TEST(neighbours_join_and_chunks_go_back)
+{
+    unit_start(NO_CACHE);
+    enum { N = 15, SIZE = 128 * 1024 };
+    char *p[N];
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(SIZE);
+    assert_int_equal(large("chunks"), 1);
+    for (unsigned i = 0; i < N; i += 2)
+        hak_free(p[i]);
+    for (unsigned i = 1; i < N; i += 2)
+        hak_free(p[i]);
+    char *whole = take(N * SIZE); /* only fits if all of them became one */
+    if (!at_once()) {
+        assert_ptr_equal(whole, p[0]);
+        assert_int_equal(large("chunks_mapped"), 1);
+    }
+    hak_free(whole);
+    assert_int_equal(large("live_bytes"), 0);
+    hak_trim(0);
+    assert_int_equal(large("chunks"), 0);
+    assert_int_equal(large("dirty_bytes"), 0);
+}
+
+TEST(the_best_fit_serves)
+{
+    unit_start(NO_CACHE);
+    char *a = take(6 * HAK_PAGE), *b = take(HAK_PAGE), *c = take(3 * HAK_PAGE), *d = take(HAK_PAGE);
+    hak_free(a);
+    hak_free(c);
+    assert_ptr_equal(take(3 * HAK_PAGE), c); /* and not a part of the longer one */
+    assert_ptr_equal(take(2 * HAK_PAGE), a);
+    hak_free(b);
+    hak_free(d);
+}
+
+TEST(a_class_keeps_what_it_needed)
+{
+    unit_start("HAKMEM_ACE_CACHE_MB=4");
+    if (at_once())
+        skip();
+    enum { SIZE = 5 * 65536 };
+    hak_free(take(SIZE)); /* turned away: the budget is 0; the next miss raises it */
+    assert_int_equal(large("cache_over_budget"), 1);
+    char *p = take(SIZE);
+    hak_free(p);
+    assert_int_equal(large("cached_bytes"), SIZE);
+    assert_ptr_equal(take(SIZE), p);
+    assert_int_equal(large("cache_hits"), 1);
+    hak_free(p);
+    uint64_t budget = large("cache_budget");
+    fake_os_pass(hak_dispatch.options.purge_delay_ms);
+    hak_age(); /* nobody came for it */
+    assert_int_equal(large("cached_bytes"), 0);
+    assert_int_equal(large("cache_evicted"), 1);
+    assert_true(large("cache_budget") < budget);
+}
+
+TEST(the_cache_is_bounded_in_bytes)
+{
+    unit_start("HAKMEM_ACE_CACHE_MB=1");
+    enum { N = 40, SIZE = 2 * 65536 };
+    char *p[N];
+    for (unsigned round = 0; round < 40; round++) {
+        for (unsigned i = 0; i < N; i++)
+            p[i] = take(SIZE);
+        for (unsigned i = 0; i < N; i++)
+            hak_free(p[i]);
+        assert_true(large("cached_bytes") <= HAK_MIB);
+    }
+    if (!at_once())
+        assert_true(large("cache_hits") > 0);
+}
+
+TEST(rounding_wastes_no_more_than_asked)
+{
+    unit_start("HAKMEM_ACE_WASTE_PCT=6");
+    struct hak_slab *slab = hak_space_slab(take(35 * HAK_PAGE)); /* its class has 36 */
+    assert_int_equal(slab->pages, 36);
+    assert_int_equal(large("rounded"), 1);
+    slab = hak_space_slab(take(33 * HAK_PAGE)); /* 3 of 36 is more than 6 % */
+    assert_int_equal(slab->pages, 33);
+    assert_int_equal(large("rounded"), 1);
+}
+
+TEST(only_old_content_is_cleared)
+{
+    unit_start(NO_CACHE);
+    char *old = take(10 * HAK_PAGE), *between = take(HAK_PAGE);
+    hak_free(old);
+    char *p = hak_alloc_zeroed(20 * HAK_PAGE);
+    for (size_t i = 0; i < 20 * HAK_PAGE; i++)
+        assert_int_equal(p[i], 0);
+    char *q = hak_alloc_zeroed(10 * HAK_PAGE);
+    for (size_t i = 0; i < 10 * HAK_PAGE; i++)
+        assert_int_equal(q[i], 0);
+    hak_free(between);
+    /* Fresh pages are not touched. */
+    unsigned char resident[8 * 65536 / 4096];
+    char *fresh = hak_alloc_zeroed(8 * HAK_PAGE);
+    assert_int_equal(mincore(fresh, 8 * HAK_PAGE, resident), 0);
+    for (unsigned i = 0; i < COUNT(resident); i++)
+        assert_false(resident[i] & 1);
+}
+
+TEST(a_block_grows_where_it_is)
+{
+    unit_start(NO_CACHE);
+    char *p = take(HAK_PAGE);
+    char *q = hak_resize(p, 8 * HAK_PAGE);
+    assert_ptr_equal(q, p);
+    assert_int_equal(hak_usable_size(p), 8 * HAK_PAGE);
+    assert_int_equal(large("grown_in_place"), 1);
+    p[8 * HAK_PAGE - 1] = 1;
+    assert_ptr_equal(hak_resize(p, 2 * HAK_PAGE), p); /* what it leaves serves others */
+    assert_int_equal(large("live_bytes"), 2 * HAK_PAGE);
+    assert_ptr_equal(take(3 * HAK_PAGE), p + 2 * HAK_PAGE);
+    assert_ptr_not_equal(q = hak_resize(p, 4 * HAK_PAGE), p);
+    assert_int_equal(q[0], 1);
+    hak_free(q);
+}
+
+TEST(a_growing_block_is_copied_seldom)
+{
+    unit_start(NULL);
+    size_t size = HAK_PAGE;
+    unsigned moves = 0;
+    char *p = take(size);
+    void *others[200];
+    unsigned n = 0;
+    for (; size < 256 * HAK_MIB; size += size / 8) {
+        bool copied = hak_space_contains(p);
+        char *q = hak_resize(p, size + size / 8);
+        moves += q != p && copied;
+        p = q;
+        assert_int_equal(p[0], 1);
+        others[n++] = take(HAK_PAGE); /* what takes the place behind it if nothing keeps it free */
+    }
+    assert_true(moves <= 6); /* of 70 steps */
+    assert_true(large("remapped") > 20);
+    hak_free(p);
+    while (n)
+        hak_free(others[--n]);
+}
+
+TEST(dirty_spans_go_back_after_the_delay_by_one_call)
+{
+    unit_start(NO_CACHE);
+    if (at_once())
+        skip();
+    enum { N = 20 };
+    char *p[2 * N];
+    for (unsigned i = 0; i < 2 * N; i++)
+        p[i] = take(HAK_PAGE);
+    for (unsigned i = 0; i < 2 * N; i += 2)
+        hak_free(p[i]);
+    enum hak_cause cause = hak_dispatch.release->cause;
+    fake_os_pass(hak_dispatch.options.purge_delay_ms - 1);
+    hak_age();
+    assert_int_equal(unit_cause_calls(cause), 0);
+    fake_os_pass(10); /* more than the steps of age */
+    hak_age();
+    assert_int_equal(hak_ledger[cause][HAK_OS_process_madvise].calls, 1);
+    assert_int_equal(p[0][0], 0);
+    assert_int_equal(large("dirty_bytes"), 0);
+}
+
+TEST(what_waits_is_bounded)
+{
+    unit_start(NO_CACHE " HAKMEM_BATCH_MAX_MB=8");
+    enum { N = 16 };
+    char *p[N];
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(HAK_MIB);
+    for (unsigned i = 0; i < N; i++) {
+        hak_free(p[i]);
+        assert_true(large("dirty_bytes") <= 8 * HAK_MIB);
+    }
+    assert_true(unit_cause_calls(hak_dispatch.release->cause) > 0);
+}
+
+TEST(waiting_ranges_are_bounded_in_number)
+{
+    unit_start(NO_CACHE " HAKMEM_BATCH_MAX_RANGES=4");
+    if (at_once())
+        skip();
+    enum { N = 20 };
+    char *p[N];
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(HAK_PAGE);
+    for (unsigned i = 0; i < 8; i += 2)
+        hak_free(p[i]);
+    assert_int_equal(unit_cause_calls(hak_dispatch.release->cause), 0);
+    hak_free(p[8]);
+    assert_true(unit_cause_calls(hak_dispatch.release->cause) > 0);
+}
+
+TEST(what_is_refused_stays_dirty)
+{
+    unit_start(NO_CACHE);
+    char *p = take(HAK_PAGE), *q = take(HAK_PAGE);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    hak_free(p);
+    hak_trim(0);
+    assert_int_equal(large("dirty_bytes"), HAK_PAGE);
+    fake_os_allow();
+    hak_trim(0);
+    assert_int_equal(large("dirty_bytes"), 0);
+    hak_free(q);
+}
+
+TEST(alignment)
+{
+    unit_start(NULL);
+    for (size_t align = HAK_PAGE; align <= 128 * HAK_MIB; align *= 2) {
+        char *p = hak_alloc_aligned(align, 3 * HAK_PAGE), *q = hak_alloc_aligned(align, HAK_MIB);
+        assert_int_equal(((uintptr_t)p | (uintptr_t)q) % align, 0);
+        memset(p, 1, 3 * HAK_PAGE);
+        memset(q, 2, HAK_MIB);
+        assert_int_equal(p[3 * HAK_PAGE - 1], 1);
+        hak_free(p);
+        hak_free(q);
+    }
+}
+
+TEST(random_use_keeps_contents_and_loses_nothing)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=20");
+    enum { N = 60 };
+    struct { char *p; size_t size; } slot[N] = {{0}};
+    uint64_t random = 7;
+    for (unsigned i = 0; i < 6000; i++) {
+        unsigned k = (unsigned)(unit_random(&random) % N);
+        size_t size = 53248 + 1 + unit_random(&random) % (2 * HAK_MIB);
+        bool grow = unit_random(&random) % 3 == 0;
+        if (slot[k].p) {
+            assert_int_equal(slot[k].p[0], (char)k);
+            assert_int_equal(slot[k].p[slot[k].size - 1], (char)k);
+        }
+        if (slot[k].p && grow) {
+            slot[k].p = hak_resize(slot[k].p, size);
+            assert_int_equal(slot[k].p[0], (char)k);
+        } else {
+            hak_free(slot[k].p);
+            slot[k].p = hak_alloc_zeroed(size);
+            assert_int_equal(slot[k].p[0] | slot[k].p[size / 2] | slot[k].p[size - 1], 0);
+        }
+        slot[k].size = size;
+        memset(slot[k].p, (int)k, size < 8192 ? size : 8192);
+        slot[k].p[size - 1] = (char)k;
+        fake_os_pass(1);
+        if (i % 20 == 0)
+            hak_age();
+    }
+    for (unsigned k = 0; k < N; k++)
+        hak_free(slot[k].p);
+    assert_int_equal(large("live_bytes"), 0);
+    hak_trim(0);
+    assert_int_equal(large("chunks"), 0);
+    assert_int_equal(unit_census().live_large, 0);
+}
+
+TEST(huge_pages_for_large_heaps_only)
+{
+    unit_start(NULL);
+    char *small = take(HAK_MIB);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
+    char *p[20];
+    for (unsigned i = 0; i < COUNT(p); i++)
+        p[i] = take(HAK_MIB);
+    assert_true(unit_cause_calls(HAK_CAUSE_huge_page) > 0);
+    for (unsigned i = 0; i < COUNT(p); i++)
+        hak_free(p[i]);
+    hak_free(small);
+}
+
+TEST(huge_pages_never)
+{
+    unit_start("HAKMEM_THP=never");
+    uint64_t against = 0;
+    for (unsigned i = 0; i < 20; i++)
+        take(HAK_MIB);
+    against = hak_ledger[HAK_CAUSE_huge_page][HAK_OS_madvise].calls;
+    assert_true(against > 0);
+    assert_true(against <= hak_ledger[HAK_CAUSE_superslab_map][HAK_OS_mprotect].calls); /* each says no */
+}
+
+UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
+          T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
+          T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
+          T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_waits_is_bounded),
+          T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty), T(alignment),
+          T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_for_large_heaps_only), T(huge_pages_never))
