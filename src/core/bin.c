@@ -8,6 +8,7 @@
 #include "bin.h"
 
 #include "dispatch.h"
+#include "limit.h"
 #include "log.h"
 
 #define FOREIGN_MIN 4u       /* fewer foreign blocks do not serve a refill, */
@@ -346,6 +347,7 @@ static void collect_early(struct hak_thread *t, struct hak_slab *slab)
 
 static bool new_slab(struct hak_thread *t, unsigned bin)
 {
+    hak_limit_make_room(hak_slab_pages[bin] * HAK_PAGE);
     struct hak_slab *slab = frontend_of(bin)->slab_acquire(t, bin);
     if (!slab)
         return false;

@@ -200,6 +200,15 @@ void hak_age(void)
         atomic_store_explicit(&next_age_ms, 0, memory_order_relaxed);
 }
 
+size_t hak_give_back(size_t keep)
+{
+    size_t returned = 0;
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->trim)
+            returned += hak_frontends[i]->trim(keep);
+    return returned + hak_dispatch.backend->trim(keep);
+}
+
 bool hak_age_pending(void)
 {
     return !atomic_load_explicit(&next_age_ms, memory_order_relaxed);

@@ -74,7 +74,8 @@ struct hak_backend {
     /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
      * pages are set, head_offset in those of its first superslab, its state is UNUSED, and *zeroed tells whether its bytes read as zero. */
     struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
-    /* Takes back an EMPTY slab, or a run whose content is not needed any more. */
+    /* Takes back an EMPTY slab, or a run whose content is not needed any more. A run whose state is RETURNED
+     * reads as zero. */
     void (*release)(struct hak_slab *slab);
     /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
     void (*publish)(struct hak_slab *slab);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dispatch.h"
+#include "limit.h"
 #include "log.h"
 #include "meta.h"
 #include "stats.h"
@@ -227,6 +228,7 @@ int hak_stats_write(int fd, bool json)
         if (hak_frontends[i]->stats)
             hak_frontends[i]->stats(&w);
     write_threads(&w);
+    hak_limit_stats(&w);
     write_ledger(&w);
     write_space(&w);
     write_census(&w);

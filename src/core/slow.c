@@ -6,6 +6,7 @@
 
 #include "bin.h"
 #include "dispatch.h"
+#include "limit.h"
 #include "log.h"
 
 static void *alloc_from_orphan(unsigned bin)
@@ -30,6 +31,7 @@ static void *alloc_span(size_t size, size_t align, bool zero)
     if (size > PTRDIFF_MAX || align > PTRDIFF_MAX || !hak_init())
         return NULL;
     hak_thread_get(); /* a trim may have asked this thread for its bins */
+    hak_limit_make_room(size);
     return hak_dispatch.large->span_alloc(hak_max(size, 1), align, zero);
 }
 
@@ -238,9 +240,5 @@ size_t hak_trim(size_t keep)
         return 0;
     hak_thread_ask_drain();
     hak_thread_get(); /* this thread's bins at once */
-    size_t returned = 0;
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->trim)
-            returned += hak_frontends[i]->trim(keep);
-    return returned + hak_dispatch.backend->trim(keep);
+    return hak_give_back(keep);
 }

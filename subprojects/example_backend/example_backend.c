@@ -4,6 +4,7 @@
  * Invariant: `live` of a region counts the pages handed out and not yet taken back; a region that is not the
  * current one of its kind and has live == 0 does not exist. docs/write-your-own-backend.md walks through it. */
 #include "core/dispatch.h"
+#include "core/limit.h"
 #include "core/meta.h"
 #include "core/plugin.h"
 
@@ -43,6 +44,7 @@ static struct region *map_region(size_t superslabs, size_t align, bool header)
         keep_descriptor(r);
         return NULL;
     }
+    hak_limit_take(superslabs * HAK_SUPERSLAB); /* HAKMEM_LIMIT_MB counts whole regions here */
     maps++;
     return r;
 }
@@ -55,6 +57,7 @@ static size_t unmap_region(struct region *r)
     bool returned = hak_dispatch.release->release(&range, 1, hak_dispatch.release->cause) == range.iov_len;
     if (returned)
         hak_space_free(r->base, r->superslabs);
+    hak_limit_give(range.iov_len);
     unmaps++;
     keep_descriptor(r);
     return returned ? range.iov_len : 0;

@@ -127,7 +127,7 @@ TEST(what_the_kernel_refuses_stays)
     struct superslab *s = map(1);
     assert_int_equal(hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
     superslab_take_whole(s);
-    superslab_put_whole(s);
+    superslab_put_whole(s, true);
     lru_push(s);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     assert_int_equal(lru_trim(0, HAK_CAUSE_trim), 0);

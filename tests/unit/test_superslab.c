@@ -231,7 +231,7 @@ TEST(a_region_is_dirty_as_a_whole)
     assert_int_equal(hak_space_commit(s->base, 3 * HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
     superslab_take_whole(s);
     assert_int_equal(superslab_dirty_bytes(), 0);
-    superslab_put_whole(s);
+    superslab_put_whole(s, true);
     assert_int_equal(superslab_dirty_bytes(), 3 * HAK_SUPERSLAB);
     assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), 3 * HAK_SUPERSLAB);
     assert_int_equal(advised(), 1);

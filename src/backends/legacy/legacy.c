@@ -4,6 +4,7 @@
  * free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
 #include "core/dispatch.h"
+#include "core/limit.h"
 #include "core/meta.h"
 #include "core/plugin.h"
 
@@ -92,6 +93,7 @@ static void drop(struct superslab *s)
     if (s->next)
         s->next->prev = s->prev;
     dirty_slabs -= (size_t)__builtin_popcountll(s->dirty);
+    hak_limit_give((size_t)__builtin_popcountll(s->dirty) * s->slab_pages * HAK_PAGE);
     unmap_region(s);
 }
 
@@ -119,6 +121,8 @@ static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool head
     struct hak_slab *slab = describe(s, s->base + (size_t)i * slab_pages * HAK_PAGE, slab_pages);
     if (slab) {
         s->used |= (uint64_t)1 << i;
+        if (!(s->dirty >> i & 1))
+            hak_limit_take(slab_pages * HAK_PAGE);
         dirty_slabs -= s->dirty >> i & 1;
         s->dirty &= ~((uint64_t)1 << i);
         slab_served++;
@@ -177,7 +181,9 @@ static struct hak_slab *acquire_region(size_t pages, size_t align)
     if (!s)
         return NULL;
     struct hak_slab *slab = describe(s, s->base, pages);
-    if (!slab)
+    if (slab)
+        hak_limit_take(count * HAK_SUPERSLAB);
+    else
         unmap_region(s);
     return slab;
 }
@@ -206,6 +212,7 @@ static size_t clean_superslab(struct superslab *s, enum hak_cause cause)
     if (returned == n * size) {
         dirty_slabs -= n;
         s->dirty = 0;
+        hak_limit_give(returned);
     }
     return returned;
 }
@@ -239,10 +246,12 @@ static void release(struct hak_slab *slab)
     struct superslab *s = slab->region;
     size_t offset = (size_t)(slab->base - s->base);
     forget(slab);
-    if (s->capacity)
+    if (s->capacity) {
         release_slab(s, offset);
-    else
+    } else {
+        hak_limit_give(s->count * HAK_SUPERSLAB);
         unmap_region(s);
+    }
     hak_lock_release(&lock);
 }
 

@@ -428,8 +428,9 @@ static void release_empty(struct hak_slab *slab)
 static void release_region(struct hak_slab *slab)
 {
     struct superslab *s = slab->region;
+    bool dirty = hak_slab_state(slab) != HAK_SLAB_RETURNED;
     forget(slab);
-    superslab_put_whole(s);
+    superslab_put_whole(s, dirty);
     lru_push(s);
 }
 
@@ -437,8 +438,9 @@ static void release_run(struct hak_slab *slab)
 {
     struct superslab *s = slab->region;
     unsigned first = index_in(s, slab), pages = slab->pages;
+    bool dirty = hak_slab_state(slab) != HAK_SLAB_RETURNED;
     forget(slab);
-    superslab_put(s, first, pages, true);
+    superslab_put(s, first, pages, dirty);
     cache_if_free(s);
 }
 

@@ -3,6 +3,7 @@
 #include "superslab.h"
 
 #include "core/dispatch.h"
+#include "core/limit.h"
 #include "core/log.h"
 #include "core/meta.h"
 
@@ -135,11 +136,14 @@ static void set_dirty(struct superslab *s, uint64_t dirty)
         undirty_list(s);
 }
 
-void superslab_put_whole(struct superslab *s)
+void superslab_put_whole(struct superslab *s, bool dirty)
 {
     s->whole = false;
     s->free = ALL_PAGES;
-    set_dirty(s, ALL_PAGES);
+    if (dirty)
+        set_dirty(s, ALL_PAGES);
+    else
+        hak_limit_give(s->count * HAK_SUPERSLAB);
 }
 
 struct superslab *superslab_oldest_dirty(void)
@@ -188,6 +192,7 @@ static void note_returned(struct superslab *s, uint64_t pages, enum hak_cause ca
     s->returned |= pages;
     s->returned_ms = hak_os_coarse_ms();
     s->returned_for = cause;
+    hak_limit_give(weight(s, pages) * HAK_PAGE);
     set_dirty(s, s->dirty & ~pages);
 }
 
@@ -268,6 +273,7 @@ bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
     if (first + pages > HAK_SUPERSLAB_PAGES || (s->free & mask) != mask || !commit(s, first, pages))
         return false;
     s->free &= ~mask;
+    hak_limit_take((pages - weight(s, s->dirty & mask)) * HAK_PAGE);
     set_dirty(s, s->dirty & ~mask);
     note_regret(s, mask);
     reindex(s);
@@ -290,6 +296,7 @@ void superslab_take_whole(struct superslab *s)
 {
     s->whole = true;
     s->free = 0;
+    hak_limit_take((s->count * HAK_SUPERSLAB_PAGES - weight(s, s->dirty)) * HAK_PAGE);
     set_dirty(s, 0);
     note_regret(s, ALL_PAGES);
 }
@@ -301,6 +308,8 @@ void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dir
     s->free |= mask;
     if (dirty)
         set_dirty(s, s->dirty | mask);
+    else
+        hak_limit_give(pages * HAK_PAGE);
     reindex(s);
 }
 

@@ -53,9 +53,9 @@ void superslab_withdraw(struct superslab *s);
 void superslab_offer(struct superslab *s);
 /* The region whose pages have been dirty the longest, NULL if none. */
 struct superslab *superslab_oldest_dirty(void);
-/* Hands a region that is not in the index out as a whole, and takes it back, dirty. */
+/* Hands a region that is not in the index out as a whole, and takes it back. */
 void superslab_take_whole(struct superslab *s);
-void superslab_put_whole(struct superslab *s);
+void superslab_put_whole(struct superslab *s, bool dirty);
 /* The dirty pages that nobody has asked for in `delay_ms`; the others count as looked at, and come last. */
 uint64_t superslab_idle(struct superslab *s, uint64_t now_ms, uint64_t delay_ms);
 /* Gives the dirty pages of a region back; returns bytes. */

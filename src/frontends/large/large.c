@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/dispatch.h"
+#include "core/limit.h"
 #include "core/log.h"
 #include "core/plugin.h"
 #include "registry.h"
@@ -67,6 +68,7 @@ static void *direct_alloc(size_t size, size_t align)
         return NULL;
     }
     spans_advise_huge(block, m.usable);
+    hak_limit_take(m.usable);
     count(&directs);
     return block;
 }
@@ -77,6 +79,7 @@ static bool direct_free(void *p)
     struct mapping m;
     if (!registry_remove(p, &m))
         return false;
+    hak_limit_give(m.usable);
     if (hak_os_unmap(m.base, m.size, HAK_CAUSE_large_unmap))
         hak_os_advise(m.base, m.size, MADV_DONTNEED, HAK_CAUSE_large_unmap);
     return true;
@@ -92,6 +95,8 @@ static void *direct_resize(void *p, size_t size)
     if (m.base == p && hak_os_remap(&m.base, m.size, wanted, true, HAK_CAUSE_realloc_remap) == 0) {
         m.block = m.base;
         m.size = m.usable = wanted;
+        hak_limit_give(old.usable);
+        hak_limit_take(wanted);
         count(&remaps);
         registry_add(m); /* the entry just removed is there to be used */
         return m.block;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "core/dispatch.h"
+#include "core/limit.h"
 #include "core/meta.h"
 
 #define CHUNK_MAX_PAGES 1024u /* 64 MiB */
@@ -284,7 +285,9 @@ static struct span *map_chunk(unsigned pages, unsigned align)
     c->pages = pages;
     c->lowest = s;
     forget_pages(run, 0, pages);
-    if (!zeroed)
+    if (zeroed)
+        hak_limit_give(pages * HAK_PAGE); /* nothing is touched yet */
+    else
         set_bits(c->dirty, 0, pages, true);
     if (hak_dispatch.options.thp == HAK_THP_AUTO)
         spans_advise_huge(c->base, pages * HAK_PAGE);
@@ -301,11 +304,15 @@ static void return_chunk(struct span *s)
 {
     struct chunk *c = s->chunk;
     struct hak_slab *run = hak_space_page(c->base);
+    unsigned dirty = dirty_in(s);
     unlink_free(s);
     run->base = c->base;
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
     describe_pages(run, 0, c->pages);
+    if (!dirty)
+        atomic_store_explicit(&run->word, HAK_SLAB_RETURNED, memory_order_relaxed);
+    hak_limit_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
     hak_dispatch.backend->release(run);
     chunks--;
     chunk_pages -= c->pages;
@@ -436,6 +443,12 @@ static void note_regret(struct chunk *c, unsigned first, unsigned pages)
         hak_os_regret(c->returned_for, again * HAK_PAGE);
 }
 
+static void use_pages(struct chunk *c, unsigned first, unsigned pages)
+{
+    hak_limit_take(set_bits(c->dirty, first, pages, true) * HAK_PAGE);
+    note_regret(c, first, pages);
+}
+
 static struct hak_slab *describe(struct span *s)
 {
     struct hak_slab *slab = hak_space_page(s->chunk->base + s->first * HAK_PAGE);
@@ -501,8 +514,7 @@ struct hak_slab *spans_take(struct span_request *r)
         s->state = USED;
         for (unsigned i = 0; r->zero && i < r->pages; i++)
             r->dirty[i / 64] |= (uint64_t)bit(s->chunk->dirty, s->first + i) << i % 64;
-        set_bits(s->chunk->dirty, s->first, s->pages, true);
-        note_regret(s->chunk, s->first, s->pages);
+        use_pages(s->chunk, s->first, s->pages);
         live_pages += s->pages;
         taken++;
         rounded += s->pages > r->pages;
@@ -546,8 +558,7 @@ static bool extend(struct span *s, unsigned pages)
         return false;
     unlink_free(above);
     split(above, more);
-    set_bits(s->chunk->dirty, above->first, above->pages, true);
-    note_regret(s->chunk, above->first, above->pages);
+    use_pages(s->chunk, above->first, above->pages);
     live_pages += above->pages;
     uint64_t since = s->since_ms;
     merge(s, above);
@@ -632,8 +643,10 @@ static void note_returned(struct span *s, enum hak_cause cause)
         if (bit(c->dirty, i))
             set_bits(c->returned, i, 1, true);
     unlink_by_age(s);
-    dirty_free_pages -= set_bits(c->dirty, s->first, s->pages, false);
+    unsigned pages = set_bits(c->dirty, s->first, s->pages, false);
+    dirty_free_pages -= pages;
     dirty_free_spans--;
+    hak_limit_give(pages * HAK_PAGE);
     c->returned_ms = hak_os_coarse_ms();
     c->returned_for = cause;
 }

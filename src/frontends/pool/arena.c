@@ -3,6 +3,7 @@
 #include "arena.h"
 
 #include "core/dispatch.h"
+#include "core/limit.h"
 #include "core/meta.h"
 
 #define WORDS 4
@@ -108,12 +109,21 @@ static void forget(struct hak_slab *slab, unsigned pages)
     }
 }
 
+static unsigned dirty_pages(const struct chunk *c, unsigned first, unsigned pages)
+{
+    unsigned n = 0;
+    for (unsigned i = first; i < first + pages; i++)
+        n += bit(c->dirty, i);
+    return n;
+}
+
 static struct hak_slab *take_from(struct chunk *c, unsigned pages)
 {
     unsigned first = find_run(c, pages);
     if (first == MAX_PAGES)
         return NULL;
     set_bits(c->free, first, pages, false);
+    hak_limit_take((pages - dirty_pages(c, first, pages)) * HAK_PAGE);
     set_bits(c->dirty, first, pages, false);
     c->free_pages -= pages;
     slabs_taken++;
@@ -169,7 +179,9 @@ static struct chunk *map_chunk(size_t bytes)
     c->region = run->region;
     c->pages = c->free_pages = pages;
     set_bits(c->free, 0, pages, true);
-    if (!zeroed)
+    if (zeroed)
+        hak_limit_give(bytes); /* nothing is touched yet */
+    else
         set_bits(c->dirty, 0, pages, true);
     c->dirty_since_ms = hak_os_coarse_ms();
     forget(run, pages);
@@ -207,6 +219,7 @@ static void return_chunk(struct chunk *c)
     run->base = c->base;
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
+    hak_limit_take((c->pages - dirty_pages(c, 0, c->pages)) * HAK_PAGE); /* the backend gives up the whole run */
     hak_dispatch.backend->release(run);
     chunks_returned++;
     live_chunks--;
@@ -327,8 +340,10 @@ static size_t clean_chunk(struct chunk *c, enum hak_cause cause)
         i += pages;
     }
     size_t returned = n ? hak_dispatch.release->release(ranges, n, cause) : 0;
-    if (returned == wanted)
+    if (returned == wanted) {
         set_bits(c->dirty, 0, c->pages, false);
+        hak_limit_give(wanted);
+    }
     return returned;
 }
 
