@@ -7,6 +7,7 @@
  * beyond a limit are sorted by slab, so that one compare-and-swap gives many of them back. */
 #include "bin.h"
 
+#include "background.h"
 #include "dispatch.h"
 #include "limit.h"
 #include "log.h"
@@ -556,6 +557,8 @@ void hak_bin_look(unsigned bin)
     }
     set_room(&t->bins[bin], bin, t->bins[bin].later);
     tick(t, BEAT);
+    if (HAK_UNLIKELY(atomic_load_explicit(&hak_background_wanted, memory_order_relaxed)))
+        hak_background_start();
 }
 
 /* --- everything ---------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "background.h"
 #include "fork.h"
 #include "log.h"
 
@@ -198,6 +199,8 @@ void hak_age(void)
             more |= hak_frontends[i]->age(now);
     if (more)
         atomic_store_explicit(&next_age_ms, 0, memory_order_relaxed);
+    if (HAK_UNLIKELY(hak_dispatch.options.background))
+        hak_background_want(now);
 }
 
 size_t hak_give_back(size_t keep)
@@ -218,10 +221,12 @@ __attribute__((constructor)) static void construct(void)
 {
     hak_thread_constructor();
     hak_fork_constructor();
+    hak_background_constructor();
 }
 
 __attribute__((destructor)) static void destruct(void)
 {
+    hak_background_stop();
     if (atomic_load_explicit(&ready, memory_order_acquire) || (getenv("HAKMEM_STATS") && hak_init()))
         hak_stats_at_exit();
 }

@@ -3,6 +3,7 @@
  * since they may have stopped anywhere: their slabs stay pinned and are counted. */
 #include "fork.h"
 
+#include "background.h"
 #include "dispatch.h"
 #include "meta.h"
 
@@ -45,8 +46,10 @@ static void done(bool in_child)
     hak_lock_release(&hak_space_lock);
     each_part(false, in_child);
     hak_lock_release(&hak_orphan_lock);
-    if (in_child)
+    if (in_child) {
         hak_thread_fork_child();
+        hak_background_fork_child();
+    }
     hak_lock_release(&hak_thread_lock);
 }
 

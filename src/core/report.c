@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "background.h"
 #include "dispatch.h"
 #include "limit.h"
 #include "log.h"
@@ -229,6 +230,7 @@ int hak_stats_write(int fd, bool json)
             hak_frontends[i]->stats(&w);
     write_threads(&w);
     hak_limit_stats(&w);
+    hak_background_stats(&w);
     write_ledger(&w);
     write_space(&w);
     write_census(&w);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "background.h"
 #include "bin.h"
 #include "dispatch.h"
 #include "limit.h"
@@ -40,6 +41,8 @@ void *hak_malloc_slow(size_t size)
     void *p = size <= HAK_SMALL_MAX ? alloc_small(hak_class_of(size), true) : NULL;
     if (!p) /* for a small size: no slab is to be had, perhaps a page is */
         p = alloc_span(size, 1, false);
+    if (HAK_UNLIKELY(atomic_load_explicit(&hak_background_wanted, memory_order_relaxed)))
+        hak_background_start();
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
     return p;
@@ -112,6 +115,8 @@ void hak_free_slow(void *p)
         free_small(slab, p);
     else if (!hak_init() || !hak_dispatch.large->span_free(slab, p))
         fail_foreign(p, "free");
+    if (HAK_UNLIKELY(atomic_load_explicit(&hak_background_wanted, memory_order_relaxed)))
+        hak_background_start();
     errno = saved;
 }
 

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * See background.h. */
+#include "background.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <time.h>
+
+#include "dispatch.h"
+
+#define STACK (64 * HAK_KIB)
+#define INTERVAL_MIN_MS 10u
+#define STARTUP_MS 100u /* constructors of the program are behind us by then; earlier nothing is idle anyway */
+
+_Atomic(bool) hak_background_wanted;
+
+static _Atomic(bool) taken;       /* by whoever starts the thread; until a fork, or a failure that may pass */
+static _Atomic(bool) constructed; /* the library's constructor ran */
+static _Atomic(uint64_t) first_ms, rounds, started;
+static pthread_t thread;
+static bool running, stop; /* under the mutex */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake;
+
+static uint64_t interval_ms(void)
+{
+    return hak_max(INTERVAL_MIN_MS, hak_dispatch.options.purge_delay_ms);
+}
+
+/* False when the thread is to end. */
+static bool wait_for(uint64_t ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    uint64_t ns = (uint64_t)t.tv_nsec + ms % 1000 * 1000000;
+    t.tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
+    t.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&mutex);
+    while (!stop && pthread_cond_timedwait(&wake, &mutex, &t) == 0)
+        ;
+    bool go_on = !stop;
+    pthread_mutex_unlock(&mutex);
+    return go_on;
+}
+
+static void *purge(void *unused)
+{
+    while (wait_for(interval_ms()))
+        do {
+            atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
+            hak_age();
+        } while (hak_age_pending());
+    return unused;
+}
+
+void hak_background_want(uint64_t now_ms)
+{
+    if (atomic_load_explicit(&taken, memory_order_relaxed) ||
+        !atomic_load_explicit(&constructed, memory_order_relaxed))
+        return;
+    uint64_t first = atomic_load_explicit(&first_ms, memory_order_relaxed);
+    if (!first)
+        atomic_store_explicit(&first_ms, now_ms, memory_order_relaxed);
+    else if (now_ms - first >= STARTUP_MS)
+        atomic_store_explicit(&hak_background_wanted, true, memory_order_relaxed);
+}
+
+static size_t stack_size(void)
+{
+    return hak_max(STACK, (size_t)PTHREAD_STACK_MIN + STACK / 2);
+}
+
+static int create(void)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    int error = pthread_attr_init(&attr);
+    if (error)
+        return error;
+    pthread_attr_setstacksize(&attr, stack_size());
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits it */
+    error = pthread_create(&thread, &attr, purge, NULL);
+    if (error == EINVAL) /* the program's thread-local storage does not fit */
+        error = pthread_create(&thread, NULL, purge, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
+/* Calls of malloc inside of pthread_create find `taken`. Without a thread to be had the slow paths go on alone. */
+void hak_background_start(void)
+{
+    atomic_store_explicit(&hak_background_wanted, false, memory_order_relaxed);
+    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
+        return;
+    int saved = errno;
+    pthread_mutex_lock(&mutex);
+    running = !stop && create() == 0;
+    atomic_fetch_add_explicit(&started, running, memory_order_relaxed);
+    pthread_mutex_unlock(&mutex);
+    errno = saved;
+}
+
+static void make_condition(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&wake, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void hak_background_constructor(void)
+{
+    make_condition();
+    atomic_store_explicit(&constructed, true, memory_order_relaxed);
+}
+
+void hak_background_stop(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool join = running && !pthread_equal(thread, pthread_self());
+    stop = true;
+    running = false;
+    pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&mutex);
+    if (join)
+        pthread_join(thread, NULL);
+}
+
+/* The mutex and the condition may have been in use by threads that are not here any more. */
+void hak_background_fork_child(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    make_condition();
+    running = false;
+    atomic_store_explicit(&taken, false, memory_order_relaxed);
+    atomic_store_explicit(&hak_background_wanted, false, memory_order_relaxed);
+    atomic_store_explicit(&first_ms, 0, memory_order_relaxed);
+}
+
+void hak_background_stats(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "background");
+    hak_stats_number(w, "started", atomic_load_explicit(&started, memory_order_relaxed));
+    hak_stats_number(w, "rounds", atomic_load_explicit(&rounds, memory_order_relaxed));
+    hak_stats_end(w);
+}

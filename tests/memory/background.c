@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ * background WHAT: the thread of HAKMEM_BACKGROUND=1.
+ *   rss      memory goes back with no call of the program
+ *   signals  all are blocked in it
+ *   fork     it is gone in a child, and another one starts there when it is needed
+ *   none     without the setting there is no thread
+ *   exit     a process that ends right after it started ends well, a hundred times
+ * In each of them the program's constructor finds no thread yet, though it allocates. */
+#include "../limits/check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <time.h>
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* Threads of the process; *other is one that is not the first. */
+static unsigned threads(pid_t *other)
+{
+    unsigned n = 0;
+    DIR *d = opendir("/proc/self/task");
+    if (!d)
+        die("/proc/self/task cannot be read");
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.') {
+            n++;
+            if (atoi(e->d_name) != getpid() && other)
+                *other = atoi(e->d_name);
+        }
+    closedir(d);
+    return n;
+}
+
+/* Slow paths, for so long or until there are so many threads. */
+static void traffic(uint64_t ms, unsigned until)
+{
+    for (uint64_t end = now_ms() + ms; now_ms() < end && threads(NULL) != until;)
+        for (unsigned i = 0; i < 10000; i++)
+            free(malloc(64));
+}
+
+__attribute__((constructor)) static void in_a_constructor(void)
+{
+    traffic(30, 0);
+    if (threads(NULL) != 1)
+        die("a thread was started inside of a constructor");
+}
+
+static size_t resident(void)
+{
+    char text[128] = "";
+    int fd = open("/proc/self/statm", O_RDONLY);
+    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+        die("/proc/self/statm cannot be read");
+    close(fd);
+    char *end;
+    strtoul(text, &end, 10);
+    return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void wait_for_thread(void)
+{
+    traffic(5000, 2);
+    if (threads(NULL) != 2)
+        die("%u threads after 5 s of traffic, not 2", threads(NULL));
+}
+
+static void check_rss(void)
+{
+    enum { N = 200, SIZE = 1000000 };
+    static char *p[N];
+    wait_for_thread();
+    size_t before = resident();
+    for (unsigned i = 0; i < N; i++)
+        mark(p[i] = malloc(SIZE), SIZE, 1);
+    size_t full = resident();
+    for (unsigned i = 0; i < N; i++)
+        free(p[i]);
+    for (unsigned i = 0; i < 100 && resident() > before + (full - before) / 20; i++)
+        pause_ms(50); /* no malloc, no free */
+    if (full < before + (size_t)N * SIZE / 10 * 9 || resident() > before + (full - before) / 20)
+        die("resident before %zu KiB, full %zu KiB, after 5 s %zu KiB", before / KIB, full / KIB, resident() / KIB);
+}
+
+/* The mask of thread `tid`, as the kernel tells it. */
+static uint64_t blocked_in(pid_t tid)
+{
+    char path[64], text[4096] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", (int)tid);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+        die("%s cannot be read", path);
+    close(fd);
+    const char *line = strstr(text, "SigBlk:");
+    return line ? strtoull(line + strlen("SigBlk:"), NULL, 16) : 0;
+}
+
+static void check_signals(void)
+{
+    pid_t tid = 0;
+    wait_for_thread();
+    threads(&tid);
+    uint64_t blocked = blocked_in(tid);
+    for (int s = 1; s < SIGRTMIN; s++)
+        if (s != SIGKILL && s != SIGSTOP && s < 32 && !(blocked >> (s - 1) & 1))
+            die("signal %d is not blocked in the thread (mask %llx)", s, (unsigned long long)blocked);
+    if (blocked_in(getpid()) & blocked)
+        die("the program's own thread has signals blocked");
+}
+
+static void check_fork(void)
+{
+    wait_for_thread();
+    for (unsigned i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (threads(NULL) != 1)
+                die("the child of a fork has %u threads", threads(NULL));
+            wait_for_thread();
+            exit(0);
+        }
+        if (child < 0)
+            die("fork: %s", strerror(errno));
+        expect_success(child, "child");
+    }
+    if (threads(NULL) != 2)
+        die("the parent has %u threads, not 2", threads(NULL));
+}
+
+static void check_none(void)
+{
+    traffic(1000, 2);
+    if (threads(NULL) != 1)
+        die("%u threads without HAKMEM_BACKGROUND", threads(NULL));
+}
+
+static void check_exit(void)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            traffic(150 + i % 10, 2);
+            exit(0); /* the destructor joins the thread */
+        }
+        if (child < 0)
+            die("fork: %s", strerror(errno));
+        expect_success(child, "exit");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; void (*check)(void); } checks[] = {
+        {"rss", check_rss}, {"signals", check_signals}, {"fork", check_fork}, {"none", check_none}, {"exit", check_exit},
+    };
+    for (size_t i = 0; i < COUNT(checks); i++)
+        if (argc == 2 && !strcmp(argv[1], checks[i].name)) {
+            checks[i].check();
+            return 0;
+        }
+    die("usage: background rss|signals|fork|none|exit");
+}
