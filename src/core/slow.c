@@ -39,8 +39,11 @@ static void *alloc_span(size_t size, size_t align, bool zero)
 void *hak_malloc_slow(size_t size)
 {
     void *p = size <= HAK_SMALL_MAX ? alloc_small(hak_class_of(size), true) : NULL;
-    if (!p) /* for a small size: no slab is to be had, perhaps a page is */
+    if (!p) { /* for a small size: no slab is to be had, perhaps a page is */
+        if (HAK_UNLIKELY(size <= HAK_SMALL_MAX && hak_init() && hak_dispatch.options.ace_trace))
+            hak_log("ACE Exhaustion: %zu bytes, no slab of its class; a span of its own, if there is one", size);
         p = alloc_span(size, 1, false);
+    }
     if (HAK_UNLIKELY(atomic_load_explicit(&hak_background_wanted, memory_order_relaxed)))
         hak_background_start();
     if (HAK_UNLIKELY(!p))

@@ -148,7 +148,126 @@ TEST(spans_are_freed_by_any_thread)
     assert_int_equal(unit_census().live_large, 0);
 }
 
+/* --- HAKMEM_ACE_TRACE ------------------------------------------------------------------------------------- */
+
+static size_t wanted;
+static bool served;
+
+static void request(void)
+{
+    served = hak_malloc(wanted) != NULL;
+}
+
+/* The only line that a request of so many bytes writes, or the first of `lines`. */
+static char *trace_of(size_t size, unsigned lines)
+{
+    static char text[4096];
+    wanted = size;
+    unit_stderr_of(request, text, sizeof text);
+    unsigned n = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        n++;
+    assert_int_equal(n, lines);
+    return text;
+}
+
+TEST(trace_threshold)
+{
+    unit_start("HAKMEM_ACE_TRACE=1 HAKMEM_ACE_WASTE_PCT=6");
+    assert_string_equal(trace_of(35 * HAK_PAGE, 0), ""); /* rounded to 36 */
+    assert_non_null(strstr(trace_of(33 * HAK_PAGE, 1), "ACE Threshold: 2162688 bytes, "));
+    assert_true(served);
+}
+
+TEST(trace_exhaustion_of_a_class)
+{
+    unit_start("HAKMEM_ACE_TRACE=1 HAKMEM_ACE_WASTE_PCT=50 HAKMEM_ACE_CACHE_MB=0");
+    char *p = hak_malloc(17 * HAK_PAGE), *q = hak_malloc(HAK_PAGE);
+    memset(p, 1, 17 * HAK_PAGE);
+    hak_resize(p, HAK_PAGE); /* 17 of the 18 pages of its class are free behind it */
+    void *rest = hak_malloc(12 * HAK_PAGE);
+    assert_non_null(rest);
+    assert_non_null(strstr(trace_of(17 * HAK_PAGE, 1), "ACE Exhaustion: 1114112 bytes, "));
+    assert_true(served);
+    hak_free(q);
+}
+
+TEST(trace_exhaustion_of_the_range)
+{
+    unit_start("HAKMEM_ACE_TRACE=1");
+    hak_free(hak_malloc(100));
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
+    const char *text = trace_of(20 * HAK_MIB, 1);
+    assert_non_null(strstr(text, "ACE Exhaustion: 20971520 bytes, "));
+    assert_non_null(strstr(text, "mapped directly"));
+    assert_true(served);
+    fake_os_allow();
+}
+
+TEST(trace_map_fail_with_the_limits_in_force)
+{
+    unit_start("HAKMEM_ACE_TRACE=1 HAKMEM_LIMIT_MB=4000");
+    hak_free(hak_malloc(100));
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    const char *text = trace_of(DIRECT, 1);
+    assert_false(served);
+    assert_non_null(strstr(text, "ACE MapFail: 41943040 bytes, errno 12 (ENOMEM), "));
+    assert_non_null(strstr(text, " RLIMIT_AS="));
+    assert_non_null(strstr(text, " vm.max_map_count="));
+    assert_non_null(strstr(text, " vm.overcommit_memory="));
+    assert_non_null(strstr(text, " HAKMEM_LIMIT_MB=4000\n"));
+    fake_os_allow();
+}
+
+static char *growing;
+
+static void grow(void)
+{
+    growing = hak_resize(growing, 2 * DIRECT);
+}
+
+TEST(trace_of_a_realloc_that_must_copy)
+{
+    unit_start("HAKMEM_ACE_TRACE=1");
+    char text[1024];
+    growing = hak_malloc(DIRECT);
+    fake_os_refuse(HAK_OS_mremap, 1, EAGAIN, false);
+    unit_stderr_of(grow, text, sizeof text);
+    assert_non_null(growing);
+    assert_non_null(strstr(text, "ACE MapFail: 83886080 bytes, errno 11 (EAGAIN), realloc copies; "));
+}
+
+TEST(trace_of_a_small_block_without_a_slab)
+{
+    unit_start("HAKMEM_ACE_TRACE=1");
+    hak_free(hak_malloc(100));
+    fake_os_refuse_any(1, ENOMEM, true);
+    const size_t sizes[] = {100, 1000, 3000, 10000, 30000, 50000};
+    char line[64] = "";
+    for (unsigned i = 0; i < COUNT(sizes) * 200 && !line[0]; i++) { /* until what is writable is used up */
+        static char text[4096];
+        wanted = sizes[i % COUNT(sizes)];
+        unit_stderr_of(request, text, sizeof text);
+        if (strstr(text, "ACE Exhaustion: "))
+            strncpy(line, strstr(text, "ACE Exhaustion: "), sizeof line - 1);
+    }
+    fake_os_allow();
+    assert_non_null(strstr(line, " bytes, no slab of its class"));
+}
+
+TEST(no_trace_unless_asked)
+{
+    unit_start("HAKMEM_ACE_WASTE_PCT=6");
+    assert_string_equal(trace_of(33 * HAK_PAGE, 0), "");
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    assert_string_equal(trace_of(DIRECT, 0), "");
+    fake_os_allow();
+}
+
 UNIT_MAIN(T(spans_lie_in_the_range_and_know_their_size), T(big_blocks_have_mappings_of_their_own),
           T(an_aligned_mapping_goes_back_whole), T(a_mapping_is_resized_without_a_copy),
           T(a_refused_resize_copies_or_leaves), T(a_refused_unmap_gives_the_pages_back),
-          T(a_mapping_without_an_entry_goes_back), T(zeroed_spans), T(spans_are_freed_by_any_thread))
+          T(a_mapping_without_an_entry_goes_back), T(zeroed_spans), T(spans_are_freed_by_any_thread),
+          T(trace_threshold), T(trace_exhaustion_of_a_class), T(trace_exhaustion_of_the_range),
+          T(trace_map_fail_with_the_limits_in_force), T(trace_of_a_realloc_that_must_copy),
+          T(trace_of_a_small_block_without_a_slab), T(no_trace_unless_asked))

@@ -7,10 +7,10 @@
 
 #include "core/dispatch.h"
 #include "core/limit.h"
-#include "core/log.h"
 #include "core/plugin.h"
 #include "registry.h"
 #include "spans.h"
+#include "trace.h"
 
 #define DIRECT_MIN (SPAN_MAX_PAGES * HAK_PAGE)
 #define GROWING_DIRECT_MIN (4 * HAK_MIB) /* realloc moves it to a mapping of its own, and never copies again */
@@ -35,13 +35,6 @@ static void slab_release(struct hak_slab *slab)
     hak_dispatch.backend->release(slab);
 }
 
-/* HAKMEM_ACE_TRACE: why a request failed or was degraded. */
-static void trace(const char *reason, size_t size, const char *what, int error)
-{
-    if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))
-        hak_log("ACE %s: %zu bytes, %s (error %d)", reason, size, what, error);
-}
-
 /* --- direct mappings ---------------------------------------------------------------------------------- */
 
 static size_t whole_pages(size_t size)
@@ -58,12 +51,13 @@ static void *direct_alloc(size_t size, size_t align)
     void *base;
     int error = hak_os_map(&base, total, PROT_READ | PROT_WRITE, HAK_CAUSE_large_map);
     if (error) {
-        trace("MapFail", size, "the system refused a mapping", -error);
+        TRACE_MAP_FAIL(size, -error, "the request fails");
         return NULL;
     }
     char *block = slack ? (char *)hak_align_up((uintptr_t)base, align) : base;
     struct mapping m = {.block = block, .base = base, .size = total, .usable = whole_pages(size)};
     if (!registry_add(m)) {
+        TRACE_MAP_FAIL(size, ENOMEM, "no memory for its entry, the request fails");
         hak_os_unmap(base, total, HAK_CAUSE_large_unmap);
         return NULL;
     }
@@ -92,7 +86,8 @@ static void *direct_resize(void *p, size_t size)
         return NULL;
     struct mapping old = m;
     size_t wanted = whole_pages(size);
-    if (m.base == p && hak_os_remap(&m.base, m.size, wanted, true, HAK_CAUSE_realloc_remap) == 0) {
+    int error = m.base == p ? hak_os_remap(&m.base, m.size, wanted, true, HAK_CAUSE_realloc_remap) : -EINVAL;
+    if (!error) {
         m.block = m.base;
         m.size = m.usable = wanted;
         hak_limit_give(old.usable);
@@ -102,6 +97,7 @@ static void *direct_resize(void *p, size_t size)
         return m.block;
     }
     registry_add(old);
+    TRACE_MAP_FAIL(size, -error, "realloc copies");
     return NULL;
 }
 
@@ -115,11 +111,11 @@ static unsigned pages_of(size_t size)
 static void trace_fit(size_t size, enum span_fit fit, bool served)
 {
     if (!served)
-        trace("Exhaustion", size, "no span and no chunk for one; mapped directly", 0);
+        TRACE("Exhaustion", size, "no span is free and no chunk to be had; mapped directly");
     else if (fit == SPAN_EXHAUSTED)
-        trace("Exhaustion", size, "no span of its class; one of its exact pages", 0);
+        TRACE("Exhaustion", size, "no span of its class is free; one of its exact pages");
     else if (fit == SPAN_THRESHOLD)
-        trace("Threshold", size, "no class is close enough; exact pages", 0);
+        TRACE("Threshold", size, "rounding to its class wastes more than HAKMEM_ACE_WASTE_PCT; exact pages");
 }
 
 static void *set_up(struct hak_slab *slab, size_t size)
@@ -144,8 +140,7 @@ static void *span_from_chunks(size_t size, size_t align, bool zero, bool growing
     struct span_request r = {.pages = pages_of(size), .align = (unsigned)hak_max(1, align / HAK_PAGE),
                              .zero = zero, .growing = growing};
     struct hak_slab *slab = spans_take(&r);
-    if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))
-        trace_fit(size, r.fit, slab);
+    trace_fit(size, r.fit, slab);
     if (!slab)
         return NULL;
     void *block = set_up(slab, size);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * See trace.h. */
+#include "trace.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/log.h"
+
+void trace_line(const char *reason, size_t size, const char *what)
+{
+    hak_log("ACE %s: %zu bytes, %s", reason, size, what);
+}
+
+/* A number from /proc/sys, "?" where it cannot be read. */
+static void read_setting(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+    if (fd >= 0)
+        close(fd);
+    while (n > 0 && out[n - 1] == '\n')
+        n--;
+    hak_text_format(n > 0 ? out + n : out, n > 0 ? 1 : size, n > 0 ? "" : "?");
+}
+
+static void format_limit(char *out, size_t size)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_AS, &r))
+        hak_text_format(out, size, "?");
+    else if (r.rlim_cur == RLIM_INFINITY)
+        hak_text_format(out, size, "unlimited");
+    else
+        hak_text_format(out, size, "%llu", (unsigned long long)r.rlim_cur);
+}
+
+static const char *name_of(int error)
+{
+    return error == ENOMEM ? "ENOMEM" : error == EAGAIN ? "EAGAIN" : error == EINVAL ? "EINVAL" : "other";
+}
+
+void trace_map_fail(size_t size, int error, const char *what)
+{
+    char address_space[32], maps[32], overcommit[32];
+    int saved = errno;
+    format_limit(address_space, sizeof address_space);
+    read_setting("/proc/sys/vm/max_map_count", maps, sizeof maps);
+    read_setting("/proc/sys/vm/overcommit_memory", overcommit, sizeof overcommit);
+    hak_log("ACE MapFail: %zu bytes, errno %d (%s), %s; RLIMIT_AS=%s vm.max_map_count=%s vm.overcommit_memory=%s "
+            "HAKMEM_LIMIT_MB=%u",
+            size, error, name_of(error), what, address_space, maps, overcommit, hak_dispatch.options.limit_mb);
+    errno = saved;
+}

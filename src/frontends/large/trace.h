@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * HAKMEM_ACE_TRACE=1: one line for each large request that failed or got less than it should, with the reason:
+ *   Threshold   no class is close enough in size: the block has pages of its own length
+ *   Exhaustion  no span of its class, or no chunk: something else serves
+ *   MapFail     the system refused: its errno, and the limits in force */
+#ifndef LARGE_TRACE_H
+#define LARGE_TRACE_H
+
+#include "core/dispatch.h"
+
+#define TRACE(...)                                               \
+    do {                                                         \
+        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))        \
+            trace_line(__VA_ARGS__);                             \
+    } while (0)
+#define TRACE_MAP_FAIL(size, error, what)                        \
+    do {                                                         \
+        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))        \
+            trace_map_fail(size, error, what);                   \
+    } while (0)
+
+HAK_COLD void trace_line(const char *reason, size_t size, const char *what);
+/* `error` is positive; `what` became of the request. */
+HAK_COLD void trace_map_fail(size_t size, int error, const char *what);
+
+#endif
