@@ -97,10 +97,16 @@ struct hak_release {
     bool at_once;         /* backends give pages back as soon as they are free, not after a delay */
     enum hak_cause cause; /* under which wholly free regions go back */
     int (*init)(const struct hak_options *options);
-    /* Gives the pages of ranges back (they read as zero afterwards). Bytes that went back. */
+    /* Gives the pages of ranges back. Bytes that went back. They read as zero afterwards, unless
+     * hak_release_is_lazy(): then they may keep their content for a while. */
     size_t (*release)(const struct iovec *ranges, size_t count, enum hak_cause cause);
     void (*stats)(struct hak_stats_writer *w);
 };
+
+/* For release policies: by one call for all ranges or one for each, with the advice that HAKMEM_MADV names. */
+size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool together, enum hak_cause cause);
+bool hak_release_is_lazy(void);
+void hak_release_stats(struct hak_stats_writer *w);
 
 /* Written by Meson from the options `frontends` and `backends`; each ends with NULL. */
 extern const struct hak_frontend *const hak_frontends[];

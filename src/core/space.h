@@ -65,7 +65,8 @@ int hak_space_init(void);
  * pages read as zero, and become writable by hak_space_commit. `header`: from the zone of header
  * blocks, which does not grow: without room there, callers take a slab whose blocks have none. */
 void *hak_space_alloc(size_t superslabs, size_t align, bool header);
-/* Takes superslabs back whose pages have been given back to the kernel. */
+/* Takes superslabs back whose pages have been given back to the kernel; those that went lazily are made to go
+ * now, and never used again where the kernel refuses. */
 void hak_space_free(void *base, size_t superslabs);
 /* Makes the bytes writable, in coarse steps. 0 or -ENOMEM. */
 int hak_space_commit(void *base, size_t size, enum hak_cause cause);

@@ -314,9 +314,68 @@ TEST(huge_pages_never)
     assert_true(against <= hak_ledger[HAK_CAUSE_superslab_map][HAK_OS_mprotect].calls); /* each says no */
 }
 
+/* --- HAKMEM_MADV=free: pages that went back may keep their content ------------------------------------------- */
+
+static void assert_zero(const char *p, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(p[i], 0);
+}
+
+TEST(pages_that_went_lazily_are_cleared_for_calloc)
+{
+    unit_start(NO_CACHE " HAKMEM_MADV=free");
+    char *p = take(20 * HAK_PAGE), *q = take(HAK_PAGE);
+    hak_free(p);
+    hak_trim(0);
+    assert_int_equal(large("dirty_bytes"), 0);
+    assert_true(unit_stat("release", "lazy_bytes") >= 20 * HAK_PAGE);
+    char *again = hak_alloc_zeroed(20 * HAK_PAGE);
+    assert_ptr_equal(again, p);
+    assert_zero(again, 20 * HAK_PAGE);
+    memset(again, 1, 20 * HAK_PAGE);
+    hak_free(again);
+    hak_free(q);
+    for (unsigned i = 0; i < 3; i++) { /* the whole way to the address space and back */
+        hak_trim(0);
+        unit_free_blocks(unit_blocks(1000, 20000));
+        hak_trim(0);
+        p = hak_alloc_zeroed(30 * HAK_PAGE);
+        assert_zero(p, 30 * HAK_PAGE);
+        memset(p, 1, 30 * HAK_PAGE);
+        hak_free(p);
+    }
+}
+
+TEST(what_does_not_go_lazily_goes_at_once)
+{
+    unit_start(NO_CACHE " HAKMEM_MADV=free");
+    char *p = take(HAK_PAGE), *q = take(HAK_PAGE);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false); /* a kernel before 4.5 */
+    hak_free(p);
+    hak_trim(0);
+    assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
+    assert_int_equal(p[0], 0);
+    assert_int_equal(large("dirty_bytes"), 0);
+    hak_free(q);
+}
+
+TEST(pages_go_at_once_by_default)
+{
+    unit_start(NO_CACHE);
+    char *p = take(HAK_PAGE), *q = take(HAK_PAGE);
+    hak_free(p);
+    hak_trim(0);
+    assert_int_equal(p[0], 0);
+    assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
+    hak_free(q);
+}
+
 UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
           T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
           T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_waits_is_bounded),
           T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty), T(alignment),
-          T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_for_large_heaps_only), T(huge_pages_never))
+          T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_for_large_heaps_only), T(huge_pages_never),
+          T(pages_that_went_lazily_are_cleared_for_calloc), T(what_does_not_go_lazily_goes_at_once),
+          T(pages_go_at_once_by_default))

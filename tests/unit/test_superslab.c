@@ -158,8 +158,8 @@ TEST(dirty_pages_go_back_as_few_ranges)
     superslab_put(s, 2, 2, true);
     superslab_put(s, 6, 1, false);
     assert_int_equal(superslab_dirty_bytes(), 3 * HAK_PAGE);
-    assert_false(superslab_is_clean(s, 3, 1));
-    assert_true(superslab_is_clean(s, 6, 1));
+    assert_false(superslab_is_zero(s, superslab_run(3, 1)));
+    assert_true(superslab_is_zero(s, superslab_run(6, 1)));
     assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), 3 * HAK_PAGE);
     assert_int_equal(advised(), 2);
     assert_int_equal(s->base[2 * HAK_PAGE], 0);

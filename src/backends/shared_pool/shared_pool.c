@@ -123,7 +123,7 @@ static void dissolve_pages(const struct superslab *s, uint64_t pages, enum hak_s
 static struct hak_slab *take_run(struct superslab *s, unsigned pages, bool *clean)
 {
     unsigned first = superslab_fit(s, pages);
-    *clean = superslab_is_clean(s, first, pages);
+    *clean = superslab_is_zero(s, superslab_run(first, pages));
     dissolve_pages(s, superslab_run(first, pages), HAK_SLAB_UNUSED);
     return superslab_take_at(s, first, pages) ? describe(s, s->base + first * HAK_PAGE, pages) : NULL;
 }
@@ -333,7 +333,7 @@ static struct hak_slab *acquire_regions(size_t pages, size_t align, bool *clean)
         s = superslab_map(count, align_count, false);
     if (!s)
         return NULL;
-    *clean = !s->dirty;
+    *clean = superslab_is_zero(s, ALL_PAGES);
     if (hak_space_commit(s->base, pages * HAK_PAGE, HAK_CAUSE_superslab_map)) {
         lru_push(s);
         return NULL;

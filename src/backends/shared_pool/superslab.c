@@ -273,6 +273,7 @@ bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
     if (first + pages > HAK_SUPERSLAB_PAGES || (s->free & mask) != mask || !commit(s, first, pages))
         return false;
     s->free &= ~mask;
+    s->used |= mask;
     hak_limit_take((pages - weight(s, s->dirty & mask)) * HAK_PAGE);
     set_dirty(s, s->dirty & ~mask);
     note_regret(s, mask);
@@ -287,15 +288,16 @@ unsigned superslab_fit(const struct superslab *s, unsigned pages)
     return (unsigned)__builtin_ctzll(starts);
 }
 
-bool superslab_is_clean(const struct superslab *s, unsigned first, unsigned pages)
+bool superslab_is_zero(const struct superslab *s, uint64_t pages)
 {
-    return !(s->dirty & superslab_run(first, pages));
+    return !((hak_release_is_lazy() ? s->used : s->dirty) & pages);
 }
 
 void superslab_take_whole(struct superslab *s)
 {
     s->whole = true;
     s->free = 0;
+    s->used = ALL_PAGES;
     hak_limit_take((s->count * HAK_SUPERSLAB_PAGES - weight(s, s->dirty)) * HAK_PAGE);
     set_dirty(s, 0);
     note_regret(s, ALL_PAGES);

@@ -11,6 +11,7 @@ struct superslab {
     char *base;
     uint64_t free;  /* bit i: page i belongs to nobody */
     uint64_t dirty; /* of those: pages with old content */
+    uint64_t used;  /* pages that were ever handed out */
     unsigned longest;
     unsigned count; /* superslabs in this region: more than 1 only for a large run or a cached one */
     struct superslab *next, *prev;             /* index, or LRU cache */
@@ -44,7 +45,8 @@ void superslab_unmap(struct superslab *s);
 struct superslab *superslab_find(unsigned pages, bool header);
 /* The index of the first run of `pages` free pages of a region that has one. */
 unsigned superslab_fit(const struct superslab *s, unsigned pages);
-bool superslab_is_clean(const struct superslab *s, unsigned first, unsigned pages);
+/* Whether these pages are sure to read as zero. */
+bool superslab_is_zero(const struct superslab *s, uint64_t pages);
 /* Takes these pages; false if one of them is not free, or without memory. */
 bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages);
 void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty);

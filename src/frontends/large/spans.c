@@ -39,6 +39,7 @@ struct chunk {
     unsigned pages;
     struct span *lowest;
     uint64_t dirty[WORDS], returned[WORDS];
+    uint64_t used[WORDS]; /* ever: pages that went back lazily may still hold what they held */
     uint64_t returned_ms;
     struct chunk *next; /* unused ones */
     enum hak_cause returned_for;
@@ -287,8 +288,8 @@ static struct span *map_chunk(unsigned pages, unsigned align)
     forget_pages(run, 0, pages);
     if (zeroed)
         hak_limit_give(pages * HAK_PAGE); /* nothing is touched yet */
-    else
-        set_bits(c->dirty, 0, pages, true);
+    set_bits(c->dirty, 0, pages, !zeroed);
+    set_bits(c->used, 0, pages, !zeroed);
     if (hak_dispatch.options.thp == HAK_THP_AUTO)
         spans_advise_huge(c->base, pages * HAK_PAGE);
     s->since_ms = hak_os_coarse_ms();
@@ -310,7 +311,7 @@ static void return_chunk(struct span *s)
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
     describe_pages(run, 0, c->pages);
-    if (!dirty)
+    if (!dirty && !hak_release_is_lazy())
         atomic_store_explicit(&run->word, HAK_SLAB_RETURNED, memory_order_relaxed);
     hak_limit_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
     hak_dispatch.backend->release(run);
@@ -446,6 +447,7 @@ static void note_regret(struct chunk *c, unsigned first, unsigned pages)
 static void use_pages(struct chunk *c, unsigned first, unsigned pages)
 {
     hak_limit_take(set_bits(c->dirty, first, pages, true) * HAK_PAGE);
+    set_bits(c->used, first, pages, true);
     note_regret(c, first, pages);
 }
 
@@ -512,8 +514,9 @@ struct hak_slab *spans_take(struct span_request *r)
     struct span *s = take(r);
     if (s) {
         s->state = USED;
+        const uint64_t *old = hak_release_is_lazy() ? s->chunk->used : s->chunk->dirty;
         for (unsigned i = 0; r->zero && i < r->pages; i++)
-            r->dirty[i / 64] |= (uint64_t)bit(s->chunk->dirty, s->first + i) << i % 64;
+            r->dirty[i / 64] |= (uint64_t)bit(old, s->first + i) << i % 64;
         use_pages(s->chunk, s->first, s->pages);
         live_pages += s->pages;
         taken++;
