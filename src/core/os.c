@@ -227,8 +227,8 @@ uint64_t hak_os_coarse_ms(void)
 
 void hak_os_regret(enum hak_cause cause, size_t bytes)
 {
-    struct hak_ledger_entry *vectored = &hak_ledger[cause][HAK_OS_process_madvise];
-    bool used = atomic_load_explicit(&vectored->bytes, memory_order_relaxed) != 0;
-    struct hak_ledger_entry *e = used ? vectored : &hak_ledger[cause][HAK_OS_madvise];
+    struct hak_ledger_entry *vectored = &hak_ledger[cause][HAK_OS_process_madvise], *e = &hak_ledger[cause][HAK_OS_madvise];
+    if (atomic_load_explicit(&vectored->bytes, memory_order_relaxed) > atomic_load_explicit(&e->bytes, memory_order_relaxed))
+        e = vectored;
     atomic_fetch_add_explicit(&e->regret_bytes, bytes, memory_order_relaxed);
 }

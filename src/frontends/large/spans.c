@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * See spans.h. A chunk is a row of spans, each used, cached or free; no two neighbours are free. Free ones
  * stand on lists by length, whose bits make the search for the best fit a lookup. Which pages hold old content
- * is a bit each: they go back when their span has been free for the purge delay, and only they are cleared for
- * calloc. A chunk that is wholly free and clean goes back to the backend. */
+ * is a bit each: those that nobody used for the purge delay go back, and only they are cleared for calloc. A chunk that is wholly free and clean goes back to the backend. */
 #include "spans.h"
 
 #include <sys/mman.h>
@@ -27,8 +26,7 @@ struct span {
     struct chunk *chunk;
     struct span *below, *above; /* by address */
     struct span *next, *prev;   /* free ones of a class, or cached ones */
-    struct span *newer, *older; /* free ones with dirty pages, by since_ms */
-    uint64_t since_ms;          /* when it became free or cached */
+    uint64_t since_ms;          /* when it was cached */
     uint16_t first, pages;
     uint8_t state;
 };
@@ -41,7 +39,9 @@ struct chunk {
     uint64_t dirty[WORDS], returned[WORDS];
     uint64_t used[WORDS]; /* ever: pages that went back lazily may still hold what they held */
     uint64_t returned_ms;
-    struct chunk *next; /* unused ones */
+    uint64_t idle[WORDS]; /* of the dirty pages: those that were free at the last look */
+    uint64_t looked_ms, freed_ms; /* the last look, and the last time that a span was freed here */
+    struct chunk *next, *prev; /* all, or unused ones */
     enum hak_cause returned_for;
 };
 
@@ -57,8 +57,8 @@ static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
 static HAK_IN_DATA struct span *free_lists[CLASSES];
 static uint64_t free_bits;
 static HAK_IN_DATA struct class_cache caches[CLASSES];
-static struct span *oldest, *newest, *unused_spans;
-static struct chunk *unused_chunks;
+static struct span *unused_spans;
+static struct chunk *all_chunks, *unused_chunks;
 static size_t cached_pages, dirty_free_pages, dirty_free_spans, live_pages, chunk_pages, chunks;
 static uint64_t taken, fresh_chunks, rounded, grown, merged, evicted, over_budget;
 
@@ -129,24 +129,6 @@ static unsigned list_of(unsigned pages)
     return (unsigned)hak_min(pages == class_pages(class) || !class ? class : class - 1, CLASSES - 1);
 }
 
-static void link_by_age(struct span *s)
-{
-    struct span *at = newest; /* a merged span may be older than the newest ones */
-    while (at && at->since_ms > s->since_ms)
-        at = at->older;
-    s->older = at;
-    s->newer = at ? at->newer : oldest;
-    *(s->newer ? &s->newer->older : &newest) = s;
-    *(at ? &at->newer : &oldest) = s;
-}
-
-static void unlink_by_age(struct span *s)
-{
-    *(s->newer ? &s->newer->older : &newest) = s->older;
-    *(s->older ? &s->older->newer : &oldest) = s->newer;
-    s->newer = s->older = NULL;
-}
-
 static void link_free(struct span *s)
 {
     unsigned list = list_of(s->pages);
@@ -160,8 +142,6 @@ static void link_free(struct span *s)
     unsigned dirty = dirty_in(s);
     dirty_free_pages += dirty;
     dirty_free_spans += dirty != 0;
-    if (dirty)
-        link_by_age(s);
 }
 
 static void unlink_free(struct span *s)
@@ -177,8 +157,6 @@ static void unlink_free(struct span *s)
     unsigned dirty = dirty_in(s);
     dirty_free_pages -= dirty;
     dirty_free_spans -= dirty != 0;
-    if (dirty)
-        unlink_by_age(s);
 }
 
 /* --- spans and chunks -------------------------------------------------------------------------------------- */
@@ -207,7 +185,6 @@ static void split(struct span *s, unsigned pages)
     struct span *rest = s->pages > pages ? new_span(s->chunk, s->first + pages, s->pages - pages) : NULL;
     if (!rest)
         return;
-    rest->since_ms = s->since_ms;
     rest->below = s;
     rest->above = s->above;
     if (s->above)
@@ -217,12 +194,9 @@ static void split(struct span *s, unsigned pages)
     link_free(rest);
 }
 
-/* Makes one of two neighbours; the age is that of the longer one, so that little that comes and goes beside
- * does not keep much that is idle. */
+/* Makes one of two neighbours. */
 static struct span *merge(struct span *low, struct span *high)
 {
-    if (high->pages > low->pages)
-        low->since_ms = high->since_ms;
     low->pages = (uint16_t)(low->pages + high->pages);
     low->above = high->above;
     if (high->above)
@@ -292,7 +266,11 @@ static struct span *map_chunk(unsigned pages, unsigned align)
     set_bits(c->used, 0, pages, !zeroed);
     if (hak_dispatch.options.thp == HAK_THP_AUTO)
         spans_advise_huge(c->base, pages * HAK_PAGE);
-    s->since_ms = hak_os_coarse_ms();
+    c->looked_ms = c->freed_ms = hak_os_coarse_ms();
+    c->next = all_chunks;
+    if (all_chunks)
+        all_chunks->prev = c;
+    all_chunks = c;
     link_free(s);
     chunks++;
     fresh_chunks++;
@@ -315,6 +293,9 @@ static void return_chunk(struct span *s)
         atomic_store_explicit(&run->word, HAK_SLAB_RETURNED, memory_order_relaxed);
     hak_limit_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
     hak_dispatch.backend->release(run);
+    *(c->prev ? &c->prev->next : &all_chunks) = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
     chunks--;
     chunk_pages -= c->pages;
     c->next = unused_chunks;
@@ -430,6 +411,7 @@ static void cache_age(uint64_t now_ms, uint64_t delay_ms)
             caches[i].count--;
             caches[i].budget /= 2;
             evicted++;
+            set_bits(idle->chunk->idle, idle->first, idle->pages, true);
             put_free(idle);
         }
     }
@@ -448,6 +430,7 @@ static void use_pages(struct chunk *c, unsigned first, unsigned pages)
 {
     hak_limit_take(set_bits(c->dirty, first, pages, true) * HAK_PAGE);
     set_bits(c->used, first, pages, true);
+    set_bits(c->idle, first, pages, false);
     note_regret(c, first, pages);
 }
 
@@ -545,7 +528,7 @@ void spans_put(struct hak_slab *slab)
     struct span *s = slab->chunk;
     hak_lock_acquire(&lock);
     forget_pages(slab, 0, slab->pages);
-    uint64_t now = s->since_ms = hak_os_coarse_ms();
+    uint64_t now = s->since_ms = s->chunk->freed_ms = hak_os_coarse_ms();
     live_pages -= s->pages;
     if (!cache_push(s))
         put_free(s);
@@ -563,9 +546,7 @@ static bool extend(struct span *s, unsigned pages)
     split(above, more);
     use_pages(s->chunk, above->first, above->pages);
     live_pages += above->pages;
-    uint64_t since = s->since_ms;
     merge(s, above);
-    s->since_ms = since;
     grown++;
     return true;
 }
@@ -573,7 +554,7 @@ static bool extend(struct span *s, unsigned pages)
 static void shrink(struct span *s, unsigned pages)
 {
     unsigned before = s->pages;
-    s->since_ms = hak_os_coarse_ms();
+    s->chunk->freed_ms = hak_os_coarse_ms();
     split(s, pages);
     live_pages -= before - s->pages;
     struct span *rest = s->above;
@@ -601,90 +582,109 @@ bool spans_resize(struct hak_slab *slab, unsigned pages)
 /* --- pages back to the kernel ------------------------------------------------------------------------------------ */
 
 struct purge {
-    struct span *spans[PURGE_RANGES];
     struct iovec ranges[PURGE_RANGES];
-    unsigned n, n_spans;
+    struct span *spans[PURGE_RANGES]; /* which each of them belongs to */
+    unsigned n;
     size_t bytes;
+    enum hak_cause cause;
 };
 
-/* More runs than a purge takes: its clean pages go as well. */
-static bool add_whole(struct purge *p, struct span *s)
+static unsigned first_page(const struct purge *p, unsigned i)
 {
-    p->bytes = s->pages * HAK_PAGE;
-    p->ranges[p->n++] = (struct iovec){s->chunk->base + s->first * HAK_PAGE, p->bytes};
-    p->spans[p->n_spans++] = s;
-    return true;
+    return (unsigned)((size_t)((char *)p->ranges[i].iov_base - p->spans[i]->chunk->base) / HAK_PAGE);
 }
 
-/* The dirty runs of a span; false when they do not all fit. */
-static bool add_to_purge(struct purge *p, struct span *s)
+/* Free pages of a span become dirty, or cease to be. */
+static void mark(struct span *s, unsigned first, unsigned pages, bool dirty)
+{
+    unsigned before = dirty_in(s), changed = set_bits(s->chunk->dirty, first, pages, dirty);
+    dirty_free_pages += dirty ? changed : 0u - (size_t)changed;
+    if (changed && !before)
+        dirty_free_spans++;
+    if (changed && !dirty_in(s))
+        dirty_free_spans--;
+}
+
+static void note_returned(struct purge *p, unsigned i)
+{
+    struct chunk *c = p->spans[i]->chunk;
+    set_bits(c->returned, first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
+    c->returned_ms = hak_os_coarse_ms();
+    c->returned_for = p->cause;
+}
+
+/* What the kernel refuses is dirty again. Chunks that are wholly free and clean go back to the backend. */
+static size_t send(struct purge *p)
+{
+    size_t returned = p->n ? hak_dispatch.release->release(p->ranges, p->n, p->cause) : 0;
+    bool all = returned == p->bytes;
+    if (all)
+        hak_limit_give(returned);
+    for (unsigned i = 0; i < p->n; i++)
+        if (all)
+            note_returned(p, i);
+        else
+            mark(p->spans[i], first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
+    for (unsigned i = 0; i < p->n; i++)
+        if ((i + 1 == p->n || p->spans[i + 1] != p->spans[i]) && is_whole_chunk(p->spans[i]) && !dirty_in(p->spans[i]))
+            return_chunk(p->spans[i]);
+    p->n = 0;
+    p->bytes = 0;
+    return all ? returned : 0;
+}
+
+/* The dirty runs of a free span among the pages of `which`, NULL for all. Returns what went back meanwhile. */
+static size_t add(struct purge *p, struct span *s, const uint64_t *which)
 {
     struct chunk *c = s->chunk;
-    unsigned n = p->n, end = s->first + s->pages;
-    size_t bytes = 0;
-    for (unsigned i = s->first; i < end; i++) {
+    size_t returned = 0;
+    for (unsigned i = s->first, end = i + s->pages; i < end; i++) {
         unsigned from = i;
-        while (i < end && bit(c->dirty, i))
+        while (i < end && bit(c->dirty, i) && (!which || bit(which, i)))
             i++;
         if (i == from)
             continue;
-        if (n == PURGE_RANGES)
-            return p->n == 0 && add_whole(p, s);
-        p->ranges[n++] = (struct iovec){c->base + from * HAK_PAGE, (i - from) * HAK_PAGE};
-        bytes += (i - from) * HAK_PAGE;
+        if (p->n == PURGE_RANGES)
+            returned += send(p);
+        p->ranges[p->n] = (struct iovec){c->base + from * HAK_PAGE, (i - from) * HAK_PAGE};
+        p->spans[p->n++] = s;
+        p->bytes += (i - from) * HAK_PAGE;
+        mark(s, from, i - from, false);
     }
-    p->n = n;
-    p->bytes += bytes;
-    p->spans[p->n_spans++] = s;
-    return true;
-}
-
-static void note_returned(struct span *s, enum hak_cause cause)
-{
-    struct chunk *c = s->chunk;
-    for (unsigned i = s->first; i < s->first + s->pages; i++)
-        if (bit(c->dirty, i))
-            set_bits(c->returned, i, 1, true);
-    unlink_by_age(s);
-    unsigned pages = set_bits(c->dirty, s->first, s->pages, false);
-    dirty_free_pages -= pages;
-    dirty_free_spans--;
-    hak_limit_give(pages * HAK_PAGE);
-    c->returned_ms = hak_os_coarse_ms();
-    c->returned_for = cause;
-}
-
-/* What the kernel refuses stays dirty. Wholly free chunks go back to the backend. */
-static size_t send(struct purge *p, enum hak_cause cause)
-{
-    size_t returned = p->n ? hak_dispatch.release->release(p->ranges, p->n, cause) : 0;
-    for (unsigned i = 0; i < p->n_spans; i++) {
-        if (returned == p->bytes)
-            note_returned(p->spans[i], cause);
-        if (is_whole_chunk(p->spans[i]))
-            return_chunk(p->spans[i]);
-    }
-    p->n = p->n_spans = 0;
-    p->bytes = 0;
     return returned;
 }
 
-/* The longest idle first, down to so many dirty pages; a call gives back about `most` bytes. */
+/* The idle pages of a chunk. If nothing was freed in it for the delay, all its free pages are idle. */
+static size_t clean_chunk(struct purge *p, struct chunk *c, uint64_t now_ms, uint64_t delay_ms)
+{
+    uint64_t idle[WORDS];
+    size_t returned = 0;
+    bool all = now_ms - c->freed_ms >= delay_ms;
+    for (unsigned i = 0; i < WORDS; i++)
+        idle[i] = c->idle[i];
+    c->looked_ms = now_ms;
+    set_bits(c->idle, 0, c->pages, false);
+    for (struct span *s = c->lowest, *above; s; s = above) {
+        above = s->above;
+        if (s->state != FREE)
+            continue;
+        set_bits(c->idle, s->first, s->pages, true);
+        returned += add(p, s, all ? NULL : idle);
+    }
+    return returned;
+}
+
+/* Down to so many dirty pages; a call gives back about `most` bytes. */
 static size_t clean(uint64_t now_ms, uint64_t delay_ms, size_t keep_pages, size_t most, enum hak_cause cause)
 {
-    struct purge p = {.n = 0};
-    size_t before = dirty_free_pages, going = 0, returned = 0;
-    for (struct span *s = oldest, *next; s && now_ms - s->since_ms >= delay_ms && returned + p.bytes < most; s = next) {
-        if (before - going <= keep_pages)
-            break;
-        next = s->newer;
-        going += dirty_in(s);
-        if (p.n_spans == PURGE_RANGES || !add_to_purge(&p, s)) {
-            returned += send(&p, cause);
-            add_to_purge(&p, s);
-        }
+    struct purge p = {.cause = cause};
+    size_t returned = 0;
+    for (struct chunk *c = all_chunks, *next; c && returned + p.bytes < most && dirty_free_pages > keep_pages; c = next) {
+        next = c->next;
+        if (now_ms - c->looked_ms >= delay_ms)
+            returned += clean_chunk(&p, c, now_ms, delay_ms);
     }
-    return returned + send(&p, cause);
+    return returned + send(&p);
 }
 
 bool spans_age(uint64_t now_ms)
