@@ -449,6 +449,23 @@ TEST(pages_in_use_again_are_not_idle)
     pool->release(keep);
 }
 
+TEST(after_a_sleep_hot_slabs_are_idle_too)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500");
+    if (!delayed())
+        skip();
+    struct hak_slab *keep = acquire(other_bin), *slab = acquire(bin);
+    char *content = slab->base;
+    content[0] = 1;
+    pool->age(hak_os_coarse_ms());
+    release(slab); /* hot */
+    fake_os_pass(500);
+    pool->age(hak_os_coarse_ms()); /* the first slow path since */
+    assert_int_equal(content[0], 0);
+    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
+    release(keep);
+}
+
 TEST(much_idle_memory_goes_back_in_steps)
 {
     start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096");
@@ -662,7 +679,7 @@ UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_the
           T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
           T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
-          T(much_idle_memory_goes_back_in_steps), T(partial_release_can_be_switched_off),
+          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps), T(partial_release_can_be_switched_off),
           T(partial_release_at_every_so_many_empties),
           T(so_many_slabs_are_hot), T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down),
           T(what_is_refused_stays_and_is_asked_for_again), T(trim_returns_everything_that_is_free),

@@ -375,9 +375,12 @@ static uint64_t purge_delay_ms(void)
     return hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
 }
 
+/* Everything that was free then is idle: nobody had come to a slow path for the purge delay. Under the lock. */
+static uint64_t slept_until_ms;
+
 static bool is_idle(const struct superslab *s, uint64_t now_ms)
 {
-    return s && now_ms - s->dirty_since_ms >= purge_delay_ms();
+    return s && (now_ms - s->dirty_since_ms >= purge_delay_ms() || s->dirty_since_ms <= slept_until_ms);
 }
 
 static bool is_cached(const struct superslab *s)
@@ -396,6 +399,8 @@ static bool clean_idle(uint64_t now_ms, bool partial)
     batches[1].cause = hak_dispatch.release->cause;
     for (size_t n = superslab_dirty_regions(); n && done < most && is_idle(s = superslab_oldest_dirty(), now_ms); n--) {
         uint64_t pages = superslab_idle(s, now_ms, purge_delay_ms());
+        if (s->put_ms <= slept_until_ms)
+            pages = s->dirty;
         if (!is_cached(s) && !partial)
             continue;
         if (s->count == 1)
@@ -581,9 +586,17 @@ static size_t trim(size_t keep)
 static bool age(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
-    sweep_unserved();
+    static _Atomic(uint64_t) last_ms;
+    uint64_t last = atomic_exchange_explicit(&last_ms, now_ms, memory_order_relaxed);
+    bool slept = last && now_ms - last >= purge_delay_ms();
+    if (slept)
+        sweep_all();
+    else
+        sweep_unserved();
     hak_lock_acquire(&lock);
-    if (now_ms - cooled_ms >= purge_delay_ms()) {
+    if (slept)
+        slept_until_ms = now_ms;
+    if (slept || now_ms - cooled_ms >= purge_delay_ms()) {
         cooled_ms = now_ms;
         cool_down();
     }
