@@ -30,6 +30,10 @@ SLABS = ("slabs.*", "stages.*", "*.empties")
 RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
 
 
+# Spans are found elsewhere, so chunks come and go otherwise.
+SPANS = ("large.*", "os_calls.superslab_map", "os_calls.huge_page", "lru.*")
+
+
 @dataclass
 class Row:
     """`way`: "+" or "-" for the counter, "other" for a text, or how stderr reads with the setting."""
@@ -56,8 +60,8 @@ NO_POPULATE = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=madvise", 
 ROWS = {
     "HAKMEM_BACKEND": Row("legacy", "shrink", "other", ("*",)),
     "HAKMEM_TINY_USE_SUPERSLAB": Row("0", "shrink", "other", ("*",)),
-    "HAKMEM_RELEASE": Row("direct", "large", "other", RELEASES + ("shared_pool.*",)),
-    "HAKMEM_DISABLE_BATCH": Row("1", "large", "other", RELEASES + ("shared_pool.*",)),
+    "HAKMEM_RELEASE": Row("direct", "large", "other", RELEASES + SPANS + ("shared_pool.*",)),
+    "HAKMEM_DISABLE_BATCH": Row("1", "large", "other", RELEASES + SPANS + ("shared_pool.*",)),
     "HAKMEM_VERBOSE": output("shrink", r"^hakmem: version \S+, backend shared_pool"),
 
     "HAKMEM_TINY_P0_ENABLE": Row("0", "churn 48", "-", ("bins.*",) + SLABS),
@@ -105,6 +109,13 @@ ROWS = {
     "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.slabs_taken", "bins.*", "slabs.*")),
 
     "HAKMEM_ACE_TRACE": output("large", r"^hakmem: ACE (Threshold|Exhaustion|MapFail)\b.*\d+"),
+    "HAKMEM_ACE_WASTE_PCT": Row("0", "large", "-", SPANS),
+    "HAKMEM_ACE_CACHE_MB": Row("64", "large", "+", SPANS),
+    "HAKMEM_BATCH_MAX_MB": Row("8", "large", "+", SPANS + RELEASES),
+    "HAKMEM_BATCH_MAX_RANGES": Row("1", "large", "+", SPANS + RELEASES),
+    "HAKMEM_MADV": Row("free", "large", "+", SPANS + RELEASES, base=NEVER | {"HAKMEM_BATCH_MAX_MB": "8"}),
+    "HAKMEM_LIMIT_MB": Row("16", "large", "+", SPANS + RELEASES + ("limit.*", "os_calls.trim", "shared_pool.*")),
+    "HAKMEM_BACKGROUND": Row("1", "helped", "+", RELEASES + SLABS + ("background.*", "bins.*"), base=AT_ONCE),
     "HAKMEM_PURGE_DELAY_MS": Row("0", "pool-idle", "+", SLABS + RELEASES),
     "HAKMEM_THP": Row("never", "shrink", "+"),
 }

@@ -162,11 +162,15 @@ int main(int argc, char **argv)
         large();
     } else if (!strcmp(what, "whole")) {
         whole();
+    } else if (!strcmp(what, "helped")) { /* a helper starts after the first rest, and has work after the second */
+        for (unsigned round = 0; round < ROUNDS; round++)
+            idle();
+        idle();
     } else if (!strcmp(what, "whole-idle")) {
         whole();
         idle();
     } else {
-        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|whole|whole-idle\n");
+        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|helped|whole|whole-idle\n");
         return 2;
     }
     return 0;
