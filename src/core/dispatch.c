@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "fork.h"
+#include "live.h"
 #include "log.h"
 
 HAK_IN_DATA _Alignas(HAK_SEAL_ALIGN) union hak_sealed hak_sealed;
@@ -165,6 +166,8 @@ static bool init_locked(void)
         hak_log("version %s, backend %s, release %s, tiny_header %s", HAK_VERSION, hak_dispatch.backend->name,
                 hak_dispatch.release->name, HAK_TINY_HEADER_NAME);
     seal();
+    if (hak_dispatch.options.stats_shm)
+        hak_live_start();
     return true;
 }
 
@@ -197,6 +200,8 @@ void hak_age(void)
             hak_frontends[i]->age(now);
     if (hak_dispatch.backend->age)
         hak_dispatch.backend->age(now);
+    if (hak_dispatch.options.stats_shm)
+        hak_live_refresh();
 }
 
 __attribute__((constructor)) static void construct(void)
@@ -209,4 +214,6 @@ __attribute__((destructor)) static void destruct(void)
 {
     if (atomic_load_explicit(&ready, memory_order_acquire) || (getenv("HAKMEM_STATS") && hak_init()))
         hak_stats_at_exit();
+    if (hak_dispatch.options.stats_shm)
+        hak_live_end();
 }

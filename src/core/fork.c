@@ -4,6 +4,7 @@
 #include "fork.h"
 
 #include "dispatch.h"
+#include "live.h"
 #include "meta.h"
 
 static void each_part(bool prepare, bool in_child)
@@ -45,8 +46,11 @@ static void done(bool in_child)
     hak_lock_release(&hak_space_lock);
     each_part(false, in_child);
     hak_lock_release(&hak_orphan_lock);
-    if (in_child)
+    if (in_child) {
         hak_thread_fork_child();
+        if (hak_dispatch.options.stats_shm)
+            hak_live_fork_child();
+    }
     hak_lock_release(&hak_thread_lock);
 }
 

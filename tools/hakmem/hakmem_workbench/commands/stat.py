@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import shm
 from ..errors import Problem
-from ..shm import GAUGES, Live, Snapshot
+from ..shm import Live, Snapshot
 from ..text import count, duration, size
 from .common import need
 
@@ -82,6 +82,7 @@ def _show(live: Live, interval: float, once: bool, everything: bool) -> int:
             except KeyboardInterrupt:
                 return 0
             before, since = now, at
+            live.follow()
             now, at = live.read(), time.monotonic()
             screen.update(_picture(now, before, at - since, everything), refresh=True)
     console.print(f"process {live.pid} has ended")
@@ -136,25 +137,30 @@ def _lines(values: dict[str, int]) -> list[tuple[str, int]]:
 def _row(
     group: str, name: str, now: Snapshot, before: Snapshot | None, seconds: float
 ) -> tuple[str, ...]:
-    gauge = group in GAUGES
     key = name if group == "other" else f"{group}.{name}"
     value = now.values[key]
     rate = ""
-    if before is not None and not gauge and seconds > 0:
+    if before is not None and seconds > 0:
         change = value - before.values.get(key, 0)
-        rate = _value(name, change / seconds, gauge) if change else "·"
+        rate = _rate(name, change / seconds)
     stem = key.removesuffix(".calls")
     beside = [now.values.get(f"{stem}.{last}", 0) if stem != key else 0 for last in _PIVOT]
     cells = [
-        _value(last, amount, gauge) if amount else ""
+        _value(last, amount) if amount else ""
         for last, amount in zip(_PIVOT, beside, strict=True)
     ]
-    return (f"  {name.removesuffix('.calls')}", _value(name, value, gauge), rate, *cells)
+    return (f"  {name.removesuffix('.calls')}", _value(name, value), rate, *cells)
 
 
-def _value(name: str, value: float, gauge: bool) -> str:
+def _rate(name: str, change: float) -> str:
+    if not change:
+        return "·"
+    return ("−" if change < 0 else "") + _value(name, abs(change))
+
+
+def _value(name: str, value: float) -> str:
     last = name.rpartition(".")[2]
-    if last.endswith("bytes") or (gauge and last not in ("threads", "count")):
+    if last.endswith("bytes"):
         return size(value)
     if last == "ns":
         return duration(value / 1e9)
