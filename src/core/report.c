@@ -177,6 +177,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->capacity += page->capacity;
     c->free += page->free_count;
     c->used += page->used;
+    c->free_bytes += (uint64_t)page->free_count * page->stride;
     c->away_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
     c->violations += page->used + page->free_count != page->carved;
@@ -197,7 +198,9 @@ static void write_census(struct hak_stats_writer *w)
     hak_stats_begin(w, "conservation");
     hak_stats_number(w, "carved_blocks", c.carved);
     hak_stats_number(w, "free_blocks", c.free);
+    hak_stats_number(w, "free_bytes", c.free_bytes);
     hak_stats_number(w, "away_blocks", c.used);
+    hak_stats_number(w, "away_bytes", c.away_bytes);
     hak_stats_number(w, "remote_blocks", c.remote);
     hak_stats_number(w, "large_spans", c.live_large);
     hak_stats_number(w, "large_bytes", c.large_bytes);

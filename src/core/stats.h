@@ -42,7 +42,7 @@ void hak_stats_at_exit(void);
 struct hak_census {
     uint64_t pages[8]; /* 64 KiB pages by state of their slab */
     uint64_t carved, free, used, remote, capacity;
-    uint64_t away_bytes, live_large, large_bytes;
+    uint64_t free_bytes, away_bytes, live_large, large_bytes;
     uint64_t violations;
 };
 /* Walks all descriptors. Exact when no other thread allocates meanwhile. */

@@ -102,5 +102,5 @@ def _item(printer: Printer, item: Item) -> None:
         printer.paragraph(item.judgement, "    ")
     for setting in item.settings:
         limits = f"; {setting.range}" if setting.range else ""
-        state = f"{setting.name} changes it (now {setting.value}{limits})"
+        state = f"{setting.name} changes it (now {setting.value or 'unset'}{limits})"
         printer.paragraph(f"{state}: {setting.sentence}", "      ", "dim", bullet="→ ")
