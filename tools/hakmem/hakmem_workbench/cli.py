@@ -13,7 +13,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from . import __version__
 from .errors import USAGE, Problem
@@ -51,8 +51,13 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _dispatch(arguments))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Runs it; what went wrong becomes one line on stderr and an exit code."""
     try:
-        return _dispatch(arguments)
+        return work()
     except Problem as problem:
         return _complain(problem)
     except KeyboardInterrupt:

@@ -76,10 +76,12 @@ def _capital(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def header(kicker: str, command: str, facts: str) -> str:
+def header(
+    kicker: str, command: str, facts: str, question: str = "Which serves this command best?"
+) -> str:
     return (
         f'<header><p class="kicker">{escape(kicker)}</p>'
-        f'<h1>Which serves this command best?</h1><code class="command">{escape(command)}</code>'
+        f'<h1>{escape(question)}</h1><code class="command">{escape(command)}</code>'
         f'<p class="facts">{escape(facts)}</p></header>'
     )
 
