@@ -20,7 +20,7 @@ from rich.text import Text
 
 from .factorial import Analysis, Effect, Factor, analyse, cells
 from .inference import amount, change, noise_sentence
-from .page import figures, header, machine_sections, page, section, table, tag
+from .page import figures, header, machine_sections, page, prose, section, table, tag
 from .plots import cells_plot, effects_plot
 from .results import Results
 from .text import duration, percent, plural, size
@@ -59,10 +59,17 @@ class MatrixResults:
         return int(np.argmin(middles))
 
     def sentences(self) -> list[tuple[str, str]]:
-        """(verdict, sentence), the effects that are there first."""
+        """(verdict, sentence), the effects that are there first, all others in one sentence."""
         effects = [*self.analysis.main, *self.analysis.interactions]
-        order = sorted(effects, key=lambda effect: effect.verdict == "same")
-        return [(effect.verdict, effect.sentence) for effect in order]
+        told = [(e.verdict, e.sentence) for e in effects if e.verdict != "same"]
+        return told + [
+            ("same", f"No {what} above the noise: {'; '.join(names)}")
+            for what, group in (
+                ("difference", self.analysis.main),
+                ("interaction", self.analysis.interactions),
+            )
+            if (names := [effect.name for effect in group if effect.verdict == "same"])
+        ]
 
     @property
     def found(self) -> bool:
@@ -194,17 +201,17 @@ def matrix_page(matrix: MatrixResults) -> str:
     """The page of one factorial experiment."""
     results, analysis = matrix.results, matrix.analysis
     items = "".join(
-        f'<li class="{verdict}">{escape(words)}.</li>' for verdict, words in matrix.sentences()
+        f'<li class="{verdict}">{prose(words)}.</li>' for verdict, words in matrix.sentences()
     )
     noise = noise_sentence(results.baseline.label, results.judged.noise)
-    items += f'<li class="noise">{escape(noise)}</li>'
+    items += f'<li class="noise">{prose(noise)}</li>'
     names = [variant.label for variant in results.variants]
     middles = [results.median(index) for index in range(len(names))]
     parts = [
         header("hakmem matrix", results.shell_command, _facts(matrix)),
         section(
             "Verdict",
-            f'<p>{escape(matrix.outcome())}</p><ul class="verdicts">{items}</ul>',
+            f'<p>{prose(matrix.outcome())}</p><ul class="verdicts">{items}</ul>',
         ),
         section(
             "Main effects",

@@ -36,16 +36,24 @@ _CAPTIONS = {
 }
 
 
+# The browser itself refuses whatever would be fetched or run.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def prose(words: str) -> str:
+    """A sentence, whose numbers stay with their signs at the end of a line."""
+    return escape(words).replace(" %", "&nbsp;%")
+
+
 def ab_page(results: Results) -> str:
     """The page of one comparison."""
+    plots = ab_plots(results)
     parts = [
         _header("hakmem A/B", results.shell_command, _facts(results)),
         _section("Verdict", _verdicts(results)),
-        _section(
-            _capital(results.metric_title), _time_table(results) + _figures(ab_plots(results)[:1])
-        ),
-        _section("Every run", _figures(ab_plots(results)[1:3])),
-        _section("Beside time", _beside_table(results) + _figures(ab_plots(results)[3:])),
+        _section(_capital(results.metric_title), _time_table(results) + _figures(plots[:1])),
+        _section("Every run", _figures(plots[1:3])),
+        _section("Beside time", _beside_table(results) + _figures(plots[3:])),
     ]
     ledger = _ledger_table(results)
     if ledger:
@@ -64,6 +72,7 @@ def page(title: str, parts: Iterable[str], data: dict[str, Any]) -> str:
     raw = json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(parts)
@@ -107,7 +116,7 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]], name: str, left
 
 def figures(plots: Iterable[Plot], captions: dict[str, str]) -> str:
     return "\n".join(
-        f"<figure>{plot.svg}<figcaption><b>{escape(plot.title)}.</b> "
+        f'<figure><div class="plotted">{plot.svg}</div><figcaption><b>{escape(plot.title)}.</b> '
         f"{escape(captions.get(plot.name, ''))}</figcaption></figure>"
         for plot in plots
     )
@@ -158,13 +167,13 @@ def _facts(results: Results) -> str:
 
 def _verdicts(results: Results) -> str:
     items = [
-        f'<li class="{comparison.verdict}">{escape(comparison.sentence)}.</li>'
+        f'<li class="{comparison.verdict}">{prose(comparison.sentence)}.</li>'
         for comparison in results.judged.comparisons.values()
     ]
-    items += [f"<li>{escape(words)}</li>" for words in disagreements(results.judged, results.cpu)]
+    items += [f"<li>{prose(words)}</li>" for words in disagreements(results.judged, results.cpu)]
     kind = "noise" if results.judged.noise.steady else "unsteady"
     words = noise_sentence(results.baseline.label, results.judged.noise)
-    items.append(f'<li class="{kind}">{escape(words)}</li>')
+    items.append(f'<li class="{kind}">{prose(words)}</li>')
     return f'<ul class="verdicts">{"".join(items)}</ul>'
 
 
