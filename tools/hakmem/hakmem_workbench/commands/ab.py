@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Compare policies, builds and allocators on your own command, with an honest verdict."""
+"""Compare policies, builds and allocators on your own command, honestly."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ variants:
   hakmem                        hakmem as it is
   build:DIR                     hakmem from another Meson build directory
   backend=NAME  release=NAME    hakmem with another policy
-  set:KEY=VALUE                 hakmem with a setting ('hakmem options' lists them)
+  set:KEY=VALUE                 hakmem with a setting: see 'hakmem options'
   A,B                           several at once: build:../b2,backend=legacy
   …,as:NAME                     with a name of its own
 
-The first variant is the baseline. With one alone, hakmem is (for hakmem: system).
-With none, hakmem is compared with the system's malloc.
+The first variant is the baseline. With one alone, hakmem is (for hakmem:
+system). With none, hakmem is compared with the system's malloc.
 
 examples:
   hakmem ab -- ./my-benchmark 1000
@@ -171,7 +171,6 @@ def write(results: Results, folder: Path) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of 1 or more")
+    return int(text)

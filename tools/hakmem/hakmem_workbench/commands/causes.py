@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Explain a stats file in sentences: who made the system calls, what is kept, what to change."""
+"""Explain a stats file: who made the system calls, what is kept, what to change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..text import Printer
 from .common import add_command, add_policy, policy
 
 EPILOG = """\
-FILE is what a process wrote under HAKMEM_STATS=json; - reads it from standard input.
+FILE is what a process wrote under HAKMEM_STATS=json; - is standard input.
 
 examples:
   HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json hakmem run -- ./server

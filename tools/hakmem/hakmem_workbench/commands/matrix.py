@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Factorial experiment: every combination of options, each from a build of its own."""
+"""Factorial experiment: every combination of options, from builds of their own."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ factors:
   header=true,false,small       build option tiny_header
   backend=shared_pool,legacy    build option default_backend
   release=batch,direct          build with or without the batch backend
-  NAME=A,B                      any other build option (in an array, A+B is one value)
+  NAME=A,B                      any other build option (array: A+B is one value)
   HAKMEM_NAME=A,B               a setting, switched without a build of its own
 
-Without --factor: header × backend × release, 12 combinations. The first value of
-each factor is what the others are compared with.
+Without --factor: header × backend × release, 12 combinations. The first value
+of each factor is what the others are compared with.
 
 examples:
   hakmem matrix -- ./my-benchmark 1000
-  hakmem matrix --factor header=true,false --factor superslab_lg=19,21 -- ./my-benchmark 1000
-  hakmem matrix --factor HAKMEM_SS_PREFAULT=0,1 --factor backend=shared_pool,legacy -- ./bench
+  hakmem matrix -f header=true,false -f superslab_lg=19,21 -- ./bench 1000
+  hakmem matrix -f HAKMEM_SS_PREFAULT=0,1 -f header=true,small -- ./bench 1000
 """
 
 

@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 EPILOG = """\
-The process must have been started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD).
+The process must have been started with HAKMEM_STATS_SHM=1
+(hakmem run --live -- CMD).
 Without PID, the one process that shows counters is taken.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID", nargs="?", help="the process to look at")
+    parser.add_argument("pid", type=_pid, metavar="PID", nargs="?", help="the process to look at")
     parser.add_argument(
         "-i",
         "--interval",
-        type=float,
+        type=_seconds,
         default=1.0,
         metavar="SECONDS",
         help="default 1",
@@ -36,6 +37,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="show it once and leave")
     parser.add_argument("--json", action="store_true", help="one JSON object, once")
     parser.add_argument("--all", action="store_true", help="show counters that are zero too")
+
+
+def _pid(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a process id")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from error
 
 
 def main(args: argparse.Namespace) -> int:
