@@ -58,6 +58,13 @@ def contestants(folder):
     return found
 
 
+def command_of(work, folder, args):
+    command = works.command_line(work, args.programs.resolve(), folder, args.quick)
+    if command is None:
+        raise Problem(f"{args.programs} has no bench_{work.command.split()[0]}", "Build it: meson compile -C build.")
+    return command
+
+
 def measure(work, command, field, args):
     from hakmem_workbench.experiment import Experiment, Plan
     from hakmem_workbench.live import Display
@@ -129,12 +136,10 @@ def main():
         raise Problem(f"--works {args.works} matches no work", f"There are: {', '.join(WORKS)}.")
     folder = args.output.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    commands = [command_of(work, folder, args) for work in chosen]
     field = contestants(folder / "builds")
     found = {}
-    for work in chosen:
-        command = works.command_line(work, args.programs.resolve(), folder, args.quick)
-        if command is None:
-            raise Problem(f"{args.programs} has no bench_{work.command.split()[0]}", "Build it: meson compile -C build.")
+    for work, command in zip(chosen, commands):
         found[work.name] = measure(work, command, field, args)
         (folder / work.name).mkdir(exist_ok=True)
         write(found[work.name], folder / work.name)

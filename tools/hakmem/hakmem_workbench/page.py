@@ -257,7 +257,8 @@ def _variants_table(results: Results) -> str:
     rows = []
     for variant, stats in zip(results.variants, results.stats, strict=True):
         library = variant.library
-        settings = " ".join(f"{key}={value}" for key, value in variant.settings.items())
+        chosen = {**variant.environment, **variant.settings}
+        settings = " ".join(f"{key}={value}" for key, value in chosen.items())
         rows.append(
             [
                 escape(variant.label),

@@ -76,6 +76,11 @@ class Plot:
         self.size = (width, height)
         self.svg = ""
 
+    @property
+    def file(self) -> str:
+        """The same as a file of its own, on white, since it may be shown on anything."""
+        return self.svg.replace("<svg", '<svg style="background: white"', 1) + "\n"
+
     @contextmanager
     def drawn(self) -> Iterator[Axes]:
         with matplotlib.rc_context(cast(Any, {**_STYLE, "svg.hashsalt": self.name})):

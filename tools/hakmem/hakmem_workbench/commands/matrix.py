@@ -13,7 +13,7 @@ from ..errors import Problem
 from ..mesonbuild import ALIASES, Project, default_root
 from ..settings import PREFIX
 from ..text import Printer, plural
-from .ab import add_measuring, add_output, plan, target
+from .ab import add_measuring, add_output, plan, target, write_pictures
 from .common import add_command, need
 
 if TYPE_CHECKING:
@@ -160,16 +160,17 @@ def _measure(args: argparse.Namespace, factors: list[Factor], builder: _Builder)
     matrix = MatrixResults(factors, results)
     show(matrix, console())
     if not args.no_files:
-        _write(matrix, target(args.output, "hakmem-matrix"))
+        _write(matrix, target(args.output, "hakmem-matrix"), args.pictures)
     return 0
 
 
-def _write(matrix: MatrixResults, folder: Path) -> None:
-    from ..matrix import matrix_page
+def _write(matrix: MatrixResults, folder: Path, pictures: bool) -> None:
+    from ..matrix import matrix_page, matrix_plots
     from ..results import write_csv, write_json
 
     write_json(matrix.to_json(), folder / "matrix.json")
     labels = {arm.key: arm.title for arm in matrix.results.arms}
     write_csv(matrix.results.runs, labels, folder / "matrix.csv")
     (folder / "matrix.html").write_text(matrix_page(matrix), encoding="utf-8")
-    print(f"\nWritten: {folder}/matrix.html, matrix.json, matrix.csv")
+    names = write_pictures(matrix_plots(matrix), folder) if pictures else []
+    print(f"\nWritten: {folder}/{', '.join(['matrix.html', 'matrix.json', 'matrix.csv', *names])}")
