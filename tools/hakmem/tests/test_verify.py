@@ -143,6 +143,13 @@ def test_as_is(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     assert hakmem("verify", "--as-is", "--", linked, env=environment).code == 0
 
 
+def test_missing_preload(hakmem: Hakmem) -> None:
+    environment = {"LD_PRELOAD": "/nowhere/libhakmem.so.0"}
+    done = hakmem("verify", "--as-is", "--json", "--", "ls", env=environment)
+    assert done.code == 1 and kinds(done) == ["refused-preload"]
+    assert "/nowhere/libhakmem.so.0, which does not exist" in done.text
+
+
 def test_unknown_setting_in_the_environment(
     hakmem: Hakmem, library: Path, compiled: Compiled
 ) -> None:
