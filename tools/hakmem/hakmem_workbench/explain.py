@@ -68,6 +68,7 @@ _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
 _DEAR_SECONDS = 0.001  # below it no program notices
+_MUCH_KEPT = 16 << 20
 
 
 @dataclass
@@ -118,6 +119,8 @@ def _in_short(stats: Stats) -> Section | None:
     wasted = [cause for cause in groups if _was_in_vain(groups[cause])]
     dear = [first] if costs[first] >= _DEAR_SECONDS else []
     tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
+    if any(row.reason == "dirty" and row.bytes >= _MUCH_KEPT for row in kept):
+        tries += [s for s in _sooner(stats) if s not in tries]
     if tries:
         section.lead += (
             f" To see whether that matters to the program: hakmem ab hakmem {' '.join(tries)} -- CMD"
@@ -145,6 +148,15 @@ def _tries(stats: Stats, cause: str) -> list[str]:
         elif other is not None:
             found.append(f"set:{setting.name.removeprefix('HAKMEM_')}={other}")
     return found
+
+
+def _sooner(stats: Stats) -> list[str]:
+    """A tenth of the delay after which dirty pages go back."""
+    return [
+        f"set:{setting.name.removeprefix('HAKMEM_')}={int(setting.value) // 10}"
+        for setting in settings_that_move(stats, "purge")
+        if setting.type == "int" and setting.value.isdigit() and int(setting.value)
+    ]
 
 
 def _other_value(setting: Setting) -> str | None:
