@@ -232,15 +232,16 @@ class _Judge:
         loaded = {os.path.realpath(path) for path in self.resolution.objects}
         names = {os.path.basename(path) for path in self.resolution.objects}
         for path in (self.image.preload or "").replace(":", " ").split():
-            if loaded and os.path.realpath(path) not in loaded and os.path.basename(path) not in names:
-                gone = os.sep in path and not os.path.exists(path)
-                reason = self.refused.get(os.path.basename(path)) or "the linker gave no reason"
-                return Finding(
-                    "refused-preload",
-                    f"LD_PRELOAD names {path}, which "
-                    + ("does not exist" if gone else f"the linker refused: {reason}"),
-                    "The linker goes on without it; name a library that is there.",
-                )
+            if not loaded or os.path.realpath(path) in loaded or os.path.basename(path) in names:
+                continue
+            gone = os.sep in path and not os.path.exists(path)
+            reason = self.refused.get(os.path.basename(path)) or "the linker gave no reason"
+            why = "does not exist" if gone else f"the linker refused: {reason}"
+            return Finding(
+                "refused-preload",
+                f"LD_PRELOAD names {path}, which {why}",
+                "The linker goes on without it; name a library that is there.",
+            )
         return None
 
     def _refused(self, wanted: str) -> Finding:

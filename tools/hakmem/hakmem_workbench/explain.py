@@ -122,9 +122,8 @@ def _in_short(stats: Stats) -> Section | None:
     if any(row.reason == "dirty" and row.bytes >= _MUCH_KEPT for row in kept):
         tries += [s for s in _sooner(stats) if s not in tries]
     if tries:
-        section.lead += (
-            f" To see whether that matters to the program: hakmem ab hakmem {' '.join(tries)} -- CMD"
-        )
+        words = f"hakmem ab hakmem {' '.join(tries)} -- CMD"
+        section.lead += f" To see whether that matters to the program: {words}"
     elif dear:
         section.lead += " No setting changes how much of that there is."
     else:

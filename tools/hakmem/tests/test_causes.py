@@ -102,7 +102,8 @@ def test_in_short_says_what_to_try() -> None:
     dear = {"cause": "lru_evict", "call": "madvise", "calls": 9, "bytes": 1, "ns": 5_000_000}
     section = explain.explain(statsfile.parse({**STATS, "os_calls": [dear]}))[0]
     assert section.lead.endswith("hakmem ab hakmem set:SUPERSLAB_MAX_CACHED=80 -- CMD")
-    delay = {"name": "HAKMEM_PURGE_DELAY_MS", "type": "int", "value": 500, "moves": "os_calls.purge"}
+    delay = {"name": "HAKMEM_PURGE_DELAY_MS", "type": "int", "value": 500}
+    delay["moves"] = "os_calls.purge"
     kept = {"settings": [delay], "os_calls": [row], "retained": {"dirty": 64 << 20}}
     section = explain.explain(statsfile.parse({**STATS, **kept}))[0]
     assert section.lead.endswith("hakmem ab hakmem set:PURGE_DELAY_MS=50 -- CMD")

@@ -27,7 +27,8 @@ def test_help(hakmem: Hakmem) -> None:
 
 
 def test_complaints_of_the_parser_are_like_all_others(hakmem: Hakmem) -> None:
-    for words in (("ab", "--runs", "x"), ("stat", "self"), ("stat", "-i", "often"), ("run", "--bad")):
+    calls = (("ab", "--runs", "x"), ("stat", "self"), ("stat", "-i", "often"), ("run", "--bad"))
+    for words in calls:
         done = hakmem(*words)
         assert done.code == 2 and done.err.startswith("hakmem: ")
         assert words[-1] in done.err and f"'hakmem {words[0]} --help'" in done.err

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`meson compile ab` (bench/headline.py): three builds against other allocators, in its quick mode."""
+"""`meson compile ab` (bench/headline.py): three builds against others, in its quick mode."""
 
 import json
 import subprocess
@@ -60,5 +60,5 @@ def test_quick(build: Path, tmp_path: Path) -> None:
 def test_mistakes(build: Path, tmp_path: Path) -> None:
     done = headline("--works", "nosuch", "--output", tmp_path)
     assert done.returncode == 2 and "There are: random_mixed_400" in done.stderr
-    done = headline("--quick", "--works", "^fixed_64$", "--programs", tmp_path, "--output", tmp_path)
+    done = headline("--works", "^fixed_64$", "--programs", tmp_path, "--output", tmp_path)
     assert done.returncode == 2 and "has no bench_fixed_size" in done.stderr
