@@ -90,9 +90,8 @@ class Stats:
         name = str(self.allocator.get("name", "an unnamed allocator"))
         version = str(self.allocator.get("version", ""))
         build = str(self.allocator.get("build_id", ""))
-        return " ".join(
-            [name, *([version] if version else []), *([f"(build {_short(build)})"] if build else [])]
-        )
+        parts = [name, version, f"(build {_short(build)})" if build else ""]
+        return " ".join(filter(None, parts))
 
     @property
     def policy(self) -> str:
