@@ -119,6 +119,20 @@ TEST(slow_paths_refresh_it)
     hak_live_end();
 }
 
+static void grow_and_pass(void)
+{
+    fake_os_pass(11);
+    unit_blocks(3000, 1000);
+}
+
+TEST(a_program_that_only_allocates_refreshes_it_too)
+{
+    start();
+    until_refreshed(grow_and_pass);
+    until_refreshed(grow_and_pass);
+    hak_live_end();
+}
+
 TEST(no_refresh_between_two_ticks_of_10_ms)
 {
     start();
@@ -254,7 +268,8 @@ TEST(threads_refresh_by_turns)
 }
 
 UNIT_MAIN(T(nothing_without_the_setting), T(the_file_is_there_at_once_and_for_its_user_alone),
-          T(values_are_those_of_the_statistics), T(slow_paths_refresh_it), T(no_refresh_between_two_ticks_of_10_ms),
+          T(values_are_those_of_the_statistics), T(slow_paths_refresh_it),
+          T(a_program_that_only_allocates_refreshes_it_too), T(no_refresh_between_two_ticks_of_10_ms),
           T(records_keep_their_places), T(what_an_ended_process_left_behind_is_replaced),
           T(a_file_that_cannot_be_made_is_told_once), T(a_refused_mapping_leaves_no_file), T(errno_is_kept),
           T(a_child_makes_its_own), T(threads_refresh_by_turns))
