@@ -64,6 +64,15 @@ _STAGES = {
     "map": "new mappings from the kernel",
 }
 
+_GIVES_BACK = (
+    "partial_release",
+    "batch_release",
+    "direct_release",
+    "lru_evict",
+    "purge",
+    "trim",
+    "large_unmap",
+)
 _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
@@ -236,7 +245,7 @@ def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
             judgement = (
                 f"{percent(regret / back)} of what was given back was needed again within a second."
             )
-        else:
+        elif cause in _GIVES_BACK:
             judgement = "None of it was needed again within a second: it was right to give it back."
     return Item(cause, fact, _CAUSES.get(cause, ""), judgement, settings_that_move(stats, cause))
 

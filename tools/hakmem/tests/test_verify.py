@@ -84,6 +84,16 @@ def test_own_malloc(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     assert done.code == 1 and kinds(done) == ["own-malloc"]
 
 
+def test_a_function_pointer_is_no_malloc(
+    hakmem: Hakmem, library: Path, compiled: Compiled
+) -> None:
+    """Debian's python3 is such a program."""
+    program = compiled("takes_address", "-no-pie", "-fno-pic")
+    done = verify(hakmem, library, "--json", "--", program)
+    assert done.code == 0, done.text
+    assert kinds(done) == []
+
+
 def test_second_allocator(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     try:
         other = finder.find_peer("jemalloc")
