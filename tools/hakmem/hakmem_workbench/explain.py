@@ -46,6 +46,8 @@ _REASONS = {
     "large": "freed large spans kept for reuse",
 }
 
+_WATCHING = ("HAKMEM_STATS_SHM",)
+
 # What a setting moves that also changes a cause or a reason under another name.
 _LEADS_TO = {
     "batch_release": ("allocator.release",),
@@ -179,13 +181,14 @@ def _other_value(setting: Setting) -> str | None:
 def settings_that_move(stats: Stats, name: str) -> tuple[Setting, ...]:
     """Settings whose counter has this cause or reason, or what leads to it, in its name.
 
-    Inherited names stand for one of these, and are left out.
+    Inherited names stand for one of these, and are left out; so is what only looks on.
     """
     names = {name, *_LEADS_TO.get(name, ())}
     return tuple(
         setting
         for setting in stats.settings
         if not setting.maps_to
+        and setting.name not in _WATCHING
         and names & {*re.findall(r"[a-z0-9_.]+", setting.moves), *re.findall(r"\w+", setting.moves)}
     )
 
