@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|test|bench|all]...    (all when nothing is said)
+#   tools/setup.sh [build|test|bench|workbench|all]...    (all when nothing is said)
+#
+# `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
+# ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
 # Asks the package database first, so it is fast and silent once all is there;
 # apt-get runs at most twice (update, install), through sudo when not root.
@@ -13,7 +16,9 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly TEST=(clang libclang-rt-14-dev valgrind libc6-dbg strace git
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs
-               gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
+               gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+               python3-pytest chromium)
+readonly WORKBENCH=(hyperfine strace python3-venv python3-numpy python3-matplotlib python3-rich)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
@@ -93,30 +98,51 @@ fetch_suite_part() {
     touch "$SUITE_DIR/$version"
 }
 
+# A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
+install_workbench() {
+    local prefix=${PREFIX:-} home
+    [ -n "$prefix" ] || { [ "$(id -u)" -eq 0 ] && prefix=/usr/local || prefix=$HOME/.local; }
+    home=$prefix/lib/hakmem-workbench
+    mkdir -p "$prefix/bin"
+    { /usr/bin/python3 -m venv --clear --system-site-packages "$home" &&
+        "$home/bin/pip" install --no-build-isolation --no-deps --no-index -e "$ROOT/tools/hakmem"; } >"$LOG" 2>&1 ||
+        { tail -5 "$LOG" >&2; fail "the workbench could not be installed in $home"; }
+    ln -sf "$home/bin/hakmem" "$prefix/bin/hakmem"
+    echo "setup.sh: the command is $prefix/bin/hakmem"
+    case :$PATH: in
+        *":$prefix/bin:"*) ;;
+        *) echo "setup.sh: $prefix/bin is not in PATH" ;;
+    esac
+}
+
 setup() {
     case $1 in
         build)
             install_packages "${BUILD[@]}"
             ;;
         test)
-            install_packages "${BUILD[@]}" "${TEST[@]}"
+            install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
             fetch_suite_part
+            ;;
+        workbench)
+            install_packages "${BUILD[@]}" "${WORKBENCH[@]}"
+            install_workbench
             ;;
         bench)
             install_packages "${BUILD[@]}" "${BENCH[@]}"
             ;;
         all)
-            install_packages "${BUILD[@]}" "${TEST[@]}" "${BENCH[@]}"
+            install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
             ;;
         *)
-            fail "unknown group '$1': build, test, bench or all"
+            fail "unknown group '$1': build, test, bench, workbench or all"
             ;;
     esac
 }
 
 command -v apt-get >/dev/null && command -v dpkg-query >/dev/null ||
-    fail "this needs apt-get; elsewhere install by hand: ${BUILD[*]} ${TEST[*]} ${BENCH[*]}"
+    fail "this needs apt-get; elsewhere install by hand: ${BUILD[*]} ${TEST[*]} ${WORKBENCH[*]} ${BENCH[*]}"
 
 readonly WORK=$(mktemp -d)
 readonly LOG=$WORK/log

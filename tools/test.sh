@@ -5,8 +5,8 @@
 #
 #   tools/test.sh [--long] [STAGE]...
 #
-# A stage is setup, refusals, reconfigure, aarch64, quickstart, programs, the name of a
-# variant below, or `variants` for all of them; without one everything runs.
+# A stage is setup, refusals, reconfigure, aarch64, quickstart, workbench, programs, the
+# name of a variant below, or `variants` for all of them; without one everything runs.
 # --long adds the long stress in every variant without a sanitizer.
 #
 # Builds and logs go to build-test/.  The last line is "N passed, N failed",
@@ -314,13 +314,41 @@ stage_programs() {
     done
 }
 
+# The command as a user gets it, in a place of its own.
+workbench_installs() {
+    local prefix=$OUT/prefix
+    rm -rf "$prefix"
+    PREFIX=$prefix tools/setup.sh workbench &&
+        "$prefix/bin/hakmem" verify --library "$OUT/default" -- /bin/ls / &&
+        "$prefix/bin/hakmem" run --library "$OUT/default" -- /bin/true
+}
+
+stage_workbench() {
+    local log=$OUT/workbench.log began=$SECONDS passed=0 failed=0 said
+    : >"$log"
+    if build_variant default "$log" && workbench_installs >>"$log" 2>&1; then
+        passed=1
+        TEST_HAKMEM_LIBRARY=$OUT/default "$PYTHON" -B -m pytest tools/hakmem -p no:cacheprovider -rs >>"$log" 2>&1 || true
+        said=$(tail -1 "$log")
+        [[ $said =~ ([0-9]+)\ failed ]] && failed=${BASH_REMATCH[1]}
+        if [[ $said =~ ([0-9]+)\ passed ]]; then
+            passed=$((passed + BASH_REMATCH[1]))
+        else
+            failed=$((failed + 1))
+        fi
+    else
+        failed=1
+    fi
+    report workbench "$passed" "$failed" $((SECONDS - began)) "$log"
+}
+
 stage_setup() {
     stage_command setup tools/setup.sh all
 }
 
 run_stage() {
     case $1 in
-        setup | refusals | variants | programs) "stage_$1" ;;
+        setup | refusals | variants | workbench | programs) "stage_$1" ;;
         reconfigure) stage_command reconfigure reconfigure ;;
         aarch64) stage_command aarch64 cross ;;
         quickstart) stage_command quickstart tools/quickstart.sh "$OUT/default" ;;
@@ -334,7 +362,7 @@ for word in "$@"; do
         --long)
             LONG=1
             ;;
-        setup | refusals | reconfigure | aarch64 | quickstart | programs | variants)
+        setup | refusals | reconfigure | aarch64 | quickstart | workbench | programs | variants)
             STAGES+=("$word")
             ;;
         *)
@@ -346,7 +374,7 @@ for word in "$@"; do
             ;;
     esac
 done
-[ ${#STAGES[@]} -gt 0 ] || STAGES=(setup refusals variants reconfigure aarch64 quickstart programs)
+[ ${#STAGES[@]} -gt 0 ] || STAGES=(setup refusals variants reconfigure aarch64 quickstart workbench programs)
 
 # A finding of these tools must end the process, or a test would pass over it.
 export ASAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1

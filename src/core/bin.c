@@ -355,6 +355,8 @@ static bool new_slab(struct hak_thread *t, unsigned bin)
     hak_slab_tag(slab, t->tag);
     own_slab(t, slab);
     HAK_COUNT(t, slabs_acquired, 1);
+    if (hak_dispatch.options.stats_shm) /* a program that only allocates comes by no other clock */
+        hak_age();
     return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "background.h"
 #include "fork.h"
+#include "live.h"
 #include "log.h"
 
 HAK_IN_DATA _Alignas(HAK_SEAL_ALIGN) union hak_sealed hak_sealed;
@@ -166,6 +167,8 @@ static bool init_locked(void)
         hak_log("version %s, backend %s, release %s, tiny_header %s", HAK_VERSION, hak_dispatch.backend->name,
                 hak_dispatch.release->name, HAK_TINY_HEADER_NAME);
     seal();
+    if (hak_dispatch.options.stats_shm)
+        hak_live_start();
     return true;
 }
 
@@ -201,6 +204,8 @@ void hak_age(void)
         atomic_store_explicit(&next_age_ms, 0, memory_order_relaxed);
     if (HAK_UNLIKELY(hak_dispatch.options.background))
         hak_background_want(now);
+    if (HAK_UNLIKELY(hak_dispatch.options.stats_shm))
+        hak_live_refresh();
 }
 
 size_t hak_give_back(size_t keep)
@@ -229,4 +234,6 @@ __attribute__((destructor)) static void destruct(void)
     hak_background_stop();
     if (atomic_load_explicit(&ready, memory_order_acquire) || (getenv("HAKMEM_STATS") && hak_init()))
         hak_stats_at_exit();
+    if (hak_dispatch.options.stats_shm)
+        hak_live_end();
 }

@@ -5,6 +5,7 @@
 
 #include "background.h"
 #include "dispatch.h"
+#include "live.h"
 #include "meta.h"
 
 static void each_part(bool prepare, bool in_child)
@@ -49,6 +50,8 @@ static void done(bool in_child)
     if (in_child) {
         hak_thread_fork_child();
         hak_background_fork_child();
+        if (hak_dispatch.options.stats_shm)
+            hak_live_fork_child();
     }
     hak_lock_release(&hak_thread_lock);
 }

@@ -179,6 +179,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->capacity += page->capacity;
     c->free += page->free_count;
     c->used += page->used;
+    c->free_bytes += (uint64_t)page->free_count * page->stride;
     c->away_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
     c->violations += page->used + page->free_count != page->carved;
@@ -199,16 +200,37 @@ static void write_census(struct hak_stats_writer *w)
     hak_stats_begin(w, "conservation");
     hak_stats_number(w, "carved_blocks", c.carved);
     hak_stats_number(w, "free_blocks", c.free);
+    hak_stats_number(w, "free_bytes", c.free_bytes);
     hak_stats_number(w, "away_blocks", c.used);
+    hak_stats_number(w, "away_bytes", c.away_bytes);
     hak_stats_number(w, "remote_blocks", c.remote);
     hak_stats_number(w, "large_spans", c.live_large);
     hak_stats_number(w, "large_bytes", c.large_bytes);
-    hak_stats_number(w, "violations", c.violations);
+    if (!w->number) /* other threads go on while live counters are taken: then it need not add up */
+        hak_stats_number(w, "violations", c.violations);
     hak_stats_end(w);
     hak_stats_begin(w, "pages");
     for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
         hak_stats_number(w, hak_slab_state_name((enum hak_slab_state)s), c.pages[s]);
     hak_stats_end(w);
+}
+
+void hak_stats_counters(struct hak_stats_writer *w)
+{
+    write_slabs(w);
+    if (hak_dispatch.backend->stats)
+        hak_dispatch.backend->stats(w);
+    if (hak_dispatch.release->stats)
+        hak_dispatch.release->stats(w);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->stats)
+            hak_frontends[i]->stats(w);
+    write_threads(w);
+    hak_limit_stats(w);
+    hak_background_stats(w);
+    write_ledger(w);
+    write_space(w);
+    write_census(w);
 }
 
 int hak_stats_write(int fd, bool json)
@@ -220,20 +242,7 @@ int hak_stats_write(int fd, bool json)
     write_allocator(&w);
     write_settings(&w);
     write_dispatch(&w);
-    write_slabs(&w);
-    if (hak_dispatch.backend->stats)
-        hak_dispatch.backend->stats(&w);
-    if (hak_dispatch.release->stats)
-        hak_dispatch.release->stats(&w);
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->stats)
-            hak_frontends[i]->stats(&w);
-    write_threads(&w);
-    hak_limit_stats(&w);
-    hak_background_stats(&w);
-    write_ledger(&w);
-    write_space(&w);
-    write_census(&w);
+    hak_stats_counters(&w);
     hak_stats_end(&w);
     return w.error ? -w.error : 0;
 }

@@ -79,8 +79,47 @@ static void put_key(struct hak_stats_writer *w, const char *key)
     w->first = false;
 }
 
+/* --- numbers by name: `buffer` holds the path ------------------------------------------------------ */
+
+static void lengthen_path(struct hak_stats_writer *w, const char *text, size_t length)
+{
+    if (w->length)
+        put(w, ".", 1);
+    put(w, text, length);
+}
+
+static void open_path(struct hak_stats_writer *w, const char *key)
+{
+    HAK_CHECK(w->depth < HAK_STATS_DEPTH);
+    w->in_element = w->depth && !key;
+    w->elements = w->in_element ? w->elements + 1 : 0;
+    w->ends[w->depth++] = w->length;
+    if (key)
+        lengthen_path(w, key, strlen(key));
+}
+
+static void take_number(struct hak_stats_writer *w, const char *key, uint64_t value)
+{
+    if (w->in_element && w->length == w->ends[w->depth - 1]) { /* it has no text */
+        char index[12];
+        hak_text_format(index, sizeof index, "%u", w->elements - 1);
+        lengthen_path(w, index, strlen(index));
+    }
+    unsigned end = w->length;
+    lengthen_path(w, key, strlen(key));
+    put(w, "", 1);
+    w->number(w->buffer, value);
+    w->length = end;
+}
+
+/* --- levels, keys and values ------------------------------------------------------------------------- */
+
 static void open_level(struct hak_stats_writer *w, const char *key, const char *bracket)
 {
+    if (w->number) {
+        open_path(w, key);
+        return;
+    }
     if (w->depth)
         put_key(w, key);
     if (w->json)
@@ -92,6 +131,11 @@ static void open_level(struct hak_stats_writer *w, const char *key, const char *
 static void close_level(struct hak_stats_writer *w, const char *bracket)
 {
     w->depth--;
+    if (w->number) {
+        w->length = w->ends[w->depth];
+        w->in_element = false;
+        return;
+    }
     if (w->json)
         put_string(w, bracket);
     if (w->depth == 0)
@@ -122,6 +166,10 @@ void hak_stats_end_array(struct hak_stats_writer *w)
 void hak_stats_number(struct hak_stats_writer *w, const char *key, uint64_t value)
 {
     char text[24];
+    if (w->number) {
+        take_number(w, key, value);
+        return;
+    }
     put_key(w, key);
     hak_text_format(text, sizeof text, "%llu", (unsigned long long)value);
     put_string(w, text);
@@ -129,6 +177,11 @@ void hak_stats_number(struct hak_stats_writer *w, const char *key, uint64_t valu
 
 void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
 {
+    if (w->number) {
+        if (w->in_element)
+            lengthen_path(w, value, length);
+        return;
+    }
     put_key(w, key);
     if (w->json)
         put_quoted(w, value, length);
@@ -143,6 +196,10 @@ void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *val
 
 void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value)
 {
+    if (w->number) {
+        take_number(w, key, value);
+        return;
+    }
     put_key(w, key);
     put_string(w, value ? "true" : "false");
 }

@@ -6,11 +6,19 @@
 
 #include "base.h"
 
+#define HAK_STATS_DEPTH 8
+
 struct hak_stats_writer {
     int fd, error;
     bool json, first;
     unsigned depth, length;
     char buffer[2048];
+    /* Where it is not NULL, nothing is written: it takes each number under its path, as "bins.refills". The texts of
+     * an array's element stand in the path in place of its index. */
+    void (*number)(const char *path, uint64_t value);
+    bool in_element;
+    unsigned elements; /* of the array so far */
+    unsigned ends[HAK_STATS_DEPTH]; /* of the paths of the levels above */
 };
 
 /* key NULL: an element of an array */
@@ -23,6 +31,8 @@ void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *val
 void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *value, size_t length);
 void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value);
 
+/* What counts or measures, without settings and tables of classes. */
+void hak_stats_counters(struct hak_stats_writer *w);
 /* Writes everything to fd. 0 or -errno of the write that failed. */
 int hak_stats_write(int fd, bool json);
 /* What HAKMEM_STATS and its relatives ask for at the end of the process. */
@@ -32,7 +42,7 @@ void hak_stats_at_exit(void);
 struct hak_census {
     uint64_t pages[8]; /* 64 KiB pages by state of their slab */
     uint64_t carved, free, used, remote, capacity;
-    uint64_t away_bytes, live_large, large_bytes;
+    uint64_t free_bytes, away_bytes, live_large, large_bytes;
     uint64_t violations;
 };
 /* Walks all descriptors. Exact when no other thread allocates meanwhile. */

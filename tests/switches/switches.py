@@ -63,6 +63,7 @@ ROWS = {
     "HAKMEM_RELEASE": Row("direct", "large", "other", RELEASES + SPANS + ("shared_pool.*",)),
     "HAKMEM_DISABLE_BATCH": Row("1", "large", "other", RELEASES + SPANS + ("shared_pool.*",)),
     "HAKMEM_VERBOSE": output("shrink", r"^hakmem: version \S+, backend shared_pool"),
+    "HAKMEM_STATS_SHM": Row("1", "churn 48", "+"),
 
     "HAKMEM_TINY_P0_ENABLE": Row("0", "churn 48", "-", ("bins.*",) + SLABS),
     "HAKMEM_TINY_P0_DISABLE": Row("1", "churn 48", "-", ("bins.*",) + SLABS),

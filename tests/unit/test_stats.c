@@ -3,6 +3,7 @@
 #include "core/stats.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -95,5 +96,40 @@ TEST(an_error_of_write_is_kept)
     assert_int_equal(w.error, EBADF);
 }
 
+static void collect(const char *path, uint64_t value)
+{
+    char line[80];
+    snprintf(line, sizeof line, "%s=%llu ", path, (unsigned long long)value);
+    strcat(text, line);
+}
+
+TEST(numbers_by_their_paths)
+{
+    struct hak_stats_writer w = {.fd = -1, .number = collect};
+    write_sample(&w);
+    assert_string_equal(text, "a.n=18446744073709551615 a.yes=1 list.0.x=0 list.0.y=0 list.1.x=1 list.1.y=1 ");
+    assert_int_equal(w.error, 0);
+}
+
+TEST(the_texts_of_an_element_are_in_its_path)
+{
+    struct hak_stats_writer w = {.fd = -1, .number = collect};
+    hak_stats_begin(&w, NULL);
+    hak_stats_begin(&w, "who");
+    hak_stats_text(&w, "name", "ignored");
+    hak_stats_number(&w, "pid", 7);
+    hak_stats_end(&w);
+    hak_stats_begin_array(&w, "calls");
+    hak_stats_begin(&w, NULL);
+    hak_stats_text(&w, "cause", "trim");
+    hak_stats_text_n(&w, "call", "madvise...", 7);
+    hak_stats_number(&w, "n", 3);
+    hak_stats_end(&w);
+    hak_stats_end_array(&w);
+    hak_stats_end(&w);
+    assert_string_equal(text, "who.pid=7 calls.trim.madvise.n=3 ");
+}
+
 UNIT_MAIN(T(json), T(the_same_as_text), T(strings_are_escaped), T(more_than_the_buffer_comes_out_whole),
-          T(an_error_of_write_is_kept))
+          T(an_error_of_write_is_kept),
+          T(numbers_by_their_paths), T(the_texts_of_an_element_are_in_its_path))

@@ -208,6 +208,8 @@ class _Judge:
         )
 
     def _not_loaded(self) -> Finding | None:
+        if self.expected.library is None and not self.expected.system:
+            return self._missing()
         if self.expected.library is None or self._loaded:
             return None
         if not self.resolution.objects and self.image.preload:
@@ -224,6 +226,23 @@ class _Judge:
             "its environment was cleared or replaced",
             "Let LD_PRELOAD pass (env -i, sudo and service managers drop it), or link the program.",
         )
+
+    def _missing(self) -> Finding | None:
+        """As the program is: what its own LD_PRELOAD names must be there."""
+        loaded = {os.path.realpath(path) for path in self.resolution.objects}
+        names = {os.path.basename(path) for path in self.resolution.objects}
+        for path in (self.image.preload or "").replace(":", " ").split():
+            if not loaded or os.path.realpath(path) in loaded or os.path.basename(path) in names:
+                continue
+            gone = os.sep in path and not os.path.exists(path)
+            reason = self.refused.get(os.path.basename(path)) or "the linker gave no reason"
+            why = "does not exist" if gone else f"the linker refused: {reason}"
+            return Finding(
+                "refused-preload",
+                f"LD_PRELOAD names {path}, which {why}",
+                "The linker goes on without it; name a library that is there.",
+            )
+        return None
 
     def _refused(self, wanted: str) -> Finding:
         reason = self.refused.get(wanted) or self._mismatch() or "the linker gave no reason"

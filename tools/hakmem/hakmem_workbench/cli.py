@@ -13,7 +13,8 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from . import __version__
 from .errors import USAGE, Problem
@@ -42,17 +43,29 @@ examples:
   hakmem verify -- redis-server --port 0
   hakmem ab system mimalloc hakmem -- ./my-benchmark 1000
   hakmem ab backend=legacy set:HAKMEM_TINY_SS_PARTIAL=0 -- ./my-benchmark 1000
-  hakmem matrix --factor header=true,false --factor backend=shared_pool,legacy -- ./my-benchmark
+  hakmem matrix -f header=true,false -f backend=shared_pool,legacy -- ./bench
 
 'hakmem COMMAND --help' tells more, 'hakmem --version' the version.
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its complaints are like all others: one sentence, and what to do."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Problem(message, f"'{self.prog} --help' lists what there is.")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _dispatch(arguments))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Runs it; what went wrong becomes one line on stderr and an exit code."""
     try:
-        return _dispatch(arguments)
+        return work()
     except Problem as problem:
         return _complain(problem)
     except KeyboardInterrupt:
@@ -79,7 +92,7 @@ def _dispatch(arguments: list[str]) -> int:
             did_you_mean(name, COMMANDS) or f"There are: {', '.join(COMMANDS)}.",
         )
     module = importlib.import_module(f".commands.{name}", __package__)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"hakmem {name}",
         description=(module.__doc__ or "").strip(),
         epilog=module.EPILOG,

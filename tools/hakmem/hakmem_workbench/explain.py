@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .statsfile import OsCall, Setting, Stats
+from .statsfile import OsCall, Retained, Setting, Stats
 from .text import count, duration, listing, percent, plural, size
 
 _CAUSES = {
     "reserve": "address space set aside once at start; it costs no memory until it is used",
     "superslab_map": "a slab was asked for, and no EMPTY, PARTIAL, unused or cached one was left",
-    "arena_grow": "a thread's pool arena was used up and grew by its next step",
     "large_map": "blocks too large for any span were mapped on their own",
     "large_unmap": "such blocks were freed, and their mappings went with them",
     "realloc_remap": "a large block was resized in place or moved by the kernel without copying",
@@ -29,23 +28,32 @@ _CAUSES = {
     "lru_evict": "the cache of unused superslabs was over one of its limits",
     "purge": "dirty pages had been idle for the purge delay",
     "trim": "malloc_trim or hakmem_trim was called",
-    "limit": "the memory limit was reached, and free pages went back first",
     "huge_page": "the kernel was advised on transparent huge pages",
-    "metadata": "descriptors and tables of the allocator itself",
+    "metadata": "descriptors and tables of the allocator itself, and its live counters",
     "seal": "tables were made read-only after start",
     "name": "mappings were named for /proc/PID/maps",
 }
 
 _REASONS = {
     "thread_caches": "free blocks in the bins of threads, ready for their next malloc",
-    "partial": "free blocks in slabs that still hold live ones",
+    "partial": "free blocks in slabs that still hold live ones; they serve the next malloc",
     "empty": "slabs without any live block, kept for any class",
-    "lru": "whole superslabs kept for the next need",
-    "dirty": "pages free already, whose purge delay has not passed yet",
+    "lru": "whole superslabs kept for the next need; of them only what is dirty costs memory",
+    "dirty": "pages without any block, not given back yet",
     "pinned": "slabs that can't be returned, as after a fork from a process with threads",
     "unused": "parts of superslabs that no slab was cut from yet",
     "arena": "the rest of thread arenas that nothing was carved from yet",
     "large": "freed large spans kept for reuse",
+}
+
+_WATCHING = ("HAKMEM_STATS_SHM",)
+
+# What a setting moves that also changes a cause or a reason under another name.
+_LEADS_TO = {
+    "batch_release": ("allocator.release",),
+    "direct_release": ("allocator.release",),
+    "dirty": ("purge", "partial_release"),
+    "lru": ("lru_evict",),
 }
 
 _STAGES = {
@@ -58,8 +66,20 @@ _STAGES = {
     "map": "new mappings from the kernel",
 }
 
+_GIVES_BACK = (
+    "partial_release",
+    "batch_release",
+    "direct_release",
+    "lru_evict",
+    "purge",
+    "trim",
+    "large_unmap",
+)
 _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
+_MUCH_BYTES = 1 << 20
+_DEAR_SECONDS = 0.001  # below it no program notices
+_MUCH_KEPT = 16 << 20
 
 
 @dataclass
@@ -82,16 +102,94 @@ class Section:
 
 def explain(stats: Stats) -> list[Section]:
     """The whole story, in the order in which a person asks."""
-    sections = [_system_calls(stats), _retained(stats), _supply(stats), _books(stats)]
+    sections = [
+        _in_short(stats),
+        _system_calls(stats),
+        _retained(stats),
+        _supply(stats),
+        _books(stats),
+    ]
     return [section for section in sections if section is not None]
 
 
+def _in_short(stats: Stats) -> Section | None:
+    """What a colleague would say first, and what to try."""
+    groups = by_cause(stats.os_calls)
+    if not groups:
+        return None
+    costs = {cause: sum(row.ns for row in rows) / 1e9 for cause, rows in groups.items()}
+    total = sum(costs.values())
+    first = next(iter(groups))
+    words = f"The kernel worked {duration(total)} for the allocator"
+    words += f", {percent(costs[first] / total)} of it for {first}." if total else "."
+    kept = [row for row in stats.retained if row.bytes and row.memory]
+    if stats.retained:
+        amount = size(sum(row.bytes for row in kept)) + " of" if kept else "No"
+        words += f" {amount} free memory was kept at the end."
+    section = Section("In short", words)
+    wasted = [cause for cause in groups if _was_in_vain(groups[cause])]
+    dear = [first] if costs[first] >= _DEAR_SECONDS else []
+    tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
+    if any(row.reason == "dirty" and row.bytes >= _MUCH_KEPT for row in kept):
+        tries += [s for s in _sooner(stats) if s not in tries]
+    if tries:
+        words = f"hakmem ab hakmem {' '.join(tries)} -- CMD"
+        section.lead += f" To see whether that matters to the program: {words}"
+    elif dear:
+        section.lead += " No setting changes how much of that there is."
+    else:
+        section.lead += " Nothing in it asks for a change."
+    return section
+
+
+def _was_in_vain(rows: list[OsCall]) -> bool:
+    back = sum(row.bytes for row in rows if row.call in _RELEASING)
+    regret = sum(row.regret_bytes for row in rows if row.call in _RELEASING)
+    return regret > max(back * _REGRET_IS_MUCH, _MUCH_BYTES)
+
+
+def _tries(stats: Stats, cause: str) -> list[str]:
+    """Another value of each setting that changes the cause, as a variant of `hakmem ab`."""
+    found = []
+    for setting in settings_that_move(stats, cause):
+        other = _other_value(setting)
+        if setting.name == "HAKMEM_RELEASE":
+            found.append(f"release={'direct' if cause == 'batch_release' else 'batch'}")
+        elif other is not None:
+            found.append(f"set:{setting.name.removeprefix('HAKMEM_')}={other}")
+    return found
+
+
+def _sooner(stats: Stats) -> list[str]:
+    """A tenth of the delay after which dirty pages go back."""
+    return [
+        f"set:{setting.name.removeprefix('HAKMEM_')}={int(setting.value) // 10}"
+        for setting in settings_that_move(stats, "purge")
+        if setting.type == "int" and setting.value.isdigit() and int(setting.value)
+    ]
+
+
+def _other_value(setting: Setting) -> str | None:
+    if setting.type == "bool":
+        return "1" if setting.value == "0" else "0"
+    if setting.type == "int" and setting.value.isdigit() and setting.high.isdigit():
+        more = min(max(int(setting.value) * 10, 1), int(setting.high))
+        return str(more) if more != int(setting.value) else None
+    return None
+
+
 def settings_that_move(stats: Stats, name: str) -> tuple[Setting, ...]:
-    """Settings whose counter has this cause or reason in its name."""
+    """Settings whose counter has this cause or reason, or what leads to it, in its name.
+
+    Inherited names stand for one of these, and are left out; so is what only looks on.
+    """
+    names = {name, *_LEADS_TO.get(name, ())}
     return tuple(
         setting
         for setting in stats.settings
-        if name in re.findall(r"[a-z][a-z0-9_]*", setting.moves)
+        if not setting.maps_to
+        and setting.name not in _WATCHING
+        and names & {*re.findall(r"[a-z0-9_.]+", setting.moves), *re.findall(r"\w+", setting.moves)}
     )
 
 
@@ -150,7 +248,7 @@ def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
             judgement = (
                 f"{percent(regret / back)} of what was given back was needed again within a second."
             )
-        else:
+        elif cause in _GIVES_BACK:
             judgement = "None of it was needed again within a second: it was right to give it back."
     return Item(cause, fact, _CAUSES.get(cause, ""), judgement, settings_that_move(stats, cause))
 
@@ -162,18 +260,17 @@ def _made(row: OsCall) -> str:
 
 
 def _retained(stats: Stats) -> Section | None:
-    kept = sorted((row for row in stats.retained if row.bytes), key=lambda row: -row.bytes)
+    rows = sorted((row for row in stats.retained if row.bytes), key=lambda row: -row.bytes)
+    kept = [row for row in rows if row.memory]
     if not stats.retained:
         return None
-    if not kept:
-        return Section("Memory that is kept", "Nothing is kept: all free memory went back.")
-    total = sum(row.bytes for row in kept)
-    section = Section(
-        "Memory that is kept",
-        f"{size(total)} of free memory {'is' if len(kept) == 1 else 'are'} kept, "
-        f"most of it ({percent(kept[0].bytes / total)}) as {kept[0].reason}.",
-    )
-    for row in kept:
+    section = Section("Memory that is kept", _kept(kept))
+    if stats.live_bytes:
+        section.lead += (
+            f" {size(stats.live_bytes)} are in blocks that the program holds, or that wait in the "
+            "bins of its threads."
+        )
+    for row in rows:
         fact = size(row.bytes)
         if row.age_seconds:
             fact += f", the oldest for {duration(row.age_seconds)}"
@@ -187,6 +284,16 @@ def _retained(stats: Stats) -> Section | None:
             )
         )
     return section
+
+
+def _kept(kept: list[Retained]) -> str:
+    if not kept:
+        return "Nothing is kept: all free memory went back."
+    total = sum(row.bytes for row in kept)
+    words = f"{size(total)} of free memory {'is' if len(kept) == 1 else 'are'} kept"
+    if len(kept) == 1:
+        return f"{words}, all of it as {kept[0].reason}."
+    return f"{words}, most of it ({percent(kept[0].bytes / total)}) as {kept[0].reason}."
 
 
 def _supply(stats: Stats) -> Section | None:

@@ -97,7 +97,9 @@ def parse(pid: int, lines: Iterable[str]) -> list[Linkage]:
 def _binding(now: Linkage, line: str) -> None:
     match = _BINDING.match(line)
     if match and match[5] in INTERESTING:
-        now.bindings.setdefault((match[1], match[5]), match[3])
+        key = (match[1], match[5])
+        if now.bindings.get(key, match[1]) == match[1]:  # to itself is but a pointer; see resolve
+            now.bindings[key] = match[3]
 
 
 def _object(now: Linkage, line: str) -> str:

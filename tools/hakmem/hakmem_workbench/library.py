@@ -53,7 +53,10 @@ def at(path: str | Path, origin: str) -> Library:
         facts = elf.read(absolute)
     except elf.NotElf as error:
         missing = not os.path.exists(absolute)
-        raise Problem(f"there is no library {path}" if missing else str(error)) from error
+        raise Problem(
+            f"there is no library {path}" if missing else str(error),
+            "Name a shared library (….so).",
+        ) from error
     if facts.interpreter is not None and facts.soname is None:
         raise Problem(f"{path} is a program, not a shared library")
     if re.search(r"[\s:]", absolute):

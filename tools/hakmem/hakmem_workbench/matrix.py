@@ -20,8 +20,8 @@ from rich.text import Text
 
 from .factorial import Analysis, Effect, Factor, analyse, cells
 from .inference import amount, change, noise_sentence
-from .page import figures, header, machine_sections, page, section, table, tag
-from .plots import cells_plot, effects_plot
+from .page import figures, header, machine_sections, page, prose, section, table, tag
+from .plots import Plot, cells_plot, effects_plot
 from .results import Results
 from .text import duration, percent, plural, size
 
@@ -59,10 +59,17 @@ class MatrixResults:
         return int(np.argmin(middles))
 
     def sentences(self) -> list[tuple[str, str]]:
-        """(verdict, sentence), the effects that are there first."""
+        """(verdict, sentence), the effects that are there first, all others in one sentence."""
         effects = [*self.analysis.main, *self.analysis.interactions]
-        order = sorted(effects, key=lambda effect: effect.verdict == "same")
-        return [(effect.verdict, effect.sentence) for effect in order]
+        told = [(e.verdict, e.sentence) for e in effects if e.verdict != "same"]
+        return told + [
+            ("same", f"No {what} above the noise: {'; '.join(names)}")
+            for what, group in (
+                ("difference", self.analysis.main),
+                ("interaction", self.analysis.interactions),
+            )
+            if (names := [effect.name for effect in group if effect.verdict == "same"])
+        ]
 
     @property
     def found(self) -> bool:
@@ -194,35 +201,27 @@ def matrix_page(matrix: MatrixResults) -> str:
     """The page of one factorial experiment."""
     results, analysis = matrix.results, matrix.analysis
     items = "".join(
-        f'<li class="{verdict}">{escape(words)}.</li>' for verdict, words in matrix.sentences()
+        f'<li class="{verdict}">{prose(words)}.</li>' for verdict, words in matrix.sentences()
     )
     noise = noise_sentence(results.baseline.label, results.judged.noise)
-    items += f'<li class="noise">{escape(noise)}</li>'
-    names = [variant.label for variant in results.variants]
-    middles = [results.median(index) for index in range(len(names))]
+    items += f'<li class="noise">{prose(noise)}</li>'
+    plots = matrix_plots(matrix)
     parts = [
         header("hakmem matrix", results.shell_command, _facts(matrix)),
         section(
             "Verdict",
-            f'<p>{escape(matrix.outcome())}</p><ul class="verdicts">{items}</ul>',
+            f'<p>{prose(matrix.outcome())}</p><ul class="verdicts">{items}</ul>',
         ),
         section(
             "Main effects",
-            _effects(
-                analysis.main, "main", "Main effects", f"{results.metric_title} (← less · more →)"
-            ),
+            _effects(analysis.main, "main", plots[0]),
         ),
     ]
     if analysis.interactions:
         parts.append(
             section(
                 "Interactions",
-                _effects(
-                    analysis.interactions,
-                    "interactions",
-                    "Interactions",
-                    "beyond the sum of both (← less · more →)",
-                ),
+                _effects(analysis.interactions, "interactions", plots[1]),
             )
         )
     heading = (
@@ -236,7 +235,7 @@ def matrix_page(matrix: MatrixResults) -> str:
         section(
             "Combinations",
             table(heading, rows, "cells", left=len(matrix.factors))
-            + figures([cells_plot(names, middles, matrix.best if matrix.found else -1)], _CAPTIONS),
+            + figures(plots[-1:], _CAPTIONS),
         )
     )
     parts += machine_sections(results.machine, results.notes, results.hyperfine)
@@ -245,7 +244,29 @@ def matrix_page(matrix: MatrixResults) -> str:
     )
 
 
-def _effects(effects: Sequence[Effect], name: str, title: str, what: str) -> str:
+def matrix_plots(matrix: MatrixResults) -> list[Plot]:
+    """Main effects, interactions where there are any, and every combination."""
+    results, analysis = matrix.results, matrix.analysis
+    names = [variant.label for variant in results.variants]
+    middles = [results.median(index) for index in range(len(names))]
+    found = [
+        effects_plot(
+            "main", "Main effects", analysis.main, f"{results.metric_title} (← less · more →)"
+        )
+    ]
+    if analysis.interactions:
+        found.append(
+            effects_plot(
+                "interactions",
+                "Interactions",
+                analysis.interactions,
+                "beyond the sum of both (← less · more →)",
+            )
+        )
+    return [*found, cells_plot(names, middles, matrix.best if matrix.found else -1)]
+
+
+def _effects(effects: Sequence[Effect], name: str, plot: Plot) -> str:
     rows = [
         (
             escape(effect.name),
@@ -256,5 +277,5 @@ def _effects(effects: Sequence[Effect], name: str, title: str, what: str) -> str
         for effect in effects
     ]
     return table(("", "effect", "interval", "verdict"), rows, f"effects-{name}") + figures(
-        [effects_plot(name, title, effects, what)], _CAPTIONS
+        [plot], _CAPTIONS
     )

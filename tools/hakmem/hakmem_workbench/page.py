@@ -36,16 +36,24 @@ _CAPTIONS = {
 }
 
 
+# The browser itself refuses whatever would be fetched or run.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def prose(words: str) -> str:
+    """A sentence, whose numbers stay with their signs at the end of a line."""
+    return escape(words).replace(" %", "&nbsp;%")
+
+
 def ab_page(results: Results) -> str:
     """The page of one comparison."""
+    plots = ab_plots(results)
     parts = [
         _header("hakmem A/B", results.shell_command, _facts(results)),
         _section("Verdict", _verdicts(results)),
-        _section(
-            _capital(results.metric_title), _time_table(results) + _figures(ab_plots(results)[:1])
-        ),
-        _section("Every run", _figures(ab_plots(results)[1:3])),
-        _section("Beside time", _beside_table(results) + _figures(ab_plots(results)[3:])),
+        _section(_capital(results.metric_title), _time_table(results) + _figures(plots[:1])),
+        _section("Every run", _figures(plots[1:3])),
+        _section("Beside time", _beside_table(results) + _figures(plots[3:])),
     ]
     ledger = _ledger_table(results)
     if ledger:
@@ -64,6 +72,7 @@ def page(title: str, parts: Iterable[str], data: dict[str, Any]) -> str:
     raw = json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(parts)
@@ -76,10 +85,12 @@ def _capital(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def header(kicker: str, command: str, facts: str) -> str:
+def header(
+    kicker: str, command: str, facts: str, question: str = "Which serves this command best?"
+) -> str:
     return (
         f'<header><p class="kicker">{escape(kicker)}</p>'
-        f'<h1>Which serves this command best?</h1><code class="command">{escape(command)}</code>'
+        f'<h1>{escape(question)}</h1><code class="command">{escape(command)}</code>'
         f'<p class="facts">{escape(facts)}</p></header>'
     )
 
@@ -105,7 +116,7 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]], name: str, left
 
 def figures(plots: Iterable[Plot], captions: dict[str, str]) -> str:
     return "\n".join(
-        f"<figure>{plot.svg}<figcaption><b>{escape(plot.title)}.</b> "
+        f'<figure><div class="plotted">{plot.svg}</div><figcaption><b>{escape(plot.title)}.</b> '
         f"{escape(captions.get(plot.name, ''))}</figcaption></figure>"
         for plot in plots
     )
@@ -156,13 +167,13 @@ def _facts(results: Results) -> str:
 
 def _verdicts(results: Results) -> str:
     items = [
-        f'<li class="{comparison.verdict}">{escape(comparison.sentence)}.</li>'
+        f'<li class="{comparison.verdict}">{prose(comparison.sentence)}.</li>'
         for comparison in results.judged.comparisons.values()
     ]
-    items += [f"<li>{escape(words)}</li>" for words in disagreements(results.judged, results.cpu)]
+    items += [f"<li>{prose(words)}</li>" for words in disagreements(results.judged, results.cpu)]
     kind = "noise" if results.judged.noise.steady else "unsteady"
     words = noise_sentence(results.baseline.label, results.judged.noise)
-    items.append(f'<li class="{kind}">{escape(words)}</li>')
+    items.append(f'<li class="{kind}">{prose(words)}</li>')
     return f'<ul class="verdicts">{"".join(items)}</ul>'
 
 
@@ -246,7 +257,8 @@ def _variants_table(results: Results) -> str:
     rows = []
     for variant, stats in zip(results.variants, results.stats, strict=True):
         library = variant.library
-        settings = " ".join(f"{key}={value}" for key, value in variant.settings.items())
+        chosen = {**variant.environment, **variant.settings}
+        settings = " ".join(f"{key}={value}" for key, value in chosen.items())
         rows.append(
             [
                 escape(variant.label),

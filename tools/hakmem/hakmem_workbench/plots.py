@@ -29,7 +29,7 @@ from .factorial import Effect
 from .inference import Verdict
 from .results import Results
 from .sidecar import MEMORY_CALLS
-from .text import duration, size
+from .text import count, duration, size
 
 PALETTE = ("#4b5563", "#2563eb", "#d97706", "#059669", "#9333ea", "#dc2626", "#0891b2", "#be185d")
 _VERDICT_COLOURS: dict[Verdict, str] = {
@@ -75,6 +75,11 @@ class Plot:
         self.name, self.title = name, title
         self.size = (width, height)
         self.svg = ""
+
+    @property
+    def file(self) -> str:
+        """The same as a file of its own, on white, since it may be shown on anything."""
+        return self.svg.replace("<svg", '<svg style="background: white"', 1) + "\n"
 
     @contextmanager
     def drawn(self) -> Iterator[Axes]:
@@ -158,6 +163,8 @@ def _interval(axes: Axes, row: int, value: float, low: float, high: float, shade
         ha="center",
         fontsize=9,
         color=shade,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5},
+        zorder=5,
     )
 
 
@@ -326,7 +333,7 @@ def _system_calls(results: Results) -> Plot | None:
                 axes.barh(range(len(left)), amounts, 0.6, left=left, color=shade, label=name)
                 left += amounts
         for row, total in enumerate(left):
-            axes.annotate(f" {total:.0f}", (total, row), va="center", fontsize=9)
+            axes.annotate(f"  {count(total)}", (total, row), va="center", fontsize=9)
         _rows(axes, [variant.label for variant in results.variants])
         axes.margins(x=0.1)
         _legend(axes)
@@ -398,7 +405,7 @@ def cells_plot(names: Sequence[str], medians: Sequence[float], best: int) -> Plo
         for row, middle in enumerate(medians):
             shade = "#059669" if row == best else "#93c5fd"
             axes.barh(row, middle, 0.64, color=shade)
-            axes.annotate(f" {duration(middle)}", (middle, row), va="center", fontsize=9)
+            axes.annotate(f"  {duration(middle)}", (middle, row), va="center", fontsize=9)
         _rows(axes, names, 60)
         axes.margins(x=0.12)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))

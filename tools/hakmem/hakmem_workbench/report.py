@@ -145,7 +145,7 @@ def _beside(results: Results) -> Table:
     )
     table.add_column("")
     for variant in results.variants:
-        table.add_column(variant.label, justify="right")
+        table.add_column(variant.label, justify="right", overflow="fold")
     for metric in METRICS:
         spreads = [results.sidecar(index, metric.key) for index in range(len(results.variants))]
         if any(spread is not None and spread.high for spread in spreads):

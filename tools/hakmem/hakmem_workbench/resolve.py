@@ -162,7 +162,11 @@ class _Resolver:
         return Answer()
 
     def _answer(self, path: str, symbol: str) -> Answer:
-        if target := self.bound.get((path, symbol)):
+        target = self.bound.get((path, symbol))
+        if target and self._is_pointer(target, symbol):
+            # What the program calls through that place is what it is bound to itself.
+            path, target = target, self.bound.get((target, symbol))
+        if target and not self._is_pointer(target, symbol):
             return Answer(target, True)
         facts = _facts(path)
         if facts is None or symbol not in facts.wanted | facts.defined:
@@ -172,6 +176,12 @@ class _Resolver:
             if other is not None and symbol in other.defined:
                 return Answer(candidate)
         return Answer()
+
+    @staticmethod
+    def _is_pointer(target: str, symbol: str) -> bool:
+        """A program that is no PIE lends the address of a function that it only calls."""
+        facts = _facts(target)
+        return facts is not None and symbol not in facts.defined
 
     def _search_order(self, path: str) -> list[str]:
         scopes = self.linkage.scopes.get(self.names.get(path, ""))

@@ -193,6 +193,7 @@ class Results:
             "library": variant.library.path if variant.library else None,
             "build_id": variant.library.build_id if variant.library else None,
             "settings": dict(variant.settings),
+            "environment": dict(variant.environment),
             "median_seconds": self.median(index, "seconds"),
             "median_cpu_seconds": self.median(index, "cpu"),
             "judgement": asdict(comparison) if comparison else None,

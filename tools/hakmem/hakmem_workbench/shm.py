@@ -2,14 +2,14 @@
 """Reads the live counters of a running process, without stopping it.
 
 Under HAKMEM_STATS_SHM=1 the library keeps /dev/shm/hakmem.PID (mode 0600):
-a header of 64 bytes, then `entries` records, all little endian:
+a header of 64 bytes, then `entries` records (src/core/live.h has the same):
 
-    header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries,
-            u64 pid, u64 updates, u64 started_ns, u8 reserved[24]
-    record  char name[48] (NUL-padded), u64 value
+    header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries, u64 pid,
+            u64 updates, u64 started_ns, u32 record_size, u8 reserved[20]
+    record  char name[56] (NUL-padded), u64 value
 
-Names are GROUP.REST; GROUPs in `GAUGES` hold a present value, all others only grow.
-We map it read-only; the library alone writes, one aligned word at a time.
+Names are GROUP.REST. We map it read-only; the library alone writes, one aligned
+word at a time, and raises `updates` after each refresh.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pathlib import Path
 from .errors import Problem
 
 MAGIC = b"HAKSTAT1"
-HEADER = struct.Struct("<8sIIQQQ24x")
-RECORD = struct.Struct("<48sQ")
-GAUGES = frozenset({"retained", "live", "mapped", "threads", "settings"})
+HEADER = struct.Struct("=8sIIQQQI20x")
+RECORD = struct.Struct("=56sQ")
+TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -52,31 +52,52 @@ class Live:
 
     def __init__(self, path: Path, pid: int) -> None:
         self.path, self.pid = path, pid
+        self.data, self.inode = self._map()
+        self.read()
+
+    def _map(self) -> tuple[mmap.mmap, int]:
+        path = self.path
         try:
             with path.open("rb") as stream:
-                self.data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+                found = os.fstat(stream.fileno()).st_ino
+                return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), found
         except PermissionError as error:
             raise Problem(
                 f"{path} belongs to another user", "Use sudo, or look as that user."
             ) from error
         except (OSError, ValueError) as error:
             raise Problem(f"{path} can't be read: {error}") from error
-        self.read()
+
+    def follow(self) -> None:
+        """After exec the process is another program, with a new file of the same name."""
+        try:
+            if os.stat(self.path).st_ino != self.inode:
+                self.data.close()
+                self.data, self.inode = self._map()
+        except OSError:
+            pass  # it ends; what is mapped stays readable
 
     def read(self) -> Snapshot:
-        """The counters now. The count of entries may grow while we look."""
+        """The counters now, all from one refresh unless the library refreshes all the time."""
+        for _ in range(TRIES):
+            seen = self._read()
+            if HEADER.unpack_from(self.data)[4] == seen.updates:
+                break
+        return seen
+
+    def _read(self) -> Snapshot:
         if len(self.data) < HEADER.size:
             raise Problem(f"{self.path} is too short for live counters")
-        magic, header, entries, pid, updates, started = HEADER.unpack_from(self.data)
-        if magic != MAGIC or header < HEADER.size:
+        magic, header, entries, pid, updates, started, size = HEADER.unpack_from(self.data)
+        if magic != MAGIC or header < HEADER.size or size < RECORD.size:
             raise Problem(
                 f"{self.path} holds no counters that this tool knows (it starts with {magic!r})",
                 "Library and tool differ in age: use the tool that came with the library.",
             )
-        entries = min(entries, (len(self.data) - header) // RECORD.size)
+        entries = min(entries, (len(self.data) - header) // size)
         values = {}
         for number in range(entries):
-            raw, value = RECORD.unpack_from(self.data, header + number * RECORD.size)
+            raw, value = RECORD.unpack_from(self.data, header + number * size)
             name = raw.partition(b"\0")[0].decode("utf-8", "replace")
             if name:
                 values[name] = value

@@ -67,6 +67,7 @@ class Retained:
     reason: str
     bytes: int
     age_seconds: float | None = None
+    memory: bool = True  # False: address space, whose memory is counted under other reasons
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Stats:
     stages: Mapping[str, int] = field(default_factory=dict)
     slabs: Mapping[str, int] = field(default_factory=dict)
     retained: tuple[Retained, ...] = ()
+    live_bytes: int = 0
     violations: int | None = None
     raw: Mapping[str, Any] = field(default_factory=dict)
 
@@ -88,9 +90,8 @@ class Stats:
         name = str(self.allocator.get("name", "an unnamed allocator"))
         version = str(self.allocator.get("version", ""))
         build = str(self.allocator.get("build_id", ""))
-        return " ".join(
-            [name, *([version] if version else []), *([f"(build {build[:12]})"] if build else [])]
-        )
+        parts = [name, version, f"(build {_short(build)})" if build else ""]
+        return " ".join(filter(None, parts))
 
     @property
     def policy(self) -> str:
@@ -149,7 +150,8 @@ def parse(value: Mapping[str, Any]) -> Stats:
         os_calls=tuple(_os_call(row) for row in _rows(value.get("os_calls"))),
         stages=_numbers(value.get("stages")),
         slabs=_numbers(value.get("slabs")),
-        retained=_retained(value.get("retained")),
+        retained=_retained(value.get("retained")) or _kept(value),
+        live_bytes=_live(value),
         violations=_number(conservation.get("violations"))
         if isinstance(conservation, dict)
         else None,
@@ -204,6 +206,27 @@ def _retained(value: Any) -> tuple[Retained, ...]:
     return tuple(rows)
 
 
+def _kept(value: Mapping[str, Any]) -> tuple[Retained, ...]:
+    """The same from the sections in which the parts tell what they hold."""
+    books = _mapping(value.get("conservation"))
+    if "free_bytes" not in books:
+        return ()
+    sections = [_mapping(section) for section in value.values()]
+    rows = [
+        Retained("partial", _number(books["free_bytes"])),
+        Retained("dirty", sum(_number(section.get("dirty_bytes")) for section in sections)),
+        Retained("lru", _number(_mapping(value.get("lru")).get("cached_bytes")), memory=False),
+    ]
+    return tuple(rows)
+
+
+def _live(value: Mapping[str, Any]) -> int:
+    """Bytes of blocks that are out: the program's, and those in the bins of threads."""
+    books, large = _mapping(value.get("conservation")), _mapping(value.get("large"))
+    parts = (books.get("away_bytes"), books.get("large_bytes"), large.get("direct_bytes"))
+    return sum(map(_number, parts))
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -222,6 +245,11 @@ def _numbers(value: Any) -> Mapping[str, int]:
 
 def _number(value: Any) -> int:
     return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _short(build: str) -> str:
+    """A hash needs no more than its beginning; words stay whole."""
+    return build[:12] if all(c in "0123456789abcdef" for c in build) else build
 
 
 def _plain(value: Any) -> str:

@@ -7,6 +7,7 @@
     hakmem                    hakmem as it is
     build:DIR                 hakmem from a Meson build directory
     backend=NAME, release=NAME, set:KEY=VALUE    hakmem with another policy
+    env:NAME=VALUE            any of them, with a variable of the environment
 
 Parts are joined by commas (`build:../b2,backend=legacy`); `as:NAME` names the
 whole. Settings are checked against the very library that they are meant for.
@@ -39,13 +40,14 @@ class Variant:
     hakmem: bool
     settings: Mapping[str, str] = field(default_factory=dict)
     stats: Stats | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def expected(self) -> Expected:
         return Expected("the system's malloc" if self.library is None else self.label, self.library)
 
     def assignments(self) -> dict[str, str]:
-        return preload.assignments(self.library, self.settings)
+        return {**self.environment, **preload.assignments(self.library, self.settings)}
 
 
 def parse(spec: str, hakmem_library: str | None = None) -> Variant:
@@ -93,6 +95,7 @@ class _Draft:
         self.base: str | None = None
         self.found: Library | None = None
         self.settings: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
         self.label: str | None = None
 
     def add(self, part: str) -> None:
@@ -109,6 +112,8 @@ class _Draft:
         elif colon and key == "set":
             setting, content = settings.parse_assignment(value)
             self.settings[setting] = content
+        elif colon and key == "env":
+            self._set_variable(value)
         elif colon and key == "as" and value:
             self.label = value
         elif equals and policy in _POLICIES and name:
@@ -121,8 +126,19 @@ class _Draft:
             raise Problem(f"'{self.spec}' names two allocators")
         self.base = word
 
+    def _set_variable(self, text: str) -> None:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Problem(f"'env:{text}' is not env:NAME=VALUE")
+        if name == "LD_PRELOAD" or name.startswith(settings.PREFIX):
+            raise Problem(
+                f"env:{name} is not for the allocator's own variables",
+                "Name a library with lib:PATH, a setting of hakmem with set:KEY=VALUE.",
+            )
+        self.environment[name] = value
+
     def _unknown(self, part: str) -> None:
-        guesses = [*_WORDS, "build:", "lib:", "set:", "backend=", "release=", "as:"]
+        guesses = [*_WORDS, "build:", "lib:", "set:", "env:", "backend=", "release=", "as:"]
         head = (
             part.split(":")[0] + ":"
             if ":" in part
@@ -155,7 +171,12 @@ class _Draft:
             assert found is not None
             raise Problem(f"{found.path} is not hakmem")
         variant = Variant(
-            self.label or self._label(base), self.spec, found, is_hakmem, self.settings
+            self.label or self._label(base),
+            self.spec,
+            found,
+            is_hakmem,
+            self.settings,
+            environment=self.environment,
         )
         if is_hakmem:
             assert found is not None
@@ -171,5 +192,7 @@ class _Draft:
                 part = os.path.basename(os.path.normpath(value)) or value
             elif colon and key == "set":
                 part = value.removeprefix(settings.PREFIX)
+            elif colon and key == "env":
+                part = value
             parts.append(part.strip())
         return ",".join(parts)

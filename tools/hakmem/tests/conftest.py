@@ -115,7 +115,7 @@ def real_library() -> Path:
     from hakmem_workbench.errors import Problem
 
     try:
-        return Path(finder.find(os.environ.get("HAKMEM_TEST_LIBRARY")).path)
+        return Path(finder.find(os.environ.get("TEST_HAKMEM_LIBRARY")).path)
     except Problem as problem:
         pytest.skip(problem.sentence)
 

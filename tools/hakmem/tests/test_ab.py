@@ -152,7 +152,7 @@ def test_mistakes(hakmem: Hakmem, library: Path) -> None:
     assert "command not found" in complaint("--", "no-such-command")
     assert "did you mean mimalloc?" in complaint("mimaloc", "--", "ls")
     assert "HAKMEM_TINY_SS_PARTIAL?" in complaint("set:HAKMEM_TINY_SS_PARTAIL=0", "--", "ls")
-    assert "must be 1 or more" in complaint("--runs", "0", "--", "ls")
+    assert "is not a number of 1 or more" in complaint("--runs", "0", "--", "ls")
     assert "there is no file" in complaint("--input", "/nowhere", "--", "cat")
     assert "the preparation 'false' failed" in complaint("-p", "false", "--", "ls")
 

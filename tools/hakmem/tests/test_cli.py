@@ -21,8 +21,17 @@ def test_help(hakmem: Hakmem) -> None:
     assert done.code == 0
     for command in COMMANDS:
         assert f"  {command} " in done.out
-        own = hakmem(command, "--help")
+        own = hakmem(command, "--help", env={"COLUMNS": "80"})
         assert own.code == 0 and own.out.startswith(f"usage: hakmem {command}")
+        assert max(map(len, (done.out + own.out).splitlines())) <= 80
+
+
+def test_complaints_of_the_parser_are_like_all_others(hakmem: Hakmem) -> None:
+    calls = (("ab", "--runs", "x"), ("stat", "self"), ("stat", "-i", "often"), ("run", "--bad"))
+    for words in calls:
+        done = hakmem(*words)
+        assert done.code == 2 and done.err.startswith("hakmem: ")
+        assert words[-1] in done.err and f"'hakmem {words[0]} --help'" in done.err
 
 
 def test_version(hakmem: Hakmem) -> None:

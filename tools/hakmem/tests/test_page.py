@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hakmem_workbench.text import duration
+
 pytest.importorskip("matplotlib")
 if not shutil.which("hyperfine"):
     pytest.skip("hyperfine is not installed", allow_module_level=True)
@@ -40,6 +42,10 @@ addEventListener('load', () => {
   const ids = [...document.querySelectorAll('[id]')].map(element => element.id);
   const report = {title: document.title, boxes, rows,
     heading: document.querySelector('h1').innerText,
+    verdicts: [...document.querySelectorAll('.verdicts li')].map(
+      item => item.innerText.replaceAll('\u00a0', ' ')),
+    clipped: [...document.querySelectorAll('h1, .command, .facts, li, figcaption')].filter(
+      box => box.scrollWidth > box.clientWidth + 1).map(box => box.innerText),
     doubleIds: ids.filter((id, at) => ids.indexOf(id) !== at),
     overflow: document.documentElement.scrollWidth > innerWidth,
     loaded: performance.getEntriesByType('resource').length};
@@ -62,7 +68,10 @@ def chromium() -> str:
 def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignore[type-arg]
     """Opens the page in the browser and returns what the probe saw."""
     copy = folder / f"probed-{page.name}"
-    copy.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    text, forbidden = policy.subn("", page.read_text())  # it would stop the probe too
+    assert forbidden == 1
+    copy.write_text(text.replace("</body>", PROBE + "</body>"))
     done = subprocess.run(
         [
             chromium(),
@@ -83,6 +92,20 @@ def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignor
     import html
 
     return json.loads(html.unescape(match[1]))
+
+
+def console_of(page: Path, folder: Path) -> list[str]:
+    """What the browser writes to its console for the page as it is: refused requests too."""
+    flags = (*FLAGS, "--enable-logging=stderr", f"--user-data-dir={folder / 'profile-console'}")
+    done = subprocess.run(
+        [chromium(), *flags, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "</html>" in done.stdout
+    return [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +139,41 @@ def test_pictures(seen: dict) -> None:  # type: ignore[type-arg]
 
 def test_clean(seen: dict) -> None:  # type: ignore[type-arg]
     assert seen["doubleIds"] == []
-    assert not seen["overflow"]
+    assert not seen["overflow"] and seen["clipped"] == []
     assert seen["loaded"] == 0
 
 
+def test_verdicts(seen: dict, experiment: Path) -> None:  # type: ignore[type-arg]
+    found = json.loads((experiment / "ab.json").read_text())
+    sentences = [row["judgement"]["sentence"] for row in found["variants"] if row["judgement"]]
+    assert len(sentences) == 2
+    assert [f"{sentence}." for sentence in sentences] == seen["verdicts"][:2]
+    assert seen["verdicts"][-1].startswith("system against itself")
+    medians = [duration(row["median_seconds"]) for row in found["variants"][1:]]
+    assert [row[1] for row in seen["rows"]["times"][2:]] == medians
+
+
 def test_narrow_window(experiment: Path, tmp_path: Path) -> None:
-    assert not look_at(experiment / "ab.html", tmp_path, 500)["overflow"]
+    seen = look_at(experiment / "ab.html", tmp_path, 500)
+    assert not seen["overflow"] and seen["clipped"] == []
+
+
+def test_long_names_and_commands(experiment: Path, tmp_path: Path) -> None:
+    """Neither may push anything off the page."""
+    text = (experiment / "ab.html").read_text().replace("backend=legacy", "x" * 120)
+    page = tmp_path / "long.html"
+    page.write_text(re.sub(r'(class="command">)[^<]*', r"\1" + "/very/long/path" * 30, text))
+    seen = look_at(page, tmp_path)
+    assert not seen["overflow"] and seen["clipped"] == []
+
+
+def test_console_is_silent(experiment: Path, tmp_path: Path) -> None:
+    assert console_of(experiment / "ab.html", tmp_path) == []
+    page = tmp_path / "outside.html"
+    picture = '<img src="https://example.org/x.png"><script>alert(1)</script></body>'
+    page.write_text((experiment / "ab.html").read_text().replace("</body>", picture))
+    refused = console_of(page, tmp_path)
+    assert len(refused) == 2 and all("Content Security Policy" in line for line in refused)
 
 
 def test_self_contained(experiment: Path) -> None:

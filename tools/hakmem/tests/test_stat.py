@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Hakmem
+from conftest import Hakmem, clean_environment
 
 from hakmem_workbench import shm
 
@@ -22,13 +22,13 @@ VALUES = {
     "os_calls.superslab_map.mmap.calls": 3,
     "os_calls.superslab_map.mmap.bytes": 6 << 20,
     "os_calls.superslab_map.mmap.ns": 62000,
-    "retained.lru": 4 << 20,
+    "lru.cached_bytes": 4 << 20,
 }
 
 
 def segment(pid: int, values: dict[str, int], magic: bytes = shm.MAGIC) -> bytes:
     """What the library writes, by the layout in `shm`."""
-    head = shm.HEADER.pack(magic, 64, len(values), pid, 17, time.time_ns())
+    head = shm.HEADER.pack(magic, 64, len(values), pid, 17, time.time_ns(), shm.RECORD.size)
     return head + b"".join(shm.RECORD.pack(name.encode(), value) for name, value in values.items())
 
 
@@ -46,7 +46,7 @@ def process() -> Iterator[int]:
 
 
 def test_layout_is_as_documented() -> None:
-    assert (shm.HEADER.size, shm.RECORD.size) == (64, 56)
+    assert (shm.HEADER.size, shm.RECORD.size) == (64, 64)
 
 
 def test_once(hakmem: Hakmem, process: int) -> None:
@@ -55,7 +55,7 @@ def test_once(hakmem: Hakmem, process: int) -> None:
     lines = [line.split() for line in done.out.splitlines()]
     assert ["hot", "1", "200"] in lines
     assert ["superslab_map.mmap", "3", "6.00", "MiB", "62.0", "µs"] in lines
-    assert ["lru", "4.00", "MiB"] in lines
+    assert ["cached_bytes", "4.00", "MiB"] in lines
     assert not [line for line in lines if line[:1] == ["map"]]  # zero is hidden
     assert ["map", "0"] in [
         line.split() for line in hakmem("stat", "--all", str(process)).out.splitlines()
@@ -71,7 +71,7 @@ def test_values_follow_the_process(process: int) -> None:
     live = shm.open_live(process)
     path = Path(f"/dev/shm/hakmem.{process}")
     with path.open("r+b") as stream:
-        stream.seek(64 + 48)
+        stream.seek(64 + 56)
         stream.write((7777).to_bytes(8, "little"))
     assert live.read().values["stages.hot"] == 7777
     live.close()
@@ -126,3 +126,60 @@ def test_damaged(hakmem: Hakmem, process: int, data: bytes, said: str) -> None:
     done = hakmem("stat", "--once", str(process))
     assert said in done.err
     assert (done.code == 0) == (not said)
+
+
+WORK = """
+import sys, time
+blocks = []
+while True:
+    blocks = [bytearray(3000 + n % 64) for n in range(2000)]
+    time.sleep(0.005)
+"""
+
+
+@pytest.fixture
+def served(real_library: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A living process under the real library, which shows its counters."""
+    environment = clean_environment() | {
+        "LD_PRELOAD": str(real_library),
+        "HAKMEM_STATS_SHM": "1",
+        "PYTHONMALLOC": "malloc",
+    }
+    python = os.path.realpath(sys.executable)
+    child = subprocess.Popen([python, "-c", WORK], env=environment)
+    path = Path(f"/dev/shm/hakmem.{child.pid}")
+    deadline = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    yield child
+    child.kill()
+    child.wait()
+    path.unlink(missing_ok=True)
+
+
+@pytest.mark.library
+def test_a_living_process(hakmem: Hakmem, served: subprocess.Popen[bytes]) -> None:
+    pid = served.pid
+    assert Path(f"/dev/shm/hakmem.{pid}").stat().st_mode & 0o777 == 0o600
+    before = json.loads(hakmem("stat", "--json", str(pid)).out)
+    time.sleep(0.5)
+    after = json.loads(hakmem("stat", "--json", str(pid)).out)
+    assert after["pid"] == pid
+    assert after["updates"] > before["updates"]
+    assert after["values"]["bins.refills"] > before["values"]["bins.refills"]
+    assert after["values"]["os_calls.reserve.mmap.calls"] >= 1
+    assert after["values"]["threads.live"] == 1
+    shown = hakmem("stat", "--once", str(pid))
+    assert shown.code == 0 and "refill_blocks" in shown.out
+
+
+@pytest.mark.library
+def test_run_live_and_its_end(hakmem: Hakmem, real_library: Path) -> None:
+    """hakmem run --live shows counters; at the end the file goes."""
+    look = "import os; print(os.path.exists(f'/dev/shm/hakmem.{os.getpid()}'), os.getpid())"
+    python = os.path.realpath(sys.executable)
+    done = hakmem("run", "--live", "--library", real_library, "--", python, "-c", look)
+    assert done.code == 0, done.err
+    there, pid = done.out.split()
+    assert there == "True"
+    assert not Path(f"/dev/shm/hakmem.{pid}").exists()

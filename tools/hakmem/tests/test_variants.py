@@ -67,6 +67,9 @@ def test_peers(library: Path) -> None:
         ("system,hakmem", "names two allocators"),
         ("lib:/nowhere/lib.so", "there is no library"),
         ("build:/nowhere", "there is no directory"),
+        ("system,env:X", "is not env:NAME=VALUE"),
+        ("hakmem,env:HAKMEM_BACKEND=legacy", "set:KEY=VALUE"),
+        ("env:LD_PRELOAD=x.so", "lib:PATH"),
         ("", "is no variant"),
     ],
 )
@@ -74,6 +77,16 @@ def test_mistakes(library: Path, spec: str, said: str) -> None:
     with pytest.raises(Problem) as caught:
         parse(spec, library)
     assert said in caught.value.sentence + caught.value.hint
+
+
+def test_variables_of_the_environment(library: Path) -> None:
+    variant = parse("system,env:PYTHONMALLOC=malloc,env:X=", None)
+    assert variant.assignments() == {"PYTHONMALLOC": "malloc", "X": ""}
+    assert variant.label == "system,PYTHONMALLOC=malloc,X="
+    variant = parse("env:PYTHONMALLOC=malloc,backend=legacy,as:both", library)
+    assert variant.assignments()["PYTHONMALLOC"] == "malloc"
+    assert variant.assignments()["HAKMEM_BACKEND"] == "legacy"
+    assert variant.settings == {"HAKMEM_BACKEND": "legacy"}
 
 
 def test_who_is_compared_with_whom(library: Path) -> None:

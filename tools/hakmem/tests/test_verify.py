@@ -84,6 +84,16 @@ def test_own_malloc(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     assert done.code == 1 and kinds(done) == ["own-malloc"]
 
 
+def test_a_function_pointer_is_no_malloc(
+    hakmem: Hakmem, library: Path, compiled: Compiled
+) -> None:
+    """Debian's python3 is such a program."""
+    program = compiled("takes_address", "-no-pie", "-fno-pic")
+    done = verify(hakmem, library, "--json", "--", program)
+    assert done.code == 0, done.text
+    assert kinds(done) == []
+
+
 def test_second_allocator(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     try:
         other = finder.find_peer("jemalloc")
@@ -141,6 +151,13 @@ def test_as_is(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     linked = compiled("allocates", "-Wl,--no-as-needed", library, name="links-hakmem")
     environment = {"LD_LIBRARY_PATH": str(library.parent)}
     assert hakmem("verify", "--as-is", "--", linked, env=environment).code == 0
+
+
+def test_missing_preload(hakmem: Hakmem) -> None:
+    environment = {"LD_PRELOAD": "/nowhere/libhakmem.so.0"}
+    done = hakmem("verify", "--as-is", "--json", "--", "ls", env=environment)
+    assert done.code == 1 and kinds(done) == ["refused-preload"]
+    assert "/nowhere/libhakmem.so.0, which does not exist" in done.text
 
 
 def test_unknown_setting_in_the_environment(

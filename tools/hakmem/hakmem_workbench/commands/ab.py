@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Compare policies, builds and allocators on your own command, with an honest verdict."""
+"""Compare policies, builds and allocators on your own command, honestly."""
 
 from __future__ import annotations
 
 import argparse
 import random
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from ..errors import Problem
 from .common import add_command, add_library, need
 
 if TYPE_CHECKING:
+    from ..plots import Plot
     from ..results import Results
 
 EPILOG = """\
@@ -24,12 +26,13 @@ variants:
   hakmem                        hakmem as it is
   build:DIR                     hakmem from another Meson build directory
   backend=NAME  release=NAME    hakmem with another policy
-  set:KEY=VALUE                 hakmem with a setting ('hakmem options' lists them)
+  set:KEY=VALUE                 hakmem with a setting: see 'hakmem options'
+  env:NAME=VALUE                with a variable of the environment
   A,B                           several at once: build:../b2,backend=legacy
   …,as:NAME                     with a name of its own
 
-The first variant is the baseline. With one alone, hakmem is (for hakmem: system).
-With none, hakmem is compared with the system's malloc.
+The first variant is the baseline. With one alone, hakmem is (for hakmem:
+system). With none, hakmem is compared with the system's malloc.
 
 examples:
   hakmem ab -- ./my-benchmark 1000
@@ -103,6 +106,7 @@ def add_output(parser: argparse.ArgumentParser, stem: str) -> None:
         metavar="DIR",
         help=f"where JSON, CSV and HTML go (default: {stem}-DATE-TIME)",
     )
+    group.add_argument("--pictures", action="store_true", help="write each picture as SVG too")
     group.add_argument("--no-files", action="store_true", help="write no files")
 
 
@@ -123,7 +127,7 @@ def main(args: argparse.Namespace) -> int:
         results = Experiment(plan(args, contestants), display).carry_out()
     show(results, console())
     if not args.no_files:
-        write(results, target(args.output, "hakmem-ab"))
+        write(results, target(args.output, "hakmem-ab"), args.pictures)
     return 0
 
 
@@ -159,19 +163,28 @@ def target(chosen: str | None, stem: str) -> Path:
     return folder
 
 
-def write(results: Results, folder: Path) -> None:
-    """The three files."""
+def write(results: Results, folder: Path, pictures: bool = False) -> None:
+    """The three files, and the pictures."""
     from ..page import ab_page
+    from ..plots import ab_plots
     from ..results import write_csv, write_json
 
     write_json(results.to_json(), folder / "ab.json")
     write_csv(results.runs, {arm.key: arm.title for arm in results.arms}, folder / "ab.csv")
     (folder / "ab.html").write_text(ab_page(results), encoding="utf-8")
-    print(f"\nWritten: {folder}/ab.html, ab.json, ab.csv")
+    names = write_pictures(ab_plots(results), folder) if pictures else []
+    print(f"\nWritten: {folder}/{', '.join(['ab.html', 'ab.json', 'ab.csv', *names])}")
+
+
+def write_pictures(plots: Iterable[Plot], folder: Path) -> list[str]:
+    names = []
+    for plot in plots:
+        names.append(f"{plot.name}.svg")
+        (folder / names[-1]).write_text(plot.file, encoding="utf-8")
+    return names
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of 1 or more")
+    return int(text)

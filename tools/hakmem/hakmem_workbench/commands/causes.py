@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Explain a stats file in sentences: who made the system calls, what is kept, what to change."""
+"""Explain a stats file: who made the system calls, what is kept, what to change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..text import Printer
 from .common import add_command, add_policy, policy
 
 EPILOG = """\
-FILE is what a process wrote under HAKMEM_STATS=json; - reads it from standard input.
+FILE is what a process wrote under HAKMEM_STATS=json; - is standard input.
 
 examples:
   HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json hakmem run -- ./server
@@ -102,5 +102,5 @@ def _item(printer: Printer, item: Item) -> None:
         printer.paragraph(item.judgement, "    ")
     for setting in item.settings:
         limits = f"; {setting.range}" if setting.range else ""
-        state = f"{setting.name} changes it (now {setting.value}{limits})"
+        state = f"{setting.name} changes it (now {setting.value or 'unset'}{limits})"
         printer.paragraph(f"{state}: {setting.sentence}", "      ", "dim", bullet="→ ")

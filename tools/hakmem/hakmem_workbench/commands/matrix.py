@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Factorial experiment: every combination of options, each from a build of its own."""
+"""Factorial experiment: every combination of options, from builds of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import Problem
 from ..mesonbuild import ALIASES, Project, default_root
 from ..settings import PREFIX
 from ..text import Printer, plural
-from .ab import add_measuring, add_output, plan, target
+from .ab import add_measuring, add_output, plan, target, write_pictures
 from .common import add_command, need
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ factors:
   header=true,false,small       build option tiny_header
   backend=shared_pool,legacy    build option default_backend
   release=batch,direct          build with or without the batch backend
-  NAME=A,B                      any other build option (in an array, A+B is one value)
+  NAME=A,B                      any other build option (array: A+B is one value)
   HAKMEM_NAME=A,B               a setting, switched without a build of its own
 
-Without --factor: header × backend × release, 12 combinations. The first value of
-each factor is what the others are compared with.
+Without --factor: header × backend × release, 12 combinations. The first value
+of each factor is what the others are compared with.
 
 examples:
   hakmem matrix -- ./my-benchmark 1000
-  hakmem matrix --factor header=true,false --factor superslab_lg=19,21 -- ./my-benchmark 1000
-  hakmem matrix --factor HAKMEM_SS_PREFAULT=0,1 --factor backend=shared_pool,legacy -- ./bench
+  hakmem matrix -f header=true,false -f superslab_lg=19,21 -- ./bench 1000
+  hakmem matrix -f HAKMEM_SS_PREFAULT=0,1 -f header=true,small -- ./bench 1000
 """
 
 
@@ -160,16 +160,17 @@ def _measure(args: argparse.Namespace, factors: list[Factor], builder: _Builder)
     matrix = MatrixResults(factors, results)
     show(matrix, console())
     if not args.no_files:
-        _write(matrix, target(args.output, "hakmem-matrix"))
+        _write(matrix, target(args.output, "hakmem-matrix"), args.pictures)
     return 0
 
 
-def _write(matrix: MatrixResults, folder: Path) -> None:
-    from ..matrix import matrix_page
+def _write(matrix: MatrixResults, folder: Path, pictures: bool) -> None:
+    from ..matrix import matrix_page, matrix_plots
     from ..results import write_csv, write_json
 
     write_json(matrix.to_json(), folder / "matrix.json")
     labels = {arm.key: arm.title for arm in matrix.results.arms}
     write_csv(matrix.results.runs, labels, folder / "matrix.csv")
     (folder / "matrix.html").write_text(matrix_page(matrix), encoding="utf-8")
-    print(f"\nWritten: {folder}/matrix.html, matrix.json, matrix.csv")
+    names = write_pictures(matrix_plots(matrix), folder) if pictures else []
+    print(f"\nWritten: {folder}/{', '.join(['matrix.html', 'matrix.json', 'matrix.csv', *names])}")

@@ -21,7 +21,7 @@ from .common import add_policy, policy
 EPILOG = """\
 examples:
   hakmem options                     all of them
-  hakmem options partial lru         those whose name or sentence has one of the words
+  hakmem options partial lru         those that have one of the words
   hakmem options --changed           those that the environment changes
 """
 

@@ -2,7 +2,8 @@
 """Run a command under hakmem; everything passes through.
 
 The tool replaces itself by the command: same process, same stdio, same signals,
-same exit code. Settings are checked before, so that none is silently without effect.
+same exit code. Settings are checked before, so that none is silently without
+effect.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import shm
 from ..errors import Problem
-from ..shm import GAUGES, Live, Snapshot
+from ..shm import Live, Snapshot
 from ..text import count, duration, size
 from .common import need
 
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 EPILOG = """\
-The process must have been started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD).
+The process must have been started with HAKMEM_STATS_SHM=1
+(hakmem run --live -- CMD).
 Without PID, the one process that shows counters is taken.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=int, metavar="PID", nargs="?", help="the process to look at")
+    parser.add_argument("pid", type=_pid, metavar="PID", nargs="?", help="the process to look at")
     parser.add_argument(
         "-i",
         "--interval",
-        type=float,
+        type=_seconds,
         default=1.0,
         metavar="SECONDS",
         help="default 1",
@@ -36,6 +37,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="show it once and leave")
     parser.add_argument("--json", action="store_true", help="one JSON object, once")
     parser.add_argument("--all", action="store_true", help="show counters that are zero too")
+
+
+def _pid(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a process id")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from error
 
 
 def main(args: argparse.Namespace) -> int:
@@ -82,6 +96,7 @@ def _show(live: Live, interval: float, once: bool, everything: bool) -> int:
             except KeyboardInterrupt:
                 return 0
             before, since = now, at
+            live.follow()
             now, at = live.read(), time.monotonic()
             screen.update(_picture(now, before, at - since, everything), refresh=True)
     console.print(f"process {live.pid} has ended")
@@ -136,25 +151,30 @@ def _lines(values: dict[str, int]) -> list[tuple[str, int]]:
 def _row(
     group: str, name: str, now: Snapshot, before: Snapshot | None, seconds: float
 ) -> tuple[str, ...]:
-    gauge = group in GAUGES
     key = name if group == "other" else f"{group}.{name}"
     value = now.values[key]
     rate = ""
-    if before is not None and not gauge and seconds > 0:
+    if before is not None and seconds > 0:
         change = value - before.values.get(key, 0)
-        rate = _value(name, change / seconds, gauge) if change else "·"
+        rate = _rate(name, change / seconds)
     stem = key.removesuffix(".calls")
     beside = [now.values.get(f"{stem}.{last}", 0) if stem != key else 0 for last in _PIVOT]
     cells = [
-        _value(last, amount, gauge) if amount else ""
+        _value(last, amount) if amount else ""
         for last, amount in zip(_PIVOT, beside, strict=True)
     ]
-    return (f"  {name.removesuffix('.calls')}", _value(name, value, gauge), rate, *cells)
+    return (f"  {name.removesuffix('.calls')}", _value(name, value), rate, *cells)
 
 
-def _value(name: str, value: float, gauge: bool) -> str:
+def _rate(name: str, change: float) -> str:
+    if not change:
+        return "·"
+    return ("−" if change < 0 else "") + _value(name, abs(change))
+
+
+def _value(name: str, value: float) -> str:
     last = name.rpartition(".")[2]
-    if last.endswith("bytes") or (gauge and last not in ("threads", "count")):
+    if last.endswith("bytes"):
         return size(value)
     if last == "ns":
         return duration(value / 1e9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Is it in effect? Run a command once and tell who serves malloc, object by object.
+"""Is it in effect? Run a command once and tell who serves malloc in each object.
 
 Exit code 0: the allocator serves every program and object that was seen.
 Exit code 1: it does not, and every reason is named.
@@ -32,7 +32,7 @@ findings (accept one with --allow NAME):
 examples:
   hakmem verify -- python3 -c 'import sqlite3'
   hakmem verify --for 5 -- redis-server --port 0     a server, ended after 5 s
-  hakmem verify --as-is -- ./linked-with-hakmem      no preload: the program as it is
+  hakmem verify --as-is -- ./linked-with-hakmem   no preload: the program itself
 """
 )
 

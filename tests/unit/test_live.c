@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ * The file of live counters: who may read it, what it says, and when it goes. */
+#include "core/live.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/slow.h"
+#include "unit.h"
+
+static char file_bytes[128 * HAK_KIB];
+
+static const char *path_of(pid_t pid)
+{
+    static char path[48];
+    snprintf(path, sizeof path, "/dev/shm/hakmem.%d", (int)pid);
+    return path;
+}
+
+static bool exists(pid_t pid)
+{
+    return access(path_of(pid), F_OK) == 0;
+}
+
+static const struct hak_live_header *read_file(void)
+{
+    int fd = open(path_of(getpid()), O_RDONLY);
+    assert_true(fd >= 0);
+    ssize_t n = read(fd, file_bytes, sizeof file_bytes);
+    close(fd);
+    assert_true(n >= (ssize_t)sizeof(struct hak_live_header));
+    return (const struct hak_live_header *)file_bytes;
+}
+
+/* A value as a reader finds it; fails the test if there is none. */
+static uint64_t value_of(const char *name)
+{
+    const struct hak_live_header *h = read_file();
+    const struct hak_live_record *r = (const struct hak_live_record *)(file_bytes + h->header_size);
+    for (uint32_t i = 0; i < h->entries; i++)
+        if (!strcmp(r[i].name, name))
+            return r[i].value;
+    fail_msg("no counter %s", name);
+    return 0;
+}
+
+static void start(void)
+{
+    unit_start("HAKMEM_STATS_SHM=1");
+    assert_true(hak_init());
+}
+
+/* Does fn until it refreshed the file: a refresh may have to wait until it takes less than 2 % of the time. */
+static void until_refreshed(void (*fn)(void))
+{
+    uint64_t before = read_file()->updates;
+    for (unsigned i = 0; i < 1000 && read_file()->updates == before; i++) {
+        usleep(10000);
+        fn();
+    }
+    assert_int_equal(read_file()->updates, before + 1);
+}
+
+/* Reaches the clock, which then shows that 10 ms have gone by. */
+static void work_and_pass(void)
+{
+    fake_os_pass(11);
+    unit_free_blocks(unit_blocks(3000, 1000));
+}
+
+TEST(nothing_without_the_setting)
+{
+    unit_start(NULL);
+    unit_free_blocks(unit_blocks(100, 10000));
+    assert_false(exists(getpid()));
+}
+
+TEST(the_file_is_there_at_once_and_for_its_user_alone)
+{
+    struct stat st;
+    start();
+    assert_int_equal(stat(path_of(getpid()), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    const struct hak_live_header *h = read_file();
+    assert_memory_equal(h->magic, "HAKSTAT1", 8);
+    assert_int_equal(h->header_size, 64);
+    assert_int_equal(h->record_size, 64);
+    assert_int_equal(h->pid, getpid());
+    assert_int_equal(h->updates, 1);
+    assert_true(h->entries > 20);
+    assert_true(h->started_ns > UINT64_C(1600000000) * 1000000000);
+    hak_live_end();
+    assert_false(exists(getpid()));
+}
+
+TEST(values_are_those_of_the_statistics)
+{
+    start();
+    struct unit_block *list = unit_blocks(100, 10000);
+    until_refreshed(hak_live_refresh);
+    assert_int_equal(value_of("bins.refills"), unit_stat("bins", "refills"));
+    assert_int_equal(value_of("bins.refill_blocks"), unit_stat("bins", "refill_blocks"));
+    assert_int_equal(value_of("space.committed_bytes"), unit_stat("space", "committed_bytes"));
+    assert_int_equal(value_of("conservation.away_blocks"), unit_stat("conservation", "away_blocks"));
+    assert_int_equal(value_of("os_calls.reserve.mmap.calls"), hak_ledger[HAK_CAUSE_reserve][HAK_OS_mmap].calls);
+    unit_free_blocks(list);
+    hak_live_end();
+}
+
+TEST(slow_paths_refresh_it)
+{
+    start();
+    until_refreshed(work_and_pass);
+    until_refreshed(work_and_pass);
+    hak_live_end();
+}
+
+static void grow_and_pass(void)
+{
+    fake_os_pass(11);
+    unit_blocks(3000, 1000);
+}
+
+TEST(a_program_that_only_allocates_refreshes_it_too)
+{
+    start();
+    until_refreshed(grow_and_pass);
+    until_refreshed(grow_and_pass);
+    hak_live_end();
+}
+
+TEST(no_refresh_between_two_ticks_of_10_ms)
+{
+    start();
+    until_refreshed(work_and_pass);
+    usleep(100000);
+    uint64_t before = read_file()->updates;
+    unit_free_blocks(unit_blocks(3000, 5000)); /* the coarse clock stands still */
+    assert_int_equal(read_file()->updates, before);
+    hak_live_end();
+}
+
+TEST(records_keep_their_places)
+{
+    char names[40][HAK_LIVE_NAME];
+    start();
+    const struct hak_live_header *h = read_file();
+    const struct hak_live_record *r = (const struct hak_live_record *)(file_bytes + h->header_size);
+    uint32_t before = h->entries;
+    for (unsigned i = 0; i < 40; i++)
+        snprintf(names[i], sizeof names[i], "%s", i < before ? r[i].name : "");
+    unit_free_blocks(unit_blocks(40 * HAK_MIB, 1)); /* further causes, in the midst of the order */
+    until_refreshed(hak_live_refresh);
+    h = read_file();
+    assert_true(h->entries > before);
+    for (unsigned i = 0; i < 40 && i < before; i++)
+        assert_string_equal(r[i].name, names[i]);
+    for (unsigned i = 0; i < h->entries; i++)
+        for (unsigned j = 0; j < i; j++)
+            assert_string_not_equal(r[i].name, r[j].name);
+    hak_live_end();
+}
+
+TEST(what_an_ended_process_left_behind_is_replaced)
+{
+    int fd = open(path_of(getpid()), O_WRONLY | O_CREAT, 0644);
+    assert_int_equal(write(fd, "old", 3), 3);
+    close(fd);
+    start();
+    assert_memory_equal(read_file()->magic, "HAKSTAT1", 8);
+    hak_live_end();
+}
+
+/* A folder of that name cannot be unlinked. */
+TEST(a_file_that_cannot_be_made_is_told_once)
+{
+    char text[600];
+    assert_int_equal(mkdir(path_of(getpid()), 0700), 0);
+    unit_stderr_of(start, text, sizeof text);
+    assert_non_null(strstr(text, "HAKMEM_STATS_SHM=1: /dev/shm/hakmem."));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+    hak_live_refresh();
+    unit_free_blocks(unit_blocks(100, 1000));
+    hak_live_end();
+    assert_int_equal(rmdir(path_of(getpid())), 0);
+}
+
+TEST(a_refused_mapping_leaves_no_file)
+{
+    char text[600];
+    start();
+    unit_free_blocks(unit_blocks(100, 10));
+    hak_live_fork_child(); /* forgets the one that it has */
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
+    unit_stderr_of(hak_live_refresh, text, sizeof text);
+    assert_non_null(strstr(text, "cannot be made (errno 12)"));
+    assert_false(exists(getpid()));
+}
+
+TEST(errno_is_kept)
+{
+    start();
+    unit_free_blocks(unit_blocks(100, 10));
+    hak_live_fork_child();
+    errno = 4711;
+    hak_live_refresh();
+    assert_int_equal(errno, 4711);
+    assert_true(exists(getpid()));
+    hak_live_end();
+}
+
+static int report_of_child(void)
+{
+    if (exists(getpid()))
+        return 2; /* before its first refresh it has none, so a child that execs leaves none */
+    unit_free_blocks(unit_blocks(3000, 1000));
+    hak_live_refresh();
+    const struct hak_live_header *h = read_file();
+    if (h->pid != (uint64_t)getpid() || !exists(getppid()))
+        return 3;
+    hak_live_end();
+    return exists(getpid()) || !exists(getppid());
+}
+
+TEST(a_child_makes_its_own)
+{
+    int status = -1;
+    start();
+    unit_free_blocks(unit_blocks(100, 10));
+    uint64_t updates = read_file()->updates;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(report_of_child());
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    assert_true(read_file()->updates >= updates);
+    hak_live_end();
+}
+
+static void *work(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < 200; i++) {
+        unit_free_blocks(unit_blocks(1 + i * 8, 200));
+        hak_live_refresh();
+    }
+    return NULL;
+}
+
+TEST(threads_refresh_by_turns)
+{
+    pthread_t threads[4];
+    start();
+    unit_free_blocks(unit_blocks(100, 10));
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    until_refreshed(hak_live_refresh);
+    assert_int_equal(value_of("threads.started"), unit_stat("threads", "started"));
+    assert_int_equal(value_of("bins.refills"), unit_stat("bins", "refills"));
+    hak_live_end();
+}
+
+UNIT_MAIN(T(nothing_without_the_setting), T(the_file_is_there_at_once_and_for_its_user_alone),
+          T(values_are_those_of_the_statistics), T(slow_paths_refresh_it),
+          T(a_program_that_only_allocates_refreshes_it_too), T(no_refresh_between_two_ticks_of_10_ms),
+          T(records_keep_their_places), T(what_an_ended_process_left_behind_is_replaced),
+          T(a_file_that_cannot_be_made_is_told_once), T(a_refused_mapping_leaves_no_file), T(errno_is_kept),
+          T(a_child_makes_its_own), T(threads_refresh_by_turns))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""`meson compile ab` (bench/headline.py): three builds against others, in its quick mode."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import clean_environment
+from test_page import look_at
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADLINE = ROOT / "bench" / "headline.py"
+
+pytestmark = pytest.mark.library
+if not HEADLINE.is_file():
+    pytest.skip("not in the source tree", allow_module_level=True)
+
+
+def headline(*words: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-B", str(HEADLINE), *map(str, words)],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def build(real_library: Path) -> Path:
+    folder = real_library.parent.parent
+    if not (folder / "bench" / "bench_fixed_size").is_file():
+        pytest.skip("the benchmarks were not built")
+    return folder
+
+
+def test_quick(build: Path, tmp_path: Path) -> None:
+    output = build / "ab-quick"  # its builds are used again by the next run
+    words = ("--quick", "--works", "^fixed_64$", "--programs", build / "bench", "--output", output)
+    done = headline(*words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((output / "headline.json").read_text())
+    variants = found["works"]["fixed_64"]["variants"]
+    assert list(variants)[:4] == ["header=false", "header=true", "header=small", "system"]
+    assert found["baseline"] == "header=false" and variants["header=false"]["ratio"] == 1
+    assert all(row["ratio"] > 0 for row in variants.values())
+    assert f"{variants['header=true']['ratio']:.3f}" in done.stdout
+    served = json.loads((output / "fixed_64" / "ab.json").read_text())["variants"]
+    headers = {row["label"]: row["allocator"]["tiny_header"] for row in served[:3]}
+    assert headers == {f"header={value}": value for value in ("false", "true", "small")}
+    seen = look_at(output / "headline.html", tmp_path)
+    (row,) = seen["rows"]["headline"]
+    assert row[0] == "fixed_64" and len(row) == len(variants) + 3
+    assert not seen["overflow"]
+
+
+def test_mistakes(build: Path, tmp_path: Path) -> None:
+    done = headline("--works", "nosuch", "--output", tmp_path)
+    assert done.returncode == 2 and "There are: random_mixed_400" in done.stderr
+    done = headline("--works", "^fixed_64$", "--programs", tmp_path, "--output", tmp_path)
+    assert done.returncode == 2 and "has no bench_fixed_size" in done.stderr
