@@ -21,7 +21,7 @@
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
 #define INTERVAL_MAX 256u
-#define INTERVAL_BYTES (4 * HAK_MIB)
+#define INTERVAL_BYTES (6 * HAK_MIB)
 #define BEAT 128u       /* frees of a class between two heartbeats; each look at a bin is one, too */
 #define SHORT_BEAT 16u  /* the same while idle memory waits to go back */
 #define CLOCK_WORK 256u /* blocks that pass a slow path between two looks at the clock */
