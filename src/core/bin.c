@@ -277,24 +277,27 @@ static void flush_foreign(struct hak_thread *t, unsigned bin)
     struct hak_bin *b = &t->bins[bin];
     void *blocks = b->foreign;
     b->foreign = NULL;
-    b->foreign_count = 0;
+    b->foreign_room = 0;
     hak_bin_drain(t, blocks);
     b->active = false;
 }
 
-/* Other threads' blocks wait, by class, for this thread's next refill; what exceeds the limit goes home. */
-void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *block)
+void hak_bin_foreign_turn(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
-    hak_next_store(block, b->foreign);
-    b->foreign = block;
-    if (!b->foreign_count++)
-        mark_used(t, bin);
-    if (HAK_LIKELY(b->foreign_count < hak_dispatch.bin_limit[bin]))
+    uint32_t limit = hak_dispatch.bin_limit[bin];
+    mark_used(t, bin);
+    if (!hak_next_load(b->foreign) && limit > 1) {
+        b->foreign_room = (uint16_t)(limit - 2);
         return;
-    tick(t, b->foreign_count);
+    }
+    int saved = errno;
+    tick(t, limit);
     flush_foreign(t, bin);
     hak_thread_get(); /* a trim may have asked this thread for the rest */
+    if (HAK_UNLIKELY(atomic_load_explicit(&hak_background_wanted, memory_order_relaxed)))
+        hak_background_start();
+    errno = saved;
 }
 
 void hak_bin_flush_foreign(struct hak_thread *t)
@@ -308,13 +311,14 @@ static struct hak_chain take_foreign(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
     struct hak_chain chain = {0};
-    if (!b->foreign_count || (b->foreign_count < FOREIGN_MIN && hak_strides[bin] < FOREIGN_ALONE))
+    uint32_t count = b->foreign ? hak_dispatch.bin_limit[bin] - 1u - b->foreign_room : 0;
+    if (!count || (count < FOREIGN_MIN && hak_strides[bin] < FOREIGN_ALONE))
         return chain;
     chain.head = b->foreign;
-    chain.count = b->foreign_count;
+    chain.count = count;
     HAK_COUNT(t, foreign_reused, chain.count);
     b->foreign = NULL;
-    b->foreign_count = 0;
+    b->foreign_room = 0;
     return chain;
 }
 

@@ -14,8 +14,20 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned bin);
 void *hak_bin_take_one(struct hak_thread *t, unsigned bin);
 /* Gives a chain of free blocks, of any slabs, back to their slabs. t: the caller's, or NULL without one. */
 void hak_bin_drain(struct hak_thread *t, void *blocks);
-/* A block of another thread's slab, freed by the calling thread: kept for its next refill, or given back. */
-void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *block);
+/* The list of a bin's foreign blocks has just got its first block, or its last one. */
+HAK_NOINLINE void hak_bin_foreign_turn(struct hak_thread *t, unsigned bin);
+
+/* A block of another thread's slab, freed by the calling thread, waits by class for its next refill of the
+ * class; what exceeds the limit goes home. */
+HAK_INLINE void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *block)
+{
+    struct hak_bin *b = &t->bins[bin];
+    hak_next_store(block, b->foreign);
+    b->foreign = block;
+    if (HAK_UNLIKELY(b->foreign_room-- == 0))
+        hak_bin_foreign_turn(t, bin);
+}
+
 /* Gives all of those back. */
 void hak_bin_flush_foreign(struct hak_thread *t);
 /* Empties all bins of the calling thread, and gives up its slabs without live blocks. */

@@ -93,34 +93,36 @@ static void free_small(struct hak_slab *slab, void *p)
     }
 }
 
-/* The tag of a page in use names the class whoever owns it; what it cannot tell is left to the slab. */
-static bool free_by_tag(void *p)
-{
-    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, bin = (uint32_t)(page ^ hak_tag_load(page));
-    if (bin >= HAK_NBINS || hak_space_in_header_zone(p) || !hak_self.thread || !hak_class_starts_at(bin, p))
-        return false;
-#if HAK_HARDENED
-    hak_mark_set(p, (unsigned)bin);
-#endif
-    hak_bin_foreign_free(hak_self.thread, (unsigned)bin, p);
-    return true;
-}
-
-void hak_free_slow(void *p)
+static HAK_NOINLINE void free_by_slab(void *p)
 {
     if (!p)
         return;
     int saved = errno;
-    struct hak_slab *slab;
-    if (free_by_tag(p))
-        ;
-    else if ((slab = hak_space_slab(p)) && holds_blocks(slab))
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && holds_blocks(slab))
         free_small(slab, p);
     else if (!hak_init() || !hak_dispatch.large->span_free(slab, p))
         fail_foreign(p, "free");
     if (HAK_UNLIKELY(atomic_load_explicit(&hak_background_wanted, memory_order_relaxed)))
         hak_background_start();
     errno = saved;
+}
+
+/* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. (A cleared tag
+ * is 0, which is a class for page 0.) */
+void hak_free_slow(void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, bin = (uint32_t)(page ^ hak_tag_load(page));
+    struct hak_thread *t = hak_self.thread;
+    if (HAK_UNLIKELY(bin >= HAK_NBINS || !p || !t || !hak_class_starts_at(bin, p) ||
+                     (HAK_HEADER_LIMIT && hak_space_in_header_zone(p)))) {
+        free_by_slab(p);
+        return;
+    }
+#if HAK_HARDENED
+    hak_mark_set(p, (unsigned)bin);
+#endif
+    hak_bin_foreign_free(t, (unsigned)bin, p);
 }
 
 #if HAK_HARDENED

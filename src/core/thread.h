@@ -15,7 +15,7 @@ struct hak_bin {
     uint16_t interval;      /* frees between two looks at the bin */
     uint16_t later;         /* of those: to come after the next heartbeat */
     uint16_t batch;         /* blocks of the next refill; doubles up to the limit */
-    uint16_t foreign_count;
+    uint16_t foreign_room;  /* foreign blocks until the list is full; 0 for an empty list, too */
     bool refilled;          /* since the thread started, or was prewarmed */
     bool shrinking;         /* overflowed, and not refilled since */
     bool active;            /* refilled since foreign blocks went home last */
