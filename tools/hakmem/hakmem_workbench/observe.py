@@ -297,6 +297,9 @@ class _Watcher:
             return  # still the gate
         if _exe(image.pid) != image.exe or not self.images:
             _describe(image)
+            if not image.exe:  # it ended while we looked: then it was the command as given
+                image.exe = _program(self.request.command[0])
+                image.argv = list(self.request.command)
             image.objects = []
             if image not in self.images:
                 self.images.append(image)
@@ -358,12 +361,16 @@ def mapped_objects(pid: int) -> list[str]:
     return list(objects)
 
 
+def _program(word: str) -> str:
+    return os.path.realpath(shutil.which(word) or word)
+
+
 def _describe(image: Image) -> None:
     """What the program was started as."""
     image.exe = _exe(image.pid)
     image.argv = _words(image.pid, "cmdline")
     if not image.exe and image.argv:  # a program with raised privileges hides its links
-        image.exe = os.path.realpath(shutil.which(image.argv[0]) or image.argv[0])
+        image.exe = _program(image.argv[0])
     preload = [word for word in _words(image.pid, "environ") if word.startswith("LD_PRELOAD=")]
     image.preload = preload[0].partition("=")[2] if preload else None
     image.secure = _secure(image.pid)
