@@ -20,8 +20,6 @@
 #define HAK_COLD __attribute__((noinline, cold))
 #define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_HIDDEN __attribute__((visibility("hidden"))) /* on data of the fast path: saves the GOT */
-/* On larger state: without .bss the loader makes one mapping less for each process. */
-#define HAK_IN_DATA __attribute__((section(".data")))
 #define HAK_EXPORT __attribute__((visibility("default")))
 /* Reads fields that their owner may be writing: for statistics, where any recent value will do. */
 #define HAK_SNAPSHOT __attribute__((noinline, no_sanitize("thread")))

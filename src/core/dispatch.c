@@ -11,7 +11,7 @@
 #include "live.h"
 #include "log.h"
 
-HAK_IN_DATA _Alignas(HAK_SEAL_ALIGN) union hak_sealed hak_sealed;
+_Alignas(HAK_SEAL_ALIGN) union hak_sealed hak_sealed;
 
 extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */

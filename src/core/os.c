@@ -22,7 +22,7 @@
 #define SELF_PROCESS (-10001)
 #define MAX_VECTOR 1024 /* UIO_MAXIOV */
 
-HAK_IN_DATA struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
+struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
 
 static const char *const cause_names[] = {
 #define X(name, meaning) #name,

@@ -42,11 +42,11 @@ static _Atomic(uint64_t) no_tag;
 struct hak_tags hak_tags = {&no_tag, 0, 0, 0};
 struct hak_lock hak_space_lock = HAK_LOCK_INIT(HAK_RANK_RANGE);
 
-static HAK_IN_DATA struct zone zones[MAX_ZONES];
+static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
-HAK_IN_DATA _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
+_Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
 static uint64_t entries; /* of both tables, a power of two */
-static HAK_IN_DATA uint64_t granule_bits[MAX_GRANULES / 64];
+static uint64_t granule_bits[MAX_GRANULES / 64];
 static size_t limit = SIZE_MAX; /* RLIMIT_AS, once a reservation has failed */
 
 static uint64_t descriptor_index(const void *p)

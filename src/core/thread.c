@@ -16,7 +16,7 @@ struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
 /* Under hak_thread_lock. */
 static struct hak_thread *live, *recycled;
 static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
-static HAK_IN_DATA struct hak_thread_counters ended_counters, nobodys_counters;
+static struct hak_thread_counters ended_counters, nobodys_counters;
 static uint64_t started, pinned_slabs;
 
 static _Atomic(uint32_t) drain_request;

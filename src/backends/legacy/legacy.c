@@ -21,9 +21,9 @@ struct superslab {
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 /* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NBINS + n. */
 #define NLISTS (HAK_NBINS + HAK_SUPERSLAB_PAGES)
-static HAK_IN_DATA struct superslab *lists[NLISTS];
+static struct superslab *lists[NLISTS];
 static struct superslab *unused_descriptors;
-static HAK_IN_DATA struct hak_slab *partial_lists[HAK_NBINS];
+static struct hak_slab *partial_lists[HAK_NBINS];
 static uint64_t maps, unmaps, partial_served, slab_served;
 static size_t dirty_slabs;
 

@@ -37,12 +37,12 @@ static const char *const stage_names[] = {
 #define CLEAN_BYTES (256 * HAK_MIB) /* that one call gives back, or a quarter of what is dirty */
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
-static HAK_IN_DATA struct hot { /* EMPTY slabs of a class, their pages not free */
+static struct hot { /* EMPTY slabs of a class, their pages not free */
     struct hak_slab_stack stack;
     _Atomic(int32_t) count; /* roughly */
 } hot[HAK_NBINS];
 static struct hak_slab *empty_list;               /* EMPTY slabs, the most recent first */
-static HAK_IN_DATA struct partial {
+static struct partial {
     struct hak_slab_stack stack;
     _Atomic(int32_t) idle;   /* slabs of the stack whose blocks are all back, roughly */
     _Atomic(bool) served;     /* an idle one since the last look at the clock */
@@ -392,7 +392,7 @@ static bool is_cached(const struct superslab *s)
  * as partial release. Bounded in bytes, so that nobody waits long; true if more is idle. */
 static bool clean_idle(uint64_t now_ms, bool partial)
 {
-    static HAK_IN_DATA struct superslab_batch batches[2];
+    static struct superslab_batch batches[2];
     size_t done = 0, most = hak_max(CLEAN_BYTES, superslab_dirty_bytes() / 4);
     struct superslab *s;
     batches[0].cause = HAK_CAUSE_partial_release;

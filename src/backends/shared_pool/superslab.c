@@ -8,7 +8,7 @@
 #include "core/meta.h"
 
 /* [kind][longest run]: regions with free pages; kind 1 holds blocks with headers. */
-static HAK_IN_DATA struct superslab *index_lists[2][65];
+static struct superslab *index_lists[2][65];
 static uint64_t index_bits[2]; /* bit n-1: index_lists[..][n] is not empty */
 static struct superslab *dirty_oldest, *dirty_newest;
 static size_t dirty_pages, dirty_regions;

@@ -7,7 +7,7 @@
 #define BUCKETS 1024
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
-static HAK_IN_DATA struct mapping *buckets[BUCKETS];
+static struct mapping *buckets[BUCKETS];
 static struct mapping *unused;
 static size_t mappings, bytes;
 

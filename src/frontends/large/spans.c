@@ -54,9 +54,9 @@ struct class_cache {
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
-static HAK_IN_DATA struct span *free_lists[CLASSES];
+static struct span *free_lists[CLASSES];
 static uint64_t free_bits;
-static HAK_IN_DATA struct class_cache caches[CLASSES];
+static struct class_cache caches[CLASSES];
 static struct span *unused_spans;
 static struct chunk *all_chunks, *unused_chunks;
 static size_t cached_pages, dirty_free_pages, dirty_free_spans, live_pages, chunk_pages, chunks;
