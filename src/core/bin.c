@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Between bins and slabs: refill, overflow, drain, and foreign blocks on their way home.
  *
- * A refill takes, in this order: foreign blocks that were freed here; the first slab's own free blocks; blocks
- * not yet carved; its remote list; the next slab; at last a new slab from the frontend. Every so many frees a
+ * A refill takes, in this order: the first slab's own free blocks; foreign blocks that were freed here; blocks
+ * not yet carved; the slab's remote list; the next slab; at last a new slab from the frontend. Every so many frees a
  * bin is looked at: what it has beyond its limit, the blocks freed longest ago, is drained. Foreign blocks
  * beyond a limit are sorted by slab, so that one compare-and-swap gives many of them back. */
 #include "bin.h"
@@ -213,14 +213,11 @@ static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, u
     return next;
 }
 
-/* A FULL slab has no owner: who frees its blocks becomes it, if he had it last, or could use its blocks. */
+/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks. */
 static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
 {
-    bool mine = was_mine(t, block);
-    if ((!mine && !t->bins[slab->bin].active) || !hak_slab_reclaim(slab, t))
+    if (!was_mine(t, block) || !hak_slab_reclaim(slab, t))
         return false;
-    if (!mine)
-        hak_slab_tag(slab, t->tag);
     own_slab(t, slab);
     HAK_COUNT(t, reclaimed, 1);
     return true;
@@ -279,7 +276,6 @@ static void flush_foreign(struct hak_thread *t, unsigned bin)
     b->foreign = NULL;
     b->foreign_room = 0;
     hak_bin_drain(t, blocks);
-    b->active = false;
 }
 
 void hak_bin_foreign_turn(struct hak_thread *t, unsigned bin)
@@ -455,14 +451,22 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned bin)
     return NULL;
 }
 
+/* Own blocks that came back go before foreign ones. Else they would gather here while their places are taken by
+ * foreign ones, whose owners, missing theirs, carve new ones: a random walk that nothing turns back. */
+static bool has_own_free(const struct hak_bin *b)
+{
+    return b->slabs && (b->slabs->free || hak_slab_remote_count(b->slabs));
+}
+
 void *hak_bin_refill(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
     if (!b->batch)
         start_bin(b, bin);
-    b->active = true;
     b->shrinking = false;
-    struct hak_chain chain = take_foreign(t, bin);
+    struct hak_chain chain = {0};
+    if (!has_own_free(b))
+        chain = take_foreign(t, bin);
     if (!chain.head)
         chain = take(t, bin, b->batch);
     if (!chain.head)

@@ -18,7 +18,6 @@ struct hak_bin {
     uint16_t foreign_room;  /* foreign blocks until the list is full; 0 for an empty list, too */
     bool refilled;          /* since the thread started, or was prewarmed */
     bool shrinking;         /* overflowed, and not refilled since */
-    bool active;            /* refilled since foreign blocks went home last */
     void *foreign;          /* other threads' blocks that were freed here */
     void *untouched;        /* the first block after prewarming: while it is the first, none was used */
 };
@@ -41,7 +40,7 @@ struct hak_bin {
     X(slabs_acquired, "slabs taken from a frontend")               \
     X(slabs_released, "slabs given back to a frontend")            \
     X(foreign_reused, "foreign blocks that served a refill")        \
-    X(reclaimed, "FULL slabs taken over by who freed their blocks")      \
+    X(reclaimed, "FULL slabs taken back by their last owner")      \
     X(prewarmed, "blocks put into bins ahead of use")
 
 #define HAK_STAGES 8
