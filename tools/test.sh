@@ -21,7 +21,7 @@ readonly VARIANTS=(
     "small-header | clang | -Dtiny_header=small -Dbench=false                                 | --no-suite limits --no-suite memory"
     "clang        | clang |                                                                   | --suite unit --suite shape"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false            | --no-suite limits --no-suite memory"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false                 | --no-suite limits"
+    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false                 | --no-suite limits --no-suite memory"
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false       | --no-suite limits --no-suite memory"
     "hardened     | gcc   | -Dhardened=true -Dbench=false                                     | --suite unit --suite misuse"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false                          | --suite api --suite stress"
