@@ -36,7 +36,7 @@ readonly PROGRAM_BUILDS=(
     "default      | default      | tiny_header=false backend=shared_pool |"
     "header       | header       | tiny_header=true backend=shared_pool  |"
     "small-header | small-header | tiny_header=small backend=shared_pool |"
-    "legacy       | default      | tiny_header=false backend=legacy -Dbench=false | HAKMEM_BACKEND=legacy"
+    "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy"
 )
 
 # a choice that makes no sense | a word that the sentence which refuses it must contain
