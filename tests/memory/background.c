@@ -6,7 +6,7 @@
  *   none     without the setting there is no thread
  *   exit     a process that ends right after it started ends well, a hundred times
  * In each of them the program's constructor finds no thread yet, though it allocates. */
-#include "../limits/check.h"
+#include "resident.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -54,18 +54,6 @@ __attribute__((constructor)) static void in_a_constructor(void)
     traffic(30, 0);
     if (threads(NULL) != 1)
         die("a thread was started inside of a constructor");
-}
-
-static size_t resident(void)
-{
-    char text[128] = "";
-    int fd = open("/proc/self/statm", O_RDONLY);
-    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
-        die("/proc/self/statm cannot be read");
-    close(fd);
-    char *end;
-    strtoul(text, &end, 10);
-    return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static void wait_for_thread(void)

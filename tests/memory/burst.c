@@ -5,9 +5,8 @@
  *   KIND      small (16 B-2 KiB), pool (8-52 KiB), large (64 KiB-4 MiB), mixed (a third of the bytes each)
  *   FREED_BY  same thread; ended: another one, which ends; alive: another one, which sleeps meanwhile
  *   PAIRS     one: of 64 bytes; any: of all small sizes in turn, so that each class sees few */
-#include "../limits/check.h"
+#include "resident.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -58,18 +57,6 @@ static void *release(void *alive)
     if (alive)
         pthread_barrier_wait(&measured);
     return NULL;
-}
-
-static size_t resident(void)
-{
-    char text[128] = "";
-    int fd = open("/proc/self/statm", O_RDONLY);
-    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
-        die("/proc/self/statm cannot be read");
-    close(fd);
-    char *end;
-    strtoul(text, &end, 10);
-    return strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 static void pairs(bool one)

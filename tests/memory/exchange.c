@@ -2,7 +2,7 @@
  * exchange: two threads that allocate and free the same sizes, most blocks freed by the other one. What one is
  * given beyond what it gives is a random walk; memory must not follow it. Seven times as many operations may
  * not take more than a quarter and 1 MiB more. */
-#include "../limits/check.h"
+#include "resident.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,16 +10,6 @@
 enum { SLOTS = 1000, BOX = 1024, FIRST = 1000000, ALL = 8 * FIRST };
 
 static _Atomic(void *) box[2][BOX]; /* blocks on their way to a thread */
-
-static size_t rss_kib(void)
-{
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%*u %lu", &pages) != 1)
-        die("no /proc/self/statm");
-    fclose(f);
-    return pages * ((size_t)sysconf(_SC_PAGESIZE) / KIB);
-}
 
 static void *churn(void *arg)
 {
@@ -40,7 +30,7 @@ static void *churn(void *arg)
         p[0] = p[size - 1] = 1;
         free(atomic_exchange(&box[me][r >> 50 & (BOX - 1)], NULL));
         if (i == FIRST)
-            first = rss_kib();
+            first = resident() / KIB;
     }
     for (unsigned i = 0; i < SLOTS; i++)
         free(slots[i]);
@@ -59,7 +49,7 @@ int main(void)
         pthread_join(threads[i], &kib);
         first = first > (size_t)kib ? first : (size_t)kib;
     }
-    size_t last = rss_kib();
+    size_t last = resident() / KIB;
     printf("%zu KiB after the first eighth, %zu KiB at the end\n", first, last);
     return last <= first + first / 4 + 1024 ? 0 : 1;
 }
