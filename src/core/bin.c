@@ -2,9 +2,9 @@
  * Between bins and slabs: refill, overflow, drain, and foreign blocks on their way home.
  *
  * A refill takes, in this order: the first slab's own free blocks; foreign blocks that were freed here; blocks
- * not yet carved; the slab's remote list; the next slab; at last a new slab from the frontend. Every so many frees a
- * bin is looked at: what it has beyond its limit, the blocks freed longest ago, is drained. Foreign blocks
- * beyond a limit are sorted by slab, so that one compare-and-swap gives many of them back. */
+ * not yet carved; the slab's remote list; the next slab; at last a new slab from the frontend. Every so many
+ * frees a bin is looked at: what it has beyond its limit, the blocks freed longest ago, is drained. Foreign
+ * blocks beyond a limit are sorted by slab, so that one compare-and-swap gives many of them back. */
 #include "bin.h"
 
 #include "background.h"
@@ -190,6 +190,16 @@ static bool same_page(const void *a, const void *b)
     return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
 }
 
+/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks. */
+static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
+{
+    if (!was_mine(t, block) || !hak_slab_reclaim(slab, t))
+        return false;
+    own_slab(t, slab);
+    HAK_COUNT(t, reclaimed, 1);
+    return true;
+}
+
 /* One slab of the bin stays, to come and go cheaply. */
 static void release_spare(struct hak_thread *t, struct hak_slab *slab)
 {
@@ -211,16 +221,6 @@ static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, u
     if (HAK_UNLIKELY(slab->used == 0))
         release_spare(t, slab);
     return next;
-}
-
-/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks. */
-static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
-{
-    if (!was_mine(t, block) || !hak_slab_reclaim(slab, t))
-        return false;
-    own_slab(t, slab);
-    HAK_COUNT(t, reclaimed, 1);
-    return true;
 }
 
 /* The same for a slab of somebody else's. */

@@ -128,7 +128,8 @@ static void set_limits(void)
         const struct hak_frontend *f = hak_dispatch.by_bin[bin];
         uint32_t limit = f->bin_limit ? f->bin_limit(bin) : 0;
         uint32_t stride = hak_strides[bin];
-        bool direct = (stride <= 128 || stride > 256 || o->direct_fc) && (stride <= 512 || stride > 1024 || o->direct_fc_c7);
+        bool direct = (stride <= 128 || stride > 256 || o->direct_fc) &&
+                      (stride <= 512 || stride > 1024 || o->direct_fc_c7);
         hak_dispatch.bin_limit[bin] = (uint16_t)(limit ? limit : default_limit(bin));
         hak_dispatch.bin_batch[bin] = batch && direct ? hak_dispatch.bin_limit[bin] : 1;
     }

@@ -4,7 +4,8 @@
 
 #define UNIT_LG 7 /* descriptors are aligned to their size */
 #define VERSION_SHIFT 41
-_Static_assert(sizeof(struct hak_slab) == 1 << UNIT_LG && VERSION_SHIFT + UNIT_LG == 48, "user addresses have at most 48 bits");
+_Static_assert(sizeof(struct hak_slab) == 1 << UNIT_LG && VERSION_SHIFT + UNIT_LG == 48,
+               "user addresses have at most 48 bits");
 
 static struct hak_slab *top(uint64_t head)
 {

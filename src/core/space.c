@@ -293,7 +293,8 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header)
 
 void hak_space_free(void *base, size_t superslabs)
 {
-    if (hak_release_is_lazy() && hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, hak_dispatch.release->cause))
+    if (hak_release_is_lazy() &&
+        hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, hak_dispatch.release->cause))
         return;
     hak_lock_acquire(&hak_space_lock);
     struct zone *z = zone_of(base);

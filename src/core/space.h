@@ -18,8 +18,9 @@
  * bits that the mask dropped, an unused tag is zero, and no thread's owner tag is.
  *
  * Tags are hints as to the owner: a block may enter any bin of its class, and a free that finds no tag takes
- * the slow path. As to the class they are exact: set before the first block leaves, cleared when none is away. So the table may grow in place: a larger mask is published, and the tags whose index it
- * moves are missed once. Who formats a slab under the new mask cannot be followed by a reader with the old
+ * the slow path. As to the class they are exact: set before the first block leaves, cleared before the pages
+ * may serve anything else. So the table may grow in place: a larger mask is published, and the tags whose index
+ * it moves are missed once. Who formats a slab under the new mask cannot be followed by a reader with the old
  * one: the block reached the reader through synchronisation, and loads of one atomic never go back in time. */
 struct hak_tags {
     _Atomic(uint64_t) *table;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * See spans.h. A chunk is a row of spans, each used, cached or free; no two neighbours are free. Free ones
  * stand on lists by length, whose bits make the search for the best fit a lookup. Which pages hold old content
- * is a bit each: those that nobody used for the purge delay go back, and only they are cleared for calloc. A chunk that is wholly free and clean goes back to the backend. */
+ * is a bit each: those that nobody used for the purge delay go back, and only they are cleared for calloc. A
+ * chunk that is wholly free and clean goes back to the backend. */
 #include "spans.h"
 
 #include <sys/mman.h>
