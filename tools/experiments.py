@@ -151,8 +151,9 @@ def switch_row(lab, setting, command, cause, there, **base):
                before != after)
 
 
-def reuse_row(lab, command):
-    stages = lab.stats(command)[0]["stages"]
+def reuse_row(lab, command, **settings):
+    stages = lab.stats(command, **settings)[0]["stages"]
+    command = " ".join([*(f"{name}={value}" for name, value in settings.items()), command])
     acquires = sum(n for stage, n in stages.items() if stage != "failed")
     share = 1 - sum(stages[stage] for stage in ("unused", "lru", "map")) / acquires
     return Row(f"slabs reused, `{command}`", "EMPTY and PARTIAL never", f"{share:.0%} of {acquires} acquires",
@@ -255,9 +256,11 @@ def mixed_8192(lab):
 
 
 def recycling(lab):
-    commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42",
-                "larson --ops 8000000 8 128 1024 1 12345 4"]
-    return Section("Works that grow and shrink", commands, [reuse_row(lab, command) for command in commands])
+    commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42"]
+    threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"  # no slab moves where a thread's bins are handed on
+    return Section("Works that grow and shrink", commands + [f"HAKMEM_PARKED_THREADS=0 {threads_end}"],
+                   [reuse_row(lab, command) for command in commands] +
+                   [reuse_row(lab, threads_end, HAKMEM_PARKED_THREADS="0")])
 
 
 def larson(lab):

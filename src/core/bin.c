@@ -481,6 +481,8 @@ void *hak_bin_refill(struct hak_thread *t, unsigned bin)
 void hak_bin_prewarm(struct hak_thread *t, unsigned bin, uint32_t blocks)
 {
     uint32_t have = 0;
+    for (const void *block = hak_self.head[bin]; block && have < blocks; block = hak_next_load(block))
+        have++;
     while (have < blocks) {
         struct hak_chain chain = take(t, bin, blocks - have);
         if (!chain.head)
@@ -596,6 +598,48 @@ void hak_bin_drain_all(struct hak_thread *t)
     each_bin(t, release_idle_slabs);
 }
 
+size_t hak_bin_carved_bytes(const struct hak_thread *t)
+{
+    size_t bytes = 0;
+    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
+        for (const struct hak_slab *slab = t->bins[bin].slabs; slab; slab = slab->next)
+            bytes += (size_t)slab->carved * slab->stride;
+    return bytes;
+}
+
+static void park(struct hak_thread *t, unsigned bin)
+{
+    struct hak_bin *b = &t->bins[bin];
+    b->parked = take_bin(bin);
+    b->parked_room = hak_self.room[bin];
+    b->refilled = false;
+    hak_self.room[bin] = 0;
+}
+
+void hak_bin_park_all(struct hak_thread *t)
+{
+    each_bin(t, flush_foreign);
+    each_bin(t, park);
+}
+
+static void resume(struct hak_thread *t, unsigned bin)
+{
+    struct hak_bin *b = &t->bins[bin];
+    hak_self.head[bin] = b->parked;
+    hak_self.room[bin] = b->parked_room;
+    b->parked = NULL;
+}
+
+void hak_bin_resume_all(struct hak_thread *t)
+{
+    each_bin(t, resume);
+}
+
+static void drain_parked(struct hak_thread *t, unsigned bin)
+{
+    hak_bin_drain(t, t->bins[bin].parked);
+}
+
 static void abandon(struct hak_thread *t, unsigned bin)
 {
     struct hak_slab *slab;
@@ -607,12 +651,11 @@ static void abandon(struct hak_thread *t, unsigned bin)
             hak_dispatch.backend->publish(slab);
     }
     t->bins[bin] = (struct hak_bin){0};
-    hak_self.room[bin] = 0;
 }
 
 void hak_bin_abandon_all(struct hak_thread *t)
 {
-    each_bin(t, drain_bin);
+    each_bin(t, drain_parked);
     each_bin(t, flush_foreign);
     each_bin(t, abandon);
 }

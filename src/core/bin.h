@@ -32,9 +32,14 @@ HAK_INLINE void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *b
 void hak_bin_flush_foreign(struct hak_thread *t);
 /* Empties all bins of the calling thread, and gives up its slabs without live blocks. */
 void hak_bin_drain_all(struct hak_thread *t);
-/* Ends the thread's ownership of everything. */
+/* Bytes of all blocks cut from the slabs of a thread. */
+size_t hak_bin_carved_bytes(const struct hak_thread *t);
+/* From the calling thread's bins to its descriptor, where they wait for the next thread, and back. */
+void hak_bin_park_all(struct hak_thread *t);
+void hak_bin_resume_all(struct hak_thread *t);
+/* Ends a parked thread's ownership of everything. */
 void hak_bin_abandon_all(struct hak_thread *t);
-/* Fills a bin of the calling thread with at least `blocks` fresh blocks, for prewarming. */
+/* Fills a bin of the calling thread up to at least `blocks` blocks, for prewarming. */
 void hak_bin_prewarm(struct hak_thread *t, unsigned bin, uint32_t blocks);
 /* How many blocks a bin keeps when it is looked at. */
 uint32_t hak_bin_limit(unsigned bin);

@@ -197,6 +197,8 @@ void hak_age(void)
     if (!atomic_compare_exchange_strong_explicit(&next_age_ms, &due, now + AGE_INTERVAL_MS, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
+    if (now >= hak_dispatch.options.purge_delay_ms)
+        hak_thread_break_up(now - hak_dispatch.options.purge_delay_ms);
     bool more = hak_dispatch.backend->age && hak_dispatch.backend->age(now);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->age)
@@ -212,6 +214,7 @@ void hak_age(void)
 size_t hak_give_back(size_t keep)
 {
     size_t returned = 0;
+    hak_thread_break_up(UINT64_MAX);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->trim)
             returned += hak_frontends[i]->trim(keep);

@@ -51,9 +51,11 @@ struct hak_frontend {
      * longer than its limits. A call is bounded, and tells whether more is idle: then the next slow path calls
      * again. Optional: nothing ages. */
     bool (*age)(uint64_t now_ms);
-    /* In the thread itself: at its first slow path, at its end, and after its bins were drained. Optional. */
+    /* In the thread itself, at its first slow path and at its end. Its descriptor may come from an ended thread,
+     * with blocks and slabs. Optional. */
     void (*thread_start)(struct hak_thread *t);
     void (*thread_ending)(struct hak_thread *t);
+    /* In any thread: the descriptor has no blocks and slabs any more, and will be used for another. Optional. */
     void (*thread_end)(struct hak_thread *t);
     /* fork: takes and releases its locks. Optional: has none. */
     void (*fork_prepare)(void);

@@ -114,6 +114,8 @@ static void write_threads(struct hak_stats_writer *w)
     hak_thread_totals(&t);
     hak_stats_begin(w, "threads");
     hak_stats_number(w, "live", t.threads);
+    hak_stats_number(w, "parked", t.parked);
+    hak_stats_number(w, "resumed", t.resumed);
     hak_stats_number(w, "started", t.started);
     hak_stats_number(w, "active_slabs", t.active_slabs);
     hak_stats_number(w, "pinned_by_fork", t.pinned_slabs);

@@ -18,12 +18,22 @@ static void *alloc_from_orphan(unsigned bin)
     return p;
 }
 
+static void *pop(unsigned bin)
+{
+    void *p = hak_self.head[bin];
+    if (p)
+        hak_self.head[bin] = hak_next_load(p);
+    return p;
+}
+
 static void *alloc_small(unsigned bin, bool may_borrow)
 {
     struct hak_thread *t = hak_thread_get();
     if (HAK_UNLIKELY(!t))
         return hak_init() ? alloc_from_orphan(bin) : NULL;
-    void *p = may_borrow ? hak_bin_borrow(t, bin) : NULL;
+    void *p = pop(bin); /* a thread that has just started may have come with blocks */
+    if (!p && may_borrow)
+        p = hak_bin_borrow(t, bin);
     return p ? p : hak_bin_refill(t, bin);
 }
 
@@ -191,11 +201,8 @@ static unsigned aligned_class(size_t align, size_t size)
 
 static void *alloc_in_bin(unsigned bin)
 {
-    void *p = hak_self.head[bin];
-    if (!p)
-        return alloc_small(bin, false);
-    hak_self.head[bin] = hak_next_load(p);
-    return p;
+    void *p = pop(bin);
+    return p ? p : alloc_small(bin, false);
 }
 
 void *hak_alloc_aligned(size_t align, size_t size)

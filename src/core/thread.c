@@ -7,6 +7,9 @@
 #include "bin.h"
 #include "dispatch.h"
 #include "meta.h"
+#include "os.h"
+
+#define PARK_BYTES (2 * HAK_MIB) /* carved in the slabs of a thread that is parked, at most */
 
 __thread struct hak_cache hak_self __attribute__((tls_model("initial-exec"))) = {.tag = HAK_TAG_NOBODY};
 
@@ -14,41 +17,49 @@ struct hak_lock hak_thread_lock = HAK_LOCK_INIT(HAK_RANK_THREADS);
 struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
 
 /* Under hak_thread_lock. */
-static struct hak_thread *live, *recycled;
+static struct hak_thread *live, *parked, *recycled;
 static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
 static struct hak_thread_counters ended_counters, nobodys_counters;
-static uint64_t started, pinned_slabs;
+static uint64_t started, resumed, pinned_slabs;
+static _Atomic(uint32_t) parked_count; /* written under the lock */
 
 static _Atomic(uint32_t) drain_request;
 static pthread_key_t key;
 static _Atomic(bool) key_exists;
 static struct hak_thread orphan = {.tag = (uint64_t)1 << 32};
 
-static void link_live(struct hak_thread *t)
+static void link_first(struct hak_thread **list, struct hak_thread *t)
 {
     t->prev = NULL;
-    t->next = live;
-    if (live)
-        live->prev = t;
-    live = t;
+    t->next = *list;
+    if (*list)
+        (*list)->prev = t;
+    *list = t;
 }
 
-static void unlink_live(struct hak_thread *t)
+static void unlink_from(struct hak_thread **list, struct hak_thread *t)
 {
-    if (t->prev)
-        t->prev->next = t->next;
-    else
-        live = t->next;
+    *(t->prev ? &t->prev->next : list) = t->next;
     if (t->next)
         t->next->prev = t->prev;
 }
 
-/* An owner tag may be used again: tags are hints, and its last holder owns nothing any more. */
+static void unlink_parked(struct hak_thread *t)
+{
+    unlink_from(&parked, t);
+    atomic_fetch_sub_explicit(&parked_count, 1, memory_order_relaxed);
+}
+
+/* A parked descriptor comes with blocks and slabs. A recycled one has none, and its owner tag may be used again:
+ * tags are hints, and the last holder owns nothing any more. */
 static struct hak_thread *new_descriptor(void)
 {
     hak_lock_acquire(&hak_thread_lock);
-    struct hak_thread *t = recycled;
-    if (t) {
+    struct hak_thread *t;
+    if ((t = parked)) {
+        unlink_parked(t);
+        resumed++;
+    } else if ((t = recycled)) {
         recycled = t->next;
     } else {
         t = hak_meta_alloc(sizeof *t);
@@ -56,7 +67,7 @@ static struct hak_thread *new_descriptor(void)
             t->tag = (uint64_t)++ids << 32;
     }
     if (t) {
-        link_live(t);
+        link_first(&live, t);
         started++;
     }
     hak_lock_release(&hak_thread_lock);
@@ -80,6 +91,7 @@ static struct hak_thread *start_thread(void)
     t->drain_done = atomic_load_explicit(&drain_request, memory_order_relaxed);
     hak_self.tag = t->tag;
     hak_self.thread = t; /* before setspecific, which may allocate */
+    hak_bin_resume_all(t);
     if (atomic_load_explicit(&key_exists, memory_order_acquire))
         pthread_setspecific(key, t);
     each_frontend_start(t);
@@ -159,7 +171,7 @@ static void add_counters(struct hak_thread_counters *sum, const struct hak_threa
 static void recycle(struct hak_thread *t)
 {
     hak_lock_acquire(&hak_thread_lock);
-    unlink_live(t);
+    unlink_from(&live, t);
     add_counters(&ended_counters, &t->counters);
     uint64_t tag = t->tag;
     memset(t, 0, offsetof(struct hak_thread, bins)); /* the bins were cleared one by one */
@@ -167,6 +179,54 @@ static void recycle(struct hak_thread *t)
     t->next = recycled;
     recycled = t;
     hak_lock_release(&hak_thread_lock);
+}
+
+static void break_up(struct hak_thread *t)
+{
+    hak_bin_abandon_all(t);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_end)
+            hak_frontends[i]->thread_end(t);
+    recycle(t);
+}
+
+/* Nobody else gets what waits for the next thread, so it must not be much. */
+static bool is_worth_parking(const struct hak_thread *t)
+{
+    return !hak_dispatch.release->at_once && hak_bin_carved_bytes(t) <= PARK_BYTES &&
+           atomic_load_explicit(&parked_count, memory_order_relaxed) < hak_dispatch.options.parked_threads;
+}
+
+static void park(struct hak_thread *t)
+{
+    t->parked_ms = hak_os_coarse_ms();
+    hak_lock_acquire(&hak_thread_lock);
+    unlink_from(&live, t);
+    link_first(&parked, t);
+    atomic_fetch_add_explicit(&parked_count, 1, memory_order_relaxed);
+    hak_lock_release(&hak_thread_lock);
+}
+
+/* One that has been parked since then; on the list of live ones again, so that its numbers count. */
+static struct hak_thread *take_parked(uint64_t since_ms)
+{
+    struct hak_thread *t;
+    hak_lock_acquire(&hak_thread_lock);
+    for (t = parked; t && t->parked_ms > since_ms; t = t->next)
+        ;
+    if (t) {
+        unlink_parked(t);
+        link_first(&live, t);
+    }
+    hak_lock_release(&hak_thread_lock);
+    return t;
+}
+
+void hak_thread_break_up(uint64_t since_ms)
+{
+    struct hak_thread *t;
+    while (atomic_load_explicit(&parked_count, memory_order_relaxed) && (t = take_parked(since_ms)))
+        break_up(t);
 }
 
 /* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the
@@ -180,14 +240,14 @@ static void end_thread(void *value)
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->thread_ending)
             hak_frontends[i]->thread_ending(t);
-    hak_bin_abandon_all(t);
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->thread_end)
-            hak_frontends[i]->thread_end(t);
+    hak_bin_park_all(t);
     hak_self.tag = HAK_TAG_NOBODY;
     hak_self.thread = NULL;
     hak_self.ended = true;
-    recycle(t);
+    if (is_worth_parking(t))
+        park(t);
+    else
+        break_up(t);
     errno = saved;
 }
 
@@ -210,7 +270,13 @@ void hak_thread_fork_child(void)
         }
     live = NULL;
     if (self)
-        link_live(self);
+        link_first(&live, self);
+}
+
+static void add_thread(struct hak_thread_totals *totals, const struct hak_thread *t)
+{
+    totals->active_slabs += atomic_load_explicit(&t->slabs, memory_order_relaxed);
+    add_counters(&totals->counters, &t->counters);
 }
 
 void hak_thread_totals(struct hak_thread_totals *totals)
@@ -218,14 +284,15 @@ void hak_thread_totals(struct hak_thread_totals *totals)
     hak_lock_acquire(&hak_thread_lock);
     memset(totals, 0, sizeof *totals);
     totals->started = started;
+    totals->parked = atomic_load_explicit(&parked_count, memory_order_relaxed);
+    totals->resumed = resumed;
     totals->pinned_slabs = pinned_slabs;
     add_counters(&totals->counters, &ended_counters);
     add_counters(&totals->counters, &orphan.counters);
     add_counters(&totals->counters, &nobodys_counters);
-    for (struct hak_thread *t = live; t; t = t->next) {
-        totals->threads++;
-        totals->active_slabs += atomic_load_explicit(&t->slabs, memory_order_relaxed);
-        add_counters(&totals->counters, &t->counters);
-    }
+    for (struct hak_thread *t = live; t; t = t->next, totals->threads++)
+        add_thread(totals, t);
+    for (struct hak_thread *t = parked; t; t = t->next)
+        add_thread(totals, t);
     hak_lock_release(&hak_thread_lock);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * A thread's cold part: the slabs behind its bins, foreign blocks on their way back, counters.
- * Descriptors are metadata, never unmapped, and recycled when a thread ends; what it owned is then PARTIAL,
- * FULL or EMPTY, so nothing refers to the thread any more. */
+ * Descriptors are metadata and never unmapped. When a thread ends, its descriptor is parked with the blocks and
+ * slabs it has, if they are few, and the next thread to start goes on with them. After the purge delay, or when
+ * memory is needed elsewhere, a parked one is broken up: its slabs become PARTIAL, FULL or EMPTY, so that nothing
+ * refers to the thread any more, and the descriptor is recycled. */
 #ifndef HAK_THREAD_H
 #define HAK_THREAD_H
 
@@ -20,6 +22,8 @@ struct hak_bin {
     bool shrinking;         /* overflowed, and not refilled since */
     void *foreign;          /* other threads' blocks that were freed here */
     void *untouched;        /* the first block after prewarming: while it is the first, none was used */
+    void *parked;           /* the bin's blocks and its room while the thread is parked */
+    int32_t parked_room;
 };
 
 /* Written by the thread alone, read by the statistics. */
@@ -61,7 +65,8 @@ struct hak_thread_counters {
 
 struct hak_thread {
     uint64_t tag;
-    struct hak_thread *next, *prev; /* all live threads, or the recycled ones */
+    struct hak_thread *next, *prev; /* all live threads, or the parked, or the recycled ones */
+    uint64_t parked_ms;             /* when it was parked last */
     void *local[HAK_MAX_FRONTENDS]; /* the frontends' own, by their place in the dispatch table */
     _Atomic(uint32_t) drain_asked;  /* a trim asks for this thread's bins; done at its next slow path */
     uint32_t drain_done;
@@ -86,10 +91,12 @@ void hak_thread_constructor(void);
 void hak_thread_fork_child(void);
 /* Asks every thread to empty its bins at its next slow path. */
 void hak_thread_ask_drain(void);
+/* Breaks up the threads that were parked then or before. Takes locks of the frontends and the backend. */
+void hak_thread_break_up(uint64_t since_ms);
 
 /* Sums the counters of all threads, dead ones included. */
 struct hak_thread_totals {
-    uint64_t threads, started, pinned_slabs, active_slabs;
+    uint64_t threads, started, parked, resumed, pinned_slabs, active_slabs;
     struct hak_thread_counters counters;
 };
 void hak_thread_totals(struct hak_thread_totals *totals);

@@ -86,6 +86,7 @@ ROWS = {
 
     "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", SLABS),
     "HAKMEM_SS_HOT_SLABS": Row("1", "shrink", "-", SLABS + ("lru.*",)),
+    "HAKMEM_PARKED_THREADS": Row("0", "remote", "-", ("bins.*",) + SLABS, elsewhere=("shrink",)),
     "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", SLABS + RELEASES, base=AT_ONCE),
     "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "whole", "+", SLABS + RELEASES, base=AT_ONCE),
     "HAKMEM_SS_PREFAULT": Row("1", "shrink", "+", ("os_calls.superslab_map",)),

@@ -644,9 +644,9 @@ static void *pass_on(void *seed)
     return NULL;
 }
 
-TEST(last_frees_race_with_adoption)
+static void pass_around(const char *settings)
 {
-    unit_start(NULL);
+    unit_start(settings);
     for (uint64_t round = 0; round < ROUNDS; round++) {
         pthread_t threads[THREADS];
         uint64_t seeds[THREADS];
@@ -660,6 +660,7 @@ TEST(last_frees_race_with_adoption)
     }
     for (unsigned i = 0; i < SLOTS; i++)
         hak_free(exchange[i]);
+    hak_thread_break_up(UINT64_MAX);
     hak_bin_drain_all(hak_thread_get());
     hak_bin_drain_all(hak_thread_get()); /* the first may have given blocks to slabs that it came to own */
     unit_sweep();
@@ -667,7 +668,18 @@ TEST(last_frees_race_with_adoption)
     assert_int_equal(c.used, 0);
     assert_int_equal(unit_pages_in_use(&c), 0);
     assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
+}
+
+TEST(last_frees_race_with_adoption)
+{
+    pass_around("HAKMEM_PARKED_THREADS=0");
     assert_true(unit_stat("stages", "partial") > 0);
+}
+
+TEST(last_frees_race_with_parking)
+{
+    pass_around("HAKMEM_PARKED_THREADS=2");
+    assert_true(unit_stat("threads", "resumed") > 0);
 }
 
 UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
@@ -684,4 +696,4 @@ UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_the
           T(so_many_slabs_are_hot), T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down),
           T(what_is_refused_stays_and_is_asked_for_again), T(trim_returns_everything_that_is_free),
           T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches), T(prefault_may_be_forbidden_to_touch),
-          T(last_frees_race_with_adoption))
+          T(last_frees_race_with_adoption), T(last_frees_race_with_parking))

@@ -131,6 +131,178 @@ TEST(counters_outlive_their_thread)
     assert_true(blocks_refilled() >= blocks + 100);
 }
 
+/* --- parked: what an ended thread had waits for the next one -------------------------------------------- */
+
+static void run(void *(*fn)(void *), void *context)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* So many blocks of SIZE come and go. */
+static void *come_and_go(void *n)
+{
+    unit_free_blocks(unit_blocks(SIZE, *(size_t *)n));
+    return NULL;
+}
+
+static uint64_t refills(void)
+{
+    return totals().counters.refills;
+}
+
+TEST(the_next_thread_goes_on_with_what_the_last_one_had)
+{
+    unit_start(NULL);
+    size_t n = 10;
+    run(come_and_go, &n);
+    assert_int_equal(totals().threads, 0);
+    assert_int_equal(totals().parked, 1);
+    uint64_t before = refills();
+    for (unsigned i = 0; i < 10; i++)
+        run(come_and_go, &n);
+    assert_int_equal(refills(), before);
+    assert_int_equal(totals().resumed, 10);
+    assert_int_equal(totals().parked, 1);
+    assert_int_equal(unit_census().free, 0); /* the bins have all */
+    hak_thread_break_up(UINT64_MAX);
+    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().active_slabs, 0);
+    assert_int_equal(unit_census().used, 0);
+}
+
+static void *allocate_one(void *out)
+{
+    *(void **)out = hak_malloc(SIZE);
+    return NULL;
+}
+
+TEST(the_first_block_of_a_resumed_thread_comes_from_its_bin)
+{
+    unit_start(NULL);
+    size_t n = 10;
+    void *block;
+    run(come_and_go, &n);
+    uint64_t used = unit_census().used;
+    run(allocate_one, &block);
+    assert_int_equal(unit_census().used, used); /* none was lost */
+    hak_free(block);
+    hak_bin_drain_all(hak_thread_get());
+    assert_int_equal(unit_census().used, 0);
+}
+
+TEST(blocks_of_a_parked_thread_may_be_freed_by_others)
+{
+    unit_start(NULL);
+    size_t n = 10;
+    run(allocate_full, &n);
+    unit_free_blocks(kept);
+    hak_bin_flush_foreign(hak_thread_get()); /* it is the caller that has become the next thread */
+    assert_int_equal(totals().parked, 0);
+    hak_bin_drain_all(hak_thread_get());
+    assert_int_equal(unit_census().used, 0);
+}
+
+static void age_by(uint64_t ms)
+{
+    fake_os_pass(ms);
+    hak_age();
+}
+
+TEST(parked_threads_are_broken_up_after_the_purge_delay)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=100");
+    size_t n = 10;
+    hak_thread_get();
+    run(come_and_go, &n);
+    age_by(50);
+    assert_int_equal(totals().parked, 1);
+    age_by(60);
+    assert_int_equal(totals().parked, 0);
+    assert_int_equal(unit_census().used, 0);
+}
+
+TEST(a_trim_breaks_parked_threads_up)
+{
+    unit_start(NULL);
+    size_t n = 10;
+    hak_thread_get();
+    run(come_and_go, &n);
+    assert_int_equal(totals().parked, 1);
+    hak_trim(0);
+    assert_int_equal(totals().parked, 0);
+    assert_int_equal(unit_census().used, 0);
+}
+
+/* Every second one stays. */
+static void *leave_gaps(void *n)
+{
+    kept = unit_blocks(SIZE, *(size_t *)n);
+    for (struct unit_block *b = kept; b && b->next; b = b->next) {
+        struct unit_block *gap = b->next;
+        b->next = gap->next;
+        hak_free(gap);
+    }
+    return NULL;
+}
+
+TEST(a_thread_with_much_memory_is_not_parked)
+{
+    unit_start(NULL);
+    size_t n = 4 * HAK_MIB / SIZE;
+    hak_thread_get();
+    run(leave_gaps, &n);
+    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().active_slabs, 0);
+}
+
+static pthread_barrier_t together;
+
+static void *come_and_go_together(void *n)
+{
+    come_and_go(n);
+    pthread_barrier_wait(&together);
+    return NULL;
+}
+
+static void run_together(unsigned count)
+{
+    pthread_t threads[8];
+    size_t n = 10;
+    pthread_barrier_init(&together, NULL, count);
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go_together, &n), 0);
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+TEST(so_many_threads_are_parked)
+{
+    unit_start("HAKMEM_PARKED_THREADS=3");
+    run_together(8);
+    assert_int_equal(totals().parked, 3);
+    assert_int_equal(totals().threads, 0);
+}
+
+static void expect_none_parked(const char *settings)
+{
+    unit_start(settings);
+    run_together(2);
+    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().active_slabs, 0);
+}
+
+TEST(none_is_parked_where_that_is_off)
+{
+    expect_none_parked("HAKMEM_PARKED_THREADS=0");
+}
+
+TEST(none_is_parked_where_idle_memory_goes_back_at_once)
+{
+    expect_none_parked("HAKMEM_RELEASE=direct");
+}
+
 /* --- after the end: a destructor that runs later than the library's still allocates ------------------- */
 
 static pthread_key_t late;
@@ -248,5 +420,10 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
 UNIT_MAIN(T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_recycled),
           T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active), T(full_slabs_stay_full),
           T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),
-          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
+          T(the_next_thread_goes_on_with_what_the_last_one_had),
+          T(the_first_block_of_a_resumed_thread_comes_from_its_bin),
+          T(blocks_of_a_parked_thread_may_be_freed_by_others), T(parked_threads_are_broken_up_after_the_purge_delay),
+          T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked),
+          T(so_many_threads_are_parked), T(none_is_parked_where_that_is_off),
+          T(none_is_parked_where_idle_memory_goes_back_at_once), T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
           T(without_memory_for_a_descriptor_later_calls_try_again))

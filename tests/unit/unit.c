@@ -143,6 +143,7 @@ void unit_in_thread(void *(*fn)(void *), void *context)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
+    hak_thread_break_up(UINT64_MAX);
 }
 
 void unit_start(const char *settings)

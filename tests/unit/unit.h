@@ -41,7 +41,7 @@ extern int unit_out;
 void assert_dies(void (*fn)(void), const char *message);
 /* What `fn` writes to stderr. */
 void unit_stderr_of(void (*fn)(void), char *text, size_t size);
-/* Runs fn(context) in a thread and waits for its end, its destructors included. */
+/* Runs fn(context) in a thread and waits for its end, its destructors included; nothing of it stays parked. */
 void unit_in_thread(void *(*fn)(void *), void *context);
 
 /* --- settings, before the first allocation --------------------------------------------------------- */

@@ -217,11 +217,13 @@ static struct hak_slab *stage_unused(struct request *r)
     return s ? take_run(s, r->pages, &r->clean) : NULL;
 }
 
-/* Foreign blocks that this thread has not given back yet may complete a slab. */
+/* Foreign blocks that this thread has not given back yet may complete a slab, and what ended threads left parked
+ * may hold some. */
 static struct hak_slab *stage_drain(struct request *r)
 {
     hak_lock_release(&lock);
     hak_bin_flush_foreign(r->thread);
+    hak_thread_break_up(UINT64_MAX);
     hak_lock_acquire(&lock);
     struct hak_slab *slab = stage_partial(r);
     return slab ? slab : stage_empty(r);
