@@ -9,7 +9,7 @@
 #include "meta.h"
 #include "os.h"
 
-#define PARK_BYTES (2 * HAK_MIB) /* carved in the slabs of a thread that is parked, at most */
+#define PARK_BYTES (32 * HAK_MIB) /* cut from the slabs of all parked threads, at most */
 
 __thread struct hak_cache hak_self __attribute__((tls_model("initial-exec"))) = {.tag = HAK_TAG_NOBODY};
 
@@ -21,7 +21,8 @@ static struct hak_thread *live, *parked, *recycled;
 static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
 static struct hak_thread_counters ended_counters, nobodys_counters;
 static uint64_t started, resumed, pinned_slabs;
-static _Atomic(uint32_t) parked_count; /* written under the lock */
+static _Atomic(uint32_t) parked_count; /* both written under the lock */
+static _Atomic(size_t) parked_bytes;
 
 static _Atomic(uint32_t) drain_request;
 static pthread_key_t key;
@@ -48,6 +49,7 @@ static void unlink_parked(struct hak_thread *t)
 {
     unlink_from(&parked, t);
     atomic_fetch_sub_explicit(&parked_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&parked_bytes, t->parked_bytes, memory_order_relaxed);
 }
 
 /* A parked descriptor comes with blocks and slabs. A recycled one has none, and its owner tag may be used again:
@@ -193,17 +195,18 @@ static void break_up(struct hak_thread *t)
 /* Nobody else gets what waits for the next thread, so it must not be much. */
 static bool is_worth_parking(const struct hak_thread *t)
 {
-    return !hak_dispatch.release->at_once && hak_bin_carved_bytes(t) <= PARK_BYTES &&
+    return !hak_dispatch.release->at_once &&
+           atomic_load_explicit(&parked_bytes, memory_order_relaxed) + t->parked_bytes <= PARK_BYTES &&
            atomic_load_explicit(&parked_count, memory_order_relaxed) < hak_dispatch.options.parked_threads;
 }
 
 static void park(struct hak_thread *t)
 {
-    t->parked_ms = hak_os_coarse_ms();
     hak_lock_acquire(&hak_thread_lock);
     unlink_from(&live, t);
     link_first(&parked, t);
     atomic_fetch_add_explicit(&parked_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&parked_bytes, t->parked_bytes, memory_order_relaxed);
     hak_lock_release(&hak_thread_lock);
 }
 
@@ -244,6 +247,8 @@ static void end_thread(void *value)
     hak_self.tag = HAK_TAG_NOBODY;
     hak_self.thread = NULL;
     hak_self.ended = true;
+    t->parked_ms = hak_os_coarse_ms();
+    t->parked_bytes = hak_bin_carved_bytes(t);
     if (is_worth_parking(t))
         park(t);
     else

@@ -66,7 +66,8 @@ struct hak_thread_counters {
 struct hak_thread {
     uint64_t tag;
     struct hak_thread *next, *prev; /* all live threads, or the parked, or the recycled ones */
-    uint64_t parked_ms;             /* when it was parked last */
+    uint64_t parked_ms;             /* when it was parked last, */
+    size_t parked_bytes;            /* and the bytes of blocks cut from its slabs then */
     void *local[HAK_MAX_FRONTENDS]; /* the frontends' own, by their place in the dispatch table */
     _Atomic(uint32_t) drain_asked;  /* a trim asks for this thread's bins; done at its next slow path */
     uint32_t drain_done;

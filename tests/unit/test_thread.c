@@ -250,7 +250,7 @@ static void *leave_gaps(void *n)
 TEST(a_thread_with_much_memory_is_not_parked)
 {
     unit_start(NULL);
-    size_t n = 4 * HAK_MIB / SIZE;
+    size_t n = 40 * HAK_MIB / SIZE;
     hak_thread_get();
     run(leave_gaps, &n);
     assert_int_equal(totals().parked, 0);
