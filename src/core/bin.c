@@ -13,7 +13,8 @@
 #include "log.h"
 
 #define FOREIGN_MIN 4u       /* fewer foreign blocks do not serve a refill, */
-#define FOREIGN_ALONE 4096u /* unless they are so large */
+#define FOREIGN_LARGE 1024u /* unless they are larger than this; such ones gather in smaller numbers */
+#define COLLECT_BYTES 1024u /* on a remote list are worth a trip before new blocks are cut */
 #define WHOLE_LIST 4u
 #define WHOLE_STRIDE 1024u
 #define BORROW_MIN 4096u
@@ -269,6 +270,13 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
 
 /* --- foreign blocks ---------------------------------------------------------------------------------- */
 
+/* So many blocks wait here, where their owner does without them. */
+static uint32_t foreign_limit(unsigned bin)
+{
+    uint32_t limit = hak_dispatch.bin_limit[bin];
+    return hak_strides[bin] <= FOREIGN_LARGE ? limit : (uint32_t)hak_min(limit, hak_max(2, limit / 4));
+}
+
 static void flush_foreign(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
@@ -281,7 +289,7 @@ static void flush_foreign(struct hak_thread *t, unsigned bin)
 void hak_bin_foreign_turn(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
-    uint32_t limit = hak_dispatch.bin_limit[bin];
+    uint32_t limit = foreign_limit(bin);
     mark_used(t, bin);
     if (!hak_next_load(b->foreign) && limit > 1) {
         b->foreign_room = (uint16_t)(limit - 2);
@@ -307,8 +315,8 @@ static struct hak_chain take_foreign(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
     struct hak_chain chain = {0};
-    uint32_t count = b->foreign ? hak_dispatch.bin_limit[bin] - 1u - b->foreign_room : 0;
-    if (!count || (count < FOREIGN_MIN && hak_strides[bin] < FOREIGN_ALONE))
+    uint32_t count = b->foreign ? foreign_limit(bin) - 1u - b->foreign_room : 0;
+    if (!count || (count < FOREIGN_MIN && hak_strides[bin] <= FOREIGN_LARGE))
         return chain;
     chain.head = b->foreign;
     chain.count = count;
@@ -328,9 +336,10 @@ static bool collect(struct hak_thread *t, struct hak_slab *slab)
     return n != 0;
 }
 
-static bool runs_low(const struct hak_slab *slab)
+static bool runs_low(const struct hak_slab *slab, uint32_t waiting)
 {
-    return slab->free_count + (slab->capacity - slab->carved) <= slab->capacity / 8;
+    return slab->free_count + (slab->capacity - slab->carved) <= slab->capacity / 8 ||
+           (!slab->free && waiting * slab->stride >= COLLECT_BYTES);
 }
 
 /* Before the slab's own blocks: when many remote ones wait, or when own ones run low. */
@@ -342,7 +351,7 @@ static void collect_early(struct hak_thread *t, struct hak_slab *slab)
         return;
     if (waiting >= o->p0_drain_thresh)
         HAK_COUNT(t, remote_early, hak_slab_collect(slab));
-    else if (runs_low(slab))
+    else if (runs_low(slab, waiting))
         HAK_COUNT(t, remote_low_water, hak_slab_collect(slab));
 }
 
@@ -355,7 +364,7 @@ static bool new_slab(struct hak_thread *t, unsigned bin)
     hak_slab_tag(slab, t->tag);
     own_slab(t, slab);
     HAK_COUNT(t, slabs_acquired, 1);
-    if (hak_dispatch.options.stats_shm) /* a program that only allocates comes by no other clock */
+    if (hak_dispatch.options.stats_shm && t == hak_self.thread) /* a program that only allocates comes by no other clock */
         hak_age();
     return true;
 }
