@@ -30,6 +30,12 @@ union hak_sealed {
 extern union hak_sealed hak_sealed;
 #define hak_dispatch (hak_sealed.d)
 
+/* Whether slabs of the bin belong in the zone of blocks with headers. */
+HAK_INLINE bool hak_bin_has_header(unsigned bin)
+{
+    return hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+}
+
 /* Initialises the library if that has not happened: options, OS, tags, backends, frontends, seal.
  * False without memory; a later call tries again. */
 bool hak_init(void);

@@ -188,7 +188,7 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
 
 static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
 {
-    bool zeroed, header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+    bool zeroed, header = hak_bin_has_header(bin);
     hak_lock_acquire(&lock);
     struct hak_slab *slab = take_partial(t, bin);
     if (!slab && (slab = take_run(hak_slab_pages[bin], 1, header, &zeroed)))

@@ -147,7 +147,7 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
 
 static struct hak_slab *take_fresh(struct hak_thread *t, unsigned bin)
 {
-    bool header = hak_class_has_header(bin) && hak_dispatch.by_bin[bin]->headers;
+    bool header = hak_bin_has_header(bin);
     struct hak_slab *slab = take_slab(bin, hak_slab_pages[bin], header);
     if (!slab && header) /* their zone is full: blocks without headers serve as well */
         slab = take_slab(bin, hak_slab_pages[bin], false);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * Hot slabs: EMPTY ones that wait for the next request of their class on a lock-free stack, their pages not
+ * free. A stack that grows too long is emptied at once, so that one lock serves many slabs. Any thread, with or
+ * without the pool's lock. */
+#ifndef SHARED_POOL_HOT_H
+#define SHARED_POOL_HOT_H
+
+#include "core/plugin.h"
+
+struct hak_slab *hot_pop(unsigned bin);
+/* One of another class, of this length, from the zone of blocks with headers or the other one; NULL if none. */
+struct hak_slab *hot_pop_similar(unsigned pages, bool header);
+/* Adds an EMPTY slab. Where its stack was too long, all that stood there, for the caller to release. */
+struct hak_slab *hot_push(struct hak_slab *slab);
+/* All of the first class from *bin on that has hot slabs, for the caller to release; *bin becomes the next class.
+ * NULL: there are no more. Lists of both kinds are linked by hak_slab_stack_next. */
+struct hak_slab *hot_take_all(unsigned *bin);
+
+#endif

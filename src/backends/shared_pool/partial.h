@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * PARTIAL slabs, on a lock-free stack for each class. One whose last block comes back stays on its stack, where
+ * the next request of its class finds it: it is idle. When several of a class are, or after a while, the stack
+ * is swept: idle slabs become EMPTY. Any thread; whatever may sweep is called without the pool's lock, since
+ * an EMPTY slab comes back to the pool through its frontend. */
+#ifndef SHARED_POOL_PARTIAL_H
+#define SHARED_POOL_PARTIAL_H
+
+#include "core/plugin.h"
+
+/* A slab of the class, adopted by `t`; NULL without. Never sweeps. */
+struct hak_slab *partial_take(struct hak_thread *t, unsigned bin);
+/* Takes a PARTIAL slab, all of whose blocks may be back. May sweep. */
+void partial_put(struct hak_slab *slab);
+/* The last block of a slab of the class came back. May sweep. */
+void partial_note_idle(unsigned bin);
+/* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. */
+void partial_sweep_all(void);
+void partial_sweep_unserved(void);
+
+#endif

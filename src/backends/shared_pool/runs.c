@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ * See runs.h. An EMPTY slab is on the list exactly while all its pages are free and dirty: whoever takes or
+ * cleans one of them dissolves it first. */
+#include "runs.h"
+
+#include "core/dispatch.h"
+#include "core/log.h"
+#include "lru.h"
+
+#define CLEAN_BYTES (256 * HAK_MIB) /* that one call gives back, or a quarter of what is dirty */
+
+static struct hak_slab *empty_list; /* the most recent first */
+static uint64_t empties;
+static uint64_t slept_until_ms; /* everything that was free then is idle */
+
+/* --- descriptors ------------------------------------------------------------------------------------ */
+
+static unsigned index_in(const struct superslab *s, const struct hak_slab *slab)
+{
+    return (unsigned)((size_t)(slab->base - s->base) / HAK_PAGE);
+}
+
+/* Makes the descriptors of a run say that it is one. */
+static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
+{
+    struct hak_slab *slab = hak_space_page(base);
+    slab->base = base;
+    slab->region = s;
+    slab->pages = (uint16_t)pages;
+    for (size_t i = 0; i < pages && i < HAK_SUPERSLAB_PAGES; i++)
+        slab[i].head_offset = (uint32_t)i;
+    return slab;
+}
+
+static void forget(struct hak_slab *slab)
+{
+    size_t pages = hak_min(slab->pages, HAK_SUPERSLAB_PAGES);
+    for (size_t i = 0; i < pages; i++) {
+        slab[i].head_offset = 0;
+        slab[i].base = NULL;
+        slab[i].region = NULL;
+        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
+    }
+}
+
+/* --- EMPTY slabs ------------------------------------------------------------------------------------ */
+
+static void list_empty(struct hak_slab *slab)
+{
+    slab->prev = NULL;
+    slab->next = empty_list;
+    if (empty_list)
+        empty_list->prev = slab;
+    empty_list = slab;
+    slab->listed = true;
+}
+
+static void unlist_empty(struct hak_slab *slab)
+{
+    *(slab->prev ? &slab->prev->next : &empty_list) = slab->next;
+    if (slab->next)
+        slab->next->prev = slab->prev;
+    slab->next = slab->prev = NULL;
+    slab->listed = false;
+}
+
+/* An EMPTY slab stops being one: its pages stay free and dirty. */
+static void dissolve(struct hak_slab *slab, enum hak_slab_state to)
+{
+    unlist_empty(slab);
+    hak_slab_count(HAK_SLAB_EMPTY, to);
+    forget(slab);
+}
+
+/* The EMPTY slabs in these pages of a superslab. */
+static void dissolve_pages(const struct superslab *s, uint64_t pages, enum hak_slab_state to)
+{
+    for (pages &= s->dirty; pages; pages &= pages - 1) {
+        struct hak_slab *slab = hak_space_slab(s->base + (size_t)__builtin_ctzll(pages) * HAK_PAGE);
+        if (slab && slab->region == s && hak_slab_state(slab) == HAK_SLAB_EMPTY && slab->listed)
+            dissolve(slab, to);
+    }
+}
+
+/* The first of the class among so many; else one of the same length. */
+static struct hak_slab *find_empty(unsigned bin, unsigned pages, bool header)
+{
+    struct hak_slab *other = NULL;
+    unsigned left = hak_dispatch.options.empty_scan_limit;
+    for (struct hak_slab *slab = empty_list; slab && left; slab = slab->next, left--) {
+        if (slab->pages != pages || hak_space_in_header_zone(slab->base) != header)
+            continue;
+        other = slab;
+        if (slab->bin == bin)
+            break;
+    }
+    return other;
+}
+
+/* --- taking ----------------------------------------------------------------------------------------- */
+
+struct hak_slab *runs_take(struct superslab *s, unsigned pages, bool *clean)
+{
+    unsigned first = superslab_fit(s, pages);
+    *clean = superslab_is_zero(s, superslab_run(first, pages));
+    dissolve_pages(s, superslab_run(first, pages), HAK_SLAB_UNUSED);
+    return superslab_take_at(s, first, pages) ? describe(s, s->base + first * HAK_PAGE, pages) : NULL;
+}
+
+struct hak_slab *runs_take_whole(struct superslab *s, size_t pages, bool *clean)
+{
+    *clean = superslab_is_zero(s, ALL_PAGES);
+    if (hak_space_commit(s->base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
+        return NULL;
+    superslab_take_whole(s);
+    return describe(s, s->base, pages);
+}
+
+struct hak_slab *runs_take_empty(unsigned bin, unsigned pages, bool header)
+{
+    struct hak_slab *slab = find_empty(bin, pages, header);
+    if (slab) {
+        struct superslab *s = slab->region;
+        unlist_empty(slab);
+        HAK_CHECK(superslab_take_at(s, index_in(s, slab), slab->pages));
+    }
+    return slab;
+}
+
+/* --- pages back to the kernel ------------------------------------------------------------------------ */
+
+uint64_t runs_purge_delay_ms(void)
+{
+    return hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
+}
+
+void runs_note_sleep(uint64_t now_ms)
+{
+    slept_until_ms = now_ms;
+}
+
+static bool is_idle(const struct superslab *s, uint64_t now_ms)
+{
+    return s && (now_ms - s->dirty_since_ms >= runs_purge_delay_ms() || s->dirty_since_ms <= slept_until_ms);
+}
+
+static bool is_cached(const struct superslab *s)
+{
+    return s->free == ALL_PAGES;
+}
+
+bool runs_age(uint64_t now_ms)
+{
+    static struct superslab_batch batches[2];
+    size_t done = 0, most = hak_max(CLEAN_BYTES, superslab_dirty_bytes() / 4);
+    struct superslab *s;
+    batches[0].cause = HAK_CAUSE_partial_release;
+    batches[1].cause = hak_dispatch.release->cause;
+    for (size_t n = superslab_dirty_regions(); n && done < most && is_idle(s = superslab_oldest_dirty(), now_ms); n--) {
+        uint64_t pages = superslab_idle(s, now_ms, runs_purge_delay_ms());
+        if (s->put_ms <= slept_until_ms)
+            pages = s->dirty;
+        if (!is_cached(s) && !hak_dispatch.options.ss_partial)
+            continue;
+        if (s->count == 1)
+            dissolve_pages(s, pages, HAK_SLAB_RETURNED);
+        done += superslab_batch_add(&batches[is_cached(s)], s, pages);
+    }
+    superslab_batch_send(&batches[0]);
+    superslab_batch_send(&batches[1]);
+    return done >= most && is_idle(superslab_oldest_dirty(), now_ms);
+}
+
+static size_t clean_region(struct superslab *s, enum hak_cause cause)
+{
+    if (s->count == 1)
+        dissolve_pages(s, ALL_PAGES, HAK_SLAB_RETURNED);
+    return superslab_clean(s, cause);
+}
+
+size_t runs_trim(size_t keep)
+{
+    size_t returned = 0;
+    struct superslab *s;
+    while (superslab_dirty_bytes() > keep && (s = superslab_oldest_dirty())) {
+        size_t n = clean_region(s, HAK_CAUSE_trim);
+        returned += n;
+        if (!n)
+            break;
+    }
+    return returned;
+}
+
+/* --- putting back ------------------------------------------------------------------------------------ */
+
+static void cache_if_free(struct superslab *s)
+{
+    if (s->free != ALL_PAGES)
+        return;
+    if (s->count == 1)
+        dissolve_pages(s, ALL_PAGES, HAK_SLAB_UNUSED);
+    superslab_withdraw(s);
+    if (hak_dispatch.options.log_free)
+        hak_log("SS_FREE superslab %p is wholly empty", (void *)s->base);
+    lru_push(s);
+}
+
+static void note_empty(const struct hak_slab *slab)
+{
+    const struct hak_options *o = &hak_dispatch.options;
+    if (HAK_UNLIKELY(o->log_free))
+        hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
+    if (++empties % o->ss_partial_interval == 0 && o->ss_partial)
+        runs_age(hak_os_coarse_ms());
+}
+
+void runs_put_empty(struct hak_slab *slab)
+{
+    struct superslab *s = slab->region;
+    superslab_put(s, index_in(s, slab), slab->pages, true);
+    list_empty(slab);
+    note_empty(slab);
+    cache_if_free(s);
+}
+
+void runs_put(struct hak_slab *slab)
+{
+    struct superslab *s = slab->region;
+    unsigned first = index_in(s, slab), pages = slab->pages;
+    bool dirty = hak_slab_state(slab) != HAK_SLAB_RETURNED;
+    forget(slab);
+    if (s->whole) {
+        superslab_put_whole(s, dirty);
+        lru_push(s);
+    } else {
+        superslab_put(s, first, pages, dirty);
+        cache_if_free(s);
+    }
+}
+
+uint64_t runs_empties(void)
+{
+    return empties;
+}
