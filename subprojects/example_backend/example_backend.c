@@ -15,33 +15,25 @@ struct region {
     size_t bumped; /* pages handed out so far: the next run begins here */
     size_t live;
     bool dirty; /* pages above `bumped` have old content */
-    struct region *next_unused;
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static struct region *current[2]; /* the one being cut; [1] is for blocks with a header byte */
-static struct region *unused_regions;
+static struct hak_meta_list unused_regions;
 static struct hak_slab *partial_lists[HAK_NBINS];
 static uint64_t partial_served, bump_served, maps, unmaps;
 
 /* --- regions --------------------------------------------------------------------------------------- */
 
-static void keep_descriptor(struct region *r)
-{
-    r->next_unused = unused_regions;
-    unused_regions = r;
-}
-
 static struct region *map_region(size_t superslabs, size_t align, bool header)
 {
-    struct region *r = unused_regions;
-    if (r)
-        unused_regions = r->next_unused;
-    else if (!(r = hak_meta_alloc(sizeof *r)))
+    struct region *r = hak_meta_new(&unused_regions, sizeof *r);
+    if (!r)
         return NULL;
-    *r = (struct region){.superslabs = superslabs, .base = hak_space_alloc(superslabs, align, header)};
+    r->superslabs = superslabs;
+    r->base = hak_space_alloc(superslabs, align, header);
     if (!r->base) {
-        keep_descriptor(r);
+        hak_meta_drop(&unused_regions, r);
         return NULL;
     }
     hak_limit_take(superslabs * HAK_SUPERSLAB); /* HAKMEM_LIMIT_MB counts whole regions here */
@@ -59,7 +51,7 @@ static size_t unmap_region(struct region *r)
         hak_space_free(r->base, r->superslabs);
     hak_limit_give(range.iov_len);
     unmaps++;
-    keep_descriptor(r);
+    hak_meta_drop(&unused_regions, r);
     return returned ? range.iov_len : 0;
 }
 

@@ -78,6 +78,29 @@ TEST(without_memory_null_and_later_served)
     assert_fresh(hak_meta_alloc(100), 100);
 }
 
+TEST(dropped_descriptors_are_zeroed_and_used_again)
+{
+    struct hak_meta_list dropped = {0};
+    unit_start(NULL);
+    char *a = hak_meta_new(&dropped, 100), *b = hak_meta_new(&dropped, 100);
+    assert_fresh(a, 100);
+    assert_fresh(b, 100);
+    assert_ptr_not_equal(a, b);
+    memset(a, 0xff, 100);
+    memset(b, 0xff, 100);
+    hak_meta_drop(&dropped, a);
+    hak_meta_drop(&dropped, b);
+    size_t bytes = hak_meta_bytes();
+    assert_ptr_equal(hak_meta_new(&dropped, 100), b);
+    assert_ptr_equal(hak_meta_new(&dropped, 100), a);
+    assert_fresh(a, 100);
+    assert_fresh(b, 100);
+    assert_int_equal(hak_meta_bytes(), bytes);
+    assert_non_null(hak_meta_new(&dropped, 100));
+    assert_int_equal(hak_meta_bytes(), bytes + 128);
+}
+
 UNIT_MAIN(T(memory_is_zeroed_aligned_and_apart), T(bytes_are_what_was_handed_out),
           T(a_full_chunk_is_followed_by_one_map), T(memory_given_at_start_is_used_first),
-          T(a_refused_chunk_is_asked_for_smaller), T(without_memory_null_and_later_served))
+          T(a_refused_chunk_is_asked_for_smaller), T(without_memory_null_and_later_served),
+          T(dropped_descriptors_are_zeroed_and_used_again))

@@ -22,22 +22,20 @@ static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 /* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NBINS + n. */
 #define NLISTS (HAK_NBINS + HAK_SUPERSLAB_PAGES)
 static struct superslab *lists[NLISTS];
-static struct superslab *unused_descriptors;
+static struct hak_meta_list dropped;
 static struct hak_slab *partial_lists[HAK_NBINS];
 static uint64_t maps, unmaps, partial_served, slab_served;
 static size_t dirty_slabs;
 
 static struct superslab *map_region(size_t count, size_t align, bool header)
 {
-    struct superslab *s = unused_descriptors;
-    if (s)
-        unused_descriptors = s->next;
-    else if (!(s = hak_meta_alloc(sizeof *s)))
+    struct superslab *s = hak_meta_new(&dropped, sizeof *s);
+    if (!s)
         return NULL;
-    *s = (struct superslab){.count = count, .base = hak_space_alloc(count, align, header)};
+    s->count = count;
+    s->base = hak_space_alloc(count, align, header);
     if (!s->base) {
-        s->next = unused_descriptors;
-        unused_descriptors = s;
+        hak_meta_drop(&dropped, s);
         return NULL;
     }
     maps++;
@@ -51,8 +49,7 @@ static void unmap_region(struct superslab *s)
     if (hak_dispatch.release->release(&range, 1, hak_dispatch.release->cause) == range.iov_len)
         hak_space_free(s->base, s->count);
     unmaps++;
-    s->next = unused_descriptors;
-    unused_descriptors = s;
+    hak_meta_drop(&dropped, s);
 }
 
 static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)

@@ -12,7 +12,7 @@ static struct superslab *index_lists[2][65];
 static uint64_t index_bits[2]; /* bit n-1: index_lists[..][n] is not empty */
 static struct superslab *dirty_oldest, *dirty_newest;
 static size_t dirty_pages, dirty_regions;
-static struct superslab *unused_descriptors;
+static struct hak_meta_list dropped;
 
 static unsigned kind_of(const struct superslab *s)
 {
@@ -317,25 +317,14 @@ void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dir
 
 /* --- regions ------------------------------------------------------------------------------------- */
 
-static struct superslab *new_descriptor(void)
-{
-    struct superslab *s = unused_descriptors;
-    if (!s)
-        return hak_meta_alloc(sizeof *s);
-    unused_descriptors = s->next;
-    *s = (struct superslab){0};
-    return s;
-}
-
 struct superslab *superslab_map(size_t count, size_t align, bool header)
 {
-    struct superslab *s = new_descriptor();
+    struct superslab *s = hak_meta_new(&dropped, sizeof *s);
     if (!s)
         return NULL;
     s->base = hak_space_alloc(count, align, header);
     if (!s->base) {
-        s->next = unused_descriptors;
-        unused_descriptors = s;
+        hak_meta_drop(&dropped, s);
         return NULL;
     }
     s->free = ALL_PAGES;
@@ -351,6 +340,5 @@ void superslab_unmap(struct superslab *s)
     if (hak_dispatch.options.log_registry)
         hak_log("SUPER_REG unregister %p", (void *)s->base);
     hak_space_free(s->base, s->count);
-    s->next = unused_descriptors;
-    unused_descriptors = s;
+    hak_meta_drop(&dropped, s);
 }

@@ -8,7 +8,7 @@
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 static struct mapping *buckets[BUCKETS];
-static struct mapping *unused;
+static struct hak_meta_list dropped;
 static size_t mappings, bytes;
 
 static struct mapping **find(const void *block)
@@ -23,11 +23,7 @@ static struct mapping **find(const void *block)
 bool registry_add(struct mapping m)
 {
     hak_lock_acquire(&lock);
-    struct mapping *entry = unused;
-    if (entry)
-        unused = entry->next;
-    else
-        entry = hak_meta_alloc(sizeof *entry);
+    struct mapping *entry = hak_meta_new(&dropped, sizeof *entry);
     if (entry) {
         struct mapping **bucket = find(m.block);
         HAK_CHECK(!*bucket);
@@ -48,8 +44,7 @@ bool registry_remove(const void *block, struct mapping *out)
     if (entry) {
         *out = *entry;
         *m = entry->next;
-        entry->next = unused;
-        unused = entry;
+        hak_meta_drop(&dropped, entry);
         mappings--;
         bytes -= out->size;
     }

@@ -22,13 +22,12 @@ struct chunk {
 
 struct arena {
     struct chunk *chunks;
-    struct arena *next; /* unused ones */
-    unsigned level;     /* how often the size has doubled */
+    unsigned level; /* how often the size has doubled */
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
-static struct chunk *orphans, *all_chunks, *unused_chunks;
-static struct arena *unused_arenas;
+static struct chunk *orphans, *all_chunks;
+static struct hak_meta_list dropped_chunks, dropped_arenas;
 static unsigned place;
 static size_t first_bytes, most_bytes;
 static unsigned levels;
@@ -152,27 +151,16 @@ static void unlink_chunk(struct chunk *c)
 
 /* --- chunks --------------------------------------------------------------------------------------------- */
 
-static struct chunk *new_chunk_descriptor(void)
-{
-    struct chunk *c = unused_chunks;
-    if (!c)
-        return hak_meta_alloc(sizeof *c);
-    unused_chunks = c->next;
-    *c = (struct chunk){0};
-    return c;
-}
-
 static struct chunk *map_chunk(size_t bytes)
 {
     bool zeroed;
     unsigned pages = (unsigned)(bytes / HAK_PAGE);
-    struct chunk *c = new_chunk_descriptor();
+    struct chunk *c = hak_meta_new(&dropped_chunks, sizeof *c);
     if (!c)
         return NULL;
     struct hak_slab *run = hak_dispatch.backend->acquire_run(pages, 1, &zeroed);
     if (!run) {
-        c->next = unused_chunks;
-        unused_chunks = c;
+        hak_meta_drop(&dropped_chunks, c);
         return NULL;
     }
     c->base = run->base;
@@ -224,23 +212,16 @@ static void return_chunk(struct chunk *c)
     chunks_returned++;
     live_chunks--;
     chunk_bytes -= c->pages * HAK_PAGE;
-    c->next = unused_chunks;
-    unused_chunks = c;
+    hak_meta_drop(&dropped_chunks, c);
 }
 
 /* --- taking and giving back ----------------------------------------------------------------------------- */
 
 static struct arena *arena_of(struct hak_thread *t)
 {
-    struct arena *a = t->local[place];
-    if (a)
-        return a;
-    if ((a = unused_arenas))
-        unused_arenas = a->next;
-    else if (!(a = hak_meta_alloc(sizeof *a)))
-        return NULL;
-    *a = (struct arena){0};
-    return t->local[place] = a;
+    if (!t->local[place])
+        t->local[place] = hak_meta_new(&dropped_arenas, sizeof(struct arena));
+    return t->local[place];
 }
 
 static struct hak_slab *take_from_list(struct chunk *list, unsigned pages, struct chunk **found)
@@ -319,8 +300,7 @@ void arena_abandon(struct hak_thread *t)
         if (c->free_pages == c->pages && !may_keep(c))
             return_chunk(c);
     }
-    a->next = unused_arenas;
-    unused_arenas = a;
+    hak_meta_drop(&dropped_arenas, a);
     t->local[place] = NULL;
     hak_lock_release(&lock);
 }
