@@ -435,6 +435,22 @@ struct hak_slab *hak_space_slab(const void *p)
     return slab->base ? slab : NULL;
 }
 
+void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
+{
+    for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)
+        run[i].head_offset = (uint32_t)i;
+}
+
+void hak_space_forget(struct hak_slab *run, size_t from, size_t to)
+{
+    for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++) {
+        run[i].head_offset = 0;
+        run[i].base = NULL;
+        run[i].region = NULL;
+        atomic_store_explicit(&run[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
+    }
+}
+
 HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context)
 {
     unsigned n = atomic_load_explicit(&zone_count, memory_order_acquire);

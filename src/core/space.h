@@ -85,6 +85,10 @@ extern HAK_HIDDEN struct hak_page_map hak_page_map;
 struct hak_slab *hak_space_page(const void *p);
 /* The descriptor of the slab or span that an address lies in; NULL if there is none. */
 struct hak_slab *hak_space_slab(const void *p);
+/* Pages [from, to) of a run that begins at this descriptor lead to it from here on, or become UNUSED. Only those
+ * in the length of a superslab need to: no other address of a run is looked up. */
+void hak_space_describe(struct hak_slab *run, size_t from, size_t to);
+void hak_space_forget(struct hak_slab *run, size_t from, size_t to);
 
 /* The same for an address that a list of free blocks holds, inline; such a one lies in a slab, or was overwritten. */
 HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)

@@ -7,6 +7,7 @@
 #include "core/limit.h"
 #include "core/meta.h"
 #include "core/plugin.h"
+#include "core/slab_list.h"
 
 /* One superslab that is cut into runs, or several that hold one large run. */
 struct region {
@@ -67,18 +68,8 @@ static struct hak_slab *describe(struct region *r, size_t first, size_t pages)
     slab->base = base;
     slab->pages = (uint16_t)pages;
     slab->region = r;
-    for (size_t i = 0; i < pages; i++)
-        slab[i].head_offset = (uint32_t)i;
+    hak_space_describe(slab, 0, pages);
     return slab;
-}
-
-static void forget(struct hak_slab *slab)
-{
-    for (size_t i = slab->pages; i-- > 0;) {
-        slab[i].head_offset = 0;
-        slab[i].base = NULL;
-        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
-    }
 }
 
 static struct region *with_room(size_t pages, bool header)
@@ -146,31 +137,12 @@ static void release_pages(struct region *r, size_t pages)
 
 /* --- PARTIAL slabs --------------------------------------------------------------------------------- */
 
-static void list_partial(struct hak_slab *slab)
-{
-    slab->prev = NULL;
-    slab->next = partial_lists[slab->bin];
-    if (slab->next)
-        slab->next->prev = slab;
-    partial_lists[slab->bin] = slab;
-    slab->listed = true;
-}
-
-static void unlist_partial(struct hak_slab *slab)
-{
-    *(slab->prev ? &slab->prev->next : &partial_lists[slab->bin]) = slab->next;
-    if (slab->next)
-        slab->next->prev = slab->prev;
-    slab->next = slab->prev = NULL;
-    slab->listed = false;
-}
-
 static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
 {
     struct hak_slab *slab = partial_lists[bin];
     if (!slab)
         return NULL;
-    unlist_partial(slab);
+    hak_slab_list_remove(&partial_lists[bin], slab);
     hak_slab_adopt(slab, t);
     partial_served++;
     return slab;
@@ -212,7 +184,7 @@ static void release(struct hak_slab *slab)
     hak_lock_acquire(&lock);
     if (hak_slab_state(slab) == HAK_SLAB_EMPTY)
         hak_slab_count(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
-    forget(slab);
+    hak_space_forget(slab, 0, pages);
     release_pages(r, pages);
     hak_lock_release(&lock);
 }
@@ -223,7 +195,7 @@ static void publish(struct hak_slab *slab)
     hak_lock_acquire(&lock);
     bool live = !hak_slab_all_back(slab);
     if (live)
-        list_partial(slab);
+        hak_slab_list_push(&partial_lists[slab->bin], slab);
     hak_lock_release(&lock);
     if (!live)
         hak_slab_reap(slab);
@@ -236,7 +208,7 @@ static void all_back(struct hak_slab *slab, unsigned bin)
     hak_lock_acquire(&lock);
     bool mine = hak_slab_all_back(slab) && slab->listed;
     if (mine)
-        unlist_partial(slab);
+        hak_slab_list_remove(&partial_lists[slab->bin], slab);
     hak_lock_release(&lock);
     if (mine)
         hak_slab_reap(slab);

@@ -7,6 +7,7 @@
 #include "core/limit.h"
 #include "core/meta.h"
 #include "core/plugin.h"
+#include "core/slab_list.h"
 
 struct superslab {
     char *base;
@@ -60,19 +61,8 @@ static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
     slab->base = base;
     slab->region = s;
     slab->pages = (uint16_t)pages;
-    for (size_t i = 0; i < hak_min(pages, HAK_SUPERSLAB_PAGES); i++)
-        slab[i].head_offset = (uint32_t)i;
+    hak_space_describe(slab, 0, pages);
     return slab;
-}
-
-static void forget(struct hak_slab *slab)
-{
-    size_t pages = hak_min(slab->pages, HAK_SUPERSLAB_PAGES);
-    for (size_t i = 0; i < pages; i++) {
-        slab[i].head_offset = 0;
-        slab[i].base = NULL;
-        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
-    }
 }
 
 static void push(struct superslab *s)
@@ -132,11 +122,7 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
     struct hak_slab *slab = partial_lists[bin];
     if (!slab)
         return NULL;
-    partial_lists[bin] = slab->next;
-    if (slab->next)
-        slab->next->prev = NULL;
-    slab->next = NULL;
-    slab->listed = false;
+    hak_slab_list_remove(&partial_lists[bin], slab);
     hak_slab_adopt(slab, t);
     partial_served++;
     return slab;
@@ -242,7 +228,7 @@ static void release(struct hak_slab *slab)
     hak_lock_acquire(&lock);
     struct superslab *s = slab->region;
     size_t offset = (size_t)(slab->base - s->base);
-    forget(slab);
+    hak_space_forget(slab, 0, slab->pages);
     if (s->capacity) {
         release_slab(s, offset);
     } else {
@@ -252,31 +238,12 @@ static void release(struct hak_slab *slab)
     hak_lock_release(&lock);
 }
 
-static void list_partial(struct hak_slab *slab)
-{
-    slab->prev = NULL;
-    slab->next = partial_lists[slab->bin];
-    if (slab->next)
-        slab->next->prev = slab;
-    partial_lists[slab->bin] = slab;
-    slab->listed = true;
-}
-
-static void unlist_partial(struct hak_slab *slab)
-{
-    *(slab->prev ? &slab->prev->next : &partial_lists[slab->bin]) = slab->next;
-    if (slab->next)
-        slab->next->prev = slab->prev;
-    slab->next = slab->prev = NULL;
-    slab->listed = false;
-}
-
 static void publish(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
     bool live = !hak_slab_all_back(slab);
     if (live)
-        list_partial(slab);
+        hak_slab_list_push(&partial_lists[slab->bin], slab);
     hak_lock_release(&lock);
     if (!live)
         hak_slab_reap(slab);
@@ -288,7 +255,7 @@ static void all_back(struct hak_slab *slab, unsigned bin)
     hak_lock_acquire(&lock);
     bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
     if (mine)
-        unlist_partial(slab);
+        hak_slab_list_remove(&partial_lists[slab->bin], slab);
     hak_lock_release(&lock);
     if (mine)
         hak_slab_reap(slab);

@@ -5,6 +5,7 @@
 
 #include "core/dispatch.h"
 #include "core/log.h"
+#include "core/slab_list.h"
 #include "lru.h"
 
 #define CLEAN_BYTES (256 * HAK_MIB) /* that one call gives back, or a quarter of what is dirty */
@@ -27,49 +28,18 @@ static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
     slab->base = base;
     slab->region = s;
     slab->pages = (uint16_t)pages;
-    for (size_t i = 0; i < pages && i < HAK_SUPERSLAB_PAGES; i++)
-        slab[i].head_offset = (uint32_t)i;
+    hak_space_describe(slab, 0, pages);
     return slab;
-}
-
-static void forget(struct hak_slab *slab)
-{
-    size_t pages = hak_min(slab->pages, HAK_SUPERSLAB_PAGES);
-    for (size_t i = 0; i < pages; i++) {
-        slab[i].head_offset = 0;
-        slab[i].base = NULL;
-        slab[i].region = NULL;
-        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
-    }
 }
 
 /* --- EMPTY slabs ------------------------------------------------------------------------------------ */
 
-static void list_empty(struct hak_slab *slab)
-{
-    slab->prev = NULL;
-    slab->next = empty_list;
-    if (empty_list)
-        empty_list->prev = slab;
-    empty_list = slab;
-    slab->listed = true;
-}
-
-static void unlist_empty(struct hak_slab *slab)
-{
-    *(slab->prev ? &slab->prev->next : &empty_list) = slab->next;
-    if (slab->next)
-        slab->next->prev = slab->prev;
-    slab->next = slab->prev = NULL;
-    slab->listed = false;
-}
-
 /* An EMPTY slab stops being one: its pages stay free and dirty. */
 static void dissolve(struct hak_slab *slab, enum hak_slab_state to)
 {
-    unlist_empty(slab);
+    hak_slab_list_remove(&empty_list, slab);
     hak_slab_count(HAK_SLAB_EMPTY, to);
-    forget(slab);
+    hak_space_forget(slab, 0, slab->pages);
 }
 
 /* The EMPTY slabs in these pages of a superslab. */
@@ -121,7 +91,7 @@ struct hak_slab *runs_take_empty(unsigned bin, unsigned pages, bool header)
     struct hak_slab *slab = find_empty(bin, pages, header);
     if (slab) {
         struct superslab *s = slab->region;
-        unlist_empty(slab);
+        hak_slab_list_remove(&empty_list, slab);
         HAK_CHECK(superslab_take_at(s, index_in(s, slab), slab->pages));
     }
     return slab;
@@ -218,7 +188,7 @@ void runs_put_empty(struct hak_slab *slab)
 {
     struct superslab *s = slab->region;
     superslab_put(s, index_in(s, slab), slab->pages, true);
-    list_empty(slab);
+    hak_slab_list_push(&empty_list, slab);
     note_empty(slab);
     cache_if_free(s);
 }
@@ -228,7 +198,7 @@ void runs_put(struct hak_slab *slab)
     struct superslab *s = slab->region;
     unsigned first = index_in(s, slab), pages = slab->pages;
     bool dirty = hak_slab_state(slab) != HAK_SLAB_RETURNED;
-    forget(slab);
+    hak_space_forget(slab, 0, pages);
     if (s->whole) {
         superslab_put_whole(s, dirty);
         lru_push(s);

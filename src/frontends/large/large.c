@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/bits.h"
 #include "core/dispatch.h"
 #include "core/limit.h"
 #include "core/plugin.h"
@@ -131,7 +132,7 @@ static void *set_up(struct hak_slab *slab, size_t size)
 static void clear_dirty(char *block, size_t size, const struct span_request *r)
 {
     for (unsigned i = 0; i < r->pages; i++)
-        if (r->dirty[i / 64] >> i % 64 & 1)
+        if (hak_bit(r->dirty, i))
             memset(block + i * HAK_PAGE, 0, hak_min(HAK_PAGE, size - i * HAK_PAGE));
 }
 

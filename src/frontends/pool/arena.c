@@ -2,6 +2,7 @@
  * See arena.h. */
 #include "arena.h"
 
+#include "core/bits.h"
 #include "core/dispatch.h"
 #include "core/limit.h"
 #include "core/meta.h"
@@ -44,24 +45,10 @@ int arena_init(const struct hak_options *options, unsigned p)
 
 /* --- pages of a chunk --------------------------------------------------------------------------------- */
 
-static bool bit(const uint64_t *words, unsigned i)
-{
-    return words[i / 64] >> i % 64 & 1;
-}
-
-static void set_bits(uint64_t *words, unsigned first, unsigned count, bool value)
-{
-    for (unsigned i = first; i < first + count; i++)
-        if (value)
-            words[i / 64] |= (uint64_t)1 << i % 64;
-        else
-            words[i / 64] &= ~((uint64_t)1 << i % 64);
-}
-
 static unsigned run_length(const uint64_t *words, unsigned first, unsigned end)
 {
     unsigned i = first;
-    while (i < end && bit(words, i))
+    while (i < end && hak_bit(words, i))
         i++;
     return i - first;
 }
@@ -94,26 +81,8 @@ static struct hak_slab *describe(struct chunk *c, unsigned first, unsigned pages
     slab->base = c->base + first * HAK_PAGE;
     slab->pages = (uint16_t)pages;
     slab->chunk = c;
-    for (unsigned i = 0; i < pages; i++)
-        slab[i].head_offset = i;
+    hak_space_describe(slab, 0, pages);
     return slab;
-}
-
-static void forget(struct hak_slab *slab, unsigned pages)
-{
-    for (unsigned i = 0; i < pages; i++) {
-        slab[i].head_offset = 0;
-        slab[i].base = NULL;
-        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
-    }
-}
-
-static unsigned dirty_pages(const struct chunk *c, unsigned first, unsigned pages)
-{
-    unsigned n = 0;
-    for (unsigned i = first; i < first + pages; i++)
-        n += bit(c->dirty, i);
-    return n;
 }
 
 static struct hak_slab *take_from(struct chunk *c, unsigned pages)
@@ -121,9 +90,9 @@ static struct hak_slab *take_from(struct chunk *c, unsigned pages)
     unsigned first = find_run(c, pages);
     if (first == MAX_PAGES)
         return NULL;
-    set_bits(c->free, first, pages, false);
-    hak_limit_take((pages - dirty_pages(c, first, pages)) * HAK_PAGE);
-    set_bits(c->dirty, first, pages, false);
+    hak_bits_set(c->free, first, pages, false);
+    hak_limit_take((pages - hak_bits_count(c->dirty, first, pages)) * HAK_PAGE);
+    hak_bits_set(c->dirty, first, pages, false);
     c->free_pages -= pages;
     slabs_taken++;
     return describe(c, first, pages);
@@ -166,13 +135,13 @@ static struct chunk *map_chunk(size_t bytes)
     c->base = run->base;
     c->region = run->region;
     c->pages = c->free_pages = pages;
-    set_bits(c->free, 0, pages, true);
+    hak_bits_set(c->free, 0, pages, true);
     if (zeroed)
         hak_limit_give(bytes); /* nothing is touched yet */
     else
-        set_bits(c->dirty, 0, pages, true);
+        hak_bits_set(c->dirty, 0, pages, true);
     c->dirty_since_ms = hak_os_coarse_ms();
-    forget(run, pages);
+    hak_space_forget(run, 0, pages);
     c->all_next = all_chunks;
     if (all_chunks)
         all_chunks->all_prev = c;
@@ -207,7 +176,8 @@ static void return_chunk(struct chunk *c)
     run->base = c->base;
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
-    hak_limit_take((c->pages - dirty_pages(c, 0, c->pages)) * HAK_PAGE); /* the backend gives up the whole run */
+    /* the backend gives up the whole run */
+    hak_limit_take((c->pages - hak_bits_count(c->dirty, 0, c->pages)) * HAK_PAGE);
     hak_dispatch.backend->release(run);
     chunks_returned++;
     live_chunks--;
@@ -274,12 +244,12 @@ void arena_put(struct hak_slab *slab)
     unsigned pages = slab->pages;
     hak_lock_acquire(&lock);
     unsigned first = (unsigned)((size_t)(slab->base - c->base) / HAK_PAGE);
-    HAK_CHECK(!bit(c->free, first));
-    forget(slab, pages);
+    HAK_CHECK(!hak_bit(c->free, first));
+    hak_space_forget(slab, 0, pages);
     if (!is_dirty(c))
         c->dirty_since_ms = hak_os_coarse_ms();
-    set_bits(c->free, first, pages, true);
-    set_bits(c->dirty, first, pages, true);
+    hak_bits_set(c->free, first, pages, true);
+    hak_bits_set(c->dirty, first, pages, true);
     c->free_pages += pages;
     slabs_put++;
     if (c->free_pages == c->pages && !may_keep(c))
@@ -321,7 +291,7 @@ static size_t clean_chunk(struct chunk *c, enum hak_cause cause)
     }
     size_t returned = n ? hak_dispatch.release->release(ranges, n, cause) : 0;
     if (returned == wanted) {
-        set_bits(c->dirty, 0, c->pages, false);
+        hak_bits_set(c->dirty, 0, c->pages, false);
         hak_limit_give(wanted);
     }
     return returned;
