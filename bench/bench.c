@@ -177,6 +177,21 @@ void bench_parse(int argc, char **argv, struct bench_param *params, size_t count
     }
 }
 
+void **bench_slots(uint32_t n)
+{
+    void **slots = calloc(n, sizeof *slots);
+    if (!slots)
+        bench_die("no memory for %u slots; give a smaller WS", n);
+    return slots;
+}
+
+void bench_free_slots(void **slots, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free(slots[i]);
+    free(slots);
+}
+
 uint64_t bench_now_ns(void)
 {
     struct timespec now;

@@ -41,6 +41,10 @@ void bench_parse(int argc, char **argv, struct bench_param *params, size_t count
 _Noreturn void bench_die(const char *fmt, ...) BENCH_PRINTF(1, 2);
 _Noreturn void bench_usage_error(const char *fmt, ...) BENCH_PRINTF(1, 2);
 
+/* A working set of n empty slots, by one calloc; and its end, with the blocks that are left in it. */
+void **bench_slots(uint32_t n);
+void bench_free_slots(void **slots, uint32_t n);
+
 uint64_t bench_now_ns(void);
 
 /* Resident set in KiB. */

@@ -41,13 +41,9 @@ static void churn(struct thread *t, void **slots)
 static void run(void *arg)
 {
     struct thread *t = arg;
-    void **slots = calloc(t->working_set, sizeof *slots);
-    if (!slots)
-        bench_die("no memory for %u slots; give a smaller WS", t->working_set);
+    void **slots = bench_slots(t->working_set);
     churn(t, slots);
-    for (uint32_t i = 0; i < t->working_set; i++)
-        free(slots[i]);
-    free(slots);
+    bench_free_slots(slots, t->working_set);
 }
 
 int blocks_mt_main(int argc, char **argv, const char *work, uint32_t min, uint32_t max)

@@ -46,18 +46,14 @@ int main(int argc, char **argv)
     bench_parse(argc, argv, params, PARAMS);
     uint32_t working_set = (uint32_t)params[WS].value;
     size_t size = (size_t)params[SIZE].value;
-    void **slots = calloc(working_set, sizeof *slots);
-    if (!slots)
-        bench_die("no memory for %u slots; give a smaller WS", working_set);
+    void **slots = bench_slots(working_set);
 
     uint64_t begin = bench_now_ns();
     fill(slots, working_set, size, bench_seed(params[SEED].value, 0));
     replace(slots, params[CYCLES].value, working_set, size);
     uint64_t end = bench_now_ns();
 
-    for (uint32_t i = 0; i < working_set; i++)
-        free(slots[i]);
-    free(slots);
+    bench_free_slots(slots, working_set);
     bench_report("fixed_size", params[CYCLES].value, end - begin, "size=%zu ws=%u", size,
                  working_set);
     return 0;

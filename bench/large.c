@@ -40,9 +40,7 @@ static int run_churn(int argc, char **argv)
     bench_parse(argc, argv, churn_params, CHURN_PARAMS);
     uint64_t cycles = churn_params[CYCLES].value;
     uint32_t working_set = (uint32_t)churn_params[WS].value;
-    void **slots = calloc(working_set, sizeof *slots);
-    if (!slots)
-        bench_die("no memory for %u slots; give a smaller WS", working_set);
+    void **slots = bench_slots(working_set);
 
     uint64_t begin = bench_now_ns();
     churn(slots, cycles, working_set, bench_seed(churn_params[SEED].value, 0));

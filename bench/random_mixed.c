@@ -44,17 +44,13 @@ int main(int argc, char **argv)
 {
     bench_parse(argc, argv, params, PARAMS);
     uint32_t working_set = (uint32_t)params[WS].value;
-    void **slots = calloc(working_set, sizeof *slots);
-    if (!slots)
-        bench_die("no memory for %u slots; give a smaller WS", working_set);
+    void **slots = bench_slots(working_set);
 
     uint64_t begin = bench_now_ns();
     churn(slots, params[CYCLES].value, working_set, (uint32_t)params[SEED].value);
     uint64_t end = bench_now_ns();
 
-    for (uint32_t i = 0; i < working_set; i++)
-        free(slots[i]);
-    free(slots);
+    bench_free_slots(slots, working_set);
     bench_report("random_mixed", params[CYCLES].value, end - begin, "ws=%u", working_set);
     return 0;
 }

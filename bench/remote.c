@@ -109,14 +109,10 @@ static void run(void *arg)
 {
     struct thread *t = arg;
     uint32_t working_set = (uint32_t)params[WS].value;
-    void **slots = calloc(working_set, sizeof *slots);
-    if (!slots)
-        bench_die("no memory for %u slots; give a smaller WS", working_set);
+    void **slots = bench_slots(working_set);
     churn(t, slots);
     finish(t);
-    for (uint32_t i = 0; i < working_set; i++)
-        free(slots[i]);
-    free(slots);
+    bench_free_slots(slots, working_set);
 }
 
 int main(int argc, char **argv)

@@ -6,10 +6,9 @@
  * back when this one ends, in whatever way.
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/prctl.h>
 
-#include "check.h"
+#include "churn.h"
 
 static const char setting[] = "/proc/sys/vm/overcommit_memory";
 
@@ -45,30 +44,6 @@ static long committed_kib(const char *key)
     return line == NULL ? -1 : strtol(line + strlen(key) + 1, NULL, 10);
 }
 
-enum { BLOCKS = 3000 };
-
-static void *work(void *arg)
-{
-    static _Thread_local void *p[BLOCKS];
-    static _Thread_local size_t size[BLOCKS];
-    uint64_t random = (uintptr_t)arg;
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < BLOCKS; i++) {
-            size[i] = mixed_size(&random);
-            p[i] = malloc(size[i]);
-            if (p[i] == NULL)
-                die("%zu bytes refused: %s", size[i], strerror(errno));
-            mark(p[i], size[i], (unsigned char)i);
-        }
-        for (int i = 0; i < BLOCKS; i++) {
-            if (!marked(p[i], size[i], (unsigned char)i))
-                die("block %p of %zu bytes changed", p[i], size[i]);
-            free(p[i]);
-        }
-    }
-    return NULL;
-}
-
 /* Runs as a fresh program, started under the setting. */
 static int under_the_setting(void)
 {
@@ -81,18 +56,12 @@ static int under_the_setting(void)
     errno = 0;
     if (malloc((size_t)limit * KIB + 512 * MIB) != NULL || errno != ENOMEM)
         die("more than the commit limit was granted, or errno is %d", errno);
-    work((void *)1);
-    pthread_t threads[3];
-    for (uintptr_t i = 0; i < COUNT(threads); i++)
-        if (pthread_create(&threads[i], NULL, work, (void *)(i + 2)) != 0)
-            die("no thread");
-    for (size_t i = 0; i < COUNT(threads); i++)
-        pthread_join(threads[i], NULL);
+    churn_in_threads();
     pid_t pid = fork();
     if (pid < 0)
         die("fork: %s", strerror(errno)); /* the whole commitment counts twice */
     if (pid == 0) {
-        work((void *)9);
+        churn((void *)9);
         _exit(0);
     }
     expect_success(pid, "the forked child");

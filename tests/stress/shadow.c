@@ -12,13 +12,9 @@
  */
 #include "shadow.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     GRANULE_LG = 4,
@@ -38,20 +34,6 @@ struct page {
 };
 
 static _Atomic(struct page *) leaves[LEAVES];
-
-void stress_fail(const char *format, ...)
-{
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof(line) - 1, format, args);
-    va_end(args);
-    n = n < 0 ? 0 : n > (int)sizeof(line) - 2 ? (int)sizeof(line) - 2 : n;
-    line[n++] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        _exit(99);
-    abort();
-}
 
 static struct page *page_of(uintptr_t addr)
 {

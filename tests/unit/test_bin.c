@@ -21,14 +21,6 @@ static void start(const char *settings)
     capacity = unit_slab_capacity(SIZE);
 }
 
-static size_t bin_length(unsigned b)
-{
-    size_t n = 0;
-    for (void *p = hak_self.head[b]; p; p = hak_next_load(p))
-        n++;
-    return n;
-}
-
 TEST(a_refill_brings_a_page_of_blocks_at_most_a_batch)
 {
     start(NULL);
@@ -36,7 +28,7 @@ TEST(a_refill_brings_a_page_of_blocks_at_most_a_batch)
     hak_free(hak_malloc(64));
     assert_int_equal(t->counters.refills, 1);
     assert_in_range(t->counters.refill_blocks, 2, hak_min(4096 / hak_strides[b], hak_dispatch.bin_batch[b]));
-    assert_int_equal(bin_length(b), t->counters.refill_blocks);
+    assert_int_equal(unit_bin_length(b), t->counters.refill_blocks);
 }
 
 TEST(without_batches_one_block_a_trip)
@@ -54,8 +46,8 @@ TEST(a_bin_stays_bounded)
         for (unsigned b = 0; b < HAK_NBINS; b++) {
             size_t keep = hak_bin_limit(b), n = 4 * keep + 600;
             unit_free_blocks(unit_blocks(hak_class_usable(b), hak_min(n, 20 * HAK_MIB / hak_strides[b])));
-            if (bin_length(b) > keep + hak_max(512, keep))
-                fail_msg("bin of %u bytes holds %zu", hak_strides[b], bin_length(b));
+            if (unit_bin_length(b) > keep + hak_max(512, keep))
+                fail_msg("bin of %u bytes holds %zu", hak_strides[b], unit_bin_length(b));
         }
     assert_true(t->counters.overflows > 0 && t->counters.drained_blocks > 0);
     unit_census();
@@ -226,7 +218,7 @@ TEST(a_program_that_only_frees_keeps_nothing_in_the_bin)
     size_t keep = hak_bin_limit(bin);
     unit_free_blocks(unit_blocks(SIZE, 8 * keep + 8 * 256));
     assert_true(t->counters.overflows > 1);
-    assert_true(bin_length(bin) <= 256);
+    assert_true(unit_bin_length(bin) <= 256);
 }
 
 TEST(foreign_blocks_serve_the_next_refill)
@@ -302,10 +294,10 @@ TEST(prewarming_fills_the_bin)
 {
     start(NULL);
     hak_bin_prewarm(t, bin, 10);
-    assert_int_equal(bin_length(bin), 10);
+    assert_int_equal(unit_bin_length(bin), 10);
     assert_int_equal(t->counters.prewarmed, 10);
     unit_free_blocks(unit_blocks(SIZE, 10));
-    assert_int_equal(bin_length(bin), 10);
+    assert_int_equal(unit_bin_length(bin), 10);
 }
 
 TEST(errno_is_kept_while_blocks_go_back)

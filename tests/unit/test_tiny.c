@@ -3,14 +3,6 @@
 #include "core/slow.h"
 #include "unit.h"
 
-static size_t bin_length(unsigned bin)
-{
-    size_t n = 0;
-    for (void *p = hak_self.head[bin]; p; p = hak_next_load(p))
-        n++;
-    return n;
-}
-
 TEST(it_serves_16_bytes_to_its_limit)
 {
     unit_start(NULL);
@@ -109,7 +101,7 @@ TEST(prewarm_fills_the_common_bins)
     unit_start("HAKMEM_TINY_PREWARM=1");
     struct hak_thread *t = hak_thread_get();
     assert_true(t->counters.prewarmed > 0);
-    assert_true(bin_length(hak_class_of(40)) > 0);
+    assert_true(unit_bin_length(hak_class_of(40)) > 0);
     uint64_t refills = t->counters.refills;
     void *p = hak_malloc(40);
     assert_int_equal(t->counters.refills, refills);

@@ -256,6 +256,14 @@ size_t unit_slab_capacity(size_t size)
     return hak_slab_pages[bin] * HAK_PAGE / hak_strides[bin];
 }
 
+size_t unit_bin_length(unsigned bin)
+{
+    size_t n = 0;
+    for (void *p = hak_self.head[bin]; p; p = hak_next_load(p))
+        n++;
+    return n;
+}
+
 uint64_t unit_random(uint64_t *state)
 {
     uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);

@@ -74,6 +74,8 @@ struct unit_block *unit_blocks(size_t size, size_t n);
 void unit_free_blocks(struct unit_block *list);
 /* How many blocks of `size` a slab of theirs holds, and a slab's worth of them. */
 size_t unit_slab_capacity(size_t size);
+/* How many blocks wait in this thread's bin. */
+size_t unit_bin_length(unsigned bin);
 uint64_t unit_random(uint64_t *state);
 
 #endif

@@ -23,6 +23,7 @@ from .inference import amount, change, noise_sentence
 from .page import figures, header, machine_sections, page, prose, section, table, tag
 from .plots import Plot, cells_plot, effects_plot
 from .results import Results
+from .screen import titled_table
 from .text import duration, percent, plural, size
 
 FORMAT = "hakmem-matrix/1"
@@ -166,14 +167,7 @@ def _cell_rows(matrix: MatrixResults) -> list[list[str]]:
 
 
 def _effect_table(title: str, effects: Sequence[Effect]) -> Table:
-    grid = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        header_style="dim",
-        title=title,
-        title_justify="left",
-        title_style="bold",
-    )
+    grid = titled_table(title)
     grid.add_column("")
     for name in ("effect", "interval"):
         grid.add_column(name, justify="right")

@@ -12,6 +12,7 @@ from rich.text import Text
 from . import explain
 from .inference import Comparison, Judgement, amount, noise_sentence
 from .results import Arm, Results, Spread
+from .screen import titled_table
 from .sidecar import MEMORY_CALLS, METRICS, Metric
 from .text import count, duration, plural, size
 
@@ -135,14 +136,7 @@ def disagreements(time: Judgement, cpu: Judgement | None) -> list[str]:
 
 
 def _beside(results: Results) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        header_style="dim",
-        title="Beside time",
-        title_justify="left",
-        title_style="bold",
-    )
+    table = titled_table("Beside time")
     table.add_column("")
     for variant in results.variants:
         table.add_column(variant.label, justify="right", overflow="fold")
@@ -197,14 +191,7 @@ def _ratio(amount: int, first: int | None, index: int) -> str:
 
 def _ledger(results: Results) -> Table | None:
     """Who made the allocator's own system calls, for each hakmem variant."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        header_style="dim",
-        title="Causes of the allocator's own system calls",
-        title_justify="left",
-        title_style="bold",
-    )
+    table = titled_table("Causes of the allocator's own system calls")
     for title in ("variant", "cause"):
         table.add_column(title)
     for title in ("calls", "bytes", "time", "regret"):
