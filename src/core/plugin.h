@@ -74,8 +74,8 @@ struct hak_backend {
     /* An adopted PARTIAL slab of the bin, or NULL: for frontends that have pages of their own. */
     struct hak_slab *(*adopt)(struct hak_thread *t, unsigned bin);
     /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
-     * pages are set, head_offset in those of its first superslab, its state is UNUSED, and *zeroed tells
-     * whether its bytes read as zero. */
+     * pages are set, its pages lead to it (hak_space_describe), its state is UNUSED, and *zeroed tells whether its
+     * bytes read as zero. */
     struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
     /* Takes back an EMPTY slab, or a run whose content is not needed any more. A run whose state is RETURNED
      * reads as zero. */
