@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * The stacks alone: who is adopted, and when a sweep makes idle slabs EMPTY. */
+#include "backends/shared_pool/partial.h"
+
+#include "unit.h"
+
+#define SIZE 2000 /* has no header in any build */
+#define MANY 64
+
+static struct hak_thread *t;
+static unsigned bin;
+
+static void start(void)
+{
+    unit_start(NULL);
+    t = hak_thread_get();
+    assert_non_null(t);
+    bin = hak_class_of(SIZE);
+}
+
+/* PARTIAL, with one block away, which it returns. */
+static struct hak_chain put_one(struct hak_slab **slab)
+{
+    *slab = hak_dispatch.by_bin[bin]->slab_acquire(t, bin);
+    assert_non_null(*slab);
+    struct hak_chain block = hak_slab_take(*slab, 1);
+    assert_int_equal(hak_slab_disown(*slab), HAK_SLAB_PARTIAL);
+    return block;
+}
+
+static uint64_t became_empty(void)
+{
+    return unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY);
+}
+
+TEST(a_slab_of_the_class_is_adopted)
+{
+    struct hak_slab *slab;
+    start();
+    assert_null(partial_take(t, bin));
+    put_one(&slab);
+    partial_put(slab);
+    assert_null(partial_take(t, bin + 1));
+    assert_ptr_equal(partial_take(t, bin), slab);
+    assert_ptr_equal(slab->owner, t);
+    assert_int_equal(slab->used, 1);
+    assert_null(partial_take(t, bin));
+}
+
+/* `n` slabs that wait with all blocks back. */
+static void leave_idle(unsigned n)
+{
+    struct hak_slab *slabs[MANY];
+    struct hak_chain blocks[MANY];
+    for (unsigned i = 0; i < n; i++)
+        blocks[i] = put_one(&slabs[i]);
+    for (unsigned i = 0; i < n; i++)
+        partial_put(slabs[i]);
+    for (unsigned i = 0; i < n; i++) {
+        assert_int_equal(hak_slab_remote_put(slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
+        partial_note_idle(bin);
+    }
+}
+
+TEST(a_few_idle_slabs_wait_for_a_sweep)
+{
+    start();
+    leave_idle(2);
+    assert_int_equal(became_empty(), 0);
+    partial_sweep_all();
+    assert_int_equal(became_empty(), 2);
+    assert_null(partial_take(t, bin));
+}
+
+TEST(many_idle_slabs_are_swept)
+{
+    start();
+    leave_idle(MANY);
+    assert_in_range(became_empty(), MANY / 2, MANY);
+}
+
+TEST(a_class_that_served_an_idle_slab_is_spared_once)
+{
+    start();
+    leave_idle(2);
+    assert_non_null(partial_take(t, bin));
+    partial_sweep_unserved();
+    assert_int_equal(became_empty(), 0);
+    partial_sweep_unserved();
+    assert_int_equal(became_empty(), 1);
+}
+
+TEST(a_sweep_leaves_slabs_with_live_blocks)
+{
+    struct hak_slab *live;
+    start();
+    put_one(&live);
+    leave_idle(2);
+    partial_put(live);
+    partial_sweep_all();
+    assert_int_equal(became_empty(), 2);
+    assert_ptr_equal(partial_take(t, bin), live);
+}
+
+UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
+          T(a_class_that_served_an_idle_slab_is_spared_once), T(a_sweep_leaves_slabs_with_live_blocks))
