@@ -149,7 +149,8 @@ static void *come_and_go(void *n)
 
 static uint64_t refills(void)
 {
-    return totals().counters.refills;
+    struct hak_thread_totals t = totals();
+    return t.counters.refills;
 }
 
 TEST(the_next_thread_goes_on_with_what_the_last_one_had)
