@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import skip
 
-CALLS = ("mmap", "munmap", "mprotect", "mremap", "madvise", "process_madvise", "prctl")
+CALLS = ("mmap", "munmap", "mprotect", "mremap", "madvise", "process_madvise", "mincore", "prctl")
 _CALL = re.compile(r"^(\w+)\((.*?)(?:= (-?\w+|\?)( E\w+)?.*)?$")
 _FRAME = re.compile(r"^ > ([^(\[]+)")
 

@@ -84,6 +84,11 @@ static intptr_t linux_advise_vector(const struct iovec *ranges, size_t count, in
     return n < 0 ? -errno : n;
 }
 
+static intptr_t linux_resident(void *addr, size_t size, unsigned char *each_page)
+{
+    return mincore(addr, size, each_page) ? -errno : 0;
+}
+
 static intptr_t linux_name(void *addr, size_t size, const char *name)
 {
     return prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, size, name) ? -errno : 0;
@@ -104,6 +109,7 @@ const struct hak_os hak_os_linux = {
     .remap = linux_remap,
     .advise = linux_advise,
     .advise_vector = linux_advise_vector,
+    .resident = linux_resident,
     .name = linux_name,
     .clock_ns = linux_clock_ns,
 };
@@ -227,6 +233,18 @@ size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice
         count -= n;
     }
     return bytes;
+}
+
+int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
+{
+    unsigned char each_page[HAK_RESIDENT_MAX / 4096];
+    size_t page = hak_os_page_size();
+    HAK_ASSERT(size <= HAK_RESIDENT_MAX);
+    int error = (int)THROUGH_DOOR(cause, mincore, size, hak_os->resident(addr, size, each_page));
+    size_t resident = 0;
+    for (size_t i = 0; !error && i < size / page; i++)
+        resident += each_page[i] & 1 ? page : 0;
+    return error ? error : (int)resident;
 }
 
 void hak_os_name(void *addr, size_t size, const char *name)

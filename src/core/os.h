@@ -26,7 +26,7 @@
     X(lru_evict, "a cached superslab beyond the limits")               \
     X(purge, "dirty pages that were idle for a while")                 \
     X(trim, "asked for by hakmem_trim or malloc_trim")                 \
-    X(huge_page, "advice on transparent huge pages")                   \
+    X(huge_page, "advice on huge pages, and the look before it")       \
     X(seal, "tables made read-only")                                   \
     X(name, "names for /proc/PID/maps")
 
@@ -37,7 +37,7 @@ enum hak_cause {
     HAK_NCAUSES
 };
 
-#define HAK_OS_CALLS(X) X(mmap) X(munmap) X(mprotect) X(mremap) X(madvise) X(process_madvise) X(prctl)
+#define HAK_OS_CALLS(X) X(mmap) X(munmap) X(mprotect) X(mremap) X(madvise) X(process_madvise) X(mincore) X(prctl)
 
 enum hak_os_call {
 #define X(name) HAK_OS_##name,
@@ -55,6 +55,7 @@ struct hak_os {
     intptr_t (*remap)(void *addr, size_t old_size, size_t new_size, int flags);
     intptr_t (*advise)(void *addr, size_t size, int advice);
     intptr_t (*advise_vector)(const struct iovec *ranges, size_t count, int advice);
+    intptr_t (*resident)(void *addr, size_t size, unsigned char *each_page);
     intptr_t (*name)(void *addr, size_t size, const char *name);
     uint64_t (*clock_ns)(void); /* monotonic */
 };
@@ -88,6 +89,9 @@ int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
 /* Gives the pages of many ranges back with as few calls as the kernel allows (process_madvise on the
  * process itself since Linux 6.14, else one madvise a range). Returns the bytes that went back. */
 size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause);
+/* How many bytes of a range of up to HAK_RESIDENT_MAX are resident; -errno where nothing is mapped. */
+#define HAK_RESIDENT_MAX (2 * HAK_MIB)
+int hak_os_resident(void *addr, size_t size, enum hak_cause cause);
 /* Names a range in /proc/PID/maps where the kernel can. */
 void hak_os_name(void *addr, size_t size, const char *name);
 /* Milliseconds of a coarse monotonic clock: cheap, and steps of some milliseconds. */

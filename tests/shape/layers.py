@@ -17,7 +17,7 @@ from common import code_of, finish, line_of
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 KINDS = ["frontends", "backends"]
 MEMORY_CALLS = ["mmap", "mmap64", "munmap", "mremap", "madvise", "posix_madvise", "mprotect",
-                "process_madvise", "mlock", "brk", "sbrk"]
+                "process_madvise", "mincore", "mlock", "brk", "sbrk"]
 # A call by name, not a member of a table; or the number given to syscall().
 CALL = re.compile(r"(?<![\w.>])(?:%s)[ \t\n]*\(|\b(?:SYS|__NR)_(?:%s)\b"
                   % ("|".join(MEMORY_CALLS), "|".join(MEMORY_CALLS)))

@@ -17,6 +17,7 @@ static struct refusal refusals[HAK_NOSCALLS], refuse_any;
 static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
 static int vector_error;
 static _Atomic(uint64_t) now_ms = 1000000;
+static _Atomic(size_t) huge_bytes;
 
 static int refused_by(struct refusal *r)
 {
@@ -78,6 +79,7 @@ static intptr_t fake_remap(void *addr, size_t old_size, size_t new_size, int fla
 
 static intptr_t fake_advise(void *addr, size_t size, int advice)
 {
+    huge_bytes += advice == MADV_HUGEPAGE ? size : 0;
     PASS(madvise, size, hak_os_linux.advise(addr, size, advice));
 }
 
@@ -103,6 +105,11 @@ static intptr_t fake_advise_vector(const struct iovec *ranges, size_t n, int adv
     PASS(process_madvise, total(ranges, n), vector_error ? -vector_error : advise_each(ranges, n, advice));
 }
 
+static intptr_t fake_resident(void *addr, size_t size, unsigned char *each_page)
+{
+    PASS(mincore, size, hak_os_linux.resident(addr, size, each_page));
+}
+
 static intptr_t fake_name(void *addr, size_t size, const char *name)
 {
     (void)addr, (void)name;
@@ -122,6 +129,7 @@ static const struct hak_os fake = {
     .remap = fake_remap,
     .advise = fake_advise,
     .advise_vector = fake_advise_vector,
+    .resident = fake_resident,
     .name = fake_name,
     .clock_ns = fake_clock_ns,
 };
@@ -153,6 +161,11 @@ uint64_t fake_os_total(void)
     for (unsigned i = 0; i < HAK_NOSCALLS; i++)
         n += count.calls[i];
     return n;
+}
+
+size_t fake_os_huge_bytes(void)
+{
+    return huge_bytes;
 }
 
 static void set(struct refusal *r, unsigned nth, int error, bool onwards)

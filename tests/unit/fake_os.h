@@ -16,6 +16,8 @@ struct fake_calls {
 struct fake_calls fake_os_calls(void);
 uint64_t fake_os_count(enum hak_os_call call);
 uint64_t fake_os_total(void);
+/* Bytes advised MADV_HUGEPAGE. */
+size_t fake_os_huge_bytes(void);
 
 /* The nth call from now (1: the next one) gives -error, and so do all after it where `onwards`. */
 void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards);

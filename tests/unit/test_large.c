@@ -47,6 +47,39 @@ TEST(big_blocks_have_mappings_of_their_own)
     assert_int_equal(unit_stat("large", "direct_bytes"), 0);
 }
 
+TEST(a_mapping_gets_huge_pages_where_the_sample_was_used)
+{
+    unit_start(NULL);
+    memset(hak_malloc(DIRECT), 1, DIRECT); /* nothing is known yet */
+    assert_int_equal(fake_os_huge_bytes(), 0);
+    char *p = hak_malloc(DIRECT);
+    assert_int_equal(fake_os_huge_bytes(), DIRECT);
+    hak_resize(p, 2 * DIRECT); /* what was advised in parts could not be resized */
+    assert_int_equal(unit_stat("large", "remapped"), 1);
+}
+
+TEST(a_mapping_gets_small_pages_where_the_sample_was_not_used)
+{
+    unit_start(NULL);
+    char *sample = hak_malloc(DIRECT);
+    sample[0] = 1;
+    hak_malloc(DIRECT);
+    assert_int_equal(fake_os_huge_bytes(), 0);
+    memset(sample, 1, DIRECT);
+    hak_free(sample); /* the last look */
+    hak_malloc(DIRECT);
+    assert_int_equal(fake_os_huge_bytes(), DIRECT);
+}
+
+TEST(a_mapping_follows_the_setting)
+{
+    unit_start("HAKMEM_THP=always");
+    size_t before = fake_os_huge_bytes();
+    hak_malloc(DIRECT);
+    assert_int_equal(fake_os_huge_bytes() - before, DIRECT);
+    assert_int_equal(fake_os_count(HAK_OS_mincore), 0);
+}
+
 TEST(an_aligned_mapping_goes_back_whole)
 {
     unit_start(NULL);
@@ -265,6 +298,8 @@ TEST(no_trace_unless_asked)
 }
 
 UNIT_MAIN(T(spans_lie_in_the_range_and_know_their_size), T(big_blocks_have_mappings_of_their_own),
+          T(a_mapping_gets_huge_pages_where_the_sample_was_used),
+          T(a_mapping_gets_small_pages_where_the_sample_was_not_used), T(a_mapping_follows_the_setting),
           T(an_aligned_mapping_goes_back_whole), T(a_mapping_is_resized_without_a_copy),
           T(a_refused_resize_copies_or_leaves), T(a_refused_unmap_gives_the_pages_back),
           T(a_mapping_without_an_entry_goes_back), T(zeroed_spans), T(spans_are_freed_by_any_thread),

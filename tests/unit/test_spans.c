@@ -289,18 +289,52 @@ TEST(random_use_keeps_contents_and_loses_nothing)
     assert_int_equal(unit_census().live_large, 0);
 }
 
-TEST(huge_pages_for_large_heaps_only)
+TEST(huge_pages_where_all_is_touched)
 {
     unit_start(NULL);
-    char *small = take(HAK_MIB);
-    assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
-    char *p[20];
-    for (unsigned i = 0; i < COUNT(p); i++)
-        p[i] = take(HAK_MIB);
-    assert_true(unit_cause_calls(HAK_CAUSE_huge_page) > 0);
-    for (unsigned i = 0; i < COUNT(p); i++)
-        hak_free(p[i]);
-    hak_free(small);
+    take(HAK_MIB);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0); /* not in a small heap */
+    for (unsigned i = 0; i < 40; i++)
+        take(HAK_MIB);
+    assert_true(fake_os_huge_bytes() >= 8 * HAK_MIB);
+    assert_true(fake_os_count(HAK_OS_mincore) > 0);
+    assert_true(fake_os_count(HAK_OS_mincore) <= large("chunks_mapped"));
+}
+
+TEST(small_pages_where_little_is_touched)
+{
+    unit_start(NULL);
+    for (unsigned i = 0; i < 40; i++)
+        *(char *)hak_malloc(HAK_MIB) = 1;
+    assert_int_equal(fake_os_huge_bytes(), 0);
+    assert_true(fake_os_count(HAK_OS_mincore) > 0);
+}
+
+TEST(long_and_short_blocks_are_judged_apart)
+{
+    unit_start(NULL);
+    for (unsigned i = 0; i < 40; i++)
+        take(HAK_MIB);
+    size_t huge = fake_os_huge_bytes();
+    for (unsigned i = 0; i < 10; i++)
+        *(char *)hak_malloc(30 * HAK_MIB) = 1;
+    assert_int_equal(fake_os_huge_bytes(), huge);
+    for (unsigned i = 0; i < 100; i++)
+        take(HAK_MIB);
+    assert_true(fake_os_huge_bytes() > huge);
+}
+
+TEST(small_pages_again_where_less_is_touched_than_before)
+{
+    unit_start(NULL);
+    for (unsigned i = 0; i < 40; i++)
+        take(HAK_MIB);
+    for (unsigned i = 0; i < 200; i++)
+        *(char *)hak_malloc(HAK_MIB) = 1;
+    size_t huge = fake_os_huge_bytes(); /* what began as before is known by now */
+    for (unsigned i = 0; i < 200; i++)
+        *(char *)hak_malloc(HAK_MIB) = 1;
+    assert_int_equal(fake_os_huge_bytes(), huge);
 }
 
 TEST(huge_pages_never)
@@ -376,6 +410,8 @@ UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(the_best_fit_serves), T(a_cla
           T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_waits_is_bounded),
           T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty), T(alignment),
-          T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_for_large_heaps_only), T(huge_pages_never),
+          T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_where_all_is_touched),
+          T(small_pages_where_little_is_touched), T(long_and_short_blocks_are_judged_apart),
+          T(small_pages_again_where_less_is_touched_than_before), T(huge_pages_never),
           T(pages_that_went_lazily_are_cleared_for_calloc), T(what_does_not_go_lazily_goes_at_once),
           T(pages_go_at_once_by_default))

@@ -9,15 +9,19 @@
 #include "core/dispatch.h"
 #include "core/limit.h"
 #include "core/plugin.h"
+#include "huge.h"
 #include "registry.h"
 #include "spans.h"
 #include "trace.h"
 
 #define DIRECT_MIN (SPAN_MAX_PAGES * HAK_PAGE)
 #define GROWING_DIRECT_MIN (4 * HAK_MIB) /* realloc moves it to a mapping of its own, and never copies again */
+#define SAMPLE_EVERY 8u
 #define SYSTEM_PAGE ((size_t)4096)
 
 static _Atomic(uint64_t) spans, directs, in_place, remaps;
+static _Atomic(char *) sample; /* the direct mapping that is looked at, while it is there */
+static _Atomic(unsigned) since_sample;
 
 static void count(_Atomic(uint64_t) *counter)
 {
@@ -43,6 +47,32 @@ static size_t whole_pages(size_t size)
     return hak_align_up(size, hak_os_page_size());
 }
 
+/* One in SAMPLE_EVERY keeps small pages and shows whether the program uses what it gets: when others come, or when it
+ * goes. All of a mapping is advised alike, else mremap would refuse it. Another thread may unmap the sample
+ * meanwhile; then there is nothing to see. */
+static void choose_pages(const struct mapping *m)
+{
+    uint32_t thp = hak_dispatch.options.thp;
+    int advice = thp == HAK_THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+    if (thp != HAK_THP_AUTO)
+        hak_os_advise(m->block, m->usable, advice, HAK_CAUSE_huge_page);
+    if (!huge_matters(m->usable))
+        return;
+    char *last = atomic_load_explicit(&sample, memory_order_relaxed);
+    if (last)
+        huge_look(HUGE_DIRECT, last, HUGE_HEAD, HUGE_HEAD);
+    if (atomic_fetch_add_explicit(&since_sample, 1, memory_order_relaxed) % SAMPLE_EVERY == 0)
+        atomic_store_explicit(&sample, m->block, memory_order_relaxed);
+    else
+        huge_advise(HUGE_DIRECT, m->block, m->usable, 0);
+}
+
+/* The sample moves, or goes (NULL). True if it was this one. */
+static bool replace_sample(char *block, char *by)
+{
+    return atomic_compare_exchange_strong_explicit(&sample, &block, by, memory_order_relaxed, memory_order_relaxed);
+}
+
 /* Alignment beyond a page costs that much address space around the block, and no further call. */
 static void *direct_alloc(size_t size, size_t align)
 {
@@ -62,7 +92,7 @@ static void *direct_alloc(size_t size, size_t align)
         hak_os_unmap(base, total, HAK_CAUSE_large_unmap);
         return NULL;
     }
-    spans_advise_huge(block, m.usable);
+    choose_pages(&m);
     hak_limit_take(m.usable);
     count(&directs);
     return block;
@@ -75,6 +105,8 @@ static bool direct_free(void *p)
     if (!registry_remove(p, &m))
         return false;
     hak_limit_give(m.usable);
+    if (replace_sample(p, NULL))
+        huge_look(HUGE_DIRECT, p, HUGE_HEAD, HUGE_HEAD);
     if (hak_os_unmap(m.base, m.size, HAK_CAUSE_large_unmap))
         hak_os_advise(m.base, m.size, MADV_DONTNEED, HAK_CAUSE_large_unmap);
     return true;
@@ -93,6 +125,7 @@ static void *direct_resize(void *p, size_t size)
         m.size = m.usable = wanted;
         hak_limit_give(old.usable);
         hak_limit_take(wanted);
+        replace_sample(p, m.block);
         count(&remaps);
         registry_add(m); /* the entry just removed is there to be used */
         return m.block;

@@ -5,11 +5,10 @@
  * chunk that is wholly free and clean goes back to the backend. */
 #include "spans.h"
 
-#include <sys/mman.h>
-
 #include "core/dispatch.h"
 #include "core/limit.h"
 #include "core/meta.h"
+#include "huge.h"
 
 #define CHUNK_MAX_PAGES 1024u /* 64 MiB */
 #define WORDS (CHUNK_MAX_PAGES / 64)
@@ -17,8 +16,6 @@
 #define FIT_SCAN 16u    /* spans of a list that are looked at for the best fit */
 #define BUDGET_MAX 16u
 #define PURGE_RANGES 64u
-#define HUGE_PAGE (2 * HAK_MIB)
-#define HUGE_FROM (8 * HAK_MIB)
 #define CLEAN_BYTES (256 * HAK_MIB) /* that one call of age gives back, or a quarter of what is dirty */
 
 enum state { FREE, USED, CACHED };
@@ -38,12 +35,13 @@ struct chunk {
     unsigned pages;
     struct span *lowest;
     uint64_t dirty[WORDS], returned[WORDS];
-    uint64_t used[WORDS]; /* ever: pages that went back lazily may still hold what they held */
+    uint64_t used[WORDS]; /* ever */
     uint64_t returned_ms;
     uint64_t idle[WORDS]; /* of the dirty pages: those that were free at the last look */
     uint64_t looked_ms, freed_ms; /* the last look, and the last time that a span was freed here */
     struct chunk *next, *prev; /* all, or unused ones */
     enum hak_cause returned_for;
+    enum huge_kind kind; /* of the block that it was mapped for */
 };
 
 /* The budget follows use: misses that a larger one had made hits raise it, spans that nobody came for lower it. */
@@ -60,6 +58,7 @@ static uint64_t free_bits;
 static struct class_cache caches[CLASSES];
 static struct span *unused_spans;
 static struct chunk *all_chunks, *unused_chunks;
+static struct chunk *newest[HUGE_KINDS];
 static size_t cached_pages, dirty_free_pages, dirty_free_spans, live_pages, chunk_pages, chunks;
 static uint64_t taken, fresh_chunks, rounded, grown, merged, evicted, over_budget;
 
@@ -95,6 +94,12 @@ static unsigned count_bits(const uint64_t *words, unsigned first, unsigned count
     for (unsigned i = first, n; i < first + count; i += n)
         set += (unsigned)__builtin_popcountll(words[i / 64] & word_mask(i, first + count, &n));
     return set;
+}
+
+/* Pages that went back lazily may still hold what they held. */
+static const uint64_t *old_content(const struct chunk *c)
+{
+    return hak_release_is_lazy() ? c->used : c->dirty;
 }
 
 static unsigned dirty_in(const struct span *s)
@@ -233,15 +238,23 @@ static struct chunk *new_chunk_descriptor(void)
     return c;
 }
 
-/* Small programs keep small pages: a huge one would be theirs for a single block. */
-void spans_advise_huge(void *base, size_t size)
+/* The newest chunk of the kind shows whether the program uses what it gets. */
+static void choose_pages(struct chunk *c, unsigned request)
 {
-    if (size >= HUGE_FROM && (uintptr_t)base % HUGE_PAGE == 0 && hak_dispatch.options.thp != HAK_THP_NEVER)
-        hak_os_advise(base, size, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
+    c->kind = request > HUGE_LONG_PAGES ? HUGE_LONG : HUGE_SHORT;
+    struct chunk *last = newest[c->kind];
+    newest[c->kind] = c;
+    if (!huge_matters(c->pages * HAK_PAGE))
+        return;
+    if (last) {
+        unsigned head = (unsigned)hak_min(last->pages, HUGE_HEAD / HAK_PAGE);
+        huge_look(c->kind, last->base, head * HAK_PAGE, count_bits(old_content(last), 0, head) * HAK_PAGE);
+    }
+    huge_advise(c->kind, c->base, c->pages * HAK_PAGE, HUGE_HEAD);
 }
 
 /* A free span as long as the chunk. */
-static struct span *map_chunk(unsigned pages, unsigned align)
+static struct span *map_chunk(unsigned pages, unsigned align, unsigned request)
 {
     bool zeroed;
     struct chunk *c = new_chunk_descriptor();
@@ -265,8 +278,7 @@ static struct span *map_chunk(unsigned pages, unsigned align)
         hak_limit_give(pages * HAK_PAGE); /* nothing is touched yet */
     set_bits(c->dirty, 0, pages, !zeroed);
     set_bits(c->used, 0, pages, !zeroed);
-    if (hak_dispatch.options.thp == HAK_THP_AUTO)
-        spans_advise_huge(c->base, pages * HAK_PAGE);
+    choose_pages(c, request);
     c->looked_ms = c->freed_ms = hak_os_coarse_ms();
     c->next = all_chunks;
     if (all_chunks)
@@ -297,6 +309,8 @@ static void return_chunk(struct span *s)
     *(c->prev ? &c->prev->next : &all_chunks) = c->next;
     if (c->next)
         c->next->prev = c->prev;
+    if (newest[c->kind] == c)
+        newest[c->kind] = NULL;
     chunks--;
     chunk_pages -= c->pages;
     c->next = unused_chunks;
@@ -355,8 +369,8 @@ static struct span *grow(unsigned wish, unsigned pages, unsigned align)
 {
     size_t least = hak_align_up(pages, HAK_SUPERSLAB_PAGES);
     size_t most = hak_align_up(hak_max(wish, hak_min(live_pages, CHUNK_MAX_PAGES)), HAK_SUPERSLAB_PAGES);
-    struct span *s = map_chunk((unsigned)most, align);
-    return s || most == least ? s : map_chunk((unsigned)least, align);
+    struct span *s = map_chunk((unsigned)most, align, pages);
+    return s || most == least ? s : map_chunk((unsigned)least, align, pages);
 }
 
 /* --- cached spans ---------------------------------------------------------------------------------------------- */
@@ -498,7 +512,7 @@ struct hak_slab *spans_take(struct span_request *r)
     struct span *s = take(r);
     if (s) {
         s->state = USED;
-        const uint64_t *old = hak_release_is_lazy() ? s->chunk->used : s->chunk->dirty;
+        const uint64_t *old = old_content(s->chunk);
         for (unsigned i = 0; r->zero && i < r->pages; i++)
             r->dirty[i / 64] |= (uint64_t)bit(old, s->first + i) << i % 64;
         use_pages(s->chunk, s->first, s->pages);

@@ -32,8 +32,6 @@ bool spans_resize(struct hak_slab *slab, unsigned pages);
 size_t spans_trim(size_t keep);
 /* As in struct hak_frontend. */
 bool spans_age(uint64_t now_ms);
-/* Asks for huge pages, unless the range is small or not aligned to one. */
-void spans_advise_huge(void *base, size_t size);
 void spans_stats(struct hak_stats_writer *w);
 void spans_fork_prepare(void);
 void spans_fork_done(void);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * See huge.h. Before there is evidence, the kernel's own setting holds. Any thread; no lock: a look that comes
+ * late finds an older truth. */
+#include "huge.h"
+
+#include <sys/mman.h>
+
+#include "core/dispatch.h"
+
+#define HUGE_FROM (8 * HAK_MIB)
+#define EVIDENCE_MIN (HAK_MIB / 2)
+
+enum use { UNKNOWN, SPARSE, DENSE };
+
+static _Atomic(enum use) seen[HUGE_KINDS];
+
+bool huge_matters(size_t size)
+{
+    return size >= HUGE_FROM && hak_dispatch.options.thp == HAK_THP_AUTO;
+}
+
+/* Dense: huge pages would take at most a quarter more. What nobody touched at all tells nothing yet. */
+void huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
+{
+    if (given < EVIDENCE_MIN)
+        return;
+    int resident = hak_os_resident(head, size, HAK_CAUSE_huge_page);
+    if (resident > 0)
+        atomic_store_explicit(&seen[kind], (size_t)resident >= given / 5 * 4 ? DENSE : SPARSE, memory_order_relaxed);
+}
+
+static void advise(char *base, size_t size, int advice)
+{
+    if (size)
+        hak_os_advise(base, size, advice, HAK_CAUSE_huge_page);
+}
+
+void huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
+{
+    enum use use = atomic_load_explicit(&seen[kind], memory_order_relaxed);
+    if (use == UNKNOWN)
+        return;
+    if (use == SPARSE)
+        head = size;
+    advise(base, head, MADV_NOHUGEPAGE);
+    advise((char *)base + head, size - head, MADV_HUGEPAGE);
+}
