@@ -10,12 +10,12 @@
 
 #define STACK (64 * HAK_KIB)
 #define INTERVAL_MIN_MS 10u
-#define STARTUP_MS 100u /* constructors of the program are behind us by then; earlier nothing is idle anyway */
+#define STARTUP_MS 100u /* a program shorter than that has no use for the thread */
 
 _Atomic(bool) hak_background_wanted;
 
 static _Atomic(bool) taken;       /* by whoever starts the thread; until a fork, or a failure that may pass */
-static _Atomic(bool) constructed; /* the library's constructor ran */
+static _Atomic(bool) main_called;
 static _Atomic(uint64_t) first_ms, rounds, started;
 static pthread_t thread;
 static bool running, stop; /* under the mutex */
@@ -56,7 +56,7 @@ static void *purge(void *unused)
 void hak_background_want(uint64_t now_ms)
 {
     if (atomic_load_explicit(&taken, memory_order_relaxed) ||
-        !atomic_load_explicit(&constructed, memory_order_relaxed))
+        !atomic_load_explicit(&main_called, memory_order_relaxed))
         return;
     uint64_t first = atomic_load_explicit(&first_ms, memory_order_relaxed);
     if (!first)
@@ -70,10 +70,20 @@ static size_t stack_size(void)
     return hak_max(STACK, (size_t)PTHREAD_STACK_MIN + STACK / 2);
 }
 
+static void make_condition(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&wake, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static int create(void)
 {
     pthread_attr_t attr;
     sigset_t all, before;
+    make_condition();
     int error = pthread_attr_init(&attr);
     if (error)
         return error;
@@ -102,38 +112,38 @@ void hak_background_start(void)
     errno = saved;
 }
 
-static void make_condition(void)
+void hak_background_main(void)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &attr);
-    pthread_condattr_destroy(&attr);
+    atomic_store_explicit(&main_called, true, memory_order_relaxed);
 }
 
 void hak_background_constructor(void)
 {
-    make_condition();
-    atomic_store_explicit(&constructed, true, memory_order_relaxed);
+    if (!hak_main_is_ahead || !hak_main_is_ahead())
+        hak_background_main();
 }
 
 void hak_background_stop(void)
 {
+    if (!hak_dispatch.options.background)
+        return;
     pthread_mutex_lock(&mutex);
     bool join = running && !pthread_equal(thread, pthread_self());
     stop = true;
+    if (running)
+        pthread_cond_signal(&wake);
     running = false;
-    pthread_cond_signal(&wake);
     pthread_mutex_unlock(&mutex);
     if (join)
         pthread_join(thread, NULL);
 }
 
-/* The mutex and the condition may have been in use by threads that are not here any more. */
+/* The mutex may have been in use by threads that are not here any more; the next thread has its own condition. */
 void hak_background_fork_child(void)
 {
+    if (!hak_dispatch.options.background)
+        return;
     pthread_mutex_init(&mutex, NULL);
-    make_condition();
     running = false;
     atomic_store_explicit(&taken, false, memory_order_relaxed);
     atomic_store_explicit(&hak_background_wanted, false, memory_order_relaxed);

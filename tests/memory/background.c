@@ -4,63 +4,13 @@
  *   signals  all are blocked in it
  *   fork     it is gone in a child, and another one starts there when it is needed
  *   none     without the setting there is no thread
- *   exit     a process that ends right after it started ends well, a hundred times
- * In each of them the program's constructor finds no thread yet, though it allocates. */
+ *   exit     a process that ends right after it started ends well, a hundred times */
 #include "resident.h"
-
-#include <dirent.h>
-#include <fcntl.h>
-#include <time.h>
-
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
+#include "threads.h"
 
 static void pause_ms(long ms)
 {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
-/* Threads of the process; *other is one that is not the first. */
-static unsigned threads(pid_t *other)
-{
-    unsigned n = 0;
-    DIR *d = opendir("/proc/self/task");
-    if (!d)
-        die("/proc/self/task cannot be read");
-    for (struct dirent *e; (e = readdir(d)) != NULL;)
-        if (e->d_name[0] != '.') {
-            n++;
-            if (atoi(e->d_name) != getpid() && other)
-                *other = atoi(e->d_name);
-        }
-    closedir(d);
-    return n;
-}
-
-/* Slow paths, for so long or until there are so many threads. */
-static void traffic(uint64_t ms, unsigned until)
-{
-    for (uint64_t end = now_ms() + ms; now_ms() < end && threads(NULL) != until;)
-        for (unsigned i = 0; i < 10000; i++)
-            free(malloc(64));
-}
-
-__attribute__((constructor)) static void in_a_constructor(void)
-{
-    traffic(30, 0);
-    if (threads(NULL) != 1)
-        die("a thread was started inside of a constructor");
-}
-
-static void wait_for_thread(void)
-{
-    traffic(5000, 2);
-    if (threads(NULL) != 2)
-        die("%u threads after 5 s of traffic, not 2", threads(NULL));
 }
 
 static void check_rss(void)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ * A library whose constructor takes its time, and makes traffic in a thread of its own meanwhile; see
+ * constructors.c. */
+#include "threads.h"
+
+#include <pthread.h>
+
+unsigned constructing_found(void);
+
+static unsigned found;
+
+static void *work(void *unused)
+{
+    traffic(250, 3);
+    found = threads(NULL);
+    return unused;
+}
+
+__attribute__((constructor)) static void construct(void)
+{
+    pthread_t own;
+    if (pthread_create(&own, NULL, work, NULL))
+        die("no thread");
+    pthread_join(own, NULL);
+    traffic(250, 2);
+}
+
+/* Threads at the end of that one's work: the first one, it, and whichever should not be there. */
+unsigned constructing_found(void)
+{
+    return found;
+}
