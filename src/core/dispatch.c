@@ -217,7 +217,7 @@ size_t hak_give_back(size_t keep)
     hak_thread_break_up(UINT64_MAX);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->trim)
-            returned += hak_frontends[i]->trim(keep);
+            returned += hak_frontends[i]->trim(&keep);
     return returned + hak_dispatch.backend->trim(keep);
 }
 

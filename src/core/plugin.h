@@ -45,8 +45,9 @@ struct hak_frontend {
     size_t (*span_usable)(struct hak_slab *slab, const void *p);
     /* The block in place, or moved without copying; NULL: core allocates, copies and frees. */
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
-    /* Gives back what it keeps beyond `keep` bytes. Returns bytes given back. Optional: keeps nothing. */
-    size_t (*trim)(size_t keep);
+    /* Gives back what it keeps beyond *keep bytes, and takes what it still keeps off *keep: others may keep the
+     * rest. Returns bytes given back. Optional: keeps nothing. */
+    size_t (*trim)(size_t *keep);
     /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle for
      * longer than its limits. A call is bounded, and tells whether more is idle: then the next slow path calls
      * again. Optional: nothing ages. */

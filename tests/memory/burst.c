@@ -5,54 +5,19 @@
  *   KIND      small (16 B-2 KiB), pool (8-52 KiB), large (64 KiB-4 MiB), mixed (a third of the bytes each)
  *   FREED_BY  same thread; ended: another one, which ends; alive: another one, which sleeps meanwhile
  *   PAIRS     one: of 64 bytes; any: of all small sizes in turn, so that each class sees few */
-#include "resident.h"
+#include "blocks.h"
 
 #include <pthread.h>
 #include <time.h>
 
-#define BURST ((size_t)1024 * 1024 * KIB)
-
-struct block {
-    struct block *next;
-};
+#define BURST (1024 * MIB)
 
 static struct block *blocks;
 static pthread_barrier_t freed, measured;
 
-static size_t choose_size(const char *kind, uint64_t *random)
-{
-    uint64_t r = next_random(random);
-    char what = kind[0];
-    if (what == 'm')
-        what = r % 4096 == 0 ? 'l' : r % 4096 < 64 ? 'p' : 's';
-    r >>= 12;
-    if (what == 's')
-        return 16 + r % 2032;
-    return what == 'p' ? 8 * KIB + r % (44 * KIB) : 64 * KIB + r % (4032 * KIB);
-}
-
-static void take(const char *kind)
-{
-    uint64_t random = 42;
-    for (size_t taken = 0; taken < BURST;) {
-        size_t size = choose_size(kind, &random);
-        struct block *b = malloc(size);
-        if (!b)
-            die("malloc(%zu) returned NULL", size);
-        mark(b, size, 1);
-        b->next = blocks;
-        blocks = b;
-        taken += size;
-    }
-}
-
 static void *release(void *alive)
 {
-    while (blocks) {
-        struct block *next = blocks->next;
-        free(blocks);
-        blocks = next;
-    }
+    blocks_free(blocks);
     pthread_barrier_wait(&freed);
     if (alive)
         pthread_barrier_wait(&measured);
@@ -78,7 +43,7 @@ int main(int argc, char **argv)
     pthread_barrier_init(&measured, NULL, 2);
     pairs(false); /* what the allocator needs anyway belongs to the level before */
     size_t before = resident();
-    take(argv[1]);
+    blocks = blocks_take(argv[1], BURST);
     size_t full = resident();
     if (same)
         release(NULL);

@@ -713,12 +713,13 @@ bool spans_age(uint64_t now_ms)
     return more;
 }
 
-size_t spans_trim(size_t keep)
+size_t spans_trim(size_t *keep)
 {
     uint64_t now = hak_os_coarse_ms();
     hak_lock_acquire(&lock);
     cache_age(now, 0);
-    size_t returned = clean(now, 0, keep / HAK_PAGE, SIZE_MAX, HAK_CAUSE_trim);
+    size_t returned = clean(now, 0, *keep / HAK_PAGE, SIZE_MAX, HAK_CAUSE_trim);
+    *keep -= hak_min(*keep, dirty_free_pages * HAK_PAGE);
     hak_lock_release(&lock);
     return returned;
 }

@@ -28,9 +28,8 @@ struct hak_slab *spans_take(struct span_request *r);
 void spans_put(struct hak_slab *slab);
 /* Changes the length in place; false if the pages behind are taken. */
 bool spans_resize(struct hak_slab *slab, unsigned pages);
-/* Gives back what is free beyond `keep` bytes; returns bytes. */
-size_t spans_trim(size_t keep);
 /* As in struct hak_frontend. */
+size_t spans_trim(size_t *keep);
 bool spans_age(uint64_t now_ms);
 void spans_stats(struct hak_stats_writer *w);
 void spans_fork_prepare(void);

@@ -97,7 +97,7 @@ static void thread_end(struct hak_thread *t)
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
 
-static size_t trim(size_t keep)
+static size_t trim(size_t *keep)
 {
     (void)keep; /* what is free goes back to the backend, or to the system; core keeps `keep` elsewhere */
     return arena_clean(UINT64_MAX, HAK_CAUSE_trim);
