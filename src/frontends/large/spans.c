@@ -5,6 +5,7 @@
  * chunk that is wholly free and clean goes back to the backend. */
 #include "spans.h"
 
+#include "core/bits.h"
 #include "core/dispatch.h"
 #include "core/limit.h"
 #include "core/meta.h"
@@ -39,7 +40,7 @@ struct chunk {
     uint64_t returned_ms;
     uint64_t idle[WORDS]; /* of the dirty pages: those that were free at the last look */
     uint64_t looked_ms, freed_ms; /* the last look, and the last time that a span was freed here */
-    struct chunk *next, *prev; /* all, or unused ones */
+    struct chunk *next, *prev; /* all of them */
     enum hak_cause returned_for;
     enum huge_kind kind; /* of the block that it was mapped for */
 };
@@ -56,45 +57,13 @@ static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
 static struct span *free_lists[CLASSES];
 static uint64_t free_bits;
 static struct class_cache caches[CLASSES];
-static struct span *unused_spans;
-static struct chunk *all_chunks, *unused_chunks;
+static struct chunk *all_chunks;
+static struct hak_meta_list dropped_spans, dropped_chunks;
 static struct chunk *newest[HUGE_KINDS];
 static size_t cached_pages, dirty_free_pages, dirty_free_spans, live_pages, chunk_pages, chunks;
 static uint64_t taken, fresh_chunks, rounded, grown, merged, evicted, over_budget;
 
 /* --- pages --------------------------------------------------------------------------------------------- */
-
-static bool bit(const uint64_t *words, unsigned i)
-{
-    return words[i / 64] >> i % 64 & 1;
-}
-
-/* The part of word i / 64 from bit i on, at most to bit `end`; *n is its length. */
-static uint64_t word_mask(unsigned i, unsigned end, unsigned *n)
-{
-    *n = (unsigned)hak_min(64 - i % 64, end - i);
-    return (*n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << *n) - 1) << i % 64;
-}
-
-/* Returns how many bits changed. */
-static unsigned set_bits(uint64_t *words, unsigned first, unsigned count, bool value)
-{
-    unsigned changed = 0;
-    for (unsigned i = first, n; i < first + count; i += n) {
-        uint64_t mask = word_mask(i, first + count, &n), *word = &words[i / 64];
-        changed += (unsigned)__builtin_popcountll((value ? ~*word : *word) & mask);
-        *word = value ? *word | mask : *word & ~mask;
-    }
-    return changed;
-}
-
-static unsigned count_bits(const uint64_t *words, unsigned first, unsigned count)
-{
-    unsigned set = 0;
-    for (unsigned i = first, n; i < first + count; i += n)
-        set += (unsigned)__builtin_popcountll(words[i / 64] & word_mask(i, first + count, &n));
-    return set;
-}
 
 /* Pages that went back lazily may still hold what they held. */
 static const uint64_t *old_content(const struct chunk *c)
@@ -104,7 +73,7 @@ static const uint64_t *old_content(const struct chunk *c)
 
 static unsigned dirty_in(const struct span *s)
 {
-    return count_bits(s->chunk->dirty, s->first, s->pages);
+    return hak_bits_count(s->chunk->dirty, s->first, s->pages);
 }
 
 /* --- classes: each length up to 16 pages, then 8 for each doubling -------------------------------------- */
@@ -169,19 +138,13 @@ static void unlink_free(struct span *s)
 
 static struct span *new_span(struct chunk *c, unsigned first, unsigned pages)
 {
-    struct span *s = unused_spans;
-    if (s)
-        unused_spans = s->next;
-    else if (!(s = hak_meta_alloc(sizeof *s)))
+    struct span *s = hak_meta_new(&dropped_spans, sizeof *s);
+    if (!s)
         return NULL;
-    *s = (struct span){.chunk = c, .first = (uint16_t)first, .pages = (uint16_t)pages};
+    s->chunk = c;
+    s->first = (uint16_t)first;
+    s->pages = (uint16_t)pages;
     return s;
-}
-
-static void drop_span(struct span *s)
-{
-    s->next = unused_spans;
-    unused_spans = s;
 }
 
 /* Cuts a span that is on no list behind its first `pages`; the rest becomes free. Without memory for the rest's
@@ -207,35 +170,9 @@ static struct span *merge(struct span *low, struct span *high)
     low->above = high->above;
     if (high->above)
         high->above->below = low;
-    drop_span(high);
+    hak_meta_drop(&dropped_spans, high);
     merged++;
     return low;
-}
-
-/* Addresses in the first superslab's length of a span find its descriptor, as in the backend's runs. */
-static void describe_pages(struct hak_slab *slab, unsigned from, unsigned to)
-{
-    for (unsigned i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)
-        slab[i].head_offset = i;
-}
-
-static void forget_pages(struct hak_slab *slab, unsigned from, unsigned to)
-{
-    for (unsigned i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++) {
-        slab[i].head_offset = 0;
-        slab[i].base = NULL;
-        atomic_store_explicit(&slab[i].word, HAK_SLAB_UNUSED, memory_order_relaxed);
-    }
-}
-
-static struct chunk *new_chunk_descriptor(void)
-{
-    struct chunk *c = unused_chunks;
-    if (!c)
-        return hak_meta_alloc(sizeof *c);
-    unused_chunks = c->next;
-    *c = (struct chunk){0};
-    return c;
 }
 
 /* The newest chunk of the kind shows whether the program uses what it gets. */
@@ -248,7 +185,7 @@ static void choose_pages(struct chunk *c, unsigned request)
         return;
     if (last) {
         unsigned head = (unsigned)hak_min(last->pages, HUGE_HEAD / HAK_PAGE);
-        huge_look(c->kind, last->base, head * HAK_PAGE, count_bits(old_content(last), 0, head) * HAK_PAGE);
+        huge_look(c->kind, last->base, head * HAK_PAGE, hak_bits_count(old_content(last), 0, head) * HAK_PAGE);
     }
     huge_advise(c->kind, c->base, c->pages * HAK_PAGE, HUGE_HEAD);
 }
@@ -257,27 +194,25 @@ static void choose_pages(struct chunk *c, unsigned request)
 static struct span *map_chunk(unsigned pages, unsigned align, unsigned request)
 {
     bool zeroed;
-    struct chunk *c = new_chunk_descriptor();
+    struct chunk *c = hak_meta_new(&dropped_chunks, sizeof *c);
     struct span *s = c ? new_span(c, 0, pages) : NULL;
     struct hak_slab *run = s ? hak_dispatch.backend->acquire_run(pages, align, &zeroed) : NULL;
     if (!run) {
         if (s)
-            drop_span(s);
-        if (c) {
-            c->next = unused_chunks;
-            unused_chunks = c;
-        }
+            hak_meta_drop(&dropped_spans, s);
+        if (c)
+            hak_meta_drop(&dropped_chunks, c);
         return NULL;
     }
     c->base = run->base;
     c->region = run->region;
     c->pages = pages;
     c->lowest = s;
-    forget_pages(run, 0, pages);
+    hak_space_forget(run, 0, pages);
     if (zeroed)
         hak_limit_give(pages * HAK_PAGE); /* nothing is touched yet */
-    set_bits(c->dirty, 0, pages, !zeroed);
-    set_bits(c->used, 0, pages, !zeroed);
+    hak_bits_set(c->dirty, 0, pages, !zeroed);
+    hak_bits_set(c->used, 0, pages, !zeroed);
     choose_pages(c, request);
     c->looked_ms = c->freed_ms = hak_os_coarse_ms();
     c->next = all_chunks;
@@ -301,7 +236,7 @@ static void return_chunk(struct span *s)
     run->base = c->base;
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
-    describe_pages(run, 0, c->pages);
+    hak_space_describe(run, 0, c->pages);
     if (!dirty && !hak_release_is_lazy())
         atomic_store_explicit(&run->word, HAK_SLAB_RETURNED, memory_order_relaxed);
     hak_limit_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
@@ -313,9 +248,8 @@ static void return_chunk(struct span *s)
         newest[c->kind] = NULL;
     chunks--;
     chunk_pages -= c->pages;
-    c->next = unused_chunks;
-    unused_chunks = c;
-    drop_span(s);
+    hak_meta_drop(&dropped_chunks, c);
+    hak_meta_drop(&dropped_spans, s);
 }
 
 static bool is_whole_chunk(const struct span *s)
@@ -426,7 +360,7 @@ static void cache_age(uint64_t now_ms, uint64_t delay_ms)
             caches[i].count--;
             caches[i].budget /= 2;
             evicted++;
-            set_bits(idle->chunk->idle, idle->first, idle->pages, true);
+            hak_bits_set(idle->chunk->idle, idle->first, idle->pages, true);
             put_free(idle);
         }
     }
@@ -436,16 +370,16 @@ static void cache_age(uint64_t now_ms, uint64_t delay_ms)
 
 static void note_regret(struct chunk *c, unsigned first, unsigned pages)
 {
-    unsigned again = set_bits(c->returned, first, pages, false);
+    unsigned again = hak_bits_set(c->returned, first, pages, false);
     if (again && hak_os_coarse_ms() - c->returned_ms < HAK_REGRET_MS)
         hak_os_regret(c->returned_for, again * HAK_PAGE);
 }
 
 static void use_pages(struct chunk *c, unsigned first, unsigned pages)
 {
-    hak_limit_take(set_bits(c->dirty, first, pages, true) * HAK_PAGE);
-    set_bits(c->used, first, pages, true);
-    set_bits(c->idle, first, pages, false);
+    hak_limit_take(hak_bits_set(c->dirty, first, pages, true) * HAK_PAGE);
+    hak_bits_set(c->used, first, pages, true);
+    hak_bits_set(c->idle, first, pages, false);
     note_regret(c, first, pages);
 }
 
@@ -455,7 +389,7 @@ static struct hak_slab *describe(struct span *s)
     slab->base = s->chunk->base + s->first * HAK_PAGE;
     slab->pages = s->pages;
     slab->chunk = s;
-    describe_pages(slab, 0, s->pages);
+    hak_space_describe(slab, 0, s->pages);
     return slab;
 }
 
@@ -514,7 +448,7 @@ struct hak_slab *spans_take(struct span_request *r)
         s->state = USED;
         const uint64_t *old = old_content(s->chunk);
         for (unsigned i = 0; r->zero && i < r->pages; i++)
-            r->dirty[i / 64] |= (uint64_t)bit(old, s->first + i) << i % 64;
+            r->dirty[i / 64] |= (uint64_t)hak_bit(old, s->first + i) << i % 64;
         use_pages(s->chunk, s->first, s->pages);
         live_pages += s->pages;
         taken++;
@@ -542,7 +476,7 @@ void spans_put(struct hak_slab *slab)
 {
     struct span *s = slab->chunk;
     hak_lock_acquire(&lock);
-    forget_pages(slab, 0, slab->pages);
+    hak_space_forget(slab, 0, slab->pages);
     uint64_t now = s->since_ms = s->chunk->freed_ms = hak_os_coarse_ms();
     live_pages -= s->pages;
     if (!cache_push(s))
@@ -587,8 +521,8 @@ bool spans_resize(struct hak_slab *slab, unsigned pages)
     bool done = pages <= before || extend(s, pages);
     if (pages < before)
         shrink(s, pages);
-    describe_pages(slab, before, s->pages);
-    forget_pages(slab, s->pages, before);
+    hak_space_describe(slab, before, s->pages);
+    hak_space_forget(slab, s->pages, before);
     slab->pages = s->pages;
     hak_lock_release(&lock);
     return done;
@@ -612,7 +546,7 @@ static unsigned first_page(const struct purge *p, unsigned i)
 /* Free pages of a span become dirty, or cease to be. */
 static void mark(struct span *s, unsigned first, unsigned pages, bool dirty)
 {
-    unsigned before = dirty_in(s), changed = set_bits(s->chunk->dirty, first, pages, dirty);
+    unsigned before = dirty_in(s), changed = hak_bits_set(s->chunk->dirty, first, pages, dirty);
     dirty_free_pages += dirty ? changed : 0u - (size_t)changed;
     if (changed && !before)
         dirty_free_spans++;
@@ -623,7 +557,7 @@ static void mark(struct span *s, unsigned first, unsigned pages, bool dirty)
 static void note_returned(struct purge *p, unsigned i)
 {
     struct chunk *c = p->spans[i]->chunk;
-    set_bits(c->returned, first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
+    hak_bits_set(c->returned, first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
     c->returned_ms = hak_os_coarse_ms();
     c->returned_for = p->cause;
 }
@@ -655,7 +589,7 @@ static size_t add(struct purge *p, struct span *s, const uint64_t *which)
     size_t returned = 0;
     for (unsigned i = s->first, end = i + s->pages; i < end; i++) {
         unsigned from = i;
-        while (i < end && bit(c->dirty, i) && (!which || bit(which, i)))
+        while (i < end && hak_bit(c->dirty, i) && (!which || hak_bit(which, i)))
             i++;
         if (i == from)
             continue;
@@ -678,12 +612,12 @@ static size_t clean_chunk(struct purge *p, struct chunk *c, uint64_t now_ms, uin
     for (unsigned i = 0; i < WORDS; i++)
         idle[i] = c->idle[i];
     c->looked_ms = now_ms;
-    set_bits(c->idle, 0, c->pages, false);
+    hak_bits_set(c->idle, 0, c->pages, false);
     for (struct span *s = c->lowest, *above; s; s = above) {
         above = s->above;
         if (s->state != FREE)
             continue;
-        set_bits(c->idle, s->first, s->pages, true);
+        hak_bits_set(c->idle, s->first, s->pages, true);
         returned += add(p, s, all ? NULL : idle);
     }
     return returned;
