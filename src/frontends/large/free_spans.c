@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * See free_spans.h. */
+#include "free_spans.h"
+
+#define FIT_SCAN 16u /* spans of a list that are looked at for the best fit */
+
+static struct span *free_lists[SPAN_CLASSES];
+static uint64_t free_bits; /* bit i: list i is not empty */
+static size_t dirty_pages, dirty_spans;
+
+/* All spans of a list are at least as long as the class says below it. */
+static unsigned list_of(unsigned pages)
+{
+    unsigned class = span_class(pages);
+    return (unsigned)hak_min(pages == span_class_pages(class) || !class ? class : class - 1, SPAN_CLASSES - 1);
+}
+
+void free_spans_add(struct span *s)
+{
+    unsigned list = list_of(s->pages);
+    s->state = SPAN_FREE;
+    s->prev = NULL;
+    s->next = free_lists[list];
+    if (s->next)
+        s->next->prev = s;
+    free_lists[list] = s;
+    free_bits |= (uint64_t)1 << list;
+    unsigned dirty = span_dirty(s);
+    dirty_pages += dirty;
+    dirty_spans += dirty != 0;
+}
+
+void free_spans_remove(struct span *s)
+{
+    unsigned list = list_of(s->pages);
+    if (s->next)
+        s->next->prev = s->prev;
+    if (s->prev)
+        s->prev->next = s->next;
+    else if (!(free_lists[list] = s->next))
+        free_bits &= ~((uint64_t)1 << list);
+    s->next = s->prev = NULL;
+    unsigned dirty = span_dirty(s);
+    dirty_pages -= dirty;
+    dirty_spans -= dirty != 0;
+}
+
+/* The shortest of the first few that are long enough; among equal ones the one freed last. */
+static struct span *best_of(struct span *list, unsigned pages)
+{
+    struct span *best = NULL;
+    for (unsigned n = 0; list && n < FIT_SCAN; list = list->next, n++)
+        if (list->pages >= pages && (!best || list->pages < best->pages))
+            best = list;
+    return best;
+}
+
+struct span *free_spans_best(unsigned pages)
+{
+    struct span *s = best_of(free_lists[list_of(pages)], pages);
+    uint64_t longer = list_of(pages) + 1 < 64 ? free_bits & ~(uint64_t)0 << (list_of(pages) + 1) : 0;
+    return s || !longer ? s : best_of(free_lists[__builtin_ctzll(longer)], pages);
+}
+
+struct span *free_spans_roomiest(unsigned pages)
+{
+    struct span *s = free_bits ? free_lists[63 - __builtin_clzll(free_bits)] : NULL;
+    return s && s->pages >= pages ? s : NULL;
+}
+
+void free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty)
+{
+    unsigned before = span_dirty(s), changed = hak_bits_set(s->chunk->dirty, first, pages, dirty);
+    dirty_pages += dirty ? changed : 0u - (size_t)changed;
+    if (changed && !before)
+        dirty_spans++;
+    if (changed && !span_dirty(s))
+        dirty_spans--;
+}
+
+size_t free_spans_dirty_pages(void)
+{
+    return dirty_pages;
+}
+
+size_t free_spans_dirty(void)
+{
+    return dirty_spans;
+}
