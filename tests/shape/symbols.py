@@ -81,6 +81,9 @@ def check_archive(archive, override):
             member = line[:-1]
         elif line.split()[1:2] and line.split()[-2] in "TWVi":
             members.setdefault(member, set()).add(line.split()[-1])
+    for name in sorted(set().union(*members.values()) - FAMILY - OLDER):
+        if not re.match("hak_|hakmem_|_Z", name):  # a program may have a function of that name
+            yield f"the archive defines {name}, a name without prefix"
     holders = {m: names & FAMILY for m, names in members.items() if names & FAMILY}
     if not override:
         yield from (f"{m} defines {sorted(names)} although override is off" for m, names in holders.items())

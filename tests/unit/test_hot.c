@@ -40,26 +40,26 @@ TEST(the_most_recent_of_the_class_comes_first)
 {
     start("HAKMEM_RELEASE=batch");
     struct hak_slab *a = empty_slab(bin), *b = empty_slab(bin), *c = empty_slab(other_bin);
-    assert_null(hot_pop(bin));
-    assert_null(hot_push(a));
-    assert_null(hot_push(b));
-    assert_null(hot_push(c));
-    assert_ptr_equal(hot_pop(bin), b);
-    assert_ptr_equal(hot_pop(bin), a);
-    assert_null(hot_pop(bin));
-    assert_ptr_equal(hot_pop(other_bin), c);
+    assert_null(hak_hot_pop(bin));
+    assert_null(hak_hot_push(a));
+    assert_null(hak_hot_push(b));
+    assert_null(hak_hot_push(c));
+    assert_ptr_equal(hak_hot_pop(bin), b);
+    assert_ptr_equal(hak_hot_pop(bin), a);
+    assert_null(hak_hot_pop(bin));
+    assert_ptr_equal(hak_hot_pop(other_bin), c);
 }
 
 TEST(a_similar_one_has_the_same_length)
 {
     start("HAKMEM_RELEASE=batch");
     struct hak_slab *long_one = empty_slab(long_bin), *one = empty_slab(other_bin);
-    hot_push(long_one);
-    assert_null(hot_pop_similar(1, false));
-    hot_push(one);
-    assert_null(hot_pop_similar(1, true));
-    assert_ptr_equal(hot_pop_similar(1, false), one);
-    assert_ptr_equal(hot_pop_similar(hak_slab_pages[long_bin], false), long_one);
+    hak_hot_push(long_one);
+    assert_null(hak_hot_pop_similar(1, false));
+    hak_hot_push(one);
+    assert_null(hak_hot_pop_similar(1, true));
+    assert_ptr_equal(hak_hot_pop_similar(1, false), one);
+    assert_ptr_equal(hak_hot_pop_similar(hak_slab_pages[long_bin], false), long_one);
 }
 
 TEST(too_many_come_out_together)
@@ -67,28 +67,28 @@ TEST(too_many_come_out_together)
     start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=batch");
     struct hak_slab *last;
     for (unsigned i = 0; i < 3; i++)
-        assert_null(hot_push(empty_slab(bin)));
+        assert_null(hak_hot_push(empty_slab(bin)));
     last = empty_slab(bin);
-    assert_int_equal(length(hot_push(last)), 3);
-    assert_ptr_equal(hot_pop(bin), last);
-    assert_null(hot_pop(bin));
+    assert_int_equal(length(hak_hot_push(last)), 3);
+    assert_ptr_equal(hak_hot_pop(bin), last);
+    assert_null(hak_hot_pop(bin));
 }
 
 TEST(all_are_taken_class_by_class)
 {
     start("HAKMEM_SS_HOT_SLABS=4 HAKMEM_RELEASE=batch");
     for (unsigned i = 0; i < 2; i++) {
-        hot_push(empty_slab(bin));
-        hot_push(empty_slab(other_bin));
+        hak_hot_push(empty_slab(bin));
+        hak_hot_push(empty_slab(other_bin));
     }
     unsigned from = 0;
     for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(length(hot_take_all(&from)), 2);
-    assert_null(hot_take_all(&from));
+        assert_int_equal(length(hak_hot_take_all(&from)), 2);
+    assert_null(hak_hot_take_all(&from));
     assert_int_equal(from, HAK_NBINS);
-    assert_null(hot_pop(bin));
+    assert_null(hak_hot_pop(bin));
     for (unsigned i = 0; i < 4; i++) /* the count began again */
-        assert_null(hot_push(empty_slab(bin)));
+        assert_null(hak_hot_push(empty_slab(bin)));
 }
 
 UNIT_MAIN(T(the_most_recent_of_the_class_comes_first), T(a_similar_one_has_the_same_length),

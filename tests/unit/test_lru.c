@@ -11,7 +11,7 @@ static void start(const char *settings)
 
 static struct superslab *map(size_t count)
 {
-    struct superslab *s = superslab_map(count, 1, false);
+    struct superslab *s = hak_superslab_map(count, 1, false);
     assert_non_null(s);
     return s;
 }
@@ -22,7 +22,7 @@ static void cache(struct superslab **all, unsigned n)
     for (unsigned i = 0; i < n; i++)
         all[i] = map(1);
     for (unsigned i = 0; i < n; i++) {
-        lru_push(all[i]);
+        hak_lru_push(all[i]);
         fake_os_pass(1);
     }
 }
@@ -39,11 +39,11 @@ TEST(the_most_recent_is_taken_first)
     struct superslab *all[3];
     start(NULL);
     cache(all, 3);
-    assert_int_equal(lru_bytes(), 3 * HAK_SUPERSLAB);
+    assert_int_equal(hak_lru_bytes(), 3 * HAK_SUPERSLAB);
     for (unsigned i = 3; i-- > 0;)
-        assert_ptr_equal(lru_pop(1, 1, false), all[i]);
-    assert_null(lru_pop(1, 1, false));
-    assert_int_equal(lru_bytes(), 0);
+        assert_ptr_equal(hak_lru_pop(1, 1, false), all[i]);
+    assert_null(hak_lru_pop(1, 1, false));
+    assert_int_equal(hak_lru_bytes(), 0);
     assert_int_equal(unit_stat("lru", "pushes"), 3);
     assert_int_equal(unit_stat("lru", "hits"), 3);
     assert_int_equal(unit_stat("lru", "misses"), 1);
@@ -52,17 +52,17 @@ TEST(the_most_recent_is_taken_first)
 TEST(a_region_fits_by_count_alignment_and_kind)
 {
     start(NULL);
-    struct superslab *one = map(1), *two = map(2), *aligned = superslab_map(1, 8, false);
-    lru_push(aligned);
-    lru_push(two);
-    lru_push(one);
-    assert_null(lru_pop(3, 1, false));
-    assert_ptr_equal(lru_pop(2, 1, false), two);
-    struct superslab *fitting = lru_pop(1, 8, false); /* `one` may happen to be aligned too, and is more recent */
+    struct superslab *one = map(1), *two = map(2), *aligned = hak_superslab_map(1, 8, false);
+    hak_lru_push(aligned);
+    hak_lru_push(two);
+    hak_lru_push(one);
+    assert_null(hak_lru_pop(3, 1, false));
+    assert_ptr_equal(hak_lru_pop(2, 1, false), two);
+    struct superslab *fitting = hak_lru_pop(1, 8, false); /* `one` may happen to be aligned too, and is more recent */
     assert_int_equal(((uintptr_t)fitting->base >> HAK_SUPERSLAB_LG) % 8, 0);
     if (HAK_HEADER_LIMIT)
-        assert_null(lru_pop(1, 1, true));
-    assert_ptr_equal(lru_pop(1, 1, false), fitting == aligned ? one : aligned);
+        assert_null(hak_lru_pop(1, 1, true));
+    assert_ptr_equal(hak_lru_pop(1, 1, false), fitting == aligned ? one : aligned);
 }
 
 TEST(at_most_so_many)
@@ -73,7 +73,7 @@ TEST(at_most_so_many)
     assert_int_equal(unit_stat("lru", "cached"), 3);
     assert_int_equal(unit_stat("lru", "evictions"), 2);
     assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
-    assert_ptr_equal(lru_pop(1, 1, false), all[4]);
+    assert_ptr_equal(hak_lru_pop(1, 1, false), all[4]);
 }
 
 TEST(none_at_all)
@@ -82,7 +82,7 @@ TEST(none_at_all)
     start("HAKMEM_SUPERSLAB_MAX_CACHED=0");
     cache(all, 2);
     assert_int_equal(handed_out(), 0);
-    assert_null(lru_pop(1, 1, false));
+    assert_null(hak_lru_pop(1, 1, false));
 }
 
 TEST(at_most_so_many_bytes)
@@ -90,9 +90,9 @@ TEST(at_most_so_many_bytes)
     struct superslab *all[12];
     start("HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4");
     cache(all, 12);
-    assert_int_equal(lru_bytes(), hak_min(4 * HAK_MIB / HAK_SUPERSLAB, 12) * HAK_SUPERSLAB);
-    lru_push(map(4 * HAK_MIB / HAK_SUPERSLAB + 1)); /* alone beyond the limit: everything goes */
-    assert_int_equal(lru_bytes(), 0);
+    assert_int_equal(hak_lru_bytes(), hak_min(4 * HAK_MIB / HAK_SUPERSLAB, 12) * HAK_SUPERSLAB);
+    hak_lru_push(map(4 * HAK_MIB / HAK_SUPERSLAB + 1)); /* alone beyond the limit: everything goes */
+    assert_int_equal(hak_lru_bytes(), 0);
     assert_int_equal(handed_out(), 0);
 }
 
@@ -102,11 +102,11 @@ TEST(at_most_so_old)
     start("HAKMEM_SUPERSLAB_TTL_SEC=60");
     uint64_t first = hak_os_coarse_ms();
     cache(all, 3); /* at 0, 1 and 2 ms */
-    lru_age(first + 60000);
+    hak_lru_age(first + 60000);
     assert_int_equal(unit_stat("lru", "cached"), 3);
-    lru_age(first + 60001);
+    hak_lru_age(first + 60001);
     assert_int_equal(unit_stat("lru", "cached"), 2);
-    lru_age(first + 60003);
+    hak_lru_age(first + 60003);
     assert_int_equal(unit_stat("lru", "cached"), 0);
 }
 
@@ -115,10 +115,10 @@ TEST(trim_keeps_what_it_is_told_to)
     struct superslab *all[4];
     start(NULL);
     cache(all, 4);
-    assert_int_equal(lru_trim(SIZE_MAX, HAK_CAUSE_trim), 0);
-    assert_int_equal(lru_trim(2 * HAK_SUPERSLAB, HAK_CAUSE_trim), 2 * HAK_SUPERSLAB);
-    assert_ptr_equal(lru_pop(1, 1, false), all[3]);
-    assert_int_equal(lru_trim(0, HAK_CAUSE_trim), HAK_SUPERSLAB);
+    assert_int_equal(hak_lru_trim(SIZE_MAX, HAK_CAUSE_trim), 0);
+    assert_int_equal(hak_lru_trim(2 * HAK_SUPERSLAB, HAK_CAUSE_trim), 2 * HAK_SUPERSLAB);
+    assert_ptr_equal(hak_lru_pop(1, 1, false), all[3]);
+    assert_int_equal(hak_lru_trim(0, HAK_CAUSE_trim), HAK_SUPERSLAB);
 }
 
 TEST(what_the_kernel_refuses_stays)
@@ -126,15 +126,15 @@ TEST(what_the_kernel_refuses_stays)
     start("HAKMEM_RELEASE=direct");
     struct superslab *s = map(1);
     assert_int_equal(hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
-    superslab_take_whole(s);
-    superslab_put_whole(s, true);
-    lru_push(s);
+    hak_superslab_take_whole(s);
+    hak_superslab_put_whole(s, true);
+    hak_lru_push(s);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    assert_int_equal(lru_trim(0, HAK_CAUSE_trim), 0);
-    assert_int_equal(lru_bytes(), HAK_SUPERSLAB);
+    assert_int_equal(hak_lru_trim(0, HAK_CAUSE_trim), 0);
+    assert_int_equal(hak_lru_bytes(), HAK_SUPERSLAB);
     fake_os_allow();
-    assert_int_equal(lru_trim(0, HAK_CAUSE_trim), HAK_SUPERSLAB);
-    assert_int_equal(superslab_dirty_bytes(), 0);
+    assert_int_equal(hak_lru_trim(0, HAK_CAUSE_trim), HAK_SUPERSLAB);
+    assert_int_equal(hak_superslab_dirty_bytes(), 0);
     assert_int_equal(hak_ledger[HAK_CAUSE_trim][HAK_OS_madvise].calls, 2);
 }
 

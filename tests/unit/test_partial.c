@@ -37,14 +37,14 @@ TEST(a_slab_of_the_class_is_adopted)
 {
     struct hak_slab *slab;
     start();
-    assert_null(partial_take(t, bin));
+    assert_null(hak_partial_take(t, bin));
     put_one(&slab);
-    partial_put(slab);
-    assert_null(partial_take(t, bin + 1));
-    assert_ptr_equal(partial_take(t, bin), slab);
+    hak_partial_put(slab);
+    assert_null(hak_partial_take(t, bin + 1));
+    assert_ptr_equal(hak_partial_take(t, bin), slab);
     assert_ptr_equal(slab->owner, t);
     assert_int_equal(slab->used, 1);
-    assert_null(partial_take(t, bin));
+    assert_null(hak_partial_take(t, bin));
 }
 
 /* `n` slabs that wait with all blocks back. */
@@ -55,10 +55,10 @@ static void leave_idle(unsigned n)
     for (unsigned i = 0; i < n; i++)
         blocks[i] = put_one(&slabs[i]);
     for (unsigned i = 0; i < n; i++)
-        partial_put(slabs[i]);
+        hak_partial_put(slabs[i]);
     for (unsigned i = 0; i < n; i++) {
         assert_int_equal(hak_slab_remote_put(slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
-        partial_note_idle(bin);
+        hak_partial_note_idle(bin);
     }
 }
 
@@ -67,9 +67,9 @@ TEST(a_few_idle_slabs_wait_for_a_sweep)
     start();
     leave_idle(2);
     assert_int_equal(became_empty(), 0);
-    partial_sweep_all();
+    hak_partial_sweep_all();
     assert_int_equal(became_empty(), 2);
-    assert_null(partial_take(t, bin));
+    assert_null(hak_partial_take(t, bin));
 }
 
 TEST(many_idle_slabs_are_swept)
@@ -83,10 +83,10 @@ TEST(a_class_that_served_an_idle_slab_is_spared_once)
 {
     start();
     leave_idle(2);
-    assert_non_null(partial_take(t, bin));
-    partial_sweep_unserved();
+    assert_non_null(hak_partial_take(t, bin));
+    hak_partial_sweep_unserved();
     assert_int_equal(became_empty(), 0);
-    partial_sweep_unserved();
+    hak_partial_sweep_unserved();
     assert_int_equal(became_empty(), 1);
 }
 
@@ -96,10 +96,10 @@ TEST(a_sweep_leaves_slabs_with_live_blocks)
     start();
     put_one(&live);
     leave_idle(2);
-    partial_put(live);
-    partial_sweep_all();
+    hak_partial_put(live);
+    hak_partial_sweep_all();
     assert_int_equal(became_empty(), 2);
-    assert_ptr_equal(partial_take(t, bin), live);
+    assert_ptr_equal(hak_partial_take(t, bin), live);
 }
 
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),

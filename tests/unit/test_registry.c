@@ -20,24 +20,24 @@ TEST(entries_are_found_and_taken_out)
     struct mapping m;
     size_t count, bytes = 0;
     for (size_t i = 0; i < N; i++) {
-        assert_true(registry_add(mapping(i)));
+        assert_true(hak_registry_add(mapping(i)));
         bytes += 4096 * (i + 1);
     }
-    assert_int_equal(registry_bytes(&count), bytes);
+    assert_int_equal(hak_registry_bytes(&count), bytes);
     assert_int_equal(count, N);
     for (size_t i = 0; i < N; i += 3) {
-        assert_true(registry_remove(at(i), &m));
+        assert_true(hak_registry_remove(at(i), &m));
         assert_ptr_equal(m.block, at(i));
         assert_int_equal(m.size, 4096 * (i + 1));
-        assert_false(registry_remove(at(i), &m));
+        assert_false(hak_registry_remove(at(i), &m));
     }
     for (size_t i = 0; i < N; i++) {
-        assert_int_equal(registry_find(at(i), &m), i % 3 != 0);
-        assert_false(registry_find(at(i) + 1, &m));
+        assert_int_equal(hak_registry_find(at(i), &m), i % 3 != 0);
+        assert_false(hak_registry_find(at(i) + 1, &m));
     }
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(registry_remove(at(i), &m), i % 3 != 0);
-    assert_int_equal(registry_bytes(&count), 0);
+        assert_int_equal(hak_registry_remove(at(i), &m), i % 3 != 0);
+    assert_int_equal(hak_registry_bytes(&count), 0);
     assert_int_equal(count, 0);
 }
 
@@ -45,12 +45,12 @@ TEST(an_entry_is_used_again_without_memory)
 {
     unit_start(NULL);
     struct mapping m;
-    assert_true(registry_add(mapping(1)));
+    assert_true(hak_registry_add(mapping(1)));
     uint64_t calls = fake_os_total();
     fake_os_refuse_any(1, ENOMEM, true);
     for (size_t i = 0; i < 10000; i++) {
-        assert_true(registry_remove(at(i + 1), &m));
-        assert_true(registry_add(mapping(i + 2)));
+        assert_true(hak_registry_remove(at(i + 1), &m));
+        assert_true(hak_registry_add(mapping(i + 2)));
     }
     assert_int_equal(fake_os_total(), calls);
 }
@@ -61,22 +61,22 @@ TEST(without_memory_no_entry)
     struct mapping m;
     size_t count;
     fake_os_refuse_any(1, ENOMEM, true);
-    assert_false(registry_add(mapping(1)));
-    assert_false(registry_find(at(1), &m));
-    assert_int_equal(registry_bytes(&count), 0);
+    assert_false(hak_registry_add(mapping(1)));
+    assert_false(hak_registry_find(at(1), &m));
+    assert_int_equal(hak_registry_bytes(&count), 0);
     fake_os_allow();
-    assert_true(registry_add(mapping(1)));
+    assert_true(hak_registry_add(mapping(1)));
 }
 
 static void add_again(void)
 {
-    registry_add(mapping(1));
+    hak_registry_add(mapping(1));
 }
 
 TEST(an_address_is_there_once)
 {
     unit_start(NULL);
-    assert_true(registry_add(mapping(1)));
+    assert_true(hak_registry_add(mapping(1)));
     assert_dies(add_again, "internal check failed");
 }
 

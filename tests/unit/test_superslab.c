@@ -14,9 +14,9 @@ static void start(void)
 
 static struct superslab *map(void)
 {
-    struct superslab *s = superslab_map(1, 1, false);
+    struct superslab *s = hak_superslab_map(1, 1, false);
     assert_non_null(s);
-    superslab_offer(s);
+    hak_superslab_offer(s);
     return s;
 }
 
@@ -56,18 +56,18 @@ TEST(runs_of_every_length)
     start();
     struct superslab *s = map();
     for (unsigned pages = 1; pages <= PAGES; pages++) {
-        assert_ptr_equal(superslab_find(pages, false), s);
-        assert_int_equal(superslab_fit(s, pages), 0);
-        assert_true(superslab_take_at(s, 0, pages));
+        assert_ptr_equal(hak_superslab_find(pages, false), s);
+        assert_int_equal(hak_superslab_fit(s, pages), 0);
+        assert_true(hak_superslab_take_at(s, 0, pages));
         assert_int_equal(s->longest, PAGES - pages);
-        assert_null(superslab_find(PAGES - pages + 1, false));
+        assert_null(hak_superslab_find(PAGES - pages + 1, false));
         if (pages < PAGES) {
-            assert_int_equal(superslab_fit(s, PAGES - pages), pages);
-            assert_true(superslab_take_at(s, pages, PAGES - pages));
+            assert_int_equal(hak_superslab_fit(s, PAGES - pages), pages);
+            assert_true(hak_superslab_take_at(s, pages, PAGES - pages));
             assert_int_equal(s->free, 0);
-            superslab_put(s, pages, PAGES - pages, false);
+            hak_superslab_put(s, pages, PAGES - pages, false);
         }
-        superslab_put(s, 0, pages, false);
+        hak_superslab_put(s, 0, pages, false);
         assert_true(s->free == ALL_PAGES);
     }
 }
@@ -81,16 +81,16 @@ TEST(any_pattern_as_a_naive_search_says)
         unsigned first = unit_random(&random) % PAGES, pages = 1 + unit_random(&random) % (PAGES - first);
         uint64_t mask = (pages == 64 ? ~(uint64_t)0 : ((uint64_t)1 << pages) - 1) << first;
         if ((s->free & mask) == mask)
-            assert_true(superslab_take_at(s, first, pages));
+            assert_true(hak_superslab_take_at(s, first, pages));
         else if (!(s->free & mask))
-            superslab_put(s, first, pages, round % 2);
+            hak_superslab_put(s, first, pages, round % 2);
         else
-            assert_false(superslab_take_at(s, first, pages));
+            assert_false(hak_superslab_take_at(s, first, pages));
         assert_int_equal(s->longest, naive_longest(s->free));
         for (unsigned n = 1; n <= s->longest; n++)
-            assert_int_equal(superslab_fit(s, n), naive_fit(s->free, n));
+            assert_int_equal(hak_superslab_fit(s, n), naive_fit(s->free, n));
         assert_int_equal(s->dirty & ~s->free, 0);
-        assert_int_equal(superslab_dirty_bytes(), (size_t)__builtin_popcountll(s->dirty) * HAK_PAGE);
+        assert_int_equal(hak_superslab_dirty_bytes(), (size_t)__builtin_popcountll(s->dirty) * HAK_PAGE);
     }
 }
 
@@ -101,22 +101,22 @@ TEST(the_shortest_run_that_fits_is_used)
     for (unsigned i = 0; i < 4; i++)
         all[i] = map();
     for (unsigned i = 0; i < 4; i++) /* free runs of 1, 2, 3 and 4 pages */
-        assert_true(superslab_take_at(all[i], i + 1, PAGES - (i + 1)));
+        assert_true(hak_superslab_take_at(all[i], i + 1, PAGES - (i + 1)));
     for (unsigned n = 1; n <= 4; n++)
-        assert_ptr_equal(superslab_find(n, false), all[n - 1]);
-    assert_null(superslab_find(5, false));
-    superslab_withdraw(all[1]);
-    assert_ptr_equal(superslab_find(2, false), all[2]);
-    superslab_offer(all[1]);
-    assert_ptr_equal(superslab_find(2, false), all[1]);
+        assert_ptr_equal(hak_superslab_find(n, false), all[n - 1]);
+    assert_null(hak_superslab_find(5, false));
+    hak_superslab_withdraw(all[1]);
+    assert_ptr_equal(hak_superslab_find(2, false), all[2]);
+    hak_superslab_offer(all[1]);
+    assert_ptr_equal(hak_superslab_find(2, false), all[1]);
 }
 
 TEST(pages_beyond_the_end_are_none)
 {
     start();
     struct superslab *s = map();
-    assert_false(superslab_take_at(s, PAGES - 1, 2));
-    assert_true(superslab_take_at(s, PAGES - 1, 1));
+    assert_false(hak_superslab_take_at(s, PAGES - 1, 2));
+    assert_true(hak_superslab_take_at(s, PAGES - 1, 1));
 }
 
 TEST(without_memory_nothing_is_taken)
@@ -124,21 +124,21 @@ TEST(without_memory_nothing_is_taken)
     start();
     struct superslab *s = map();
     fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
-    assert_false(superslab_take_at(s, 0, 1));
+    assert_false(hak_superslab_take_at(s, 0, 1));
     assert_true(s->free == ALL_PAGES);
     fake_os_allow();
-    assert_true(superslab_take_at(s, 0, 1));
+    assert_true(hak_superslab_take_at(s, 0, 1));
 }
 
 TEST(header_superslabs_are_kept_apart)
 {
     start();
-    struct superslab *header = superslab_map(1, 1, HAK_HEADER_LIMIT != 0);
-    superslab_offer(header);
-    assert_ptr_equal(superslab_find(1, HAK_HEADER_LIMIT != 0), header);
-    assert_null(superslab_find(1, HAK_HEADER_LIMIT == 0));
-    superslab_withdraw(header);
-    assert_null(superslab_find(1, HAK_HEADER_LIMIT != 0));
+    struct superslab *header = hak_superslab_map(1, 1, HAK_HEADER_LIMIT != 0);
+    hak_superslab_offer(header);
+    assert_ptr_equal(hak_superslab_find(1, HAK_HEADER_LIMIT != 0), header);
+    assert_null(hak_superslab_find(1, HAK_HEADER_LIMIT == 0));
+    hak_superslab_withdraw(header);
+    assert_null(hak_superslab_find(1, HAK_HEADER_LIMIT != 0));
 }
 
 /* --- dirty pages ---------------------------------------------------------------------------------------- */
@@ -152,20 +152,20 @@ TEST(dirty_pages_go_back_as_few_ranges)
 {
     start();
     struct superslab *s = map();
-    superslab_take_at(s, 0, PAGES);
+    hak_superslab_take_at(s, 0, PAGES);
     s->base[2 * HAK_PAGE] = 1;
-    superslab_put(s, 0, 1, true);
-    superslab_put(s, 2, 2, true);
-    superslab_put(s, 6, 1, false);
-    assert_int_equal(superslab_dirty_bytes(), 3 * HAK_PAGE);
-    assert_false(superslab_is_zero(s, superslab_run(3, 1)));
-    assert_true(superslab_is_zero(s, superslab_run(6, 1)));
-    assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), 3 * HAK_PAGE);
+    hak_superslab_put(s, 0, 1, true);
+    hak_superslab_put(s, 2, 2, true);
+    hak_superslab_put(s, 6, 1, false);
+    assert_int_equal(hak_superslab_dirty_bytes(), 3 * HAK_PAGE);
+    assert_false(hak_superslab_is_zero(s, superslab_run(3, 1)));
+    assert_true(hak_superslab_is_zero(s, superslab_run(6, 1)));
+    assert_int_equal(hak_superslab_clean(s, HAK_CAUSE_purge), 3 * HAK_PAGE);
     assert_int_equal(advised(), 2);
     assert_int_equal(s->base[2 * HAK_PAGE], 0);
-    assert_int_equal(superslab_dirty_bytes(), 0);
-    assert_null(superslab_oldest_dirty());
-    assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), 0);
+    assert_int_equal(hak_superslab_dirty_bytes(), 0);
+    assert_null(hak_superslab_oldest_dirty());
+    assert_int_equal(hak_superslab_clean(s, HAK_CAUSE_purge), 0);
     assert_int_equal(advised(), 2);
 }
 
@@ -173,10 +173,10 @@ TEST(every_second_page_dirty_is_the_most_ranges)
 {
     start();
     struct superslab *s = map();
-    superslab_take_at(s, 0, PAGES);
+    hak_superslab_take_at(s, 0, PAGES);
     for (unsigned i = 0; i < PAGES; i += 2)
-        superslab_put(s, i, 1, true);
-    assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), PAGES / 2 * HAK_PAGE);
+        hak_superslab_put(s, i, 1, true);
+    assert_int_equal(hak_superslab_clean(s, HAK_CAUSE_purge), PAGES / 2 * HAK_PAGE);
     assert_int_equal(advised(), PAGES / 2);
 }
 
@@ -184,9 +184,9 @@ TEST(all_pages_dirty_are_one_range)
 {
     start();
     struct superslab *s = map();
-    superslab_take_at(s, 0, PAGES);
-    superslab_put(s, 0, PAGES, true);
-    assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), HAK_SUPERSLAB);
+    hak_superslab_take_at(s, 0, PAGES);
+    hak_superslab_put(s, 0, PAGES, true);
+    assert_int_equal(hak_superslab_clean(s, HAK_CAUSE_purge), HAK_SUPERSLAB);
     assert_int_equal(advised(), 1);
 }
 
@@ -194,61 +194,61 @@ TEST(taking_a_dirty_page_makes_it_no_ones_burden)
 {
     start();
     struct superslab *s = map();
-    superslab_take_at(s, 0, 2);
-    superslab_put(s, 0, 2, true);
-    superslab_take_at(s, 0, 1);
-    assert_int_equal(superslab_dirty_bytes(), HAK_PAGE);
-    superslab_take_at(s, 1, 1);
-    assert_null(superslab_oldest_dirty());
+    hak_superslab_take_at(s, 0, 2);
+    hak_superslab_put(s, 0, 2, true);
+    hak_superslab_take_at(s, 0, 1);
+    assert_int_equal(hak_superslab_dirty_bytes(), HAK_PAGE);
+    hak_superslab_take_at(s, 1, 1);
+    assert_null(hak_superslab_oldest_dirty());
 }
 
 TEST(the_longest_dirty_comes_first_and_refused_ones_last)
 {
     start();
     struct superslab *a = map(), *b;
-    superslab_take_at(a, 0, PAGES);
+    hak_superslab_take_at(a, 0, PAGES);
     b = map();
-    superslab_take_at(b, 0, 1);
-    superslab_put(a, 3, 1, true);
+    hak_superslab_take_at(b, 0, 1);
+    hak_superslab_put(a, 3, 1, true);
     uint64_t then = a->dirty_since_ms;
     fake_os_pass(10);
-    superslab_put(b, 0, 1, true);
-    assert_ptr_equal(superslab_oldest_dirty(), a);
+    hak_superslab_put(b, 0, 1, true);
+    assert_ptr_equal(hak_superslab_oldest_dirty(), a);
     assert_int_equal(b->dirty_since_ms, then + 10);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false);
-    assert_int_equal(superslab_clean(a, HAK_CAUSE_purge), 0);
-    assert_ptr_equal(superslab_oldest_dirty(), b);
-    assert_int_equal(superslab_dirty_bytes(), 2 * HAK_PAGE);
-    assert_int_equal(superslab_clean(b, HAK_CAUSE_purge), HAK_PAGE);
-    assert_int_equal(superslab_clean(a, HAK_CAUSE_purge), HAK_PAGE);
-    assert_null(superslab_oldest_dirty());
+    assert_int_equal(hak_superslab_clean(a, HAK_CAUSE_purge), 0);
+    assert_ptr_equal(hak_superslab_oldest_dirty(), b);
+    assert_int_equal(hak_superslab_dirty_bytes(), 2 * HAK_PAGE);
+    assert_int_equal(hak_superslab_clean(b, HAK_CAUSE_purge), HAK_PAGE);
+    assert_int_equal(hak_superslab_clean(a, HAK_CAUSE_purge), HAK_PAGE);
+    assert_null(hak_superslab_oldest_dirty());
 }
 
 TEST(a_region_is_dirty_as_a_whole)
 {
     start();
-    struct superslab *s = superslab_map(3, 1, false);
+    struct superslab *s = hak_superslab_map(3, 1, false);
     assert_int_equal(hak_space_commit(s->base, 3 * HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
-    superslab_take_whole(s);
-    assert_int_equal(superslab_dirty_bytes(), 0);
-    superslab_put_whole(s, true);
-    assert_int_equal(superslab_dirty_bytes(), 3 * HAK_SUPERSLAB);
-    assert_int_equal(superslab_clean(s, HAK_CAUSE_purge), 3 * HAK_SUPERSLAB);
+    hak_superslab_take_whole(s);
+    assert_int_equal(hak_superslab_dirty_bytes(), 0);
+    hak_superslab_put_whole(s, true);
+    assert_int_equal(hak_superslab_dirty_bytes(), 3 * HAK_SUPERSLAB);
+    assert_int_equal(hak_superslab_clean(s, HAK_CAUSE_purge), 3 * HAK_SUPERSLAB);
     assert_int_equal(advised(), 1);
-    superslab_unmap(s);
+    hak_superslab_unmap(s);
 }
 
 TEST(unmapped_superslabs_are_mapped_again)
 {
     start();
-    struct superslab *s = superslab_map(1, 1, false), *again;
+    struct superslab *s = hak_superslab_map(1, 1, false), *again;
     char *base = s->base;
-    superslab_unmap(s);
-    again = superslab_map(1, 1, false);
+    hak_superslab_unmap(s);
+    again = hak_superslab_map(1, 1, false);
     assert_ptr_equal(again, s); /* the descriptor too */
     assert_ptr_equal(again->base, base);
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
-    assert_null(superslab_map((size_t)1 << 40, 1, false));
+    assert_null(hak_superslab_map((size_t)1 << 40, 1, false));
 }
 
 UNIT_MAIN(T(a_new_superslab_is_free_and_clean), T(runs_of_every_length), T(any_pattern_as_a_naive_search_says),

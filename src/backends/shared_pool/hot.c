@@ -21,7 +21,7 @@ static struct hak_slab *take_all(struct hot *h)
     return hak_slab_stack_take_all(&h->stack);
 }
 
-struct hak_slab *hot_pop(unsigned bin)
+struct hak_slab *hak_hot_pop(unsigned bin)
 {
     struct hak_slab *slab = hak_slab_stack_pop(&hot[bin].stack);
     if (slab)
@@ -29,13 +29,13 @@ struct hak_slab *hot_pop(unsigned bin)
     return slab;
 }
 
-struct hak_slab *hot_pop_similar(unsigned pages, bool header)
+struct hak_slab *hak_hot_pop_similar(unsigned pages, bool header)
 {
     for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
         if (hak_slab_stack_is_empty(&hot[bin].stack) || hak_slab_pages[bin] != pages ||
             hak_bin_has_header(bin) != header)
             continue;
-        struct hak_slab *slab = hot_pop(bin);
+        struct hak_slab *slab = hak_hot_pop(bin);
         if (slab)
             return slab;
     }
@@ -43,7 +43,7 @@ struct hak_slab *hot_pop_similar(unsigned pages, bool header)
 }
 
 /* The most recent one stays in any case. */
-struct hak_slab *hot_push(struct hak_slab *slab)
+struct hak_slab *hak_hot_push(struct hak_slab *slab)
 {
     struct hot *h = &hot[slab->bin];
     struct hak_slab *before = NULL;
@@ -54,7 +54,7 @@ struct hak_slab *hot_push(struct hak_slab *slab)
     return before;
 }
 
-struct hak_slab *hot_take_all(unsigned *bin)
+struct hak_slab *hak_hot_take_all(unsigned *bin)
 {
     struct hak_slab *slabs = NULL;
     for (; *bin < HAK_NBINS && !slabs; ++*bin)

@@ -22,14 +22,14 @@ static void unlink_cached(struct superslab *s)
 static bool evict(struct superslab *s, enum hak_cause cause)
 {
     if (s->dirty)
-        superslab_clean(s, cause);
+        hak_superslab_clean(s, cause);
     if (s->dirty)
         return false;
     unlink_cached(s);
     evictions++;
     if (hak_dispatch.options.log_lru)
         hak_log("LRU_EVICT %p (%s)", (void *)s->base, hak_cause_name(cause));
-    superslab_unmap(s);
+    hak_superslab_unmap(s);
     return true;
 }
 
@@ -39,7 +39,7 @@ static bool beyond_limits(void)
     return cached > o->lru_max_cached || cached_superslabs * HAK_SUPERSLAB > o->lru_max_mb * HAK_MIB;
 }
 
-void lru_push(struct superslab *s)
+void hak_lru_push(struct superslab *s)
 {
     s->cached_since_ms = hak_os_coarse_ms();
     s->prev = NULL;
@@ -60,7 +60,7 @@ static bool is_aligned(const struct superslab *s, size_t align)
     return ((uintptr_t)s->base >> HAK_SUPERSLAB_LG) % align == 0;
 }
 
-struct superslab *lru_pop(size_t count, size_t align, bool header)
+struct superslab *hak_lru_pop(size_t count, size_t align, bool header)
 {
     struct superslab *s = newest;
     while (s && (s->count != count || !is_aligned(s, align) || hak_space_in_header_zone(s->base) != header))
@@ -76,31 +76,31 @@ struct superslab *lru_pop(size_t count, size_t align, bool header)
     return s;
 }
 
-void lru_age(uint64_t now_ms)
+void hak_lru_age(uint64_t now_ms)
 {
     uint64_t limit = hak_dispatch.options.lru_ttl_sec * (uint64_t)1000;
     while (oldest && now_ms - oldest->cached_since_ms > limit && evict(oldest, HAK_CAUSE_lru_evict))
         ;
 }
 
-size_t lru_trim(size_t keep, enum hak_cause cause)
+size_t hak_lru_trim(size_t keep, enum hak_cause cause)
 {
-    size_t before = lru_bytes();
-    while (oldest && lru_bytes() > keep && evict(oldest, cause))
+    size_t before = hak_lru_bytes();
+    while (oldest && hak_lru_bytes() > keep && evict(oldest, cause))
         ;
-    return before - lru_bytes();
+    return before - hak_lru_bytes();
 }
 
-size_t lru_bytes(void)
+size_t hak_lru_bytes(void)
 {
     return cached_superslabs * HAK_SUPERSLAB;
 }
 
-void lru_stats(struct hak_stats_writer *w)
+void hak_lru_stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "lru");
     hak_stats_number(w, "cached", cached);
-    hak_stats_number(w, "cached_bytes", lru_bytes());
+    hak_stats_number(w, "cached_bytes", hak_lru_bytes());
     hak_stats_number(w, "pushes", pushes);
     hak_stats_number(w, "hits", hits);
     hak_stats_number(w, "misses", misses);

@@ -6,14 +6,14 @@
 #include "superslab.h"
 
 /* Takes a region that is wholly free and not indexed; drops the oldest ones beyond the limits. */
-void lru_push(struct superslab *s);
+void hak_lru_push(struct superslab *s);
 /* A region of exactly `count` superslabs, the most recent; NULL on a miss. */
-struct superslab *lru_pop(size_t count, size_t align, bool header);
+struct superslab *hak_lru_pop(size_t count, size_t align, bool header);
 /* Drops what is older than the limit. */
-void lru_age(uint64_t now_ms);
+void hak_lru_age(uint64_t now_ms);
 /* Drops regions until at most `keep` bytes are cached; returns bytes given back. */
-size_t lru_trim(size_t keep, enum hak_cause cause);
-size_t lru_bytes(void);
-void lru_stats(struct hak_stats_writer *w);
+size_t hak_lru_trim(size_t keep, enum hak_cause cause);
+size_t hak_lru_bytes(void);
+void hak_lru_stats(struct hak_stats_writer *w);
 
 #endif

@@ -14,7 +14,7 @@ static struct partial {
     _Atomic(int32_t) length; /* of the stack when it was last swept */
 } partials[HAK_NBINS];
 
-struct hak_slab *partial_take(struct hak_thread *t, unsigned bin)
+struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned bin)
 {
     struct partial *p = &partials[bin];
     struct hak_slab *slab = hak_slab_stack_pop(&p->stack);
@@ -48,13 +48,13 @@ static void count_idle(struct partial *p, int32_t most)
         sweep(p);
 }
 
-void partial_note_idle(unsigned bin)
+void hak_partial_note_idle(unsigned bin)
 {
     count_idle(&partials[bin], IDLE_PAGES / hak_slab_pages[bin]);
 }
 
 /* An ended thread's slabs without live blocks wait for the next thread, which then touches the same pages. */
-void partial_put(struct hak_slab *slab)
+void hak_partial_put(struct hak_slab *slab)
 {
     struct partial *p = &partials[slab->bin];
     hak_slab_stack_push(&p->stack, slab);
@@ -67,7 +67,7 @@ static bool has_idle(const struct partial *p)
     return atomic_load_explicit(&p->idle, memory_order_relaxed) > 0;
 }
 
-void partial_sweep_all(void)
+void hak_partial_sweep_all(void)
 {
     for (unsigned bin = 0; bin < HAK_NBINS; bin++)
         if (has_idle(&partials[bin]))
@@ -75,7 +75,7 @@ void partial_sweep_all(void)
 }
 
 /* Idle slabs of classes that come and go stay: else each thread in turn would touch other pages. */
-void partial_sweep_unserved(void)
+void hak_partial_sweep_unserved(void)
 {
     for (unsigned bin = 0; bin < HAK_NBINS; bin++)
         if (!atomic_exchange_explicit(&partials[bin].served, false, memory_order_relaxed) && has_idle(&partials[bin]))

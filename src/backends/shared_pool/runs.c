@@ -69,49 +69,49 @@ static struct hak_slab *find_empty(unsigned bin, unsigned pages, bool header)
 
 /* --- taking ----------------------------------------------------------------------------------------- */
 
-struct hak_slab *runs_take(struct superslab *s, unsigned pages, bool *clean)
+struct hak_slab *hak_runs_take(struct superslab *s, unsigned pages, bool *clean)
 {
-    unsigned first = superslab_fit(s, pages);
-    *clean = superslab_is_zero(s, superslab_run(first, pages));
+    unsigned first = hak_superslab_fit(s, pages);
+    *clean = hak_superslab_is_zero(s, superslab_run(first, pages));
     dissolve_pages(s, superslab_run(first, pages), HAK_SLAB_UNUSED);
-    return superslab_take_at(s, first, pages) ? describe(s, s->base + first * HAK_PAGE, pages) : NULL;
+    return hak_superslab_take_at(s, first, pages) ? describe(s, s->base + first * HAK_PAGE, pages) : NULL;
 }
 
-struct hak_slab *runs_take_whole(struct superslab *s, size_t pages, bool *clean)
+struct hak_slab *hak_runs_take_whole(struct superslab *s, size_t pages, bool *clean)
 {
-    *clean = superslab_is_zero(s, ALL_PAGES);
+    *clean = hak_superslab_is_zero(s, ALL_PAGES);
     if (hak_space_commit(s->base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
         return NULL;
-    superslab_take_whole(s);
+    hak_superslab_take_whole(s);
     return describe(s, s->base, pages);
 }
 
-struct hak_slab *runs_take_empty(unsigned bin, unsigned pages, bool header)
+struct hak_slab *hak_runs_take_empty(unsigned bin, unsigned pages, bool header)
 {
     struct hak_slab *slab = find_empty(bin, pages, header);
     if (slab) {
         struct superslab *s = slab->region;
         hak_slab_list_remove(&empty_list, slab);
-        HAK_CHECK(superslab_take_at(s, index_in(s, slab), slab->pages));
+        HAK_CHECK(hak_superslab_take_at(s, index_in(s, slab), slab->pages));
     }
     return slab;
 }
 
 /* --- pages back to the kernel ------------------------------------------------------------------------ */
 
-uint64_t runs_purge_delay_ms(void)
+uint64_t hak_runs_purge_delay_ms(void)
 {
     return hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
 }
 
-void runs_note_sleep(uint64_t now_ms)
+void hak_runs_note_sleep(uint64_t now_ms)
 {
     slept_until_ms = now_ms;
 }
 
 static bool is_idle(const struct superslab *s, uint64_t now_ms)
 {
-    return s && (now_ms - s->dirty_since_ms >= runs_purge_delay_ms() || s->dirty_since_ms <= slept_until_ms);
+    return s && (now_ms - s->dirty_since_ms >= hak_runs_purge_delay_ms() || s->dirty_since_ms <= slept_until_ms);
 }
 
 static bool is_cached(const struct superslab *s)
@@ -119,40 +119,41 @@ static bool is_cached(const struct superslab *s)
     return s->free == ALL_PAGES;
 }
 
-bool runs_age(uint64_t now_ms)
+bool hak_runs_age(uint64_t now_ms)
 {
     static struct superslab_batch batches[2];
-    size_t done = 0, most = hak_max(CLEAN_BYTES, superslab_dirty_bytes() / 4);
+    size_t done = 0, most = hak_max(CLEAN_BYTES, hak_superslab_dirty_bytes() / 4);
     struct superslab *s;
     batches[0].cause = HAK_CAUSE_partial_release;
     batches[1].cause = hak_dispatch.release->cause;
-    for (size_t n = superslab_dirty_regions(); n && done < most && is_idle(s = superslab_oldest_dirty(), now_ms); n--) {
-        uint64_t pages = superslab_idle(s, now_ms, runs_purge_delay_ms());
+    for (size_t n = hak_superslab_dirty_regions();
+         n && done < most && is_idle(s = hak_superslab_oldest_dirty(), now_ms); n--) {
+        uint64_t pages = hak_superslab_idle(s, now_ms, hak_runs_purge_delay_ms());
         if (s->put_ms <= slept_until_ms)
             pages = s->dirty;
         if (!is_cached(s) && !hak_dispatch.options.ss_partial)
             continue;
         if (s->count == 1)
             dissolve_pages(s, pages, HAK_SLAB_RETURNED);
-        done += superslab_batch_add(&batches[is_cached(s)], s, pages);
+        done += hak_superslab_batch_add(&batches[is_cached(s)], s, pages);
     }
-    superslab_batch_send(&batches[0]);
-    superslab_batch_send(&batches[1]);
-    return done >= most && is_idle(superslab_oldest_dirty(), now_ms);
+    hak_superslab_batch_send(&batches[0]);
+    hak_superslab_batch_send(&batches[1]);
+    return done >= most && is_idle(hak_superslab_oldest_dirty(), now_ms);
 }
 
 static size_t clean_region(struct superslab *s, enum hak_cause cause)
 {
     if (s->count == 1)
         dissolve_pages(s, ALL_PAGES, HAK_SLAB_RETURNED);
-    return superslab_clean(s, cause);
+    return hak_superslab_clean(s, cause);
 }
 
-size_t runs_trim(size_t keep)
+size_t hak_runs_trim(size_t keep)
 {
     size_t returned = 0;
     struct superslab *s;
-    while (superslab_dirty_bytes() > keep && (s = superslab_oldest_dirty())) {
+    while (hak_superslab_dirty_bytes() > keep && (s = hak_superslab_oldest_dirty())) {
         size_t n = clean_region(s, HAK_CAUSE_trim);
         returned += n;
         if (!n)
@@ -169,10 +170,10 @@ static void cache_if_free(struct superslab *s)
         return;
     if (s->count == 1)
         dissolve_pages(s, ALL_PAGES, HAK_SLAB_UNUSED);
-    superslab_withdraw(s);
+    hak_superslab_withdraw(s);
     if (hak_dispatch.options.log_free)
         hak_log("SS_FREE superslab %p is wholly empty", (void *)s->base);
-    lru_push(s);
+    hak_lru_push(s);
 }
 
 static void note_empty(const struct hak_slab *slab)
@@ -181,34 +182,34 @@ static void note_empty(const struct hak_slab *slab)
     if (HAK_UNLIKELY(o->log_free))
         hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
     if (++empties % o->ss_partial_interval == 0 && o->ss_partial)
-        runs_age(hak_os_coarse_ms());
+        hak_runs_age(hak_os_coarse_ms());
 }
 
-void runs_put_empty(struct hak_slab *slab)
+void hak_runs_put_empty(struct hak_slab *slab)
 {
     struct superslab *s = slab->region;
-    superslab_put(s, index_in(s, slab), slab->pages, true);
+    hak_superslab_put(s, index_in(s, slab), slab->pages, true);
     hak_slab_list_push(&empty_list, slab);
     note_empty(slab);
     cache_if_free(s);
 }
 
-void runs_put(struct hak_slab *slab)
+void hak_runs_put(struct hak_slab *slab)
 {
     struct superslab *s = slab->region;
     unsigned first = index_in(s, slab), pages = slab->pages;
     bool dirty = hak_slab_state(slab) != HAK_SLAB_RETURNED;
     hak_space_forget(slab, 0, pages);
     if (s->whole) {
-        superslab_put_whole(s, dirty);
-        lru_push(s);
+        hak_superslab_put_whole(s, dirty);
+        hak_lru_push(s);
     } else {
-        superslab_put(s, first, pages, dirty);
+        hak_superslab_put(s, first, pages, dirty);
         cache_if_free(s);
     }
 }
 
-uint64_t runs_empties(void)
+uint64_t hak_runs_empties(void)
 {
     return empties;
 }

@@ -8,25 +8,25 @@
 #include "superslab.h"
 
 /* A run of a superslab that has so many free pages in a row; NULL without memory. *clean: they read as zero. */
-struct hak_slab *runs_take(struct superslab *s, unsigned pages, bool *clean);
+struct hak_slab *hak_runs_take(struct superslab *s, unsigned pages, bool *clean);
 /* The first pages of a region that is in no index, handed out as a whole; NULL without memory. */
-struct hak_slab *runs_take_whole(struct superslab *s, size_t pages, bool *clean);
+struct hak_slab *hak_runs_take_whole(struct superslab *s, size_t pages, bool *clean);
 /* An EMPTY slab of the class, or one of the same length; NULL if there is none among those that are looked at. */
-struct hak_slab *runs_take_empty(unsigned bin, unsigned pages, bool header);
+struct hak_slab *hak_runs_take_empty(unsigned bin, unsigned pages, bool header);
 /* Takes an EMPTY slab, and any other run. */
-void runs_put_empty(struct hak_slab *slab);
-void runs_put(struct hak_slab *slab);
+void hak_runs_put_empty(struct hak_slab *slab);
+void hak_runs_put(struct hak_slab *slab);
 
 /* Nobody came to a slow path for the purge delay: all that is free now is idle. */
-void runs_note_sleep(uint64_t now_ms);
+void hak_runs_note_sleep(uint64_t now_ms);
 /* Gives back pages that have been dirty for too long: those of cached regions always, those of regions in use
  * as partial release, if that is on. Bounded in bytes, so that nobody waits long; true if more is idle. */
-bool runs_age(uint64_t now_ms);
+bool hak_runs_age(uint64_t now_ms);
 /* Gives back dirty pages until at most `keep` bytes are left; returns bytes given back. */
-size_t runs_trim(size_t keep);
+size_t hak_runs_trim(size_t keep);
 /* After how long dirty pages are idle. */
-uint64_t runs_purge_delay_ms(void);
+uint64_t hak_runs_purge_delay_ms(void);
 /* EMPTY slabs that came so far. */
-uint64_t runs_empties(void);
+uint64_t hak_runs_empties(void);
 
 #endif

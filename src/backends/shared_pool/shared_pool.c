@@ -49,28 +49,28 @@ struct request {
 
 static struct hak_slab *stage_hot(struct request *r)
 {
-    return hot_pop(r->bin);
+    return hak_hot_pop(r->bin);
 }
 
 static struct hak_slab *stage_partial(struct request *r)
 {
-    return partial_take(r->thread, r->bin);
+    return hak_partial_take(r->thread, r->bin);
 }
 
 static struct hak_slab *stage_warm(struct request *r)
 {
-    return hot_pop_similar(r->pages, r->header);
+    return hak_hot_pop_similar(r->pages, r->header);
 }
 
 static struct hak_slab *stage_empty(struct request *r)
 {
-    return runs_take_empty(r->bin, r->pages, r->header);
+    return hak_runs_take_empty(r->bin, r->pages, r->header);
 }
 
 static struct hak_slab *stage_unused(struct request *r)
 {
-    struct superslab *s = superslab_find(r->pages, r->header);
-    return s ? runs_take(s, r->pages, &r->clean) : NULL;
+    struct superslab *s = hak_superslab_find(r->pages, r->header);
+    return s ? hak_runs_take(s, r->pages, &r->clean) : NULL;
 }
 
 /* Foreign blocks that this thread has not given back yet may complete a slab, and what ended threads left parked
@@ -88,11 +88,11 @@ static struct hak_slab *stage_drain(struct request *r)
 
 static struct hak_slab *stage_lru(struct request *r)
 {
-    struct superslab *s = lru_pop(1, 1, r->header);
+    struct superslab *s = hak_lru_pop(1, 1, r->header);
     if (!s)
         return NULL;
-    superslab_offer(s);
-    return runs_take(s, r->pages, &r->clean);
+    hak_superslab_offer(s);
+    return hak_runs_take(s, r->pages, &r->clean);
 }
 
 /* Huge pages pay once the heap is larger than the caches, and waste little of it then. */
@@ -121,14 +121,14 @@ static void prefault(struct superslab *s)
 
 static struct hak_slab *stage_map(struct request *r)
 {
-    struct superslab *s = superslab_map(1, 1, r->header);
+    struct superslab *s = hak_superslab_map(1, 1, r->header);
     if (!s)
         return NULL;
-    superslab_offer(s);
+    hak_superslab_offer(s);
     advise_huge(s);
     if (hak_dispatch.options.ss_prefault)
         prefault(s);
-    return runs_take(s, r->pages, &r->clean);
+    return hak_runs_take(s, r->pages, &r->clean);
 }
 
 static struct hak_slab *(*const stages[NSTAGES])(struct request *) = {
@@ -184,7 +184,7 @@ static void cool(struct hak_slab *slab)
 {
     for (struct hak_slab *next; slab; slab = next) {
         next = hak_slab_stack_next(slab);
-        runs_put_empty(slab);
+        hak_runs_put_empty(slab);
     }
 }
 
@@ -193,35 +193,35 @@ static bool cool_down(void)
 {
     bool any = false;
     struct hak_slab *slabs;
-    for (unsigned bin = 0; (slabs = hot_take_all(&bin)); any = true)
+    for (unsigned bin = 0; (slabs = hak_hot_take_all(&bin)); any = true)
         cool(slabs);
     return any;
 }
 
 static struct hak_slab *acquire_within(size_t pages, bool *clean)
 {
-    struct superslab *s = superslab_find((unsigned)pages, false);
+    struct superslab *s = hak_superslab_find((unsigned)pages, false);
     if (!s && cool_down())
-        s = superslab_find((unsigned)pages, false);
-    if (!s && (s = lru_pop(1, 1, false)))
-        superslab_offer(s);
-    if (!s && (s = superslab_map(1, 1, false)))
-        superslab_offer(s);
-    return s ? runs_take(s, (unsigned)pages, clean) : NULL;
+        s = hak_superslab_find((unsigned)pages, false);
+    if (!s && (s = hak_lru_pop(1, 1, false)))
+        hak_superslab_offer(s);
+    if (!s && (s = hak_superslab_map(1, 1, false)))
+        hak_superslab_offer(s);
+    return s ? hak_runs_take(s, (unsigned)pages, clean) : NULL;
 }
 
 static struct hak_slab *acquire_regions(size_t pages, size_t align, bool *clean)
 {
     size_t count = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
     size_t align_count = hak_max(1, align / HAK_SUPERSLAB_PAGES);
-    struct superslab *s = lru_pop(count, align_count, false);
+    struct superslab *s = hak_lru_pop(count, align_count, false);
     if (!s)
-        s = superslab_map(count, align_count, false);
+        s = hak_superslab_map(count, align_count, false);
     if (!s)
         return NULL;
-    struct hak_slab *slab = runs_take_whole(s, pages, clean);
+    struct hak_slab *slab = hak_runs_take_whole(s, pages, clean);
     if (!slab)
-        lru_push(s);
+        hak_lru_push(s);
     return slab;
 }
 
@@ -239,13 +239,13 @@ static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
 /* The most recent one is hot; those before it join the EMPTY list together when they are too many. */
 static void heat(struct hak_slab *slab)
 {
-    struct hak_slab *before = hot_push(slab);
+    struct hak_slab *before = hak_hot_push(slab);
     if (!before)
         return;
     hak_lock_acquire(&lock);
     cool(before);
     if (hak_dispatch.release->at_once)
-        runs_age(hak_os_coarse_ms());
+        hak_runs_age(hak_os_coarse_ms());
     hak_lock_release(&lock);
 }
 
@@ -256,25 +256,25 @@ static void release(struct hak_slab *slab)
         return;
     }
     hak_lock_acquire(&lock);
-    runs_put(slab);
+    hak_runs_put(slab);
     if (hak_dispatch.release->at_once)
-        runs_age(hak_os_coarse_ms());
+        hak_runs_age(hak_os_coarse_ms());
     hak_lock_release(&lock);
 }
 
 static void all_back(struct hak_slab *slab, unsigned bin)
 {
     (void)slab; /* it may be anybody's by now */
-    partial_note_idle(bin);
+    hak_partial_note_idle(bin);
 }
 
 static size_t trim(size_t keep)
 {
-    partial_sweep_all();
+    hak_partial_sweep_all();
     hak_lock_acquire(&lock);
     cool_down();
-    size_t returned = runs_trim(keep);
-    lru_trim(keep, HAK_CAUSE_trim);
+    size_t returned = hak_runs_trim(keep);
+    hak_lru_trim(keep, HAK_CAUSE_trim);
     hak_lock_release(&lock);
     return returned;
 }
@@ -283,21 +283,21 @@ static bool age(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
     static _Atomic(uint64_t) last_ms;
-    uint64_t delay = runs_purge_delay_ms(), last = atomic_exchange_explicit(&last_ms, now_ms, memory_order_relaxed);
+    uint64_t delay = hak_runs_purge_delay_ms(), last = atomic_exchange_explicit(&last_ms, now_ms, memory_order_relaxed);
     bool slept = last && now_ms - last >= delay; /* nobody came to a slow path meanwhile */
     if (slept)
-        partial_sweep_all();
+        hak_partial_sweep_all();
     else
-        partial_sweep_unserved();
+        hak_partial_sweep_unserved();
     hak_lock_acquire(&lock);
     if (slept)
-        runs_note_sleep(now_ms);
+        hak_runs_note_sleep(now_ms);
     if (slept || now_ms - cooled_ms >= delay) {
         cooled_ms = now_ms;
         cool_down();
     }
-    bool more = runs_age(now_ms);
-    lru_age(now_ms);
+    bool more = hak_runs_age(now_ms);
+    hak_lru_age(now_ms);
     hak_lock_release(&lock);
     return more;
 }
@@ -331,11 +331,11 @@ static void stats(struct hak_stats_writer *w)
     hak_stats_number(w, "failed", atomic_load_explicit(&failed, memory_order_relaxed));
     hak_stats_end(w);
     hak_lock_acquire(&lock);
-    lru_stats(w);
+    hak_lru_stats(w);
     hak_stats_begin(w, "shared_pool");
     hak_stats_number(w, "partial_slabs", partial_slabs(&t.counters));
-    hak_stats_number(w, "empties", runs_empties());
-    hak_stats_number(w, "dirty_bytes", superslab_dirty_bytes());
+    hak_stats_number(w, "empties", hak_runs_empties());
+    hak_stats_number(w, "dirty_bytes", hak_superslab_dirty_bytes());
     hak_stats_number(w, "prefault_touched", prefault_touched);
     hak_stats_number(w, "lock_taken", atomic_load_explicit(&lock.taken, memory_order_relaxed));
     hak_stats_end(w);
@@ -348,7 +348,7 @@ const struct hak_backend hak_backend_shared_pool = {
     .adopt = adopt,
     .acquire_run = acquire_run,
     .release = release,
-    .publish = partial_put,
+    .publish = hak_partial_put,
     .all_back = all_back,
     .trim = trim,
     .age = age,

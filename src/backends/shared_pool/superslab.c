@@ -73,18 +73,18 @@ static void reindex(struct superslab *s)
     index_bits[kind] |= (uint64_t)1 << (n - 1);
 }
 
-struct superslab *superslab_find(unsigned pages, bool header)
+struct superslab *hak_superslab_find(unsigned pages, bool header)
 {
     uint64_t fitting = index_bits[header] >> (pages - 1);
     return fitting ? index_lists[header][pages + (unsigned)__builtin_ctzll(fitting)] : NULL;
 }
 
-void superslab_withdraw(struct superslab *s)
+void hak_superslab_withdraw(struct superslab *s)
 {
     unindex(s);
 }
 
-void superslab_offer(struct superslab *s)
+void hak_superslab_offer(struct superslab *s)
 {
     reindex(s);
 }
@@ -136,7 +136,7 @@ static void set_dirty(struct superslab *s, uint64_t dirty)
         undirty_list(s);
 }
 
-void superslab_put_whole(struct superslab *s, bool dirty)
+void hak_superslab_put_whole(struct superslab *s, bool dirty)
 {
     s->whole = false;
     s->free = ALL_PAGES;
@@ -146,22 +146,22 @@ void superslab_put_whole(struct superslab *s, bool dirty)
         hak_limit_give(s->count * HAK_SUPERSLAB);
 }
 
-struct superslab *superslab_oldest_dirty(void)
+struct superslab *hak_superslab_oldest_dirty(void)
 {
     return dirty_oldest;
 }
 
-size_t superslab_dirty_bytes(void)
+size_t hak_superslab_dirty_bytes(void)
 {
     return dirty_pages * HAK_PAGE;
 }
 
-size_t superslab_dirty_regions(void)
+size_t hak_superslab_dirty_regions(void)
 {
     return dirty_regions;
 }
 
-uint64_t superslab_idle(struct superslab *s, uint64_t now_ms, uint64_t delay_ms)
+uint64_t hak_superslab_idle(struct superslab *s, uint64_t now_ms, uint64_t delay_ms)
 {
     uint64_t idle = now_ms - s->put_ms >= delay_ms ? s->dirty : s->idle;
     s->idle = s->dirty;
@@ -208,7 +208,7 @@ static size_t give_back(struct superslab *s, uint64_t pages, enum hak_cause caus
     return returned;
 }
 
-size_t superslab_clean(struct superslab *s, enum hak_cause cause)
+size_t hak_superslab_clean(struct superslab *s, enum hak_cause cause)
 {
     size_t returned = give_back(s, s->dirty, cause);
     if (s->dirty) {
@@ -218,7 +218,7 @@ size_t superslab_clean(struct superslab *s, enum hak_cause cause)
     return returned;
 }
 
-size_t superslab_batch_send(struct superslab_batch *b)
+size_t hak_superslab_batch_send(struct superslab_batch *b)
 {
     size_t wanted = 0;
     for (unsigned i = 0; i < b->regions; i++)
@@ -239,7 +239,7 @@ size_t superslab_batch_send(struct superslab_batch *b)
     return returned;
 }
 
-size_t superslab_batch_add(struct superslab_batch *b, struct superslab *s, uint64_t pages)
+size_t hak_superslab_batch_add(struct superslab_batch *b, struct superslab *s, uint64_t pages)
 {
     if (!pages || s->leaving)
         return 0;
@@ -247,7 +247,7 @@ size_t superslab_batch_add(struct superslab_batch *b, struct superslab *s, uint6
     b->region[b->regions++] = s;
     b->ranges += ranges_of(s, pages, b->range + b->ranges);
     if (b->ranges >= SUPERSLAB_BATCH)
-        superslab_batch_send(b);
+        hak_superslab_batch_send(b);
     return weight(s, pages) * HAK_PAGE;
 }
 
@@ -267,7 +267,7 @@ static void note_regret(struct superslab *s, uint64_t taken)
     s->returned &= ~taken;
 }
 
-bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
+bool hak_superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
 {
     uint64_t mask = superslab_run(first, pages);
     if (first + pages > HAK_SUPERSLAB_PAGES || (s->free & mask) != mask || !commit(s, first, pages))
@@ -281,19 +281,19 @@ bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
     return true;
 }
 
-unsigned superslab_fit(const struct superslab *s, unsigned pages)
+unsigned hak_superslab_fit(const struct superslab *s, unsigned pages)
 {
     uint64_t starts = run_starts(s->free, pages);
     HAK_CHECK(starts);
     return (unsigned)__builtin_ctzll(starts);
 }
 
-bool superslab_is_zero(const struct superslab *s, uint64_t pages)
+bool hak_superslab_is_zero(const struct superslab *s, uint64_t pages)
 {
     return !((hak_release_is_lazy() ? s->used : s->dirty) & pages);
 }
 
-void superslab_take_whole(struct superslab *s)
+void hak_superslab_take_whole(struct superslab *s)
 {
     s->whole = true;
     s->free = 0;
@@ -303,7 +303,7 @@ void superslab_take_whole(struct superslab *s)
     note_regret(s, ALL_PAGES);
 }
 
-void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty)
+void hak_superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty)
 {
     uint64_t mask = superslab_run(first, pages);
     HAK_CHECK(!(s->free & mask));
@@ -317,7 +317,7 @@ void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dir
 
 /* --- regions ------------------------------------------------------------------------------------- */
 
-struct superslab *superslab_map(size_t count, size_t align, bool header)
+struct superslab *hak_superslab_map(size_t count, size_t align, bool header)
 {
     struct superslab *s = hak_meta_new(&dropped, sizeof *s);
     if (!s)
@@ -334,7 +334,7 @@ struct superslab *superslab_map(size_t count, size_t align, bool header)
     return s;
 }
 
-void superslab_unmap(struct superslab *s)
+void hak_superslab_unmap(struct superslab *s)
 {
     HAK_ASSERT(!s->dirty && !s->longest);
     if (hak_dispatch.options.log_registry)

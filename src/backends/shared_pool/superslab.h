@@ -37,31 +37,31 @@ HAK_INLINE uint64_t superslab_run(unsigned first, unsigned pages)
 }
 
 /* A region of `count` superslabs from the address space, all its pages free and clean; NULL without. */
-struct superslab *superslab_map(size_t count, size_t align, bool header);
+struct superslab *hak_superslab_map(size_t count, size_t align, bool header);
 /* Gives a region, whose pages are clean, back to the address space. */
-void superslab_unmap(struct superslab *s);
+void hak_superslab_unmap(struct superslab *s);
 
 /* The region with the shortest run of at least `pages` free pages; NULL if none has one. */
-struct superslab *superslab_find(unsigned pages, bool header);
+struct superslab *hak_superslab_find(unsigned pages, bool header);
 /* The index of the first run of `pages` free pages of a region that has one. */
-unsigned superslab_fit(const struct superslab *s, unsigned pages);
+unsigned hak_superslab_fit(const struct superslab *s, unsigned pages);
 /* Whether these pages are sure to read as zero. */
-bool superslab_is_zero(const struct superslab *s, uint64_t pages);
+bool hak_superslab_is_zero(const struct superslab *s, uint64_t pages);
 /* Takes these pages; false if one of them is not free, or without memory. */
-bool superslab_take_at(struct superslab *s, unsigned first, unsigned pages);
-void superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty);
+bool hak_superslab_take_at(struct superslab *s, unsigned first, unsigned pages);
+void hak_superslab_put(struct superslab *s, unsigned first, unsigned pages, bool dirty);
 /* Takes a wholly free region out of the index, and puts one in. */
-void superslab_withdraw(struct superslab *s);
-void superslab_offer(struct superslab *s);
+void hak_superslab_withdraw(struct superslab *s);
+void hak_superslab_offer(struct superslab *s);
 /* The region whose pages have been dirty the longest, NULL if none. */
-struct superslab *superslab_oldest_dirty(void);
+struct superslab *hak_superslab_oldest_dirty(void);
 /* Hands a region that is not in the index out as a whole, and takes it back. */
-void superslab_take_whole(struct superslab *s);
-void superslab_put_whole(struct superslab *s, bool dirty);
+void hak_superslab_take_whole(struct superslab *s);
+void hak_superslab_put_whole(struct superslab *s, bool dirty);
 /* The dirty pages that nobody has asked for in `delay_ms`; the others count as looked at, and come last. */
-uint64_t superslab_idle(struct superslab *s, uint64_t now_ms, uint64_t delay_ms);
+uint64_t hak_superslab_idle(struct superslab *s, uint64_t now_ms, uint64_t delay_ms);
 /* Gives the dirty pages of a region back; returns bytes. */
-size_t superslab_clean(struct superslab *s, enum hak_cause cause);
+size_t hak_superslab_clean(struct superslab *s, enum hak_cause cause);
 
 /* Pages of many regions that go back together. A region stands in one batch at most, and only until the
  * caller, who holds the lock all the time, sends it. */
@@ -72,10 +72,10 @@ struct superslab_batch {
     struct iovec range[SUPERSLAB_BATCH + 32];
 };
 /* Adds dirty pages of a region; returns their bytes. A full batch is sent. */
-size_t superslab_batch_add(struct superslab_batch *b, struct superslab *s, uint64_t pages);
+size_t hak_superslab_batch_add(struct superslab_batch *b, struct superslab *s, uint64_t pages);
 /* Returns the bytes that went back. */
-size_t superslab_batch_send(struct superslab_batch *b);
-size_t superslab_dirty_bytes(void);
-size_t superslab_dirty_regions(void);
+size_t hak_superslab_batch_send(struct superslab_batch *b);
+size_t hak_superslab_dirty_bytes(void);
+size_t hak_superslab_dirty_regions(void);
 
 #endif

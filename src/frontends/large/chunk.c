@@ -24,7 +24,7 @@ static struct span *new_span(struct chunk *c, unsigned first, unsigned pages)
     return s;
 }
 
-void chunk_split(struct span *s, unsigned pages)
+void hak_chunk_split(struct span *s, unsigned pages)
 {
     struct span *rest = s->pages > pages ? new_span(s->chunk, s->first + pages, s->pages - pages) : NULL;
     if (!rest)
@@ -35,10 +35,10 @@ void chunk_split(struct span *s, unsigned pages)
         s->above->below = rest;
     s->above = rest;
     s->pages = (uint16_t)pages;
-    free_spans_add(rest);
+    hak_free_spans_add(rest);
 }
 
-struct span *chunk_merge(struct span *low, struct span *high)
+struct span *hak_chunk_merge(struct span *low, struct span *high)
 {
     low->pages = (uint16_t)(low->pages + high->pages);
     low->above = high->above;
@@ -49,17 +49,17 @@ struct span *chunk_merge(struct span *low, struct span *high)
     return low;
 }
 
-struct span *chunk_put(struct span *s)
+struct span *hak_chunk_put(struct span *s)
 {
     if (s->below && s->below->state == SPAN_FREE) {
-        free_spans_remove(s->below);
-        s = chunk_merge(s->below, s);
+        hak_free_spans_remove(s->below);
+        s = hak_chunk_merge(s->below, s);
     }
     if (s->above && s->above->state == SPAN_FREE) {
-        free_spans_remove(s->above);
-        s = chunk_merge(s, s->above);
+        hak_free_spans_remove(s->above);
+        s = hak_chunk_merge(s, s->above);
     }
-    free_spans_add(s);
+    hak_free_spans_add(s);
     return s;
 }
 
@@ -71,16 +71,17 @@ static void choose_pages(struct chunk *c, unsigned request)
     c->kind = request > HUGE_LONG_PAGES ? HUGE_LONG : HUGE_SHORT;
     struct chunk *last = newest[c->kind];
     newest[c->kind] = c;
-    if (!huge_matters(c->pages * HAK_PAGE))
+    if (!hak_huge_matters(c->pages * HAK_PAGE))
         return;
     if (last) {
         unsigned head = (unsigned)hak_min(last->pages, HUGE_HEAD / HAK_PAGE);
-        huge_look(c->kind, last->base, head * HAK_PAGE, hak_bits_count(chunk_old_content(last), 0, head) * HAK_PAGE);
+        hak_huge_look(c->kind, last->base, head * HAK_PAGE,
+                      hak_bits_count(chunk_old_content(last), 0, head) * HAK_PAGE);
     }
-    huge_advise(c->kind, c->base, c->pages * HAK_PAGE, HUGE_HEAD);
+    hak_huge_advise(c->kind, c->base, c->pages * HAK_PAGE, HUGE_HEAD);
 }
 
-struct span *chunk_map(unsigned pages, unsigned align, unsigned request)
+struct span *hak_chunk_map(unsigned pages, unsigned align, unsigned request)
 {
     bool zeroed;
     struct chunk *c = hak_meta_new(&dropped_chunks, sizeof *c);
@@ -108,19 +109,19 @@ struct span *chunk_map(unsigned pages, unsigned align, unsigned request)
     if (all_chunks)
         all_chunks->prev = c;
     all_chunks = c;
-    free_spans_add(s);
+    hak_free_spans_add(s);
     chunks++;
     mapped++;
     chunk_pages += pages;
     return s;
 }
 
-void chunk_return(struct span *s)
+void hak_chunk_return(struct span *s)
 {
     struct chunk *c = s->chunk;
     struct hak_slab *run = hak_space_page(c->base);
     unsigned dirty = span_dirty(s);
-    free_spans_remove(s);
+    hak_free_spans_remove(s);
     run->base = c->base;
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
@@ -147,7 +148,7 @@ static void note_regret(struct chunk *c, unsigned first, unsigned pages)
         hak_os_regret(c->returned_for, again * HAK_PAGE);
 }
 
-void chunk_use(struct chunk *c, unsigned first, unsigned pages)
+void hak_chunk_use(struct chunk *c, unsigned first, unsigned pages)
 {
     hak_limit_take(hak_bits_set(c->dirty, first, pages, true) * HAK_PAGE);
     hak_bits_set(c->used, first, pages, true);
@@ -155,12 +156,12 @@ void chunk_use(struct chunk *c, unsigned first, unsigned pages)
     note_regret(c, first, pages);
 }
 
-struct chunk *chunk_first(void)
+struct chunk *hak_chunk_first(void)
 {
     return all_chunks;
 }
 
-void chunk_stats(struct hak_stats_writer *w)
+void hak_chunk_stats(struct hak_stats_writer *w)
 {
     hak_stats_number(w, "merged", merged);
     hak_stats_number(w, "chunks", chunks);

@@ -7,20 +7,20 @@
 #include "free_spans.h"
 
 /* A free span as long as a new chunk; `request` is the length that it is mapped for. NULL without memory. */
-struct span *chunk_map(unsigned pages, unsigned align, unsigned request);
+struct span *hak_chunk_map(unsigned pages, unsigned align, unsigned request);
 /* Gives the chunk of a free span that is as long as it back. */
-void chunk_return(struct span *s);
+void hak_chunk_return(struct span *s);
 /* Cuts a span that is on no list behind its first `pages`; the rest becomes free. Without memory for the rest's
  * descriptor the span stays as long as it is. */
-void chunk_split(struct span *s, unsigned pages);
+void hak_chunk_split(struct span *s, unsigned pages);
 /* Makes one of two neighbours. */
-struct span *chunk_merge(struct span *low, struct span *high);
+struct span *hak_chunk_merge(struct span *low, struct span *high);
 /* Makes a span that is on no list free, together with its free neighbours. */
-struct span *chunk_put(struct span *s);
+struct span *hak_chunk_put(struct span *s);
 /* Pages are handed out: dirty from here on. */
-void chunk_use(struct chunk *c, unsigned first, unsigned pages);
+void hak_chunk_use(struct chunk *c, unsigned first, unsigned pages);
 /* All of them, by `next`. */
-struct chunk *chunk_first(void);
-void chunk_stats(struct hak_stats_writer *w);
+struct chunk *hak_chunk_first(void);
+void hak_chunk_stats(struct hak_stats_writer *w);
 
 #endif

@@ -15,7 +15,7 @@ static unsigned list_of(unsigned pages)
     return (unsigned)hak_min(pages == span_class_pages(class) || !class ? class : class - 1, SPAN_CLASSES - 1);
 }
 
-void free_spans_add(struct span *s)
+void hak_free_spans_add(struct span *s)
 {
     unsigned list = list_of(s->pages);
     s->state = SPAN_FREE;
@@ -30,7 +30,7 @@ void free_spans_add(struct span *s)
     dirty_spans += dirty != 0;
 }
 
-void free_spans_remove(struct span *s)
+void hak_free_spans_remove(struct span *s)
 {
     unsigned list = list_of(s->pages);
     if (s->next)
@@ -55,20 +55,20 @@ static struct span *best_of(struct span *list, unsigned pages)
     return best;
 }
 
-struct span *free_spans_best(unsigned pages)
+struct span *hak_free_spans_best(unsigned pages)
 {
     struct span *s = best_of(free_lists[list_of(pages)], pages);
     uint64_t longer = list_of(pages) + 1 < 64 ? free_bits & ~(uint64_t)0 << (list_of(pages) + 1) : 0;
     return s || !longer ? s : best_of(free_lists[__builtin_ctzll(longer)], pages);
 }
 
-struct span *free_spans_roomiest(unsigned pages)
+struct span *hak_free_spans_roomiest(unsigned pages)
 {
     struct span *s = free_bits ? free_lists[63 - __builtin_clzll(free_bits)] : NULL;
     return s && s->pages >= pages ? s : NULL;
 }
 
-void free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty)
+void hak_free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty)
 {
     unsigned before = span_dirty(s), changed = hak_bits_set(s->chunk->dirty, first, pages, dirty);
     dirty_pages += dirty ? changed : 0u - (size_t)changed;
@@ -78,12 +78,12 @@ void free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty)
         dirty_spans--;
 }
 
-size_t free_spans_dirty_pages(void)
+size_t hak_free_spans_dirty_pages(void)
 {
     return dirty_pages;
 }
 
-size_t free_spans_dirty(void)
+size_t hak_free_spans_dirty(void)
 {
     return dirty_spans;
 }

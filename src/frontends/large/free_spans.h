@@ -7,16 +7,16 @@
 #include "span.h"
 
 /* Makes a span free, whose neighbours are not; and takes one off its list, before anything of it changes. */
-void free_spans_add(struct span *s);
-void free_spans_remove(struct span *s);
+void hak_free_spans_add(struct span *s);
+void hak_free_spans_remove(struct span *s);
 /* The shortest of those that are looked at; NULL if none is long enough. It stays on its list. */
-struct span *free_spans_best(unsigned pages);
+struct span *hak_free_spans_best(unsigned pages);
 /* One of the longest: whoever grows has the most room there. */
-struct span *free_spans_roomiest(unsigned pages);
+struct span *hak_free_spans_roomiest(unsigned pages);
 /* Pages of a free span become dirty, or cease to be. */
-void free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty);
+void hak_free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty);
 /* Dirty pages in all of them, and the number of spans that have some. */
-size_t free_spans_dirty_pages(void);
-size_t free_spans_dirty(void);
+size_t hak_free_spans_dirty_pages(void);
+size_t hak_free_spans_dirty(void);
 
 #endif

@@ -14,13 +14,13 @@ enum use { UNKNOWN, SPARSE, DENSE };
 
 static _Atomic(enum use) seen[HUGE_KINDS];
 
-bool huge_matters(size_t size)
+bool hak_huge_matters(size_t size)
 {
     return size >= HUGE_FROM && hak_dispatch.options.thp == HAK_THP_AUTO;
 }
 
 /* Dense: huge pages would take at most a quarter more. What nobody touched at all tells nothing yet. */
-void huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
+void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
 {
     if (given < EVIDENCE_MIN)
         return;
@@ -35,7 +35,7 @@ static void advise(char *base, size_t size, int advice)
         hak_os_advise(base, size, advice, HAK_CAUSE_huge_page);
 }
 
-void huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
+void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
 {
     enum use use = atomic_load_explicit(&seen[kind], memory_order_relaxed);
     if (use == UNKNOWN)

@@ -13,10 +13,10 @@ enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_KINDS }; /* chunks by 
 #define HUGE_LONG_PAGES (4 * HAK_MIB / HAK_PAGE) /* a longer block makes its chunk a HUGE_LONG one */
 
 /* Only such a size may get huge pages: in a small program one would be there for a single block. */
-bool huge_matters(size_t size);
+bool hak_huge_matters(size_t size);
 /* The first bytes, up to HUGE_HEAD, of a mapping of the kind; `given` of them the program was given. */
-void huge_look(enum huge_kind kind, void *head, size_t size, size_t given);
+void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given);
 /* A fresh mapping of the kind, of a size that matters; its first bytes keep small pages, as the next sample. */
-void huge_advise(enum huge_kind kind, void *base, size_t size, size_t head);
+void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head);
 
 #endif

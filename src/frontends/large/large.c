@@ -56,15 +56,15 @@ static void choose_pages(const struct mapping *m)
     int advice = thp == HAK_THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
     if (thp != HAK_THP_AUTO)
         hak_os_advise(m->block, m->usable, advice, HAK_CAUSE_huge_page);
-    if (!huge_matters(m->usable))
+    if (!hak_huge_matters(m->usable))
         return;
     char *last = atomic_load_explicit(&sample, memory_order_relaxed);
     if (last)
-        huge_look(HUGE_DIRECT, last, HUGE_HEAD, HUGE_HEAD);
+        hak_huge_look(HUGE_DIRECT, last, HUGE_HEAD, HUGE_HEAD);
     if (atomic_fetch_add_explicit(&since_sample, 1, memory_order_relaxed) % SAMPLE_EVERY == 0)
         atomic_store_explicit(&sample, m->block, memory_order_relaxed);
     else
-        huge_advise(HUGE_DIRECT, m->block, m->usable, 0);
+        hak_huge_advise(HUGE_DIRECT, m->block, m->usable, 0);
 }
 
 /* The sample moves, or goes (NULL). True if it was this one. */
@@ -87,7 +87,7 @@ static void *direct_alloc(size_t size, size_t align)
     }
     char *block = slack ? (char *)hak_align_up((uintptr_t)base, align) : base;
     struct mapping m = {.block = block, .base = base, .size = total, .usable = whole_pages(size)};
-    if (!registry_add(m)) {
+    if (!hak_registry_add(m)) {
         TRACE_MAP_FAIL(size, ENOMEM, "no memory for its entry, the request fails");
         hak_os_unmap(base, total, HAK_CAUSE_large_unmap);
         return NULL;
@@ -102,11 +102,11 @@ static void *direct_alloc(size_t size, size_t align)
 static bool direct_free(void *p)
 {
     struct mapping m;
-    if (!registry_remove(p, &m))
+    if (!hak_registry_remove(p, &m))
         return false;
     hak_limit_give(m.usable);
     if (replace_sample(p, NULL))
-        huge_look(HUGE_DIRECT, p, HUGE_HEAD, HUGE_HEAD);
+        hak_huge_look(HUGE_DIRECT, p, HUGE_HEAD, HUGE_HEAD);
     if (hak_os_unmap(m.base, m.size, HAK_CAUSE_large_unmap))
         hak_os_advise(m.base, m.size, MADV_DONTNEED, HAK_CAUSE_large_unmap);
     return true;
@@ -115,7 +115,7 @@ static bool direct_free(void *p)
 static void *direct_resize(void *p, size_t size)
 {
     struct mapping m;
-    if (size < GROWING_DIRECT_MIN / 2 || !registry_remove(p, &m))
+    if (size < GROWING_DIRECT_MIN / 2 || !hak_registry_remove(p, &m))
         return NULL;
     struct mapping old = m;
     size_t wanted = whole_pages(size);
@@ -127,10 +127,10 @@ static void *direct_resize(void *p, size_t size)
         hak_limit_take(wanted);
         replace_sample(p, m.block);
         count(&remaps);
-        registry_add(m); /* the entry just removed is there to be used */
+        hak_registry_add(m); /* the entry just removed is there to be used */
         return m.block;
     }
-    registry_add(old);
+    hak_registry_add(old);
     TRACE_MAP_FAIL(size, -error, "realloc copies");
     return NULL;
 }
@@ -173,7 +173,7 @@ static void *span_from_chunks(size_t size, size_t align, bool zero, bool growing
 {
     struct span_request r = {.pages = pages_of(size), .align = (unsigned)hak_max(1, align / HAK_PAGE),
                              .zero = zero, .growing = growing};
-    struct hak_slab *slab = spans_take(&r);
+    struct hak_slab *slab = hak_spans_take(&r);
     trace_fit(size, r.fit, slab);
     if (!slab)
         return NULL;
@@ -201,7 +201,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     if (!is_span(slab, p))
         return !slab && direct_free(p);
     hak_slab_count(HAK_SLAB_LARGE, HAK_SLAB_UNUSED);
-    spans_put(slab);
+    hak_spans_put(slab);
     return true;
 }
 
@@ -210,7 +210,7 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     struct mapping m;
     if (is_span(slab, p))
         return slab->requested;
-    return !slab && registry_find(p, &m) ? m.usable : 0;
+    return !slab && hak_registry_find(p, &m) ? m.usable : 0;
 }
 
 /* A block that grew out of its place gets room for more: behind it in a chunk, or in a mapping of its own. */
@@ -228,7 +228,7 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
 {
     if (!slab)
         return direct_resize(p, size);
-    if (size < DIRECT_MIN && spans_resize(slab, pages_of(size))) {
+    if (size < DIRECT_MIN && hak_spans_resize(slab, pages_of(size))) {
         slab->requested = hak_align_up(size, SYSTEM_PAGE);
         count(&in_place);
         return p;
@@ -240,26 +240,26 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
 
 static void fork_prepare(void)
 {
-    spans_fork_prepare();
-    registry_fork_prepare();
+    hak_spans_fork_prepare();
+    hak_registry_fork_prepare();
 }
 
 static void fork_done(bool in_child)
 {
     (void)in_child;
-    registry_fork_done();
-    spans_fork_done();
+    hak_registry_fork_done();
+    hak_spans_fork_done();
 }
 
 static void stats(struct hak_stats_writer *w)
 {
-    size_t mappings, bytes = registry_bytes(&mappings);
+    size_t mappings, bytes = hak_registry_bytes(&mappings);
     hak_stats_begin(w, "large");
     hak_stats_number(w, "spans", atomic_load_explicit(&spans, memory_order_relaxed));
     hak_stats_number(w, "directs", atomic_load_explicit(&directs, memory_order_relaxed));
     hak_stats_number(w, "resized_in_place", atomic_load_explicit(&in_place, memory_order_relaxed));
     hak_stats_number(w, "remapped", atomic_load_explicit(&remaps, memory_order_relaxed));
-    spans_stats(w);
+    hak_spans_stats(w);
     hak_stats_number(w, "direct_mappings", mappings);
     hak_stats_number(w, "direct_bytes", bytes);
     hak_stats_end(w);
@@ -275,8 +275,8 @@ const struct hak_frontend hak_frontend_large = {
     .span_free = span_free,
     .span_usable = span_usable,
     .span_resize = span_resize,
-    .trim = spans_trim,
-    .age = spans_age,
+    .trim = hak_spans_trim,
+    .age = hak_spans_age,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,
     .stats = stats,

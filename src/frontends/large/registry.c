@@ -20,7 +20,7 @@ static struct mapping **find(const void *block)
     return m;
 }
 
-bool registry_add(struct mapping m)
+bool hak_registry_add(struct mapping m)
 {
     hak_lock_acquire(&lock);
     struct mapping *entry = hak_meta_new(&dropped, sizeof *entry);
@@ -37,7 +37,7 @@ bool registry_add(struct mapping m)
     return entry != NULL;
 }
 
-bool registry_remove(const void *block, struct mapping *out)
+bool hak_registry_remove(const void *block, struct mapping *out)
 {
     hak_lock_acquire(&lock);
     struct mapping **m = find(block), *entry = *m;
@@ -52,7 +52,7 @@ bool registry_remove(const void *block, struct mapping *out)
     return entry != NULL;
 }
 
-bool registry_find(const void *block, struct mapping *out)
+bool hak_registry_find(const void *block, struct mapping *out)
 {
     hak_lock_acquire(&lock);
     struct mapping *entry = *find(block);
@@ -62,7 +62,7 @@ bool registry_find(const void *block, struct mapping *out)
     return entry != NULL;
 }
 
-size_t registry_bytes(size_t *count)
+size_t hak_registry_bytes(size_t *count)
 {
     hak_lock_acquire(&lock);
     size_t n = bytes;
@@ -71,12 +71,12 @@ size_t registry_bytes(size_t *count)
     return n;
 }
 
-void registry_fork_prepare(void)
+void hak_registry_fork_prepare(void)
 {
     hak_lock_acquire(&lock);
 }
 
-void registry_fork_done(void)
+void hak_registry_fork_done(void)
 {
     hak_lock_release(&lock);
 }

@@ -14,12 +14,12 @@ struct mapping {
 };
 
 /* False without memory for the entry. */
-bool registry_add(struct mapping m);
+bool hak_registry_add(struct mapping m);
 /* Takes an entry out; false if the address is none. */
-bool registry_remove(const void *block, struct mapping *out);
-bool registry_find(const void *block, struct mapping *out);
-size_t registry_bytes(size_t *count);
-void registry_fork_prepare(void);
-void registry_fork_done(void);
+bool hak_registry_remove(const void *block, struct mapping *out);
+bool hak_registry_find(const void *block, struct mapping *out);
+size_t hak_registry_bytes(size_t *count);
+void hak_registry_fork_prepare(void);
+void hak_registry_fork_done(void);
 
 #endif

@@ -16,7 +16,7 @@ static struct class_cache {
 static size_t cached_pages;
 static uint64_t evicted, over_budget;
 
-struct span *span_cache_pop(unsigned pages)
+struct span *hak_span_cache_pop(unsigned pages)
 {
     struct class_cache *cache = &caches[span_class(pages)];
     struct span *s = cache->top;
@@ -34,7 +34,7 @@ struct span *span_cache_pop(unsigned pages)
     return s;
 }
 
-bool span_cache_push(struct span *s)
+bool hak_span_cache_push(struct span *s)
 {
     struct class_cache *cache = &caches[span_class(s->pages)];
     size_t most = hak_dispatch.options.ace_cache_mb * HAK_MIB / HAK_PAGE;
@@ -51,7 +51,7 @@ bool span_cache_push(struct span *s)
     return true;
 }
 
-void span_cache_age(uint64_t now_ms, uint64_t delay_ms)
+void hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms)
 {
     for (unsigned i = 0; i < SPAN_CLASSES && cached_pages; i++) {
         struct span **at = &caches[i].top;
@@ -67,12 +67,12 @@ void span_cache_age(uint64_t now_ms, uint64_t delay_ms)
             caches[i].budget /= 2;
             evicted++;
             hak_bits_set(idle->chunk->idle, idle->first, idle->pages, true);
-            chunk_put(idle);
+            hak_chunk_put(idle);
         }
     }
 }
 
-void span_cache_stats(struct hak_stats_writer *w)
+void hak_span_cache_stats(struct hak_stats_writer *w)
 {
     uint64_t hits = 0, misses = 0, budget = 0;
     for (unsigned i = 0; i < SPAN_CLASSES; i++) {

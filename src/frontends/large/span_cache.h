@@ -8,11 +8,11 @@
 #include "span.h"
 
 /* A cached span of the class of so many pages, at least that long; NULL on a miss. */
-struct span *span_cache_pop(unsigned pages);
+struct span *hak_span_cache_pop(unsigned pages);
 /* False, and the span is not taken, beyond the budget. */
-bool span_cache_push(struct span *s);
+bool hak_span_cache_push(struct span *s);
 /* Frees the spans that nobody came for in `delay_ms`, and lowers the budget of their classes. */
-void span_cache_age(uint64_t now_ms, uint64_t delay_ms);
-void span_cache_stats(struct hak_stats_writer *w);
+void hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms);
+void hak_span_cache_stats(struct hak_stats_writer *w);
 
 #endif

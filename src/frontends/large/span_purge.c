@@ -40,10 +40,10 @@ static size_t send(struct purge *p)
         if (all)
             note_returned(p, i);
         else
-            free_spans_mark(p->spans[i], first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
+            hak_free_spans_mark(p->spans[i], first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
     for (unsigned i = 0; i < p->n; i++)
         if ((i + 1 == p->n || p->spans[i + 1] != p->spans[i]) && span_is_chunk(p->spans[i]) && !span_dirty(p->spans[i]))
-            chunk_return(p->spans[i]);
+            hak_chunk_return(p->spans[i]);
     p->n = 0;
     p->bytes = 0;
     return all ? returned : 0;
@@ -65,7 +65,7 @@ static size_t add(struct purge *p, struct span *s, const uint64_t *which)
         p->ranges[p->n] = (struct iovec){c->base + from * HAK_PAGE, (i - from) * HAK_PAGE};
         p->spans[p->n++] = s;
         p->bytes += (i - from) * HAK_PAGE;
-        free_spans_mark(s, from, i - from, false);
+        hak_free_spans_mark(s, from, i - from, false);
     }
     return returned;
 }
@@ -90,13 +90,13 @@ static size_t clean_chunk(struct purge *p, struct chunk *c, uint64_t now_ms, uin
     return returned;
 }
 
-size_t span_purge(uint64_t now_ms, uint64_t delay_ms, size_t keep_pages, size_t most, enum hak_cause cause)
+size_t hak_span_purge(uint64_t now_ms, uint64_t delay_ms, size_t keep_pages, size_t most, enum hak_cause cause)
 {
     struct purge p = {.cause = cause};
     size_t returned = 0;
-    for (struct chunk *c = chunk_first(), *next; c; c = next) {
+    for (struct chunk *c = hak_chunk_first(), *next; c; c = next) {
         next = c->next;
-        if (returned + p.bytes >= most || free_spans_dirty_pages() <= keep_pages)
+        if (returned + p.bytes >= most || hak_free_spans_dirty_pages() <= keep_pages)
             break;
         if (now_ms - c->looked_ms >= delay_ms)
             returned += clean_chunk(&p, c, now_ms, delay_ms);

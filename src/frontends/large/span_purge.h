@@ -8,6 +8,6 @@
 
 /* Pages that have been idle for the delay, until `keep_pages` dirty ones are left or about `most` bytes went back.
  * Returns bytes. */
-size_t span_purge(uint64_t now_ms, uint64_t delay_ms, size_t keep_pages, size_t most, enum hak_cause cause);
+size_t hak_span_purge(uint64_t now_ms, uint64_t delay_ms, size_t keep_pages, size_t most, enum hak_cause cause);
 
 #endif

@@ -24,15 +24,15 @@ struct span_request {
 };
 
 /* The descriptor of a span, its base and pages set; NULL when there is no chunk to be had. */
-struct hak_slab *spans_take(struct span_request *r);
-void spans_put(struct hak_slab *slab);
+struct hak_slab *hak_spans_take(struct span_request *r);
+void hak_spans_put(struct hak_slab *slab);
 /* Changes the length in place; false if the pages behind are taken. */
-bool spans_resize(struct hak_slab *slab, unsigned pages);
+bool hak_spans_resize(struct hak_slab *slab, unsigned pages);
 /* As in struct hak_frontend. */
-size_t spans_trim(size_t *keep);
-bool spans_age(uint64_t now_ms);
-void spans_stats(struct hak_stats_writer *w);
-void spans_fork_prepare(void);
-void spans_fork_done(void);
+size_t hak_spans_trim(size_t *keep);
+bool hak_spans_age(uint64_t now_ms);
+void hak_spans_stats(struct hak_stats_writer *w);
+void hak_spans_fork_prepare(void);
+void hak_spans_fork_done(void);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "core/log.h"
 
-void trace_line(const char *reason, size_t size, const char *what)
+void hak_trace_line(const char *reason, size_t size, const char *what)
 {
     hak_log("ACE %s: %zu bytes, %s", reason, size, what);
 }
@@ -41,7 +41,7 @@ static const char *name_of(int error)
     return error == ENOMEM ? "ENOMEM" : error == EAGAIN ? "EAGAIN" : error == EINVAL ? "EINVAL" : "other";
 }
 
-void trace_map_fail(size_t size, int error, const char *what)
+void hak_trace_map_fail(size_t size, int error, const char *what)
 {
     char address_space[32], maps[32], overcommit[32];
     int saved = errno;

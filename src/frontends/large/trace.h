@@ -8,19 +8,19 @@
 
 #include "core/dispatch.h"
 
-#define TRACE(...)                                               \
-    do {                                                         \
-        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))        \
-            trace_line(__VA_ARGS__);                             \
+#define TRACE(...)                                        \
+    do {                                                  \
+        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace)) \
+            hak_trace_line(__VA_ARGS__);                  \
     } while (0)
-#define TRACE_MAP_FAIL(size, error, what)                        \
-    do {                                                         \
-        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace))        \
-            trace_map_fail(size, error, what);                   \
+#define TRACE_MAP_FAIL(size, error, what)                 \
+    do {                                                  \
+        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace)) \
+            hak_trace_map_fail(size, error, what);        \
     } while (0)
 
-HAK_COLD void trace_line(const char *reason, size_t size, const char *what);
+HAK_COLD void hak_trace_line(const char *reason, size_t size, const char *what);
 /* `error` is positive; `what` became of the request. */
-HAK_COLD void trace_map_fail(size_t size, int error, const char *what);
+HAK_COLD void hak_trace_map_fail(size_t size, int error, const char *what);
 
 #endif

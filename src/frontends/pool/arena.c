@@ -34,7 +34,7 @@ static size_t first_bytes, most_bytes;
 static unsigned levels;
 static uint64_t chunks_mapped, chunks_adopted, chunks_returned, chunk_bytes, live_chunks, slabs_taken, slabs_put;
 
-int arena_init(const struct hak_options *options, unsigned p)
+int hak_arena_init(const struct hak_options *options, unsigned p)
 {
     place = p;
     most_bytes = options->pool_mb_max * HAK_MIB;
@@ -223,7 +223,7 @@ static struct hak_slab *take(struct arena *a, unsigned pages)
     return c ? take_from(c, pages) : NULL;
 }
 
-struct hak_slab *arena_take(struct hak_thread *t, unsigned pages)
+struct hak_slab *hak_arena_take(struct hak_thread *t, unsigned pages)
 {
     hak_lock_acquire(&lock);
     struct arena *a = arena_of(t);
@@ -238,7 +238,7 @@ static bool may_keep(const struct chunk *c)
     return !c->next && (c->arena ? c->arena->chunks : orphans) == c;
 }
 
-void arena_put(struct hak_slab *slab)
+void hak_arena_put(struct hak_slab *slab)
 {
     struct chunk *c = slab->chunk;
     unsigned pages = slab->pages;
@@ -257,7 +257,7 @@ void arena_put(struct hak_slab *slab)
     hak_lock_release(&lock);
 }
 
-void arena_abandon(struct hak_thread *t)
+void hak_arena_abandon(struct hak_thread *t)
 {
     struct arena *a = t->local[place];
     struct chunk *c;
@@ -297,7 +297,7 @@ static size_t clean_chunk(struct chunk *c, enum hak_cause cause)
     return returned;
 }
 
-size_t arena_clean(uint64_t since_ms, enum hak_cause cause)
+size_t hak_arena_clean(uint64_t since_ms, enum hak_cause cause)
 {
     size_t returned = 0;
     hak_lock_acquire(&lock);
@@ -312,7 +312,7 @@ size_t arena_clean(uint64_t since_ms, enum hak_cause cause)
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
 
-void arena_stats(struct hak_stats_writer *w)
+void hak_arena_stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&lock);
     hak_stats_number(w, "chunks", live_chunks);
@@ -326,13 +326,13 @@ void arena_stats(struct hak_stats_writer *w)
     hak_lock_release(&lock);
 }
 
-void arena_fork_prepare(void)
+void hak_arena_fork_prepare(void)
 {
     hak_lock_acquire(&lock);
 }
 
 /* The other threads' arenas stay as they are: their chunks serve nobody, and are freed when their blocks are. */
-void arena_fork_done(bool in_child)
+void hak_arena_fork_done(bool in_child)
 {
     (void)in_child;
     hak_lock_release(&lock);

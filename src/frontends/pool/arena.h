@@ -9,17 +9,17 @@
 
 struct arena;
 
-int arena_init(const struct hak_options *options, unsigned place);
+int hak_arena_init(const struct hak_options *options, unsigned place);
 /* A run of pages with a descriptor that says so; NULL without memory. Calling thread's arena. */
-struct hak_slab *arena_take(struct hak_thread *t, unsigned pages);
+struct hak_slab *hak_arena_take(struct hak_thread *t, unsigned pages);
 /* Any thread: takes an EMPTY slab's pages back. */
-void arena_put(struct hak_slab *slab);
+void hak_arena_put(struct hak_slab *slab);
 /* The thread ends: its chunks are up for adoption. */
-void arena_abandon(struct hak_thread *t);
+void hak_arena_abandon(struct hak_thread *t);
 /* Gives back the pages that have been free since before `since_ms`; returns bytes. */
-size_t arena_clean(uint64_t since_ms, enum hak_cause cause);
-void arena_stats(struct hak_stats_writer *w);
-void arena_fork_prepare(void);
-void arena_fork_done(bool in_child);
+size_t hak_arena_clean(uint64_t since_ms, enum hak_cause cause);
+void hak_arena_stats(struct hak_stats_writer *w);
+void hak_arena_fork_prepare(void);
+void hak_arena_fork_done(bool in_child);
 
 #endif

@@ -26,7 +26,7 @@ static int init(const struct hak_options *options, unsigned place)
 {
     for (unsigned i = 0; i < WARM_CLASSES; i++)
         atomic_store_explicit(&adaptive[i], warm_classes[i].adaptive, memory_order_relaxed);
-    return arena_init(options, place);
+    return hak_arena_init(options, place);
 }
 
 static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned bin)
@@ -34,7 +34,7 @@ static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned bin)
     struct hak_slab *slab = hak_dispatch.backend->adopt(t, bin);
     if (slab)
         return slab;
-    slab = arena_take(t, hak_slab_pages[bin]);
+    slab = hak_arena_take(t, hak_slab_pages[bin]);
     if (slab)
         hak_slab_format(slab, bin, t);
     return slab;
@@ -42,7 +42,7 @@ static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned bin)
 
 static void slab_release(struct hak_slab *slab)
 {
-    arena_put(slab);
+    hak_arena_put(slab);
 }
 
 static uint32_t bin_limit(unsigned bin)
@@ -92,7 +92,7 @@ static void thread_ending(struct hak_thread *t)
 
 static void thread_end(struct hak_thread *t)
 {
-    arena_abandon(t);
+    hak_arena_abandon(t);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
@@ -100,21 +100,21 @@ static void thread_end(struct hak_thread *t)
 static size_t trim(size_t *keep)
 {
     (void)keep; /* what is free goes back to the backend, or to the system; core keeps `keep` elsewhere */
-    return arena_clean(UINT64_MAX, HAK_CAUSE_trim);
+    return hak_arena_clean(UINT64_MAX, HAK_CAUSE_trim);
 }
 
 static bool age(uint64_t now_ms)
 {
     uint64_t delay = hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
     if (now_ms >= delay)
-        arena_clean(now_ms - delay, HAK_CAUSE_purge);
+        hak_arena_clean(now_ms - delay, HAK_CAUSE_purge);
     return false;
 }
 
 static void stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "pool");
-    arena_stats(w);
+    hak_arena_stats(w);
     hak_stats_begin_array(w, "adaptive_prewarm");
     for (unsigned i = 0; i < WARM_CLASSES; i++) {
         hak_stats_begin(w, NULL);
@@ -139,7 +139,7 @@ const struct hak_frontend hak_frontend_pool = {
     .thread_start = thread_start,
     .thread_ending = thread_ending,
     .thread_end = thread_end,
-    .fork_prepare = arena_fork_prepare,
-    .fork_done = arena_fork_done,
+    .fork_prepare = hak_arena_fork_prepare,
+    .fork_done = hak_arena_fork_done,
     .stats = stats,
 };
