@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Between bins and slabs: refill, overflow, drain, and foreign blocks on their way home.
+ * From slabs to bins, and bins in their bounds.
  *
- * A refill takes, in this order: the first slab's own free blocks; foreign blocks that were freed here; blocks
- * not yet carved; the slab's remote list; the next slab; at last a new slab from the frontend. Every so many
- * frees a bin is looked at: what it has beyond its limit, the blocks freed longest ago, is drained. Foreign
- * blocks beyond a limit are sorted by slab, so that one compare-and-swap gives many of them back. */
+ * A refill takes, in this order: the first slab's own free blocks, and its remote ones if they are worth it;
+ * foreign blocks that were freed here; blocks not yet carved; the rest of the remote list; the next slab; at last
+ * a new slab from the frontend. Every so many frees a bin is looked at: what it has beyond its limit, the blocks
+ * freed longest ago, is drained (drain.c), and so are foreign blocks beyond a limit. */
 #include "bin.h"
 
 #include "background.h"
 #include "dispatch.h"
 #include "limit.h"
 #include "log.h"
+#include "owned.h"
 
 #define FOREIGN_MIN 4u       /* fewer foreign blocks do not serve a refill, */
 #define FOREIGN_LARGE 1024u /* unless they are larger than this; such ones gather in smaller numbers */
@@ -18,6 +19,7 @@
 #define WHOLE_LIST 4u
 #define WHOLE_STRIDE 1024u
 #define BORROW_MIN 4096u
+#define BORROW_CLASSES 3u /* larger ones that are asked */
 #define FIRST_BATCH 2u
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
@@ -37,11 +39,6 @@ static void tick(struct hak_thread *t, uint32_t blocks)
     hak_age();
 }
 
-static const struct hak_frontend *frontend_of(unsigned bin)
-{
-    return hak_dispatch.by_bin[bin];
-}
-
 uint32_t hak_bin_limit(unsigned bin)
 {
     return hak_dispatch.bin_limit[bin];
@@ -49,223 +46,12 @@ uint32_t hak_bin_limit(unsigned bin)
 
 /* --- the bins that a thread has used ---------------------------------------------------------------- */
 
-static void mark_used(struct hak_thread *t, unsigned bin)
-{
-    t->used_bins[bin / 64] |= (uint64_t)1 << bin % 64;
-}
-
 /* Calls `visit` for each bin that the thread has used. */
 static void each_bin(struct hak_thread *t, void (*visit)(struct hak_thread *t, unsigned bin))
 {
     for (unsigned word = 0; word < sizeof t->used_bins / sizeof t->used_bins[0]; word++)
         for (uint64_t bits = t->used_bins[word]; bits; bits &= bits - 1)
             visit(t, word * 64 + (unsigned)__builtin_ctzll(bits));
-}
-
-/* --- a thread's list of slabs with free blocks ----------------------------------------------------- */
-
-static void list_slab(struct hak_bin *b, struct hak_slab *slab)
-{
-    slab->prev = NULL;
-    slab->next = b->slabs;
-    if (b->slabs)
-        b->slabs->prev = slab;
-    b->slabs = slab;
-    slab->listed = true;
-}
-
-static void unlist_slab(struct hak_bin *b, struct hak_slab *slab)
-{
-    if (slab->prev)
-        slab->prev->next = slab->next;
-    else
-        b->slabs = slab->next;
-    if (slab->next)
-        slab->next->prev = slab->prev;
-    slab->next = slab->prev = NULL;
-    slab->listed = false;
-}
-
-static void count_slabs(struct hak_thread *t, int change)
-{
-    uint64_t n = atomic_load_explicit(&t->slabs, memory_order_relaxed);
-    atomic_store_explicit(&t->slabs, n + (uint64_t)(int64_t)change, memory_order_relaxed);
-}
-
-static void own_slab(struct hak_thread *t, struct hak_slab *slab)
-{
-    mark_used(t, slab->bin);
-    list_slab(&t->bins[slab->bin], slab);
-    count_slabs(t, 1);
-}
-
-static void disown_slab(struct hak_thread *t, struct hak_slab *slab)
-{
-    unlist_slab(&t->bins[slab->bin], slab);
-    count_slabs(t, -1);
-}
-
-static void release_empty(struct hak_thread *t, struct hak_slab *slab)
-{
-    disown_slab(t, slab);
-    hak_slab_empty(slab);
-    HAK_COUNT(t, slabs_released, 1);
-    frontend_of(slab->bin)->slab_release(slab);
-}
-
-/* --- blocks back to their slabs -------------------------------------------------------------------- */
-
-void hak_slab_reap(struct hak_slab *slab)
-{
-    hak_slab_adopt(slab, NULL);
-    hak_slab_empty(slab);
-    frontend_of(slab->bin)->slab_release(slab);
-}
-
-static void put_remote(struct hak_slab *slab, struct hak_chain chain)
-{
-    unsigned bin = slab->bin; /* once the blocks are back, the slab may become one of another class */
-    switch (hak_slab_remote_put(slab, chain)) {
-    case HAK_REMOTE_PUBLISH:
-        hak_dispatch.backend->publish(slab);
-        break;
-    case HAK_REMOTE_EMPTY:
-        hak_dispatch.backend->all_back(slab, bin);
-        break;
-    case HAK_REMOTE_DONE:
-        break;
-    }
-}
-
-/* Foreign blocks that a drain meets, sorted by slab: one compare-and-swap gives many of them back. */
-#define GROUPS 16u
-struct groups {
-    unsigned used; /* bit i: of[i] holds blocks */
-    struct group {
-        struct hak_slab *slab;
-        struct hak_chain chain;
-    } of[GROUPS];
-};
-
-static void flush_group(struct hak_thread *t, struct group *g)
-{
-    HAK_COUNT(t, remote_blocks, g->chain.count);
-    HAK_COUNT(t, remote_batches, 1);
-    put_remote(g->slab, g->chain);
-}
-
-static void flush_groups(struct hak_thread *t, struct groups *groups)
-{
-    for (; groups->used; groups->used &= groups->used - 1)
-        flush_group(t, &groups->of[__builtin_ctz(groups->used)]);
-}
-
-static void add_to_group(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
-{
-    unsigned i = ((uintptr_t)slab / sizeof *slab) % GROUPS;
-    struct group *g = &groups->of[i];
-    bool used = groups->used >> i & 1;
-    if (used && g->slab == slab) {
-        hak_next_store(chain.tail, g->chain.head);
-        g->chain.head = chain.head;
-        g->chain.count += chain.count;
-        return;
-    }
-    if (used)
-        flush_group(t, g);
-    groups->used |= 1u << i;
-    g->slab = slab;
-    g->chain = chain;
-    hak_next_store(chain.tail, NULL);
-}
-
-static bool was_mine(const struct hak_thread *t, const void *block)
-{
-    uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
-    return (page ^ hak_tag_load(page) ^ t->tag) < HAK_NBINS;
-}
-
-/* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in nobody's. */
-static bool same_page(const void *a, const void *b)
-{
-    return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
-}
-
-/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks. */
-static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
-{
-    if (!was_mine(t, block) || !hak_slab_reclaim(slab, t))
-        return false;
-    own_slab(t, slab);
-    HAK_COUNT(t, reclaimed, 1);
-    return true;
-}
-
-/* One slab of the bin stays, to come and go cheaply. */
-static void release_spare(struct hak_thread *t, struct hak_slab *slab)
-{
-    struct hak_bin *b = &t->bins[slab->bin];
-    if (b->slabs != slab || slab->next)
-        release_empty(t, slab);
-}
-
-/* Puts blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
-static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, uint64_t *drained)
-{
-    void *last, *next = block;
-    do {
-        last = next;
-        next = hak_next_load(last);
-        hak_slab_put_one(slab, last);
-        ++*drained;
-    } while (same_page(last, next));
-    if (HAK_UNLIKELY(slab->used == 0))
-        release_spare(t, slab);
-    return next;
-}
-
-/* The same for a slab of somebody else's. */
-static void *put_foreign(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, void *block)
-{
-    struct hak_chain chain = {block, block, 1};
-    void *next;
-    while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
-        chain.tail = next;
-        chain.count++;
-        HAK_CHECK(chain.count <= slab->capacity);
-    }
-    hak_next_store(chain.tail, NULL);
-    if (t)
-        add_to_group(t, groups, slab, chain);
-    else
-        put_remote(slab, chain);
-    return next;
-}
-
-static _Noreturn HAK_COLD void fail_list(const void *block)
-{
-    hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was written to after free", block);
-}
-
-void hak_bin_drain(struct hak_thread *t, void *blocks)
-{
-    struct groups groups;
-    groups.used = 0;
-    uint64_t drained = 0;
-    while (blocks) {
-        struct hak_slab *slab = hak_space_slab_of_block(blocks);
-        if (HAK_LIKELY(slab && t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t))
-            blocks = put_own(t, slab, blocks, &drained);
-        else if (HAK_UNLIKELY(!slab || !slab->base))
-            fail_list(blocks);
-        else if (t && reclaim(t, slab, blocks))
-            blocks = put_own(t, slab, blocks, &drained);
-        else
-            blocks = put_foreign(t, &groups, slab, blocks);
-    }
-    flush_groups(t, &groups);
-    if (t)
-        HAK_COUNT(t, drained_blocks, drained);
 }
 
 /* --- foreign blocks ---------------------------------------------------------------------------------- */
@@ -290,7 +76,7 @@ void hak_bin_foreign_turn(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
     uint32_t limit = foreign_limit(bin);
-    mark_used(t, bin);
+    hak_owned_mark_used(t, bin);
     if (!hak_next_load(b->foreign) && limit > 1) {
         b->foreign_room = (uint16_t)(limit - 2);
         return;
@@ -358,11 +144,11 @@ static void collect_early(struct hak_thread *t, struct hak_slab *slab)
 static bool new_slab(struct hak_thread *t, unsigned bin)
 {
     hak_limit_make_room(hak_slab_pages[bin] * HAK_PAGE);
-    struct hak_slab *slab = frontend_of(bin)->slab_acquire(t, bin);
+    struct hak_slab *slab = hak_dispatch.by_bin[bin]->slab_acquire(t, bin);
     if (!slab)
         return false;
     hak_slab_tag(slab, t->tag);
-    own_slab(t, slab);
+    hak_owned_add(t, slab);
     HAK_COUNT(t, slabs_acquired, 1);
     if (hak_dispatch.options.stats_shm && t == hak_self.thread) /* a program that only allocates comes by no other clock */
         hak_age();
@@ -383,9 +169,9 @@ static struct hak_slab *usable_slab(struct hak_thread *t, unsigned bin)
         collect_early(t, slab);
         if (hak_slab_has_free(slab) || collect(t, slab))
             return slab;
-        disown_slab(t, slab);
+        hak_owned_remove(t, slab);
         if (!hak_slab_retire(slab)) /* a remote free came meanwhile */
-            own_slab(t, slab);
+            hak_owned_add(t, slab);
     }
 }
 
@@ -445,7 +231,7 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned bin)
     const struct hak_slab *own = t->bins[bin].slabs;
     if (hak_strides[bin] < BORROW_MIN || (own && (own->free || hak_slab_remote_count(own))))
         return NULL;
-    for (unsigned other = bin + 1; other < HAK_NBINS && other <= bin + 2; other++) {
+    for (unsigned other = bin + 1; other < HAK_NBINS && other <= bin + BORROW_CLASSES; other++) {
         void *block = hak_self.head[other];
         struct hak_slab *slab = t->bins[other].slabs;
         if (block)
@@ -561,7 +347,7 @@ static HAK_NOINLINE void look_or_leave(unsigned bin)
     if (HAK_UNLIKELY(!t)) {
         look_without_thread(bin);
     } else {
-        mark_used(t, bin);
+        hak_owned_mark_used(t, bin);
         tick(t, (uint32_t)hak_min(t->bins[bin].interval, BEAT));
         look(t, bin);
     }
@@ -596,7 +382,7 @@ static void release_idle_slabs(struct hak_thread *t, unsigned bin)
         next = slab->next;
         collect(t, slab);
         if (slab->used == 0)
-            release_empty(t, slab);
+            hak_owned_release(t, slab);
     }
 }
 
@@ -653,7 +439,7 @@ static void abandon(struct hak_thread *t, unsigned bin)
 {
     struct hak_slab *slab;
     while ((slab = t->bins[bin].slabs)) {
-        disown_slab(t, slab);
+        hak_owned_remove(t, slab);
         if (!slab->used)
             hak_slab_untag(slab);
         if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)

@@ -7,7 +7,7 @@
 
 /* One block for the caller; more of them go to the bin when `t` is the calling thread. NULL without memory. */
 void *hak_bin_refill(struct hak_thread *t, unsigned bin);
-/* Instead of a refill, a block of a class up to a quarter larger that has free ones when this one has none;
+/* Instead of a refill, a block of one of the next three classes that has free ones when this one has none;
  * NULL otherwise. Its stride may be a multiple of nothing: not for aligned requests. */
 void *hak_bin_borrow(struct hak_thread *t, unsigned bin);
 /* One block straight from a slab, for the orphan: it has no bins. */

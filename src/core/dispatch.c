@@ -20,7 +20,7 @@ extern void *__libc_stack_end __attribute__((weak));
 static struct hak_lock init_lock = HAK_LOCK_INIT(HAK_RANK_INIT);
 static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
 static bool sealed;
-static _Atomic(uint64_t) next_age_ms; /* 0: at once */
+_Atomic(uint64_t) hak_next_age_ms;
 
 #define AGE_INTERVAL_MS 10
 #define BIN_BYTES (32 * HAK_KIB)
@@ -191,10 +191,10 @@ bool hak_is_sealed(void)
 
 void hak_age(void)
 {
-    uint64_t now = hak_os_coarse_ms(), due = atomic_load_explicit(&next_age_ms, memory_order_relaxed);
+    uint64_t now = hak_os_coarse_ms(), due = atomic_load_explicit(&hak_next_age_ms, memory_order_relaxed);
     if (now < due)
         return;
-    if (!atomic_compare_exchange_strong_explicit(&next_age_ms, &due, now + AGE_INTERVAL_MS, memory_order_relaxed,
+    if (!atomic_compare_exchange_strong_explicit(&hak_next_age_ms, &due, now + AGE_INTERVAL_MS, memory_order_relaxed,
                                                  memory_order_relaxed))
         return;
     if (now >= hak_dispatch.options.purge_delay_ms)
@@ -204,7 +204,7 @@ void hak_age(void)
         if (hak_frontends[i]->age)
             more |= hak_frontends[i]->age(now);
     if (more)
-        atomic_store_explicit(&next_age_ms, 0, memory_order_relaxed);
+        atomic_store_explicit(&hak_next_age_ms, 0, memory_order_relaxed);
     if (HAK_UNLIKELY(hak_dispatch.options.background))
         hak_background_want(now);
     if (HAK_UNLIKELY(hak_dispatch.options.stats_shm))
@@ -219,11 +219,6 @@ size_t hak_give_back(size_t keep)
         if (hak_frontends[i]->trim)
             returned += hak_frontends[i]->trim(&keep);
     return returned + hak_dispatch.backend->trim(keep);
-}
-
-bool hak_age_pending(void)
-{
-    return !atomic_load_explicit(&next_age_ms, memory_order_relaxed);
 }
 
 __attribute__((constructor)) static void construct(void)

@@ -46,6 +46,10 @@ void hak_age(void);
 /* All parts give back what is free beyond `keep` bytes each. Returns the bytes. */
 size_t hak_give_back(size_t keep);
 /* Whether the last call left something to do. */
-bool hak_age_pending(void);
+extern _Atomic(uint64_t) hak_next_age_ms; /* 0: at once */
+HAK_INLINE bool hak_age_pending(void)
+{
+    return !atomic_load_explicit(&hak_next_age_ms, memory_order_relaxed);
+}
 
 #endif

@@ -8,10 +8,10 @@
 #include "space.h"
 
 #define STATE_MASK 0xfu
-#define COUNT_SHIFT 4
+#define COUNT_SHIFT HAK_SLAB_COUNT_SHIFT
 #define AWAY_SHIFT 18
 #define FIRST_SHIFT 32
-#define FIELD_MASK 0x3fffu
+#define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
 
 static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
@@ -104,11 +104,6 @@ void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *own
     atomic_store_explicit(&slab->word, make_word(HAK_SLAB_ACTIVE, 0), memory_order_release);
 }
 
-bool hak_slab_has_free(const struct hak_slab *slab)
-{
-    return slab->free_count != 0 || slab->carved < slab->capacity;
-}
-
 static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
 {
     struct hak_chain chain = {slab->free, slab->free, 1};
@@ -178,11 +173,6 @@ void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
     slab->free = chain.head;
     slab->free_count += chain.count;
     slab->used -= chain.count;
-}
-
-uint32_t hak_slab_remote_count(const struct hak_slab *slab)
-{
-    return count_of(atomic_load_explicit(&slab->word, memory_order_relaxed));
 }
 
 static uint32_t put_remote_list(struct hak_slab *slab, uint64_t word)

@@ -89,12 +89,10 @@ void hak_slab_untag(const struct hak_slab *slab);
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
 /* The whole free list, without a walk: the chain's tail is NULL. */
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
-bool hak_slab_has_free(const struct hak_slab *slab); /* on its free list, or not yet carved */
 /* Puts blocks of the slab back on its free list; the last one's link is NULL. */
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
 /* Moves the remote list to the free list; returns how many blocks came. */
 uint32_t hak_slab_collect(struct hak_slab *slab);
-uint32_t hak_slab_remote_count(const struct hak_slab *slab);
 /* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
 bool hak_slab_retire(struct hak_slab *slab);
 /* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state; PARTIAL must be published, even if no
@@ -102,6 +100,21 @@ bool hak_slab_retire(struct hak_slab *slab);
 enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
 /* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);
+
+/* On its free list, or not yet carved. */
+HAK_INLINE bool hak_slab_has_free(const struct hak_slab *slab)
+{
+    return slab->free_count != 0 || slab->carved < slab->capacity;
+}
+
+/* How many blocks wait on its remote list. */
+#define HAK_SLAB_COUNT_SHIFT 4
+#define HAK_SLAB_COUNT_MASK 0x3fffu
+HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
+{
+    return (uint32_t)(atomic_load_explicit(&slab->word, memory_order_relaxed) >> HAK_SLAB_COUNT_SHIFT) &
+           HAK_SLAB_COUNT_MASK;
+}
 
 HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
 

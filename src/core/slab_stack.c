@@ -3,7 +3,7 @@
 #include "slab_stack.h"
 
 #define UNIT_LG 7 /* descriptors are aligned to their size */
-#define VERSION_SHIFT 41
+#define VERSION_SHIFT HAK_SLAB_STACK_VERSION_SHIFT
 _Static_assert(sizeof(struct hak_slab) == 1 << UNIT_LG && VERSION_SHIFT + UNIT_LG == 48,
                "user addresses have at most 48 bits");
 
@@ -53,9 +53,4 @@ struct hak_slab *hak_slab_stack_take_all(struct hak_slab_stack *stack)
 struct hak_slab *hak_slab_stack_next(const struct hak_slab *slab)
 {
     return atomic_load_explicit(&slab->below, memory_order_relaxed);
-}
-
-bool hak_slab_stack_is_empty(const struct hak_slab_stack *stack)
-{
-    return !top(atomic_load_explicit(&stack->head, memory_order_relaxed));
 }

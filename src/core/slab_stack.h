@@ -7,6 +7,8 @@
 
 #include "slab.h"
 
+#define HAK_SLAB_STACK_VERSION_SHIFT 41
+
 struct hak_slab_stack {
     _Atomic(uint64_t) head; /* 0..40 address / 128 | 41..63 version; all zero: empty */
 };
@@ -18,6 +20,10 @@ struct hak_slab *hak_slab_stack_pop(struct hak_slab_stack *stack);
 struct hak_slab *hak_slab_stack_take_all(struct hak_slab_stack *stack);
 /* The one below in a list that was taken. To be asked before the slab is pushed again. */
 struct hak_slab *hak_slab_stack_next(const struct hak_slab *slab);
-bool hak_slab_stack_is_empty(const struct hak_slab_stack *stack);
+
+HAK_INLINE bool hak_slab_stack_is_empty(const struct hak_slab_stack *stack)
+{
+    return !(atomic_load_explicit(&stack->head, memory_order_relaxed) << (64 - HAK_SLAB_STACK_VERSION_SHIFT));
+}
 
 #endif

@@ -193,11 +193,11 @@ TEST(remote_blocks_come_before_a_new_slab)
     assert_int_equal(t->counters.remote_saved, capacity - 1);
 }
 
-TEST(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages)
+TEST(a_free_block_of_the_next_three_classes_serves_before_new_pages)
 {
     start(NULL);
     unsigned small = hak_class_of(8192);
-    void *larger = hak_malloc(hak_strides[small + 2]), *too_large = hak_malloc(hak_strides[small + 3]);
+    void *larger = hak_malloc(hak_strides[small + 3]), *too_large = hak_malloc(hak_strides[small + 4]);
     hak_free(larger);
     hak_free(too_large);
     assert_ptr_not_equal(hak_alloc_aligned(4096, 8192), larger); /* its stride is no multiple of the alignment */
@@ -208,7 +208,7 @@ TEST(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages)
     assert_int_equal(t->counters.borrowed, 1);
     assert_ptr_not_equal(hak_malloc(8192), too_large);
     hak_free(larger); /* to its own bin */
-    assert_ptr_equal(hak_self.head[small + 2], larger);
+    assert_ptr_equal(hak_self.head[small + 3], larger);
     hak_free(tiny);
 }
 
@@ -362,12 +362,12 @@ UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches
           T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
           T(draining_gives_up_every_slab_without_live_blocks), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(foreign_blocks_go_home_in_groups), T(without_a_descriptor_foreign_blocks_go_home_at_once),
-          T(many_remote_blocks_are_collected_before_own_ones), T(few_remote_blocks_are_collected_before_new_ones_are_cut),
-          T(few_remote_blocks_wait_while_own_ones_are_free),
-          T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab), T(foreign_blocks_serve_the_next_refill), T(a_single_small_foreign_block_goes_home),
-          T(a_single_larger_foreign_block_serves),
-          T(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim),
+          T(many_remote_blocks_are_collected_before_own_ones),
+          T(few_remote_blocks_are_collected_before_new_ones_are_cut), T(few_remote_blocks_wait_while_own_ones_are_free),
+          T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab),
+          T(foreign_blocks_serve_the_next_refill), T(a_single_small_foreign_block_goes_home),
+          T(a_single_larger_foreign_block_serves), T(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim),
           T(a_program_that_only_frees_keeps_nothing_in_the_bin),
-          T(a_free_block_of_a_class_up_to_a_quarter_larger_serves_before_new_pages), T(prewarming_fills_the_bin),
-          T(errno_is_kept_while_blocks_go_back), T(pairs_of_any_size_are_a_heartbeat), T(a_block_written_to_after_free_is_found),
-          T(without_memory_a_refill_gives_null_and_later_blocks))
+          T(a_free_block_of_the_next_three_classes_serves_before_new_pages), T(prewarming_fills_the_bin),
+          T(errno_is_kept_while_blocks_go_back), T(pairs_of_any_size_are_a_heartbeat),
+          T(a_block_written_to_after_free_is_found), T(without_memory_a_refill_gives_null_and_later_blocks))
