@@ -55,6 +55,24 @@ TEST(an_entry_is_used_again_without_memory)
     assert_int_equal(fake_os_total(), calls);
 }
 
+TEST(a_detached_entry_comes_back_changed)
+{
+    unit_start(NULL);
+    struct mapping m;
+    size_t count;
+    assert_null(hak_registry_detach(at(1)));
+    assert_true(hak_registry_add(mapping(1)));
+    struct mapping *entry = hak_registry_detach(at(1));
+    assert_non_null(entry);
+    assert_false(hak_registry_find(at(1), &m));
+    assert_true(hak_registry_add(mapping(1))); /* another one may lie there meanwhile */
+    *entry = mapping(7);
+    hak_registry_attach(entry);
+    assert_true(hak_registry_find(at(7), &m));
+    assert_int_equal(hak_registry_bytes(&count), mapping(1).size + mapping(7).size);
+    assert_int_equal(count, 2);
+}
+
 TEST(without_memory_no_entry)
 {
     unit_start(NULL);
@@ -80,5 +98,6 @@ TEST(an_address_is_there_once)
     assert_dies(add_again, "internal check failed");
 }
 
-UNIT_MAIN(T(entries_are_found_and_taken_out), T(an_entry_is_used_again_without_memory), T(without_memory_no_entry),
+UNIT_MAIN(T(entries_are_found_and_taken_out), T(an_entry_is_used_again_without_memory),
+          T(a_detached_entry_comes_back_changed), T(without_memory_no_entry),
           T(an_address_is_there_once))

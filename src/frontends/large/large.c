@@ -112,27 +112,32 @@ static bool direct_free(void *p)
     return true;
 }
 
+static int remap(struct mapping *m, size_t wanted)
+{
+    void *base = m->base;
+    int error = m->base == m->block ? hak_os_remap(&base, m->size, wanted, true, HAK_CAUSE_realloc_remap) : -EINVAL;
+    if (error)
+        return error;
+    hak_limit_give(m->usable);
+    hak_limit_take(wanted);
+    replace_sample(m->block, base);
+    m->block = m->base = base;
+    m->size = m->usable = wanted;
+    count(&remaps);
+    return 0;
+}
+
 static void *direct_resize(void *p, size_t size)
 {
-    struct mapping m;
-    if (size < GROWING_DIRECT_MIN / 2 || !hak_registry_remove(p, &m))
+    struct mapping *m;
+    if (size < GROWING_DIRECT_MIN / 2 || !(m = hak_registry_detach(p)))
         return NULL;
-    struct mapping old = m;
-    size_t wanted = whole_pages(size);
-    int error = m.base == p ? hak_os_remap(&m.base, m.size, wanted, true, HAK_CAUSE_realloc_remap) : -EINVAL;
-    if (!error) {
-        m.block = m.base;
-        m.size = m.usable = wanted;
-        hak_limit_give(old.usable);
-        hak_limit_take(wanted);
-        replace_sample(p, m.block);
-        count(&remaps);
-        hak_registry_add(m); /* the entry just removed is there to be used */
-        return m.block;
-    }
-    hak_registry_add(old);
-    TRACE_MAP_FAIL(size, -error, "realloc copies");
-    return NULL;
+    int error = remap(m, whole_pages(size));
+    void *block = m->block;
+    hak_registry_attach(m);
+    if (error)
+        TRACE_MAP_FAIL(size, -error, "realloc copies");
+    return error ? NULL : block;
 }
 
 /* --- spans -------------------------------------------------------------------------------------------- */

@@ -20,18 +20,34 @@ static struct mapping **find(const void *block)
     return m;
 }
 
+static void attach(struct mapping *entry)
+{
+    struct mapping **bucket = find(entry->block);
+    HAK_CHECK(!*bucket);
+    entry->next = NULL;
+    *bucket = entry;
+    mappings++;
+    bytes += entry->size;
+}
+
+static struct mapping *detach(const void *block)
+{
+    struct mapping **m = find(block), *entry = *m;
+    if (entry) {
+        *m = entry->next;
+        mappings--;
+        bytes -= entry->size;
+    }
+    return entry;
+}
+
 bool hak_registry_add(struct mapping m)
 {
     hak_lock_acquire(&lock);
     struct mapping *entry = hak_meta_new(&dropped, sizeof *entry);
     if (entry) {
-        struct mapping **bucket = find(m.block);
-        HAK_CHECK(!*bucket);
         *entry = m;
-        entry->next = NULL;
-        *bucket = entry;
-        mappings++;
-        bytes += m.size;
+        attach(entry);
     }
     hak_lock_release(&lock);
     return entry != NULL;
@@ -40,16 +56,28 @@ bool hak_registry_add(struct mapping m)
 bool hak_registry_remove(const void *block, struct mapping *out)
 {
     hak_lock_acquire(&lock);
-    struct mapping **m = find(block), *entry = *m;
+    struct mapping *entry = detach(block);
     if (entry) {
         *out = *entry;
-        *m = entry->next;
         hak_meta_drop(&dropped, entry);
-        mappings--;
-        bytes -= out->size;
     }
     hak_lock_release(&lock);
     return entry != NULL;
+}
+
+struct mapping *hak_registry_detach(const void *block)
+{
+    hak_lock_acquire(&lock);
+    struct mapping *entry = detach(block);
+    hak_lock_release(&lock);
+    return entry;
+}
+
+void hak_registry_attach(struct mapping *entry)
+{
+    hak_lock_acquire(&lock);
+    attach(entry);
+    hak_lock_release(&lock);
 }
 
 bool hak_registry_find(const void *block, struct mapping *out)

@@ -17,6 +17,9 @@ struct mapping {
 bool hak_registry_add(struct mapping m);
 /* Takes an entry out; false if the address is none. */
 bool hak_registry_remove(const void *block, struct mapping *out);
+/* The entry itself leaves the registry, for the caller to change, and comes back, which cannot fail. NULL: none. */
+struct mapping *hak_registry_detach(const void *block);
+void hak_registry_attach(struct mapping *entry);
 bool hak_registry_find(const void *block, struct mapping *out);
 size_t hak_registry_bytes(size_t *count);
 void hak_registry_fork_prepare(void);
