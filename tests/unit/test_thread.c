@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Threads begin at their first slow path, and leave nothing behind. */
+ * Threads begin at their first slow path; what they had waits for the next one, and nothing stays for long. */
 #include "core/thread.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/meta.h"
 #include "core/slow.h"
@@ -286,6 +289,23 @@ TEST(so_many_threads_are_parked)
     assert_int_equal(totals().threads, 0);
 }
 
+TEST(a_forked_child_goes_on_with_parked_threads)
+{
+    unit_start(NULL);
+    size_t n = 10;
+    int status;
+    run(come_and_go, &n);
+    uint64_t before = refills();
+    pid_t child = fork();
+    if (!child) {
+        run(come_and_go, &n);
+        _exit(totals().resumed != 1 || refills() != before);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(totals().parked, 1);
+}
+
 static void expect_none_parked(const char *settings)
 {
     unit_start(settings);
@@ -425,6 +445,6 @@ UNIT_MAIN(T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_
           T(the_first_block_of_a_resumed_thread_comes_from_its_bin),
           T(blocks_of_a_parked_thread_may_be_freed_by_others), T(parked_threads_are_broken_up_after_the_purge_delay),
           T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked),
-          T(so_many_threads_are_parked), T(none_is_parked_where_that_is_off),
+          T(so_many_threads_are_parked), T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
           T(none_is_parked_where_idle_memory_goes_back_at_once), T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
           T(without_memory_for_a_descriptor_later_calls_try_again))
