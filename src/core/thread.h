@@ -20,10 +20,10 @@ struct hak_bin {
     uint16_t foreign_room;  /* foreign blocks until the list is full; 0 for an empty list, too */
     bool refilled;          /* since the thread started, or was prewarmed */
     bool shrinking;         /* overflowed, and not refilled since */
+    int32_t parked_room;    /* the bin's room while the thread is parked */
     void *foreign;          /* other threads' blocks that were freed here */
     void *untouched;        /* the first block after prewarming: while it is the first, none was used */
-    void *parked;           /* the bin's blocks and its room while the thread is parked */
-    int32_t parked_room;
+    void *parked;           /* the bin's blocks while the thread is parked */
 };
 
 /* Written by the thread alone, read by the statistics. */
