@@ -62,8 +62,8 @@ HAK_INLINE size_t hak_max(size_t a, size_t b)
 /* Locks are taken in ascending rank; a debug build checks it. fork.c takes them all, in this order. */
 enum hak_rank {
     HAK_RANK_INIT,
-    HAK_RANK_THREADS,
     HAK_RANK_ORPHAN,
+    HAK_RANK_THREADS,
     HAK_RANK_FRONTEND,
     HAK_RANK_SPANS,
     HAK_RANK_REGISTRY,

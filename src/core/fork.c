@@ -30,8 +30,8 @@ static void prepare(void)
 {
     if (!hak_init())
         return;
-    hak_lock_acquire(&hak_thread_lock);
     hak_lock_acquire(&hak_orphan_lock);
+    hak_lock_acquire(&hak_thread_lock);
     each_part(true, false);
     hak_lock_acquire(&hak_space_lock);
     hak_lock_acquire(&hak_meta_lock);
@@ -46,7 +46,6 @@ static void done(bool in_child)
     hak_lock_release(&hak_meta_lock);
     hak_lock_release(&hak_space_lock);
     each_part(false, in_child);
-    hak_lock_release(&hak_orphan_lock);
     if (in_child) {
         hak_thread_fork_child();
         hak_background_fork_child();
@@ -54,6 +53,7 @@ static void done(bool in_child)
             hak_live_fork_child();
     }
     hak_lock_release(&hak_thread_lock);
+    hak_lock_release(&hak_orphan_lock);
 }
 
 static void parent(void)

@@ -138,8 +138,7 @@ void hak_live_start(void)
 
 void hak_live_refresh(void)
 {
-    /* A thread without descriptor may hold the orphan's lock, whose rank is above those of the statistics. */
-    if (!hak_self.thread || atomic_exchange_explicit(&busy, true, memory_order_acquire))
+    if (atomic_exchange_explicit(&busy, true, memory_order_acquire))
         return;
     refresh();
     atomic_store_explicit(&busy, false, memory_order_release);

@@ -92,7 +92,7 @@ void hak_thread_constructor(void);
 void hak_thread_fork_child(void);
 /* Asks every thread to empty its bins at its next slow path. */
 void hak_thread_ask_drain(void);
-/* Breaks up the threads that were parked then or before. The caller holds no lock, not even the orphan's. */
+/* Breaks up the threads that were parked then or before. The caller holds no lock but the orphan's. */
 void hak_thread_break_up(uint64_t since_ms);
 
 /* Sums the counters of all threads, dead ones included. */

@@ -369,6 +369,17 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
     assert_int_equal(totals().threads, 1);
 }
 
+TEST(the_orphans_holder_may_break_threads_up)
+{
+    unit_start(NULL);
+    size_t n = 10;
+    run(come_and_go, &n);
+    hak_thread_orphan_acquire(); /* a debug build stops at locks taken in the wrong order */
+    hak_thread_break_up(UINT64_MAX);
+    hak_thread_orphan_release();
+    assert_int_equal(totals().parked, 0);
+}
+
 TEST(only_one_holds_the_orphan)
 {
     unit_start(NULL);
@@ -446,5 +457,6 @@ UNIT_MAIN(T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_
           T(blocks_of_a_parked_thread_may_be_freed_by_others), T(parked_threads_are_broken_up_after_the_purge_delay),
           T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked),
           T(so_many_threads_are_parked), T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
-          T(none_is_parked_where_idle_memory_goes_back_at_once), T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
+          T(none_is_parked_where_idle_memory_goes_back_at_once), T(the_orphans_holder_may_break_threads_up),
+          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
           T(without_memory_for_a_descriptor_later_calls_try_again))

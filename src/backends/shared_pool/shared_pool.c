@@ -79,8 +79,7 @@ static struct hak_slab *stage_drain(struct request *r)
 {
     hak_lock_release(&lock);
     hak_bin_flush_foreign(r->thread);
-    if (r->thread == hak_self.thread) /* not for the orphan, whose lock comes after theirs */
-        hak_thread_break_up(UINT64_MAX);
+    hak_thread_break_up(UINT64_MAX);
     hak_lock_acquire(&lock);
     struct hak_slab *slab = stage_partial(r);
     return slab ? slab : stage_empty(r);
