@@ -7,6 +7,7 @@
 
 #include "background.h"
 #include "dispatch.h"
+#include "huge_page.h"
 #include "limit.h"
 #include "log.h"
 #include "meta.h"
@@ -230,6 +231,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
     write_threads(w);
     hak_limit_stats(w);
     hak_background_stats(w);
+    hak_huge_page_stats(w);
     write_ledger(w);
     write_space(w);
     write_census(w);

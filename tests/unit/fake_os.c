@@ -18,6 +18,7 @@ static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
 static int vector_error;
 static _Atomic(uint64_t) now_ms = 1000000;
 static _Atomic(size_t) huge_bytes;
+static _Atomic(uint64_t) clock_now, clock_step = 100;
 
 static int refused_by(struct refusal *r)
 {
@@ -118,7 +119,7 @@ static intptr_t fake_name(void *addr, size_t size, const char *name)
 
 static uint64_t fake_clock_ns(void)
 {
-    return hak_os_linux.clock_ns();
+    return atomic_fetch_add(&clock_now, clock_step);
 }
 
 static const struct hak_os fake = {
@@ -213,4 +214,9 @@ uint64_t __wrap_hak_os_coarse_ms(void);
 uint64_t __wrap_hak_os_coarse_ms(void)
 {
     return now_ms;
+}
+
+void fake_os_clock(uint64_t step_ns)
+{
+    clock_step = step_ns;
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/dispatch.h"
+#include "core/huge_page.h"
 #include "core/log.h"
 #include "core/plugin.h"
 #include "core/slab_stack.h"
@@ -14,7 +15,6 @@
 #include "partial.h"
 #include "runs.h"
 
-#define HUGE_PAGE (2 * HAK_MIB)
 #define HUGE_FROM (64 * HAK_MIB)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -98,11 +98,11 @@ static struct hak_slab *stage_lru(struct request *r)
 static void advise_huge(const struct superslab *s)
 {
     struct hak_space_stats space;
-    if (hak_dispatch.options.thp != HAK_THP_AUTO || HAK_SUPERSLAB < HUGE_PAGE)
+    if (hak_dispatch.options.thp != HAK_THP_AUTO || HAK_SUPERSLAB < HAK_HUGE_PAGE)
         return;
     hak_space_stats(&space);
     if (space.handed_out > HUGE_FROM && !hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
-        hak_os_advise(s->base, HAK_SUPERSLAB, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
+        hak_huge_page_advise(s->base, HAK_SUPERSLAB);
 }
 
 static void prefault(struct superslab *s)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/dispatch.h"
+#include "core/huge_page.h"
 
 #define HUGE_FROM (8 * HAK_MIB)
 #define EVIDENCE_MIN (HAK_MIB / 2)
@@ -29,12 +30,6 @@ void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
         atomic_store_explicit(&seen[kind], (size_t)resident >= given / 5 * 4 ? DENSE : SPARSE, memory_order_relaxed);
 }
 
-static void advise(char *base, size_t size, int advice)
-{
-    if (size)
-        hak_os_advise(base, size, advice, HAK_CAUSE_huge_page);
-}
-
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
 {
     enum use use = atomic_load_explicit(&seen[kind], memory_order_relaxed);
@@ -42,6 +37,8 @@ void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
         return;
     if (use == SPARSE)
         head = size;
-    advise(base, head, MADV_NOHUGEPAGE);
-    advise((char *)base + head, size - head, MADV_HUGEPAGE);
+    if (head)
+        hak_os_advise(base, head, MADV_NOHUGEPAGE, HAK_CAUSE_huge_page);
+    if (head < size)
+        hak_huge_page_advise((char *)base + head, size - head);
 }
