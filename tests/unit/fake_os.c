@@ -18,7 +18,7 @@ static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
 static int vector_error;
 static _Atomic(uint64_t) now_ms = 1000000;
 static _Atomic(size_t) huge_bytes;
-static _Atomic(uint64_t) clock_now, clock_step = 100;
+static _Atomic(uint64_t) clock_now, clock_step;
 
 static int refused_by(struct refusal *r)
 {
@@ -119,7 +119,7 @@ static intptr_t fake_name(void *addr, size_t size, const char *name)
 
 static uint64_t fake_clock_ns(void)
 {
-    return atomic_fetch_add(&clock_now, clock_step);
+    return clock_step ? atomic_fetch_add(&clock_now, clock_step) : hak_os_linux.clock_ns();
 }
 
 static const struct hak_os fake = {

@@ -31,7 +31,7 @@ void fake_os_limit_maps(size_t bytes);
 /* process_madvise: -error where it is not 0; else done up to `most` ranges a call. */
 void fake_os_vector(int error, size_t most);
 
-/* By how much the fine clock moves at each look at it; 100 at first. */
+/* From now on the fine clock moves at looks at it alone, by so much. */
 void fake_os_clock(uint64_t step_ns);
 /* Moves the coarse clock. */
 void fake_os_pass(uint64_t ms);
