@@ -50,6 +50,7 @@ TEST(big_blocks_have_mappings_of_their_own)
 TEST(a_mapping_gets_huge_pages_where_the_sample_was_used)
 {
     unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
     memset(hak_malloc(DIRECT), 1, DIRECT); /* nothing is known yet */
     assert_int_equal(fake_os_huge_bytes(), 0);
     char *p = hak_malloc(DIRECT);
@@ -61,6 +62,7 @@ TEST(a_mapping_gets_huge_pages_where_the_sample_was_used)
 TEST(a_mapping_gets_small_pages_where_the_sample_was_not_used)
 {
     unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
     char *sample = hak_malloc(DIRECT);
     sample[0] = 1;
     hak_malloc(DIRECT);
@@ -74,6 +76,7 @@ TEST(a_mapping_gets_small_pages_where_the_sample_was_not_used)
 TEST(a_mapping_follows_the_setting)
 {
     unit_start("HAKMEM_THP=always");
+    fake_os_clock(100); /* they come quickly */
     size_t before = fake_os_huge_bytes();
     hak_malloc(DIRECT);
     assert_int_equal(fake_os_huge_bytes() - before, DIRECT);

@@ -292,6 +292,7 @@ TEST(random_use_keeps_contents_and_loses_nothing)
 TEST(huge_pages_where_all_is_touched)
 {
     unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
     take(HAK_MIB);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0); /* not in a small heap */
     for (unsigned i = 0; i < 40; i++)
@@ -304,6 +305,7 @@ TEST(huge_pages_where_all_is_touched)
 TEST(small_pages_where_little_is_touched)
 {
     unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
     for (unsigned i = 0; i < 40; i++)
         *(char *)hak_malloc(HAK_MIB) = 1;
     assert_int_equal(fake_os_huge_bytes(), 0);
@@ -313,6 +315,7 @@ TEST(small_pages_where_little_is_touched)
 TEST(long_and_short_blocks_are_judged_apart)
 {
     unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
     for (unsigned i = 0; i < 40; i++)
         take(HAK_MIB);
     size_t huge = fake_os_huge_bytes();
@@ -327,6 +330,7 @@ TEST(long_and_short_blocks_are_judged_apart)
 TEST(small_pages_again_where_less_is_touched_than_before)
 {
     unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
     for (unsigned i = 0; i < 40; i++)
         take(HAK_MIB);
     for (unsigned i = 0; i < 200; i++)
