@@ -43,7 +43,7 @@ bool hak_init(void);
 bool hak_is_sealed(void);
 /* What slow paths do now and then: lets backends give back what has been idle. */
 void hak_age(void);
-/* All parts give back what is free beyond `keep` bytes each. Returns the bytes. */
+/* All parts give back what is free beyond `keep` bytes, which they share. Returns the bytes. */
 size_t hak_give_back(size_t keep);
 /* Whether the last call left something to do. */
 extern _Atomic(uint64_t) hak_next_age_ms; /* 0: at once */

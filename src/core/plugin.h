@@ -86,7 +86,7 @@ struct hak_backend {
     /* The last block of a PARTIAL slab of the bin came back: now or later the slab leaves its list, and is
      * reaped (hak_slab_reap, without a lock of the backend's held). Somebody may have adopted it meanwhile. */
     void (*all_back)(struct hak_slab *slab, unsigned bin);
-    /* Gives back free pages beyond `keep` bytes. Returns bytes given back. */
+    /* Gives back free pages beyond the `keep` bytes that the frontends left. Returns bytes given back. */
     size_t (*trim)(size_t keep);
     /* As in struct hak_frontend. Optional. */
     bool (*age)(uint64_t now_ms);
