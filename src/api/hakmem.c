@@ -2,6 +2,7 @@
  * The entry points: arguments are judged and errno is set here, and nowhere else. With HAK_OVERRIDE the C
  * library's names are aliases of the twins, all in this one object, so that static linking takes all or none.
  * malloc and free are the fast path of core/cache.h and nothing more. */
+#include "core/background.h"
 #include "core/dispatch.h"
 #include "core/slow.h"
 
@@ -129,6 +130,11 @@ HAK_EXPORT size_t hakmem_trim(size_t keep)
 HAK_EXPORT int hakmem_malloc_trim(size_t pad)
 {
     return hakmem_trim(pad) != 0;
+}
+
+HAK_EXPORT void hakmem_main_called(void)
+{
+    hak_background_main();
 }
 
 HAK_EXPORT int hakmem_stats(int fd, int json)

@@ -3,22 +3,20 @@
  * library that comes before it, preloaded or linked, is called in its place, and hands main on in a wrapper. That
  * is in the shared library only, and only where it stands before malloc too. */
 #include <dlfcn.h>
-#include <stdlib.h>
 
-#include "core/background.h"
 #include "core/log.h"
+#include "hakmem.h"
 
 typedef int main_function(int argc, char **argv, char **environment);
 typedef int start_function(main_function *main, int argc, char **argv, void (*init)(void), void (*fini)(void),
                            void (*loader_fini)(void), void *stack_end);
 
 start_function __libc_start_main __attribute__((visibility("default")));
-static start_function own_start __attribute__((alias("__libc_start_main")));
 static main_function *program_main;
 
 static int call_main(int argc, char **argv, char **environment)
 {
-    hak_background_main();
+    hakmem_main_called();
     return program_main(argc, argv, environment);
 }
 
@@ -30,10 +28,4 @@ int __libc_start_main(main_function *main, int argc, char **argv, void (*init)(v
         hak_log_fatal("no __libc_start_main behind this one");
     program_main = main;
     return next(call_main, argc, argv, init, fini, loader_fini, stack_end);
-}
-
-/* Not if the library was loaded later, or behind the C library. The lookup is made only where it matters. */
-bool hak_main_is_ahead(void)
-{
-    return getenv("HAKMEM_BACKGROUND") && (start_function *)dlsym(RTLD_DEFAULT, "__libc_start_main") == own_start;
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "dispatch.h"
+#include "log.h"
 
 #define STACK (64 * HAK_KIB)
 #define INTERVAL_MIN_MS 10u
@@ -117,12 +118,6 @@ void hak_background_main(void)
     atomic_store_explicit(&main_called, true, memory_order_relaxed);
 }
 
-void hak_background_constructor(void)
-{
-    if (!hak_main_is_ahead || !hak_main_is_ahead())
-        hak_background_main();
-}
-
 void hak_background_stop(void)
 {
     if (!hak_dispatch.options.background)
@@ -136,6 +131,9 @@ void hak_background_stop(void)
     pthread_mutex_unlock(&mutex);
     if (join)
         pthread_join(thread, NULL);
+    if (!atomic_load_explicit(&main_called, memory_order_relaxed))
+        hak_log("HAKMEM_BACKGROUND=1 started no thread: nothing told that main was called; call "
+                "hakmem_main_called() at its beginning");
 }
 
 /* The mutex may have been in use by threads that are not here any more; the next thread has its own condition. */

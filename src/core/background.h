@@ -3,9 +3,9 @@
  * It starts at a slow path once main was called, blocks all signals, is gone in a forked child until one of its
  * slow paths starts another, and ends with the process. So no constructor of the program or of a library loaded
  * with it meets the thread. When main is called is known to the shared library alone, where it serves malloc
- * (src/api/start_main.c). The archive, -Doverride=false and a library loaded by dlopen go by their own
- * constructor: those that run later may meet the thread. Constructors that dlopen runs after main was called are
- * not told apart from other callers. */
+ * (src/api/start_main.c); the archive, -Doverride=false and a library loaded by dlopen are told by
+ * hakmem_main_called, or start no thread. Constructors that dlopen runs after main was called are not told apart
+ * from other callers. */
 #ifndef HAK_BACKGROUND_H
 #define HAK_BACKGROUND_H
 
@@ -17,11 +17,8 @@ void hak_background_want(uint64_t now_ms);
 /* At the end of a slow path, where nothing is half done and no lock is held: pthread_create may call malloc. */
 void hak_background_start(void);
 
-void hak_background_constructor(void);
 /* All constructors of the start are behind us. */
 void hak_background_main(void);
-/* Whether hak_background_main will be called; in src/api/start_main.c, which not every build has. */
-HAK_HIDDEN bool hak_main_is_ahead(void) __attribute__((weak));
 void hak_background_stop(void); /* at exit */
 void hak_background_fork_child(void);
 void hak_background_stats(struct hak_stats_writer *w);

@@ -225,7 +225,6 @@ __attribute__((constructor)) static void construct(void)
 {
     hak_thread_constructor();
     hak_fork_constructor();
-    hak_background_constructor();
 }
 
 __attribute__((destructor)) static void destruct(void)
