@@ -193,21 +193,26 @@ static void break_up(struct hak_thread *t)
 }
 
 /* Nobody else gets what waits for the next thread, so it must not be much. */
-static bool is_worth_parking(const struct hak_thread *t)
+static bool has_room(size_t bytes)
 {
-    return !hak_dispatch.release->at_once &&
-           atomic_load_explicit(&parked_bytes, memory_order_relaxed) + t->parked_bytes <= PARK_BYTES &&
+    return atomic_load_explicit(&parked_bytes, memory_order_relaxed) + bytes <= PARK_BYTES &&
            atomic_load_explicit(&parked_count, memory_order_relaxed) < hak_dispatch.options.parked_threads;
 }
 
-static void park(struct hak_thread *t)
+static bool park(struct hak_thread *t)
 {
+    if (hak_dispatch.release->at_once)
+        return false;
     hak_lock_acquire(&hak_thread_lock);
-    unlink_from(&live, t);
-    link_first(&parked, t);
-    atomic_fetch_add_explicit(&parked_count, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&parked_bytes, t->parked_bytes, memory_order_relaxed);
+    bool room = has_room(t->parked_bytes);
+    if (room) {
+        unlink_from(&live, t);
+        link_first(&parked, t);
+        atomic_fetch_add_explicit(&parked_count, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&parked_bytes, t->parked_bytes, memory_order_relaxed);
+    }
     hak_lock_release(&hak_thread_lock);
+    return room;
 }
 
 /* One that has been parked since then; on the list of live ones again, so that its numbers count. */
@@ -249,9 +254,7 @@ static void end_thread(void *value)
     hak_self.ended = true;
     t->parked_ms = hak_os_coarse_ms();
     t->parked_bytes = hak_bin_carved_bytes(t);
-    if (is_worth_parking(t))
-        park(t);
-    else
+    if (!park(t))
         break_up(t);
     errno = saved;
 }
