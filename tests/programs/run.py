@@ -213,9 +213,10 @@ def main():
         return 0
     if not tests:
         sys.exit(f"run.py: no test is called {' '.join(options.only)}")
-    options.library = os.path.realpath(options.library)
     scratch = tempfile.mkdtemp(prefix="hakmem-")
     os.chmod(scratch, 0o755)
+    # A tested program may go on as another user, who perhaps cannot reach the build.
+    options.library = shutil.copy(os.path.realpath(options.library), os.path.realpath(scratch))
     try:
         driver = Driver(options, scratch)
         driver.run(tests)
