@@ -257,7 +257,7 @@ TEST(a_large_heap_gets_huge_pages)
         assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
         acquire(bin);
         hak_space_stats(&space);
-    } while (space.handed_out <= 64 * HAK_MIB);
+    } while (space.handed_out <= 16 * HAK_MIB);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), HAK_SUPERSLAB >= 2 * HAK_MIB);
 }
 

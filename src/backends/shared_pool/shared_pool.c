@@ -15,7 +15,7 @@
 #include "partial.h"
 #include "runs.h"
 
-#define HUGE_FROM (64 * HAK_MIB)
+#define HUGE_FROM (16 * HAK_MIB)
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -94,7 +94,7 @@ static struct hak_slab *stage_lru(struct request *r)
     return hak_runs_take(s, r->pages, &r->clean);
 }
 
-/* Huge pages pay once the heap is larger than the caches, and waste little of it then. */
+/* In a larger heap huge pages pay, and waste little of it. */
 static void advise_huge(const struct superslab *s)
 {
     struct hak_space_stats space;
