@@ -393,18 +393,11 @@ void hak_bin_drain_all(struct hak_thread *t)
     each_bin(t, release_idle_slabs);
 }
 
-size_t hak_bin_carved_bytes(const struct hak_thread *t)
-{
-    size_t bytes = 0;
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
-        for (const struct hak_slab *slab = t->bins[bin].slabs; slab; slab = slab->next)
-            bytes += (size_t)slab->carved * slab->stride;
-    return bytes;
-}
-
 static void park(struct hak_thread *t, unsigned bin)
 {
     struct hak_bin *b = &t->bins[bin];
+    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
+        t->parked_bytes += (size_t)slab->carved * slab->stride;
     b->parked = take_bin(bin);
     b->parked_room = hak_self.room[bin];
     b->refilled = false;
@@ -413,6 +406,7 @@ static void park(struct hak_thread *t, unsigned bin)
 
 void hak_bin_park_all(struct hak_thread *t)
 {
+    t->parked_bytes = 0;
     each_bin(t, flush_foreign);
     each_bin(t, park);
 }
@@ -451,6 +445,5 @@ static void abandon(struct hak_thread *t, unsigned bin)
 void hak_bin_abandon_all(struct hak_thread *t)
 {
     each_bin(t, drain_parked);
-    each_bin(t, flush_foreign);
     each_bin(t, abandon);
 }

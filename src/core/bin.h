@@ -32,8 +32,6 @@ HAK_INLINE void hak_bin_foreign_free(struct hak_thread *t, unsigned bin, void *b
 void hak_bin_flush_foreign(struct hak_thread *t);
 /* Empties all bins of the calling thread, and gives up its slabs without live blocks. */
 void hak_bin_drain_all(struct hak_thread *t);
-/* Bytes of all blocks cut from the slabs of a thread. */
-size_t hak_bin_carved_bytes(const struct hak_thread *t);
 /* From the calling thread's bins to its descriptor, where they wait for the next thread, and back. */
 void hak_bin_park_all(struct hak_thread *t);
 void hak_bin_resume_all(struct hak_thread *t);

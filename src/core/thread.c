@@ -253,7 +253,6 @@ static void end_thread(void *value)
     hak_self.thread = NULL;
     hak_self.ended = true;
     t->parked_ms = hak_os_coarse_ms();
-    t->parked_bytes = hak_bin_carved_bytes(t);
     if (!park(t))
         break_up(t);
     errno = saved;

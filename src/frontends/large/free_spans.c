@@ -12,7 +12,7 @@ static size_t dirty_pages, dirty_spans;
 static unsigned list_of(unsigned pages)
 {
     unsigned class = span_class(pages);
-    return (unsigned)hak_min(pages == span_class_pages(class) || !class ? class : class - 1, SPAN_CLASSES - 1);
+    return pages == span_class_pages(class) || !class ? class : class - 1;
 }
 
 void hak_free_spans_add(struct span *s)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Spans and chunks. A chunk is a row of spans, each used, cached or free; no two neighbours are free. Which of its
- * pages hold old content is a bit each. Spans have classes: each length up to 16 pages, then 8 for each doubling.
+ * pages hold old content is a bit each. Spans have classes: each length up to 16 pages, then 8 for each doubling; the last one has
+ * all from 60 MiB on.
  * Private to spans.c and the files below it, all of which run under its lock:
  *
  *   spans.c -> span_cache.c, span_purge.c -> chunk.c -> free_spans.c */
@@ -11,7 +12,7 @@
 #include "core/plugin.h"
 #include "huge.h"
 
-#define CHUNK_MAX_PAGES 1024u /* 64 MiB */
+#define CHUNK_MAX_PAGES 2048u /* 128 MiB */
 #define CHUNK_WORDS (CHUNK_MAX_PAGES / 64)
 #define SPAN_CLASSES 64u
 
@@ -62,7 +63,7 @@ HAK_INLINE unsigned span_class(unsigned pages)
     if (pages <= 16)
         return pages - 1;
     unsigned lg = 31 - (unsigned)__builtin_clz(pages - 1);
-    return 16 + (lg - 4) * 8 + ((pages - 1) >> (lg - 3)) % 8;
+    return (unsigned)hak_min(SPAN_CLASSES - 1, 16 + (lg - 4) * 8 + ((pages - 1) >> (lg - 3)) % 8);
 }
 
 /* The length that all smaller ones of the class are rounded up to. */
@@ -70,6 +71,8 @@ HAK_INLINE unsigned span_class_pages(unsigned class)
 {
     if (class < 16)
         return class + 1;
+    if (class == SPAN_CLASSES - 1)
+        return CHUNK_MAX_PAGES;
     unsigned lg = 4 + (class - 16) / 8;
     return (1u << lg) + ((class - 16) % 8 + 1) * (1u << (lg - 3));
 }
