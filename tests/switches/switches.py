@@ -85,7 +85,7 @@ ROWS = {
     "HAKMEM_TINY_FAST_STATS": output("churn 48", r"^ *refills: \d+"),
     "HAKMEM_TINY_PREWARM": Row("1", "churn 48", "+", ("bins.*",) + SLABS),
 
-    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", SLABS),
+    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", SLABS, base={"HAKMEM_SS_HOT_SLABS": "16"}),
     "HAKMEM_SS_HOT_SLABS": Row("1", "shrink", "-", SLABS + ("lru.*",)),
     "HAKMEM_PARKED_THREADS": Row("0", "remote", "-", ("bins.*",) + SLABS, elsewhere=("shrink",)),
     "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", SLABS + RELEASES, base=AT_ONCE),
