@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/huge_page.h"
 #include "core/plugin.h"
 #include "core/slow.h"
 #include "unit.h"
@@ -248,17 +249,32 @@ TEST(lru_before_map)
     assert_served("map");
 }
 
-TEST(a_large_heap_gets_huge_pages)
+/* The last slab is the first of its superslab. */
+static void make_large_heap(bool touch)
 {
     start(NULL);
     fake_os_clock(100); /* they come quickly */
     struct hak_space_stats space;
     do {
         assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
-        acquire(bin);
+        struct hak_slab *slab = acquire(bin);
+        if (touch)
+            memset(slab->base, 1, HAK_PAGE);
         hak_space_stats(&space);
     } while (space.handed_out <= 16 * HAK_MIB);
-    assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), HAK_SUPERSLAB >= 2 * HAK_MIB);
+}
+
+TEST(a_large_heap_gets_huge_pages)
+{
+    make_large_heap(true);
+    assert_int_equal(fake_os_huge_bytes(), HAK_SUPERSLAB >= HAK_HUGE_PAGE ? HAK_SUPERSLAB : 0);
+}
+
+TEST(a_sparse_heap_gets_none)
+{
+    make_large_heap(false);
+    assert_int_equal(fake_os_count(HAK_OS_mincore), HAK_SUPERSLAB >= HAK_HUGE_PAGE);
+    assert_int_equal(fake_os_huge_bytes(), 0);
 }
 
 TEST(no_stage_without_memory)
@@ -532,7 +548,7 @@ TEST(so_many_slabs_are_hot)
     for (unsigned i = 0; i < N - 1; i++)
         release(slabs[i]);
     assert_int_equal(unit_stat("shared_pool", "lock_taken"), locks + 1); /* the question itself */
-    release(slabs[N - 1]); /* it alone stays hot */
+    release(slabs[N - 1]);                                               /* it alone stays hot */
     look();
     assert_ptr_equal(acquire(bin), slabs[N - 1]);
     assert_served("hot");
@@ -689,14 +705,12 @@ UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_the
           T(empty_looks_at_so_many), T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped),
           T(partial_of_the_class), T(hot_before_partial_before_empty_before_unused),
           T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(a_large_heap_gets_huge_pages),
-          T(no_stage_without_memory),
-          T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
-          T(slabs_with_all_blocks_back_leave_the_list_together),
+          T(a_sparse_heap_gets_none), T(no_stage_without_memory), T(adopt_takes_only_partial_ones),
+          T(what_is_free_when_published_is_found), T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
           T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
-          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps), T(partial_release_can_be_switched_off),
-          T(partial_release_at_every_so_many_empties),
-          T(so_many_slabs_are_hot), T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down),
-          T(what_is_refused_stays_and_is_asked_for_again), T(trim_returns_everything_that_is_free),
-          T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches), T(prefault_may_be_forbidden_to_touch),
-          T(last_frees_race_with_adoption), T(last_frees_race_with_parking))
+          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps),
+          T(partial_release_can_be_switched_off), T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot),
+          T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
+          T(trim_returns_everything_that_is_free), T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches),
+          T(prefault_may_be_forbidden_to_touch), T(last_frees_race_with_adoption), T(last_frees_race_with_parking))

@@ -16,6 +16,7 @@
 #include "runs.h"
 
 #define HUGE_FROM (16 * HAK_MIB)
+#define HUGE_LOOK_BACK 4u
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -94,14 +95,26 @@ static struct hak_slab *stage_lru(struct request *r)
     return hak_runs_take(s, r->pages, &r->clean);
 }
 
-/* In a larger heap huge pages pay, and waste little of it. */
-static void advise_huge(const struct superslab *s)
+static bool is_dense(void *superslab)
 {
+    return superslab && hak_os_resident(superslab, HAK_HUGE_PAGE, HAK_CAUSE_huge_page) >= (int)HAK_HUGE_PAGE / 5 * 4;
+}
+
+/* In a larger heap huge pages pay; they waste little of it if the program touches what it gets, which the
+ * superslab mapped a few before this one shows. */
+static void advise_huge(struct superslab *s)
+{
+    static void *mapped[HUGE_LOOK_BACK];
+    static unsigned turn;
     struct hak_space_stats space;
     if (hak_dispatch.options.thp != HAK_THP_AUTO || HAK_SUPERSLAB < HAK_HUGE_PAGE)
         return;
+    void *before = mapped[turn];
+    mapped[turn] = s->base;
+    turn = (turn + 1) % HUGE_LOOK_BACK;
     hak_space_stats(&space);
-    if (space.handed_out > HUGE_FROM && !hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
+    if (space.handed_out > HUGE_FROM && is_dense(before) &&
+        !hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
         hak_huge_page_advise(s->base, HAK_SUPERSLAB);
 }
 
