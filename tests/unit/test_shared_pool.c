@@ -548,7 +548,7 @@ TEST(so_many_slabs_are_hot)
     for (unsigned i = 0; i < N - 1; i++)
         release(slabs[i]);
     assert_int_equal(unit_stat("shared_pool", "lock_taken"), locks + 1); /* the question itself */
-    release(slabs[N - 1]);                                               /* it alone stays hot */
+    release(slabs[N - 1]); /* it alone stays hot */
     look();
     assert_ptr_equal(acquire(bin), slabs[N - 1]);
     assert_served("hot");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Spans and chunks. A chunk is a row of spans, each used, cached or free; no two neighbours are free. Which of its
- * pages hold old content is a bit each. Spans have classes: each length up to 16 pages, then 8 for each doubling; the last one has
- * all from 60 MiB on.
+ * pages hold old content is a bit each. Spans have classes: each length up to 16 pages, then 8 for each doubling;
+ * the last one has all from 60 MiB on.
  * Private to spans.c and the files below it, all of which run under its lock:
  *
  *   spans.c -> span_cache.c, span_purge.c -> chunk.c -> free_spans.c */
