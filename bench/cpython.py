@@ -11,7 +11,6 @@ serves the small objects too. Allocators are written as for run.py.
 """
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import works
 # Those that need nothing but Python, and allocate.
 DEFAULT = ("async_tree chaos comprehensions deepcopy deltablue float gc_collect generators go hexiom json_dumps "
            "json_loads logging nqueens pprint pyflate raytrace regex_compile richards sqlite_synth telco").split()
+WORK = works.Work("cpython", "", env=works.PLAIN_PYTHON)
 WHERE = "import pathlib, pyperformance; print(pathlib.Path(pyperformance.__file__).parent / 'data-files/benchmarks')"
 
 
@@ -43,16 +43,12 @@ def values_of(result):
 
 
 def measure(python, script, allocator, scratch):
-    env = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD" and not key.startswith("HAKMEM_")}
-    env |= works.PLAIN_PYTHON | allocator.env
-    if allocator.library:
-        env["LD_PRELOAD"] = str(allocator.library)
     output = scratch / "result.json"
     output.unlink(missing_ok=True)
     inherited = ",".join(["LD_PRELOAD", *works.PLAIN_PYTHON, *allocator.env])
     done = subprocess.run([python, str(script), "-p1", "-n3", "-w1", "-q", "--min-time", "0.05",
                            "--inherit-environ", inherited, "-o", str(output)],
-                          env=env, cwd=scratch, capture_output=True, text=True)
+                          env=run.environment(WORK, allocator, allocator.library), cwd=scratch, capture_output=True, text=True)
     if done.returncode or not output.exists():
         raise run.BenchError(f"{script.parent.name} under {allocator.name}: {done.stderr.strip()[-200:]}")
     return values_of(json.loads(output.read_text()))

@@ -41,6 +41,18 @@ HAK_INLINE bool hak_bin_has_header(unsigned bin)
 bool hak_init(void);
 /* Whether the tables are read-only memory now. */
 bool hak_is_sealed(void);
+/* After how long what is free is idle. */
+HAK_INLINE uint64_t hak_purge_delay_ms(void)
+{
+    return hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
+}
+/* Whether nobody came to a slow path for that long: all that is free is idle then. For a part's `age`, which keeps
+ * the time of its last call in *last_ms, 0 at first. */
+HAK_INLINE bool hak_has_slept(_Atomic(uint64_t) *last_ms, uint64_t now_ms)
+{
+    uint64_t last = atomic_exchange_explicit(last_ms, now_ms, memory_order_relaxed);
+    return last && now_ms - last >= hak_purge_delay_ms();
+}
 /* What slow paths do now and then: lets backends give back what has been idle. */
 void hak_age(void);
 /* All parts give back what is free beyond `keep` bytes, which they share. Returns the bytes. */

@@ -12,6 +12,11 @@
 /* Advises a writable range, and touches its first huge page. False if they are slow now, or refused: then the range
  * has small ones. */
 bool hak_huge_page_advise(void *base, size_t size);
+/* Whether so much of a range is resident that huge pages would take at most a quarter more. */
+HAK_INLINE bool hak_huge_page_is_dense(size_t resident, size_t size)
+{
+    return resident >= size / 5 * 4;
+}
 void hak_huge_page_stats(struct hak_stats_writer *w);
 
 #endif

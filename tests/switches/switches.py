@@ -32,7 +32,7 @@ RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*
 
 
 # Spans are found elsewhere, so chunks come and go otherwise.
-SPANS = ("large.*", "os_calls.superslab_map", "os_calls.huge_page", "lru.*")
+SPANS = ("large.*", "os_calls.superslab_map", "lru.*")
 
 
 @dataclass

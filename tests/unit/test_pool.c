@@ -119,10 +119,27 @@ TEST(free_pages_go_back_after_the_delay)
     unit_free_blocks(unit_blocks(50000, 10));
     hak_bin_drain_all(hak_thread_get());
     uint64_t before = unit_cause_calls(HAK_CAUSE_purge);
-    fake_os_pass(499);
+    fake_os_pass(480);
     hak_age();
     assert_int_equal(unit_cause_calls(HAK_CAUSE_purge), before);
+    fake_os_pass(20);
+    hak_age();
+    assert_true(unit_cause_calls(HAK_CAUSE_purge) > before);
+    unit_free_blocks(live);
+}
+
+/* So does what became free at the first look after it, such as a parked thread's. */
+TEST(after_a_sleep_all_free_pages_go_back)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
+    if (hak_dispatch.release->at_once)
+        skip();
+    struct unit_block *live = unit_blocks(8192, 1), *others = unit_blocks(50000, 10);
+    hak_age();
+    uint64_t before = unit_cause_calls(HAK_CAUSE_purge);
     fake_os_pass(500);
+    unit_free_blocks(others);
+    hak_bin_drain_all(hak_thread_get());
     hak_age();
     assert_true(unit_cause_calls(HAK_CAUSE_purge) > before);
     unit_free_blocks(live);
@@ -216,5 +233,6 @@ TEST(adaptive_prewarm_shrinks_when_unused)
 UNIT_MAIN(T(it_serves_8_to_52_kib), T(each_class_comes_and_goes), T(chunks_double_up_to_the_largest),
           T(growth_has_so_many_levels), T(empty_chunks_go_back_but_for_one), T(chunks_of_ended_threads_are_adopted),
           T(chunks_of_ended_threads_go_back_but_for_one), T(free_pages_go_back_after_the_delay),
-          T(trim_gives_free_pages_back), T(near_a_limit_a_chunk_is_as_small_as_needed), T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm),
+          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
+          T(near_a_limit_a_chunk_is_as_small_as_needed), T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm),
           T(fixed_prewarm_is_always_the_same), T(adaptive_prewarm_shrinks_when_unused))

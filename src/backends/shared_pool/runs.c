@@ -99,11 +99,6 @@ struct hak_slab *hak_runs_take_empty(unsigned bin, unsigned pages, bool header)
 
 /* --- pages back to the kernel ------------------------------------------------------------------------ */
 
-uint64_t hak_runs_purge_delay_ms(void)
-{
-    return hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
-}
-
 void hak_runs_note_sleep(uint64_t now_ms)
 {
     slept_until_ms = now_ms;
@@ -111,7 +106,7 @@ void hak_runs_note_sleep(uint64_t now_ms)
 
 static bool is_idle(const struct superslab *s, uint64_t now_ms)
 {
-    return s && (now_ms - s->dirty_since_ms >= hak_runs_purge_delay_ms() || s->dirty_since_ms <= slept_until_ms);
+    return s && (now_ms - s->dirty_since_ms >= hak_purge_delay_ms() || s->dirty_since_ms <= slept_until_ms);
 }
 
 static bool is_cached(const struct superslab *s)
@@ -128,7 +123,7 @@ bool hak_runs_age(uint64_t now_ms)
     batches[1].cause = hak_dispatch.release->cause;
     for (size_t n = hak_superslab_dirty_regions();
          n && done < most && is_idle(s = hak_superslab_oldest_dirty(), now_ms); n--) {
-        uint64_t pages = hak_superslab_idle(s, now_ms, hak_runs_purge_delay_ms());
+        uint64_t pages = hak_superslab_idle(s, now_ms, hak_purge_delay_ms());
         if (s->put_ms <= slept_until_ms)
             pages = s->dirty;
         if (!is_cached(s) && !hak_dispatch.options.ss_partial)

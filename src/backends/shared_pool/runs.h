@@ -24,8 +24,6 @@ void hak_runs_note_sleep(uint64_t now_ms);
 bool hak_runs_age(uint64_t now_ms);
 /* Gives back dirty pages until at most `keep` bytes are left; returns bytes given back. */
 size_t hak_runs_trim(size_t keep);
-/* After how long dirty pages are idle. */
-uint64_t hak_runs_purge_delay_ms(void);
 /* EMPTY slabs that came so far. */
 uint64_t hak_runs_empties(void);
 

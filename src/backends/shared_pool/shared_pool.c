@@ -97,7 +97,8 @@ static struct hak_slab *stage_lru(struct request *r)
 
 static bool is_dense(void *superslab)
 {
-    return superslab && hak_os_resident(superslab, HAK_HUGE_PAGE, HAK_CAUSE_huge_page) >= (int)HAK_HUGE_PAGE / 5 * 4;
+    int resident = superslab ? hak_os_resident(superslab, HAK_HUGE_PAGE, HAK_CAUSE_huge_page) : 0;
+    return resident > 0 && hak_huge_page_is_dense((size_t)resident, HAK_HUGE_PAGE);
 }
 
 /* In a larger heap huge pages pay; they waste little of it if the program touches what it gets, which the
@@ -295,8 +296,7 @@ static bool age(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
     static _Atomic(uint64_t) last_ms;
-    uint64_t delay = hak_runs_purge_delay_ms(), last = atomic_exchange_explicit(&last_ms, now_ms, memory_order_relaxed);
-    bool slept = last && now_ms - last >= delay; /* nobody came to a slow path meanwhile */
+    bool slept = hak_has_slept(&last_ms, now_ms);
     if (slept)
         hak_partial_sweep_all();
     else
@@ -304,7 +304,7 @@ static bool age(uint64_t now_ms)
     hak_lock_acquire(&lock);
     if (slept)
         hak_runs_note_sleep(now_ms);
-    if (slept || now_ms - cooled_ms >= delay) {
+    if (slept || now_ms - cooled_ms >= hak_purge_delay_ms()) {
         cooled_ms = now_ms;
         cool_down();
     }

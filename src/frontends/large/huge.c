@@ -20,14 +20,15 @@ bool hak_huge_matters(size_t size)
     return size >= HUGE_FROM && hak_dispatch.options.thp == HAK_THP_AUTO;
 }
 
-/* Dense: huge pages would take at most a quarter more. What nobody touched at all tells nothing yet. */
+/* What nobody touched at all tells nothing yet. */
 void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
 {
     if (given < EVIDENCE_MIN)
         return;
     int resident = hak_os_resident(head, size, HAK_CAUSE_huge_page);
     if (resident > 0)
-        atomic_store_explicit(&seen[kind], (size_t)resident >= given / 5 * 4 ? DENSE : SPARSE, memory_order_relaxed);
+        atomic_store_explicit(&seen[kind], hak_huge_page_is_dense((size_t)resident, given) ? DENSE : SPARSE,
+                              memory_order_relaxed);
 }
 
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)

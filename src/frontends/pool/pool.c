@@ -103,14 +103,12 @@ static size_t trim(size_t *keep)
     return hak_arena_clean(UINT64_MAX, HAK_CAUSE_trim);
 }
 
-/* Where nobody came to a slow path for the delay, all that is free is idle, and so is what a parked thread that was
- * broken up just now had. */
+/* After a sleep, what a parked thread had that was broken up just now is idle, too. */
 static bool age(uint64_t now_ms)
 {
     static _Atomic(uint64_t) last_ms;
-    uint64_t delay = hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
-    uint64_t last = atomic_exchange_explicit(&last_ms, now_ms, memory_order_relaxed);
-    bool slept = last && now_ms - last >= delay;
+    uint64_t delay = hak_purge_delay_ms();
+    bool slept = hak_has_slept(&last_ms, now_ms);
     if (slept || now_ms >= delay)
         hak_arena_clean(slept ? now_ms : now_ms - delay, HAK_CAUSE_purge);
     return false;
