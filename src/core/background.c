@@ -3,6 +3,7 @@
 #include "background.h"
 
 #include <limits.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <time.h>
 
@@ -11,17 +12,16 @@
 
 #define STACK (64 * HAK_KIB)
 #define INTERVAL_MIN_MS 10u
-#define STARTUP_MS 100u /* a program shorter than that has no use for the thread */
+#define CHILD_MS 100u /* a forked child shorter than that has no use for the thread */
 
 _Atomic(bool) hak_background_wanted;
 
-static _Atomic(bool) taken;       /* by whoever starts the thread; until a fork, or a failure that may pass */
+static _Atomic(int) state;
+enum { NONE, STARTING, RUNNING, OVER }; /* OVER: at exit, or where no thread was to be had */
 static _Atomic(bool) main_called;
 static _Atomic(uint64_t) first_ms, rounds, started;
 static pthread_t thread;
-static bool running, stop; /* under the mutex */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake;
+static sem_t stop;
 
 static uint64_t interval_ms(void)
 {
@@ -36,12 +36,7 @@ static bool wait_for(uint64_t ms)
     uint64_t ns = (uint64_t)t.tv_nsec + ms % 1000 * 1000000;
     t.tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
     t.tv_nsec = (long)(ns % 1000000000);
-    pthread_mutex_lock(&mutex);
-    while (!stop && pthread_cond_timedwait(&wake, &mutex, &t) == 0)
-        ;
-    bool go_on = !stop;
-    pthread_mutex_unlock(&mutex);
-    return go_on;
+    return sem_clockwait(&stop, CLOCK_MONOTONIC, &t) != 0;
 }
 
 static void *purge(void *unused)
@@ -54,37 +49,15 @@ static void *purge(void *unused)
     return unused;
 }
 
-void hak_background_want(uint64_t now_ms)
-{
-    if (atomic_load_explicit(&taken, memory_order_relaxed) ||
-        !atomic_load_explicit(&main_called, memory_order_relaxed))
-        return;
-    uint64_t first = atomic_load_explicit(&first_ms, memory_order_relaxed);
-    if (!first)
-        atomic_store_explicit(&first_ms, now_ms, memory_order_relaxed);
-    else if (now_ms - first >= STARTUP_MS)
-        atomic_store_explicit(&hak_background_wanted, true, memory_order_relaxed);
-}
-
 static size_t stack_size(void)
 {
     return hak_max(STACK, (size_t)PTHREAD_STACK_MIN + STACK / 2);
-}
-
-static void make_condition(void)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&wake, &attr);
-    pthread_condattr_destroy(&attr);
 }
 
 static int create(void)
 {
     pthread_attr_t attr;
     sigset_t all, before;
-    make_condition();
     int error = pthread_attr_init(&attr);
     if (error)
         return error;
@@ -99,51 +72,60 @@ static int create(void)
     return error;
 }
 
-/* Calls of malloc inside of pthread_create find `taken`. Without a thread to be had the slow paths go on alone. */
+/* Calls of malloc inside of pthread_create find STARTING. Without a thread to be had the slow paths go on alone. */
 void hak_background_start(void)
 {
+    int expected = NONE, saved = errno;
     atomic_store_explicit(&hak_background_wanted, false, memory_order_relaxed);
-    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
+    if (!atomic_compare_exchange_strong(&state, &expected, STARTING))
         return;
-    int saved = errno;
-    pthread_mutex_lock(&mutex);
-    running = !stop && create() == 0;
+    sem_init(&stop, 0, 0);
+    bool running = create() == 0;
     atomic_fetch_add_explicit(&started, running, memory_order_relaxed);
-    pthread_mutex_unlock(&mutex);
+    expected = STARTING;
+    if (!atomic_compare_exchange_strong(&state, &expected, running ? RUNNING : OVER) && running)
+        sem_post(&stop); /* the process ends meanwhile */
     errno = saved;
 }
 
 void hak_background_main(void)
 {
     atomic_store_explicit(&main_called, true, memory_order_relaxed);
+    if (hak_is_ready_for("HAKMEM_BACKGROUND") && hak_dispatch.options.background)
+        hak_background_start();
+}
+
+void hak_background_want(uint64_t now_ms)
+{
+    if (atomic_load_explicit(&state, memory_order_relaxed) != NONE ||
+        !atomic_load_explicit(&main_called, memory_order_relaxed))
+        return;
+    uint64_t first = atomic_load_explicit(&first_ms, memory_order_relaxed);
+    if (!first)
+        atomic_store_explicit(&first_ms, now_ms, memory_order_relaxed);
+    else if (now_ms - first >= CHILD_MS)
+        atomic_store_explicit(&hak_background_wanted, true, memory_order_relaxed);
 }
 
 void hak_background_stop(void)
 {
     if (!hak_dispatch.options.background)
         return;
-    pthread_mutex_lock(&mutex);
-    bool join = running && !pthread_equal(thread, pthread_self());
-    stop = true;
-    if (running)
-        pthread_cond_signal(&wake);
-    running = false;
-    pthread_mutex_unlock(&mutex);
-    if (join)
-        pthread_join(thread, NULL);
+    if (atomic_exchange(&state, OVER) == RUNNING) {
+        sem_post(&stop);
+        if (!pthread_equal(thread, pthread_self()))
+            pthread_join(thread, NULL);
+    }
     if (!atomic_load_explicit(&main_called, memory_order_relaxed))
         hak_log("HAKMEM_BACKGROUND=1 started no thread: nothing told that main was called; call "
                 "hakmem_main_called() at its beginning");
 }
 
-/* The mutex may have been in use by threads that are not here any more; the next thread has its own condition. */
 void hak_background_fork_child(void)
 {
     if (!hak_dispatch.options.background)
         return;
-    pthread_mutex_init(&mutex, NULL);
-    running = false;
-    atomic_store_explicit(&taken, false, memory_order_relaxed);
+    atomic_store_explicit(&state, NONE, memory_order_relaxed);
     atomic_store_explicit(&hak_background_wanted, false, memory_order_relaxed);
     atomic_store_explicit(&first_ms, 0, memory_order_relaxed);
 }

@@ -184,6 +184,11 @@ bool hak_init(void)
     return ok;
 }
 
+bool hak_is_ready_for(const char *setting)
+{
+    return atomic_load_explicit(&ready, memory_order_acquire) || (getenv(setting) && hak_init());
+}
+
 bool hak_is_sealed(void)
 {
     return sealed;
@@ -230,7 +235,7 @@ __attribute__((constructor)) static void construct(void)
 __attribute__((destructor)) static void destruct(void)
 {
     hak_background_stop();
-    if (atomic_load_explicit(&ready, memory_order_acquire) || (getenv("HAKMEM_STATS") && hak_init()))
+    if (hak_is_ready_for("HAKMEM_STATS"))
         hak_stats_at_exit();
     if (hak_dispatch.options.stats_shm)
         hak_live_end();

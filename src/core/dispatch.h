@@ -39,6 +39,8 @@ HAK_INLINE bool hak_bin_has_header(unsigned bin)
 /* Initialises the library if that has not happened: options, OS, tags, backends, frontends, seal.
  * False without memory; a later call tries again. */
 bool hak_init(void);
+/* The same only where the library is in use, or the environment has `setting`. */
+bool hak_is_ready_for(const char *setting);
 /* Whether the tables are read-only memory now. */
 bool hak_is_sealed(void);
 /* After how long what is free is idle. */
