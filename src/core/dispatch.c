@@ -234,9 +234,10 @@ __attribute__((constructor)) static void construct(void)
 
 __attribute__((destructor)) static void destruct(void)
 {
+    if (!hak_is_ready_for("HAKMEM_STATS"))
+        return;
     hak_background_stop();
-    if (hak_is_ready_for("HAKMEM_STATS"))
-        hak_stats_at_exit();
+    hak_stats_at_exit();
     if (hak_dispatch.options.stats_shm)
         hak_live_end();
 }

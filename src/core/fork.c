@@ -66,7 +66,7 @@ static void child(void)
     done(true);
 }
 
-void hak_fork_constructor(void)
+HAK_STARTUP void hak_fork_constructor(void)
 {
     pthread_atfork(prepare, parent, child);
 }

@@ -27,7 +27,7 @@ static _Atomic(size_t) parked_bytes;
 static _Atomic(uint32_t) drain_request;
 static pthread_key_t key;
 static _Atomic(bool) key_exists;
-static struct hak_thread orphan = {.tag = (uint64_t)1 << 32};
+static struct hak_thread orphan;
 
 static void link_first(struct hak_thread **list, struct hak_thread *t)
 {
@@ -126,6 +126,7 @@ void hak_thread_ask_drain(void)
 struct hak_thread *hak_thread_orphan_acquire(void)
 {
     hak_lock_acquire(&hak_orphan_lock);
+    orphan.tag = (uint64_t)1 << 32;
     return &orphan;
 }
 
@@ -258,7 +259,7 @@ static void end_thread(void *value)
     errno = saved;
 }
 
-void hak_thread_constructor(void)
+HAK_STARTUP void hak_thread_constructor(void)
 {
     if (pthread_key_create(&key, end_thread))
         return; /* no key left: threads keep what they had, nothing breaks */
