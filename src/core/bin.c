@@ -124,8 +124,8 @@ static bool collect(struct hak_thread *t, struct hak_slab *slab)
 
 static bool runs_low(const struct hak_slab *slab, uint32_t waiting)
 {
-    return slab->free_count + (slab->capacity - slab->carved) <= slab->capacity / 8 ||
-           (!slab->free && waiting * slab->stride >= COLLECT_BYTES);
+    return hak_slab_free_blocks(slab) + (slab->capacity - slab->carved) <= slab->capacity / 8 ||
+           (!hak_slab_free_blocks(slab) && waiting * slab->stride >= COLLECT_BYTES);
 }
 
 /* Before the slab's own blocks: when many remote ones wait, or when own ones run low. */
@@ -177,7 +177,7 @@ static struct hak_slab *usable_slab(struct hak_thread *t, unsigned bin)
 
 static void log_refill(const struct hak_slab *slab, uint32_t taken)
 {
-    bool match = slab->used + slab->free_count == slab->carved;
+    bool match = slab->used + hak_slab_free_blocks(slab) == slab->carved;
     hak_log("P0 refill: slab %p, %u-byte blocks, taken %u, active %u of %u%s", (void *)slab->base, slab->stride, taken,
             slab->used, slab->capacity, match ? "" : ", MISMATCH with the blocks carved");
 }
@@ -229,14 +229,14 @@ static void start_bin(struct hak_bin *b, unsigned bin)
 void *hak_bin_borrow(struct hak_thread *t, unsigned bin)
 {
     const struct hak_slab *own = t->bins[bin].slabs;
-    if (hak_strides[bin] < BORROW_MIN || (own && (own->free || hak_slab_remote_count(own))))
+    if (hak_strides[bin] < BORROW_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
     for (unsigned other = bin + 1; other < HAK_NBINS && other <= bin + BORROW_CLASSES; other++) {
         void *block = hak_self.head[other];
         struct hak_slab *slab = t->bins[other].slabs;
         if (block)
             hak_self.head[other] = hak_next_load(block);
-        else if (slab && slab->free)
+        else if (slab && hak_slab_free_blocks(slab))
             block = hak_slab_take(slab, 1).head;
         if (block) {
             HAK_COUNT(t, borrowed, 1);
@@ -250,7 +250,7 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned bin)
  * foreign ones, whose owners, missing theirs, carve new ones: a random walk that nothing turns back. */
 static bool has_own_free(const struct hak_bin *b)
 {
-    return b->slabs && (b->slabs->free || hak_slab_remote_count(b->slabs));
+    return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
 }
 
 void *hak_bin_refill(struct hak_thread *t, unsigned bin)

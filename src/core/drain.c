@@ -106,7 +106,7 @@ void hak_owned_release(struct hak_thread *t, struct hak_slab *slab)
 }
 
 /* One slab of the bin stays, to come and go cheaply. */
-static void release_spare(struct hak_thread *t, struct hak_slab *slab)
+static HAK_NOINLINE void release_spare(struct hak_thread *t, struct hak_slab *slab)
 {
     struct hak_bin *b = &t->bins[slab->bin];
     if (b->slabs != slab || slab->next)
@@ -114,15 +114,24 @@ static void release_spare(struct hak_thread *t, struct hak_slab *slab)
 }
 
 /* Puts blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
-static void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, uint64_t *drained)
+HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, uint64_t *drained)
 {
     void *last, *next = block;
+    uint32_t n = 0;
+    if (HAK_UNLIKELY(!slab->map_divisor) && slab->stride <= HAK_MAP_STRIDE)
+        hak_slab_make_map(slab);
+    bool marks = slab->map_divisor;
     do {
         last = next;
         next = hak_next_load(last);
-        hak_slab_put_one(slab, last);
-        ++*drained;
+        if (marks)
+            hak_slab_mark(slab, last);
+        else
+            hak_slab_push(slab, last);
+        n++;
     } while (same_page(last, next));
+    hak_slab_count_back(slab, marks, n);
+    *drained += n;
     if (HAK_UNLIKELY(slab->used == 0))
         release_spare(t, slab);
     return next;
@@ -158,14 +167,13 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
     uint64_t drained = 0;
     while (blocks) {
         struct hak_slab *slab = hak_space_slab_of_block(blocks);
-        if (HAK_LIKELY(slab && t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t))
-            blocks = put_own(t, slab, blocks, &drained);
-        else if (HAK_UNLIKELY(!slab || !slab->base))
-            fail_list(blocks);
-        else if (t && reclaim(t, slab, blocks))
-            blocks = put_own(t, slab, blocks, &drained);
-        else
-            blocks = put_foreign(t, &groups, slab, blocks);
+        bool own = slab && t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t;
+        if (HAK_UNLIKELY(!own)) {
+            if (!slab || !slab->base)
+                fail_list(blocks);
+            own = t && reclaim(t, slab, blocks);
+        }
+        blocks = own ? put_own(t, slab, blocks, &drained) : put_foreign(t, &groups, slab, blocks);
     }
     flush_groups(t, &groups);
     if (t)

@@ -180,14 +180,14 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     uint32_t remote = hak_slab_remote_count(page);
     c->carved += page->carved;
     c->capacity += page->capacity;
-    c->free += page->free_count;
+    c->free += hak_slab_free_blocks(page);
     c->used += page->used;
-    c->free_bytes += (uint64_t)page->free_count * page->stride;
+    c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
     c->away_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
-    c->violations += page->used + page->free_count != page->carved;
+    c->violations += page->used + hak_slab_free_blocks(page) != page->carved;
     c->violations += remote > page->used || page->carved > page->capacity;
-    c->violations += state == HAK_SLAB_FULL && (page->free_count || page->carved != page->capacity);
+    c->violations += state == HAK_SLAB_FULL && (hak_slab_free_blocks(page) || page->carved != page->capacity);
 }
 
 void hak_stats_census(struct hak_census *census)

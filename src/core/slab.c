@@ -4,7 +4,10 @@
  * A remote free publishes the links it wrote with a release; whoever takes the list acquires them. */
 #include "slab.h"
 
+#include <string.h>
+
 #include "log.h"
+#include "meta.h"
 #include "space.h"
 
 #define STATE_MASK 0xfu
@@ -13,6 +16,7 @@
 #define FIRST_SHIFT 32
 #define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
+#define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
 
 static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
 
@@ -97,7 +101,7 @@ void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *own
     slab->bin = (uint8_t)bin;
     slab->stride = hak_strides[bin];
     slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
-    slab->carved = slab->used = slab->free_count = 0;
+    slab->carved = slab->used = slab->free_count = slab->marked = slab->map_divisor = 0;
     slab->free = NULL;
     atomic_store_explicit(&slab->owner, owner, memory_order_relaxed);
     hak_slab_count(from, HAK_SLAB_ACTIVE);
@@ -115,6 +119,47 @@ static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
     HAK_CHECK(chain.count <= slab->free_count);
     slab->free_count -= chain.count;
     return chain;
+}
+
+/* A slab that never gets a block back has no map. One that it had with another class, and that is too small now, is
+ * given up for the largest, so that this happens once. */
+void hak_slab_make_map(struct hak_slab *slab)
+{
+    uint32_t words = (slab->capacity + 63) / 64;
+    if (slab->map_words < words) {
+        size_t room = slab->map_words ? MAP_WORDS_MAX : hak_align_up(words, HAK_CACHELINE / sizeof *slab->map);
+        uint64_t *map = hak_meta_alloc(room * sizeof *map);
+        if (!map)
+            return;
+        slab->map = map;
+        slab->map_words = (uint16_t)room;
+    }
+    memset(slab->map, 0, words * sizeof *slab->map);
+    slab->cursor = 0;
+    slab->map_divisor = hak_divisors[slab->bin];
+}
+
+static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
+{
+    void *head, *last = &head; /* a link is the first word */
+    uint32_t n = 0, i = slab->cursor, words = (slab->capacity + 63) / 64;
+    want = (uint32_t)hak_min(want, slab->marked);
+    for (;;) {
+        char *first = slab->base + (size_t)i * 64 * slab->stride;
+        uint64_t word = slab->map[i];
+        for (; word && n < want; word &= word - 1, n++) {
+            char *block = first + (size_t)__builtin_ctzll(word) * slab->stride;
+            hak_next_store(last, block);
+            last = block;
+        }
+        slab->map[i] = word;
+        if (n == want)
+            break;
+        i = i + 1 < words ? i + 1 : 0;
+    }
+    slab->cursor = (uint16_t)i;
+    slab->marked -= n;
+    return (struct hak_chain){head, last, n};
 }
 
 /* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends:
@@ -141,10 +186,12 @@ static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
 {
     HAK_ASSERT(want);
-    struct hak_chain chain = slab->free ? take_from_list(slab, want) : carve(slab, want);
+    struct hak_chain chain = slab->free     ? take_from_list(slab, want)
+                             : slab->marked ? take_marked(slab, want)
+                                            : carve(slab, want);
     hak_next_store(chain.tail, NULL);
     slab->used += chain.count;
-    HAK_ASSERT(slab->used + slab->free_count == slab->carved);
+    HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
     return chain;
 }
 
@@ -154,20 +201,26 @@ struct hak_chain hak_slab_take_list(struct hak_slab *slab)
     slab->used += chain.count;
     slab->free = NULL;
     slab->free_count = 0;
-    HAK_ASSERT(slab->used == slab->carved);
+    HAK_ASSERT(slab->used + slab->marked == slab->carved);
     return chain;
 }
 
-void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
+void hak_slab_fail_put(const struct hak_slab *slab)
 {
-    hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out; one is %p",
-                  (void *)slab->base, slab->stride, block);
+    hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out", (void *)slab->base,
+                  slab->stride);
+}
+
+void hak_slab_fail_twice(const struct hak_slab *slab, const void *block)
+{
+    hak_log_fatal("double free: block %p of slab %p (%u-byte blocks) is free already", block, (void *)slab->base,
+                  slab->stride);
 }
 
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
 {
     if (HAK_UNLIKELY(chain.count > slab->used))
-        hak_slab_fail_put(slab, chain.head);
+        hak_slab_fail_put(slab);
     if (slab->free)
         hak_next_store(chain.tail, slab->free);
     slab->free = chain.head;

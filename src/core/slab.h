@@ -6,7 +6,9 @@
  *                        |  \--owner frees one of its blocks: FULL -> ACTIVE          \--last free--> EMPTY
  *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages given back--> RETURNED
  *
- * ACTIVE slabs have one owner, who alone touches `free`, `free_count`, `carved` and `used`.
+ * ACTIVE slabs have one owner, who alone touches `free`, `free_count`, `map`, `marked`, `carved` and `used`.
+ * Free blocks that are small are marked in a map, one bit each, and go out in the order of their addresses, as new
+ * ones do: what a program allocates together lies together, however it freed before. Others are on a list.
  * FULL slabs have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the
  * backend. A block in some thread's bin counts as used: a slab with such a block is never EMPTY. */
 #ifndef HAK_SLAB_H
@@ -36,21 +38,26 @@ struct hak_slab {
     /* for the owner, or under the lock of the list it stands on */
     _Alignas(2 * HAK_CACHELINE) struct hak_slab *next;
     struct hak_slab *prev;
-    void *free; /* blocks given back by the owner, or collected */
+    void *free; /* collected blocks, and those given back by the owner where there is no map */
     char *base;
-    uint32_t free_count;
+    uint32_t free_count; /* on that list */
     uint32_t used;     /* blocks away: live, in a bin, or in the remote list */
     uint32_t carved;   /* blocks cut so far */
     uint32_t capacity; /* blocks in all */
     uint32_t stride;
     uint16_t pages;
     uint8_t bin;
-    uint8_t listed; /* stands on a list */
-    void *region;   /* the backend's own: the superslab this page lies in */
+    uint8_t listed;       /* stands on a list */
+    uint32_t marked;      /* free blocks in the map */
+    uint32_t map_divisor; /* hak_divisors[bin]; 0 without a map */
     /* for everyone */
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
     _Atomic(struct hak_thread *) owner;
     uint32_t head_offset; /* pages from the head of the run to this page */
+    uint16_t map_words;
+    uint16_t cursor;      /* the word of the map from which blocks are taken */
+    uint64_t *map;        /* bit i: block i is free, and on no list */
+    void *region;         /* the backend's own: the superslab this page lies in */
     void *chunk;          /* the frontend's own: the chunk it was cut from */
     size_t requested;     /* large blocks: bytes that the block may use */
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
@@ -85,11 +92,12 @@ void hak_slab_untag(const struct hak_slab *slab);
 
 /* --- by the owner ----------------------------------------------------------------------------- */
 
-/* Takes up to `want` blocks: from the free list, else carved up to the end of the current system page. */
+/* Takes up to `want` blocks: from the free list, else from the map, else carved up to the end of the current system
+ * page. */
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
 /* The whole free list, without a walk: the chain's tail is NULL. */
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
-/* Puts blocks of the slab back on its free list; the last one's link is NULL. */
+/* Puts blocks of the slab on its free list; the last one's link is NULL. */
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
 /* Moves the remote list to the free list; returns how many blocks came. */
 uint32_t hak_slab_collect(struct hak_slab *slab);
@@ -101,10 +109,16 @@ enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
 /* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);
 
-/* On its free list, or not yet carved. */
+/* Cut before, and with the slab now. */
+HAK_INLINE uint32_t hak_slab_free_blocks(const struct hak_slab *slab)
+{
+    return slab->free_count + slab->marked;
+}
+
+/* Those, or not yet carved. */
 HAK_INLINE bool hak_slab_has_free(const struct hak_slab *slab)
 {
-    return slab->free_count != 0 || slab->carved < slab->capacity;
+    return hak_slab_free_blocks(slab) != 0 || slab->carved < slab->capacity;
 }
 
 /* How many blocks wait on its remote list. */
@@ -116,16 +130,42 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
            HAK_SLAB_COUNT_MASK;
 }
 
-HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
+/* Larger blocks gain nothing from their order. */
+#define HAK_MAP_STRIDE 1024u
+/* Gives a slab of small blocks its map, if there is memory for one. */
+HAK_COLD void hak_slab_make_map(struct hak_slab *slab);
+HAK_COLD _Noreturn void hak_slab_fail_twice(const struct hak_slab *slab, const void *block);
+HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab);
 
-HAK_INLINE void hak_slab_put_one(struct hak_slab *slab, void *block)
+/* The bit of a block in the map, whose slab is one page. */
+HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)
 {
-    if (HAK_UNLIKELY(!slab->used))
-        hak_slab_fail_put(slab, block);
+    return (uint32_t)(((uintptr_t)block & (HAK_PAGE - 1)) * (uint64_t)slab->map_divisor >> 32);
+}
+
+/* Marks a block of a slab with a map as free. To be counted by hak_slab_count_back. */
+HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
+{
+    uint32_t i = hak_slab_bit_of(slab, block);
+    uint64_t *word = &slab->map[i / 64], bit = (uint64_t)1 << i % 64;
+    if (HAK_UNLIKELY(*word & bit))
+        hak_slab_fail_twice(slab, block);
+    *word |= bit;
+}
+
+/* Puts a block on the free list of a slab without a map. To be counted, too. */
+HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
+{
     hak_next_store(block, slab->free);
     slab->free = block;
-    slab->free_count++;
-    slab->used--;
+}
+
+HAK_INLINE void hak_slab_count_back(struct hak_slab *slab, bool marked, uint32_t blocks)
+{
+    if (HAK_UNLIKELY(slab->used < blocks))
+        hak_slab_fail_put(slab);
+    slab->used -= blocks;
+    *(marked ? &slab->marked : &slab->free_count) += blocks;
 }
 
 /* --- by anyone -------------------------------------------------------------------------------- */

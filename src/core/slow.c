@@ -155,8 +155,12 @@ void hak_mark_found(void *p, unsigned bin)
     find_twice(p, bin, hak_self.head[bin]);
     if (t)
         find_twice(p, bin, t->bins[bin].foreign);
-    if (slab && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t)
-        find_twice(p, bin, slab->free);
+    if (!slab || atomic_load_explicit(&slab->owner, memory_order_relaxed) != t)
+        return;
+    find_twice(p, bin, slab->free);
+    uint32_t i = hak_slab_bit_of(slab, p);
+    if (slab->map_divisor && slab->map[i / 64] >> i % 64 & 1)
+        hak_slab_fail_twice(slab, p);
 }
 #endif
 

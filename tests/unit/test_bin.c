@@ -221,6 +221,26 @@ TEST(a_program_that_only_frees_keeps_nothing_in_the_bin)
     assert_true(unit_bin_length(bin) <= 256);
 }
 
+TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
+{
+    enum { N = 4001, SMALL = 56 };
+    static char *blocks[N];
+    start(NULL);
+    for (unsigned i = 0; i < N; i++)
+        blocks[i] = hak_malloc(SMALL);
+    for (unsigned i = 100; i < N; i++) /* the others hold the slabs */
+        hak_free(blocks[(size_t)i * 1009 % N]);
+    hak_bin_drain_all(t);
+    unsigned ascending = 0;
+    char *before = hak_malloc(SMALL);
+    for (unsigned i = 101; i < N; i++) {
+        char *block = hak_malloc(SMALL);
+        ascending += block > before;
+        before = block;
+    }
+    assert_true(ascending >= N / 100 * 95);
+}
+
 TEST(foreign_blocks_serve_the_next_refill)
 {
     start(NULL);
@@ -365,8 +385,9 @@ UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches
           T(many_remote_blocks_are_collected_before_own_ones),
           T(few_remote_blocks_are_collected_before_new_ones_are_cut), T(few_remote_blocks_wait_while_own_ones_are_free),
           T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab),
-          T(foreign_blocks_serve_the_next_refill), T(a_single_small_foreign_block_goes_home),
-          T(a_single_larger_foreign_block_serves), T(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim),
+          T(small_blocks_freed_in_any_order_come_back_in_address_order), T(foreign_blocks_serve_the_next_refill),
+          T(a_single_small_foreign_block_goes_home), T(a_single_larger_foreign_block_serves),
+          T(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim),
           T(a_program_that_only_frees_keeps_nothing_in_the_bin),
           T(a_free_block_of_the_next_three_classes_serves_before_new_pages), T(prewarming_fills_the_bin),
           T(errno_is_kept_while_blocks_go_back), T(pairs_of_any_size_are_a_heartbeat),

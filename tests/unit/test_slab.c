@@ -104,6 +104,105 @@ TEST(blocks_put_back_are_taken_first)
     assert_int_equal(slab.free_count, 0);
 }
 
+/* As a drain does. */
+static void put_back(void *block)
+{
+    hak_slab_mark(&slab, block);
+    hak_slab_count_back(&slab, true, 1);
+}
+
+TEST(small_blocks_go_out_in_address_order)
+{
+    unit_start(NULL);
+    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= HAK_MAP_STRIDE; bin++) {
+        make(bin);
+        uint32_t n = take_all(all), seen = 0;
+        hak_slab_make_map(&slab);
+        for (uint32_t i = 0; i < n; i++)
+            put_back(all[(uint64_t)i * 4099 % n].head); /* a prime beyond all capacities */
+        assert_int_equal(slab.marked, n);
+        assert_int_equal(slab.used, 0);
+        while (hak_slab_has_free(&slab))
+            for (char *block = hak_slab_take(&slab, 10).head; block; block = hak_next_load(block))
+                assert_ptr_equal(block, slab.base + (size_t)seen++ * slab.stride);
+        assert_int_equal(seen, n);
+        assert_int_equal(slab.used, n);
+    }
+}
+
+TEST(those_that_come_meanwhile_have_their_turn)
+{
+    unit_start(NULL);
+    make(BIN);
+    uint32_t n = take_all(all);
+    hak_slab_make_map(&slab);
+    for (uint32_t i = 0; i < n; i += 2)
+        put_back(all[i].head);
+    for (uint32_t i = 0; i < n / 4; i++)
+        hak_slab_take(&slab, 1);
+    put_back(all[1].head); /* before the place where the last one was taken */
+    put_back(all[n - 1].head);
+    void *last = NULL;
+    uint32_t taken = 0;
+    for (; slab.marked; taken++)
+        last = hak_slab_take(&slab, 1).head;
+    assert_int_equal(taken, n / 4 + 2);
+    assert_ptr_equal(last, all[1].head);
+}
+
+TEST(the_list_is_used_up_before_the_map)
+{
+    unit_start(NULL);
+    make(BIN);
+    take_all(all);
+    hak_slab_make_map(&slab);
+    put_back(all[7].head);
+    hak_slab_put(&slab, all[9]);
+    assert_int_equal(hak_slab_free_blocks(&slab), 2);
+    assert_ptr_equal(hak_slab_take(&slab, 5).head, all[9].head);
+    assert_ptr_equal(hak_slab_take(&slab, 5).head, all[7].head);
+    assert_false(hak_slab_has_free(&slab));
+}
+
+TEST(a_map_grows_once)
+{
+    unit_start(NULL);
+    make(BIN);
+    assert_int_equal(slab.map_divisor, 0);
+    hak_slab_make_map(&slab);
+    const uint64_t *first = slab.map;
+    hak_slab_format(&slab, hak_class_of(1000), me);
+    assert_int_equal(slab.map_divisor, 0);
+    hak_slab_make_map(&slab);
+    assert_ptr_equal(slab.map, first);
+    hak_slab_format(&slab, 0, me);
+    hak_slab_make_map(&slab);
+    const uint64_t *second = slab.map;
+    assert_ptr_not_equal(second, first);
+    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= HAK_MAP_STRIDE; bin++) {
+        slab.map[0] = ~(uint64_t)0;
+        hak_slab_format(&slab, bin, me);
+        hak_slab_make_map(&slab);
+        assert_ptr_equal(slab.map, second);
+        assert_int_equal(slab.map[0], 0);
+    }
+}
+
+static void put_the_same_again(void)
+{
+    put_back(all[5].head);
+}
+
+TEST(a_block_put_back_twice_is_a_double_free)
+{
+    unit_start(NULL);
+    make(BIN);
+    take_all(all);
+    hak_slab_make_map(&slab);
+    put_the_same_again();
+    assert_dies(put_the_same_again, "is free already");
+}
+
 static void put_too_many(void)
 {
     struct hak_chain chain = {slab.base, slab.base, slab.used + 1};
@@ -375,10 +474,11 @@ TEST(remote_frees_race_with_the_owner)
 
 UNIT_MAIN(T(a_formatted_slab_is_active_and_uncarved), T(carving_touches_no_page_ahead),
           T(carved_blocks_are_linked_in_address_order), T(blocks_put_back_are_taken_first),
+          T(small_blocks_go_out_in_address_order), T(those_that_come_meanwhile_have_their_turn),
+          T(the_list_is_used_up_before_the_map), T(a_map_grows_once), T(a_block_put_back_twice_is_a_double_free),
           T(more_blocks_back_than_away_is_a_double_free), T(full_is_without_owner_and_reclaimed),
           T(the_first_remote_free_publishes_a_full_slab_once), T(adoption_collects_what_waited),
           T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement), T(collecting_joins_both_lists),
           T(disowning_gives_the_state_that_is_left), T(the_word_holds_each_count_and_offset_of_each_class),
           T(chains_count_as_many), T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks),
-          T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name),
-          T(remote_frees_race_with_the_owner))
+          T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name), T(remote_frees_race_with_the_owner))
