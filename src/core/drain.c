@@ -113,27 +113,50 @@ static HAK_NOINLINE void release_spare(struct hak_thread *t, struct hak_slab *sl
         hak_owned_release(t, slab);
 }
 
-/* Puts blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
-HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, uint64_t *drained)
+static bool has_map(struct hak_slab *slab)
 {
-    void *last, *next = block;
+    return HAK_LIKELY(slab->map_divisor) || (slab->stride <= HAK_MAP_STRIDE && hak_slab_make_map(slab));
+}
+
+static void count_back(struct hak_thread *t, struct hak_slab *slab, uint32_t blocks)
+{
+    if (HAK_UNLIKELY(slab->used < blocks))
+        hak_slab_fail_put(slab);
+    slab->used -= blocks;
+    HAK_COUNT(t, drained_blocks, blocks);
+    if (HAK_UNLIKELY(slab->used == 0))
+        release_spare(t, slab);
+}
+
+/* Puts blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
+static HAK_NOINLINE void *push_own(struct hak_thread *t, struct hak_slab *slab, void *block)
+{
     uint32_t n = 0;
-    if (HAK_UNLIKELY(!slab->map_divisor) && slab->stride <= HAK_MAP_STRIDE)
-        hak_slab_make_map(slab);
-    bool marks = slab->map_divisor;
+    void *last, *next = block;
     do {
         last = next;
         next = hak_next_load(last);
-        if (marks)
-            hak_slab_mark(slab, last);
-        else
-            hak_slab_push(slab, last);
+        hak_slab_push(slab, last);
         n++;
     } while (same_page(last, next));
-    hak_slab_count_back(slab, marks, n);
-    *drained += n;
-    if (HAK_UNLIKELY(slab->used == 0))
-        release_spare(t, slab);
+    slab->free_count += n;
+    count_back(t, slab, n);
+    return next;
+}
+
+/* The same for a slab that has a map. */
+HAK_INLINE void *mark_own(struct hak_thread *t, struct hak_slab *slab, void *block)
+{
+    uint32_t n = 0;
+    void *last, *next = block;
+    do {
+        last = next;
+        next = hak_next_load(last);
+        hak_slab_mark(slab, last);
+        n++;
+    } while (same_page(last, next));
+    slab->marked += n;
+    count_back(t, slab, n);
     return next;
 }
 
@@ -164,7 +187,6 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
 {
     struct groups groups;
     groups.used = 0;
-    uint64_t drained = 0;
     while (blocks) {
         struct hak_slab *slab = hak_space_slab_of_block(blocks);
         bool own = slab && t && atomic_load_explicit(&slab->owner, memory_order_relaxed) == t;
@@ -173,9 +195,10 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
                 fail_list(blocks);
             own = t && reclaim(t, slab, blocks);
         }
-        blocks = own ? put_own(t, slab, blocks, &drained) : put_foreign(t, &groups, slab, blocks);
+        if (HAK_UNLIKELY(!own))
+            blocks = put_foreign(t, &groups, slab, blocks);
+        else
+            blocks = has_map(slab) ? mark_own(t, slab, blocks) : push_own(t, slab, blocks);
     }
     flush_groups(t, &groups);
-    if (t)
-        HAK_COUNT(t, drained_blocks, drained);
 }

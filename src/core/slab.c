@@ -16,6 +16,7 @@
 #define FIRST_SHIFT 32
 #define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
+#define SYSTEM_PAGE ((size_t)4096)
 #define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
 
 static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
@@ -95,9 +96,16 @@ static void write_headers(const struct hak_slab *slab, uint32_t from, uint32_t t
         slab->base[(size_t)i * slab->stride - 1] = (char)hak_header_byte(slab->bin);
 }
 
+/* Each block was written to at its head. */
+static size_t touched_before(const struct hak_slab *slab)
+{
+    return hak_max(slab->touched, slab->stride <= SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
+}
+
 void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *owner)
 {
     enum hak_slab_state from = hak_slab_state(slab);
+    slab->touched = from == HAK_SLAB_EMPTY ? touched_before(slab) : 0;
     slab->bin = (uint8_t)bin;
     slab->stride = hak_strides[bin];
     slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
@@ -123,20 +131,21 @@ static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
 
 /* A slab that never gets a block back has no map. One that it had with another class, and that is too small now, is
  * given up for the largest, so that this happens once. */
-void hak_slab_make_map(struct hak_slab *slab)
+bool hak_slab_make_map(struct hak_slab *slab)
 {
     uint32_t words = (slab->capacity + 63) / 64;
     if (slab->map_words < words) {
         size_t room = slab->map_words ? MAP_WORDS_MAX : hak_align_up(words, HAK_CACHELINE / sizeof *slab->map);
         uint64_t *map = hak_meta_alloc(room * sizeof *map);
         if (!map)
-            return;
+            return false;
         slab->map = map;
         slab->map_words = (uint16_t)room;
     }
     memset(slab->map, 0, words * sizeof *slab->map);
     slab->cursor = 0;
     slab->map_divisor = hak_divisors[slab->bin];
+    return true;
 }
 
 static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
@@ -162,13 +171,12 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
     return (struct hak_chain){head, last, n};
 }
 
-/* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends:
- * no page is touched before a block of it was asked for. */
+/* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends, unless
+ * there were blocks before: no page is touched before a block of it was asked for. */
 static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
 {
-    const size_t page = 4096;
     size_t first = (size_t)slab->carved * slab->stride;
-    size_t end = hak_align_up(first + slab->stride, page);
+    size_t end = hak_max(hak_align_up(first + slab->stride, SYSTEM_PAGE), slab->touched);
     uint32_t fitting = (uint32_t)((end - first) / slab->stride);
     uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
     char *block = slab->base + first;

@@ -59,7 +59,10 @@ struct hak_slab {
     uint64_t *map;        /* bit i: block i is free, and on no list */
     void *region;         /* the backend's own: the superslab this page lies in */
     void *chunk;          /* the frontend's own: the chunk it was cut from */
-    size_t requested;     /* large blocks: bytes that the block may use */
+    union {
+        size_t requested; /* large blocks: bytes that the block may use */
+        size_t touched;   /* others: bytes from the base in whose pages there were blocks before */
+    };
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "two cache lines");
@@ -132,8 +135,8 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
 
 /* Larger blocks gain nothing from their order. */
 #define HAK_MAP_STRIDE 1024u
-/* Gives a slab of small blocks its map, if there is memory for one. */
-HAK_COLD void hak_slab_make_map(struct hak_slab *slab);
+/* Gives a slab of small blocks its map; false without memory for one. */
+HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
 HAK_COLD _Noreturn void hak_slab_fail_twice(const struct hak_slab *slab, const void *block);
 HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab);
 
@@ -143,7 +146,7 @@ HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *blo
     return (uint32_t)(((uintptr_t)block & (HAK_PAGE - 1)) * (uint64_t)slab->map_divisor >> 32);
 }
 
-/* Marks a block of a slab with a map as free. To be counted by hak_slab_count_back. */
+/* Marks a block of a slab with a map as free. To be counted in `marked`. */
 HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
 {
     uint32_t i = hak_slab_bit_of(slab, block);
@@ -153,19 +156,11 @@ HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
     *word |= bit;
 }
 
-/* Puts a block on the free list of a slab without a map. To be counted, too. */
+/* Puts a block on the free list of a slab without a map. To be counted in `free_count`. */
 HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
 {
     hak_next_store(block, slab->free);
     slab->free = block;
-}
-
-HAK_INLINE void hak_slab_count_back(struct hak_slab *slab, bool marked, uint32_t blocks)
-{
-    if (HAK_UNLIKELY(slab->used < blocks))
-        hak_slab_fail_put(slab);
-    slab->used -= blocks;
-    *(marked ? &slab->marked : &slab->free_count) += blocks;
 }
 
 /* --- by anyone -------------------------------------------------------------------------------- */

@@ -77,6 +77,33 @@ TEST(carving_touches_no_page_ahead)
     }
 }
 
+/* Cuts 12 KiB or a little more in blocks of `size`, which come back, and makes the slab one of 64-byte blocks. So many
+ * of these fit there. */
+static uint32_t use_before(size_t size, enum hak_slab_state state)
+{
+    make(hak_class_of(size));
+    while ((size_t)slab.carved * slab.stride < 3 * 4096)
+        hak_slab_take(&slab, 1);
+    uint32_t bytes = slab.carved * slab.stride;
+    slab.used = 0;
+    hak_slab_empty(&slab);
+    atomic_store(&slab.word, state);
+    hak_slab_format(&slab, BIN, me);
+    return bytes / slab.stride;
+}
+
+TEST(pages_that_had_blocks_are_cut_without_a_stop)
+{
+    uint32_t in_page = 4096 / hak_strides[BIN], before = use_before(1024, HAK_SLAB_EMPTY);
+    assert_true(before >= 3 * in_page);
+    assert_int_equal(hak_slab_take(&slab, 100000).count, before);
+    assert_true(hak_slab_take(&slab, 100000).count <= in_page);
+    use_before(1024, HAK_SLAB_RETURNED); /* their pages are gone */
+    assert_int_equal(hak_slab_take(&slab, 100000).count, in_page);
+    use_before(8192, HAK_SLAB_EMPTY); /* not each page had one */
+    assert_int_equal(hak_slab_take(&slab, 100000).count, in_page);
+}
+
 TEST(carved_blocks_are_linked_in_address_order)
 {
     make(0);
@@ -108,7 +135,8 @@ TEST(blocks_put_back_are_taken_first)
 static void put_back(void *block)
 {
     hak_slab_mark(&slab, block);
-    hak_slab_count_back(&slab, true, 1);
+    slab.marked++;
+    slab.used--;
 }
 
 TEST(small_blocks_go_out_in_address_order)
@@ -473,12 +501,13 @@ TEST(remote_frees_race_with_the_owner)
 }
 
 UNIT_MAIN(T(a_formatted_slab_is_active_and_uncarved), T(carving_touches_no_page_ahead),
-          T(carved_blocks_are_linked_in_address_order), T(blocks_put_back_are_taken_first),
-          T(small_blocks_go_out_in_address_order), T(those_that_come_meanwhile_have_their_turn),
-          T(the_list_is_used_up_before_the_map), T(a_map_grows_once), T(a_block_put_back_twice_is_a_double_free),
-          T(more_blocks_back_than_away_is_a_double_free), T(full_is_without_owner_and_reclaimed),
-          T(the_first_remote_free_publishes_a_full_slab_once), T(adoption_collects_what_waited),
-          T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement), T(collecting_joins_both_lists),
-          T(disowning_gives_the_state_that_is_left), T(the_word_holds_each_count_and_offset_of_each_class),
-          T(chains_count_as_many), T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks),
+          T(pages_that_had_blocks_are_cut_without_a_stop), T(carved_blocks_are_linked_in_address_order),
+          T(blocks_put_back_are_taken_first), T(small_blocks_go_out_in_address_order),
+          T(those_that_come_meanwhile_have_their_turn), T(the_list_is_used_up_before_the_map), T(a_map_grows_once),
+          T(a_block_put_back_twice_is_a_double_free), T(more_blocks_back_than_away_is_a_double_free),
+          T(full_is_without_owner_and_reclaimed), T(the_first_remote_free_publishes_a_full_slab_once),
+          T(adoption_collects_what_waited), T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement),
+          T(collecting_joins_both_lists), T(disowning_gives_the_state_that_is_left),
+          T(the_word_holds_each_count_and_offset_of_each_class), T(chains_count_as_many),
+          T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks),
           T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name), T(remote_frees_race_with_the_owner))
