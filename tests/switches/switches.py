@@ -28,6 +28,8 @@ STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.
          "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them
 # Other slabs are found, so other stages serve and other transitions are made.
 SLABS = ("slabs.*", "stages.*", "*.empties")
+# And a slab is cut at once as far as it had blocks before, so refills bring more or less.
+OTHER_SLABS = SLABS + ("bins.*",)
 RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
 
 
@@ -85,11 +87,11 @@ ROWS = {
     "HAKMEM_TINY_FAST_STATS": output("churn 48", r"^ *refills: \d+"),
     "HAKMEM_TINY_PREWARM": Row("1", "churn 48", "+", ("bins.*",) + SLABS),
 
-    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", SLABS, base={"HAKMEM_SS_HOT_SLABS": "16"}),
-    "HAKMEM_SS_HOT_SLABS": Row("1", "shrink", "-", SLABS + ("lru.*",)),
+    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", OTHER_SLABS, base={"HAKMEM_SS_HOT_SLABS": "16"}),
+    "HAKMEM_SS_HOT_SLABS": Row("1", "shrink", "-", OTHER_SLABS + ("lru.*",)),
     "HAKMEM_PARKED_THREADS": Row("0", "remote", "-", ("bins.*",) + SLABS, elsewhere=("shrink",)),
-    "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", SLABS + RELEASES, base=AT_ONCE),
-    "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "whole", "+", SLABS + RELEASES, base=AT_ONCE),
+    "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", OTHER_SLABS + RELEASES, base=AT_ONCE),
+    "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "whole", "+", OTHER_SLABS + RELEASES, base=AT_ONCE),
     "HAKMEM_SS_PREFAULT": Row("1", "shrink", "+", ("os_calls.superslab_map",)),
     "HAKMEM_NO_FALLBACK_PREFAULT": Row("1", "shrink", "-", base=NEVER | {"HAKMEM_SS_PREFAULT": "1"}, prefix=NO_POPULATE),
     "HAKMEM_SUPERSLAB_MAX_CACHED": Row("0", "whole", "+", SLABS + RELEASES),
