@@ -17,7 +17,7 @@ set -euo pipefail
 # The limits (refused calls, a thousand forks) take the longest and differ by header mode, not by compiler or subset.
 readonly VARIANTS=(
     "default      | gcc   |                                                                   |"
-    "header       | gcc   | -Dtiny_header=true -Dbench=false                                  | --no-suite limits"
+    "header       | gcc   | -Dtiny_header=true -Dbench=false                                  | --no-suite limits --no-suite memory"
     "small-header | clang | -Dtiny_header=small -Dbench=false                                 | --no-suite limits --no-suite memory"
     "clang        | clang |                                                                   | --suite unit --suite shape"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false            | --no-suite limits --no-suite memory"
