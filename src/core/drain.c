@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * From bins to slabs: a list of free blocks, of any slabs, goes back. Own blocks go to their slab's free list,
- * others are sorted by slab, so that one compare-and-swap gives many of them back. */
+ * From bins to slabs: a list of free blocks, of any slabs, goes back. Own blocks go to their slab's map,
+ * or to its free list; others are sorted by slab, so that one compare-and-swap gives many of them back. */
 #include "bin.h"
 
 #include "dispatch.h"
@@ -118,46 +118,37 @@ static bool has_map(struct hak_slab *slab)
     return HAK_LIKELY(slab->map_divisor) || (slab->stride <= HAK_MAP_STRIDE && hak_slab_make_map(slab));
 }
 
-static void count_back(struct hak_thread *t, struct hak_slab *slab, uint32_t blocks)
+/* Puts blocks at the head of a list that are of this slab, which is the thread's, into its map or on its free list;
+ * returns the rest. */
+HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, const bool to_map)
 {
-    if (HAK_UNLIKELY(slab->used < blocks))
-        hak_slab_fail_put(slab);
-    slab->used -= blocks;
-    HAK_COUNT(t, drained_blocks, blocks);
+    uint32_t n = 0;
+    void *last, *next = block;
+    do {
+        last = next;
+        next = hak_next_load(last);
+        if (to_map)
+            hak_slab_mark(slab, last);
+        else
+            hak_slab_push(slab, last);
+        n++;
+    } while (same_page(last, next));
+    if (HAK_UNLIKELY(slab->used < n))
+        hak_slab_fail_put(slab, last);
+    slab->used -= n;
+    if (to_map)
+        slab->marked += n;
+    else
+        slab->free_count += n;
+    HAK_COUNT(t, drained_blocks, n);
     if (HAK_UNLIKELY(slab->used == 0))
         release_spare(t, slab);
-}
-
-/* Puts blocks at the head of a list that are of this slab, which is the thread's; returns the rest. */
-static HAK_NOINLINE void *push_own(struct hak_thread *t, struct hak_slab *slab, void *block)
-{
-    uint32_t n = 0;
-    void *last, *next = block;
-    do {
-        last = next;
-        next = hak_next_load(last);
-        hak_slab_push(slab, last);
-        n++;
-    } while (same_page(last, next));
-    slab->free_count += n;
-    count_back(t, slab, n);
     return next;
 }
 
-/* The same for a slab that has a map. */
-HAK_INLINE void *mark_own(struct hak_thread *t, struct hak_slab *slab, void *block)
+static HAK_NOINLINE void *put_own_on_list(struct hak_thread *t, struct hak_slab *slab, void *block)
 {
-    uint32_t n = 0;
-    void *last, *next = block;
-    do {
-        last = next;
-        next = hak_next_load(last);
-        hak_slab_mark(slab, last);
-        n++;
-    } while (same_page(last, next));
-    slab->marked += n;
-    count_back(t, slab, n);
-    return next;
+    return put_own(t, slab, block, false);
 }
 
 /* The same for a slab of somebody else's. */
@@ -198,7 +189,7 @@ void hak_bin_drain(struct hak_thread *t, void *blocks)
         if (HAK_UNLIKELY(!own))
             blocks = put_foreign(t, &groups, slab, blocks);
         else
-            blocks = has_map(slab) ? mark_own(t, slab, blocks) : push_own(t, slab, blocks);
+            blocks = has_map(slab) ? put_own(t, slab, blocks, true) : put_own_on_list(t, slab, blocks);
     }
     flush_groups(t, &groups);
 }

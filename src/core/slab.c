@@ -213,10 +213,10 @@ struct hak_chain hak_slab_take_list(struct hak_slab *slab)
     return chain;
 }
 
-void hak_slab_fail_put(const struct hak_slab *slab)
+void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
 {
-    hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out", (void *)slab->base,
-                  slab->stride);
+    hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out; one is %p",
+                  (void *)slab->base, slab->stride, block);
 }
 
 void hak_slab_fail_twice(const struct hak_slab *slab, const void *block)
@@ -228,7 +228,7 @@ void hak_slab_fail_twice(const struct hak_slab *slab, const void *block)
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
 {
     if (HAK_UNLIKELY(chain.count > slab->used))
-        hak_slab_fail_put(slab);
+        hak_slab_fail_put(slab, chain.head);
     if (slab->free)
         hak_next_store(chain.tail, slab->free);
     slab->free = chain.head;

@@ -96,7 +96,7 @@ void hak_slab_untag(const struct hak_slab *slab);
 /* --- by the owner ----------------------------------------------------------------------------- */
 
 /* Takes up to `want` blocks: from the free list, else from the map, else carved up to the end of the current system
- * page. */
+ * page, or as far as there were blocks before. */
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
 /* The whole free list, without a walk: the chain's tail is NULL. */
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
@@ -138,7 +138,7 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
 HAK_COLD _Noreturn void hak_slab_fail_twice(const struct hak_slab *slab, const void *block);
-HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab);
+HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
 
 /* The bit of a block in the map, whose slab is one page. */
 HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)
