@@ -26,6 +26,7 @@
 #define HAK_SNAPSHOT __attribute__((noinline, no_sanitize("thread")))
 #define HAK_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define HAK_CACHELINE 64
+#define HAK_SYSTEM_PAGE ((size_t)4096) /* the least that an x86-64 or arm64 kernel has; hak_os_page_size() tells */
 
 #define HAK_KIB ((size_t)1 << 10)
 #define HAK_MIB ((size_t)1 << 20)

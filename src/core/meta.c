@@ -35,7 +35,7 @@ void *hak_meta_alloc(size_t size)
     void *p = NULL;
     size = hak_align_up(size, HAK_CACHELINE);
     hak_lock_acquire(&hak_meta_lock);
-    if (size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, 4096))) {
+    if (size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, HAK_SYSTEM_PAGE))) {
         p = next;
         next += size;
         room -= size;

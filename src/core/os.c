@@ -237,7 +237,7 @@ size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice
 
 int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
 {
-    unsigned char each_page[HAK_RESIDENT_MAX / 4096];
+    unsigned char each_page[HAK_RESIDENT_MAX / HAK_SYSTEM_PAGE];
     size_t page = hak_os_page_size();
     HAK_ASSERT(size <= HAK_RESIDENT_MAX);
     int error = (int)THROUGH_DOOR(cause, mincore, size, hak_os->resident(addr, size, each_page));

@@ -16,7 +16,6 @@
 #define FIRST_SHIFT 32
 #define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
-#define SYSTEM_PAGE ((size_t)4096)
 #define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
 
 static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
@@ -99,7 +98,7 @@ static void write_headers(const struct hak_slab *slab, uint32_t from, uint32_t t
 /* Each block was written to at its head. */
 static size_t touched_before(const struct hak_slab *slab)
 {
-    return hak_max(slab->touched, slab->stride <= SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
+    return hak_max(slab->touched, slab->stride <= HAK_SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
 }
 
 void hak_slab_format(struct hak_slab *slab, unsigned bin, struct hak_thread *owner)
@@ -176,7 +175,7 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
 static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
 {
     size_t first = (size_t)slab->carved * slab->stride;
-    size_t end = hak_max(hak_align_up(first + slab->stride, SYSTEM_PAGE), slab->touched);
+    size_t end = hak_max(hak_align_up(first + slab->stride, HAK_SYSTEM_PAGE), slab->touched);
     uint32_t fitting = (uint32_t)((end - first) / slab->stride);
     uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
     char *block = slab->base + first;

@@ -126,7 +126,7 @@ static void prefault(struct superslab *s)
     if (hak_os_advise(s->base, HAK_SUPERSLAB, MADV_POPULATE_WRITE, HAK_CAUSE_prefault) == 0 ||
         hak_dispatch.options.no_fallback_prefault)
         return;
-    for (size_t i = 0; i < HAK_SUPERSLAB; i += 4096) { /* kernels before 5.14 */
+    for (size_t i = 0; i < HAK_SUPERSLAB; i += HAK_SYSTEM_PAGE) { /* kernels before 5.14 */
         ((volatile char *)s->base)[i] = 0;
         prefault_touched++;
     }

@@ -17,7 +17,6 @@
 #define DIRECT_MIN (SPAN_MAX_PAGES * HAK_PAGE)
 #define GROWING_DIRECT_MIN (4 * HAK_MIB) /* realloc moves it to a mapping of its own, and never copies again */
 #define SAMPLE_EVERY 8u
-#define SYSTEM_PAGE ((size_t)4096)
 
 static _Atomic(uint64_t) spans, directs, in_place, remaps;
 static _Atomic(char *) sample; /* the direct mapping that is looked at, while it is there */
@@ -76,7 +75,7 @@ static bool replace_sample(char *block, char *by)
 /* Alignment beyond a page costs that much address space around the block, and no further call. */
 static void *direct_alloc(size_t size, size_t align)
 {
-    size_t slack = align > SYSTEM_PAGE ? align : 0, total;
+    size_t slack = align > HAK_SYSTEM_PAGE ? align : 0, total;
     if (__builtin_add_overflow(whole_pages(size), slack, &total))
         return NULL;
     void *base;
@@ -160,7 +159,7 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
 static void *set_up(struct hak_slab *slab, size_t size)
 {
     slab->bin = HAK_BIN_LARGE;
-    slab->requested = hak_align_up(size, SYSTEM_PAGE);
+    slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
     hak_slab_count(HAK_SLAB_UNUSED, HAK_SLAB_LARGE);
     atomic_store_explicit(&slab->word, HAK_SLAB_LARGE, memory_order_release);
     count(&spans);
@@ -234,7 +233,7 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
     if (!slab)
         return direct_resize(p, size);
     if (size < DIRECT_MIN && hak_spans_resize(slab, pages_of(size))) {
-        slab->requested = hak_align_up(size, SYSTEM_PAGE);
+        slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
         count(&in_place);
         return p;
     }

@@ -6,7 +6,6 @@
 #include "core/dispatch.h"
 
 #define BIN_BYTES (128 * HAK_KIB)
-#define SYSTEM_PAGE 4096u
 
 /* The original's classes and its blocks ahead: fixed, and where the adaptive number starts. */
 static const struct {
@@ -56,7 +55,7 @@ static uint32_t bin_limit(unsigned bin)
 static void touch_bin(unsigned bin)
 {
     for (void *block = hak_self.head[bin]; block; block = hak_next_load(block))
-        for (size_t i = SYSTEM_PAGE; i < hak_strides[bin]; i += SYSTEM_PAGE)
+        for (size_t i = HAK_SYSTEM_PAGE; i < hak_strides[bin]; i += HAK_SYSTEM_PAGE)
             ((volatile char *)block)[i] = 0;
 }
 
