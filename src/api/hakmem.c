@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * The entry points: arguments are judged and errno is set here, and nowhere else. With HAK_OVERRIDE the C
  * library's names are aliases of the twins, all in this one object, so that static linking takes all or none.
- * malloc and free are the fast path of core/cache.h and nothing more. */
-#include "core/background.h"
-#include "core/dispatch.h"
-#include "core/slow.h"
+ * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
+#include "core/malloc/malloc.h"
+#include "core/os/os.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/process/pulse.h"
+#include "core/process/report.h"
+#include "core/process/life.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,12 +138,12 @@ HAK_EXPORT int hakmem_malloc_trim(size_t pad)
 
 HAK_EXPORT void hakmem_main_called(void)
 {
-    hak_background_main();
+    hak_pulse_background();
 }
 
 HAK_EXPORT int hakmem_stats(int fd, int json)
 {
-    return hak_stats_write(fd, json != 0);
+    return hak_init() ? hak_stats_write(fd, json != 0) : -ENOMEM;
 }
 
 HAK_EXPORT const char *hakmem_version(void)
@@ -149,7 +153,7 @@ HAK_EXPORT const char *hakmem_version(void)
 
 HAK_EXPORT const char *hakmem_backend(void)
 {
-    return hak_init() ? hak_dispatch.backend->name : "none";
+    return hak_init() ? hak_parts.backend->name : "none";
 }
 
 /* --- glibc's own additions ---------------------------------------------------------------------------- */
@@ -189,7 +193,7 @@ HAK_EXPORT int hakmem_malloc_info(int options, FILE *stream)
 
 HAK_EXPORT void hakmem_malloc_stats(void)
 {
-    hak_stats_write(STDERR_FILENO, false);
+    hakmem_stats(STDERR_FILENO, false);
 }
 
 HAK_EXPORT int hakmem_mallopt(int parameter, int value)

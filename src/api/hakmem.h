@@ -64,9 +64,8 @@ int hakmem_mallopt(int parameter, int value);
 /* Gives free memory back, keeping at most `keep` bytes ready for reuse. All threads: those other than the
  * caller empty their bins at their next slow path. Returns the bytes given back by this call. */
 size_t hakmem_trim(size_t keep);
-/* To be called at the beginning of main for HAKMEM_BACKGROUND=1: starts its thread, which so meets no constructor.
- * Needed with the archive, -Doverride=false and dlopen only: a shared library that is linked or preloaded does it
- * itself. Does nothing without the setting, or the second time. */
+/* The thread of HAKMEM_BACKGROUND=1 starts now, instead of 100 ms after the process began. Does nothing without the
+ * setting, or the second time. */
 void hakmem_main_called(void);
 /* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. 0, or a negative
  * errno (ENOMEM before the library could start, else that of write). Allocates nothing. */

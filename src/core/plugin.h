@@ -6,17 +6,23 @@
  * sibling. docs/write-your-own-backend.md walks through an example that is built and run by the tests.
  *
  * Slots marked "optional" may be NULL; what that means stands beside them. All functions may be called from
- * any thread unless it says otherwise; none may call malloc or free. Lock ranks are in base.h. */
+ * any thread unless it says otherwise; none may call malloc or free. Lock ranks are in base/lock.h. */
 #ifndef HAK_PLUGIN_H
 #define HAK_PLUGIN_H
 
-#include "bin.h"
-#include "options.h"
-#include "os.h"
-#include "slab.h"
-#include "space.h"
-#include "stats.h"
-#include "thread.h"
+#include "core/base/clock.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+#include "core/base/stats.h"
+#include "core/os/meta.h"
+#include "core/os/os.h"
+#include "core/pages/budget.h"
+#include "core/pages/slab.h"
+#include "core/pages/slab_list.h"
+#include "core/pages/space.h"
+
+struct hak_thread;
 
 /* A frontend owns a range of sizes. Up to HAK_SMALL_MAX bytes it supplies slabs, which core's bins cut into
  * blocks; the frontend that takes the sizes above (at least one must: large) hands out single spans. */
@@ -26,14 +32,16 @@ struct hak_frontend {
      * narrowest; so `large`, which serves all, takes what the others leave. */
     size_t min_stride, max_stride;
     bool headers; /* its blocks of header classes carry the byte, in builds that have one */
+    /* Whether the settings leave it switched on; the others take its classes where not. Optional: it is. */
+    bool (*is_on)(const struct hak_option_values *options);
     /* Once, before the tables are sealed. 0 or -errno; `place` is its index in hak_thread.local. Optional. */
-    int (*init)(const struct hak_options *options, unsigned place);
-    /* An ACTIVE slab of the bin owned by `t`, with a free block; NULL without memory. */
-    struct hak_slab *(*slab_acquire)(struct hak_thread *t, unsigned bin);
+    int (*init)(const struct hak_option_values *options, unsigned place);
+    /* An ACTIVE slab of the class owned by `t`, with a free block; NULL without memory. */
+    struct hak_slab *(*slab_acquire)(struct hak_thread *t, unsigned cls);
     /* Takes an EMPTY slab back. */
     void (*slab_release)(struct hak_slab *slab);
     /* Blocks that a bin may hold. Optional: NULL leaves it to core. */
-    uint32_t (*bin_limit)(unsigned bin);
+    uint32_t (*bin_capacity)(unsigned cls);
     /* One block of more than HAK_SMALL_MAX bytes or of an alignment that no class has. `zero`: its bytes
      * must read as zero. NULL without memory. Optional: NULL for frontends of small sizes only, as for
      * the next four. */
@@ -51,7 +59,7 @@ struct hak_frontend {
     /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle for
      * longer than its limits. A call is bounded, and tells whether more is idle: then the next slow path calls
      * again. Optional: nothing ages. */
-    bool (*age)(uint64_t now_ms);
+    bool (*purge_tick)(uint64_t now_ms);
     /* In the thread itself, at its first slow path and at its end. Its descriptor may come from an ended thread,
      * with blocks and slabs. Optional. */
     void (*thread_start)(struct hak_thread *t);
@@ -68,12 +76,12 @@ struct hak_frontend {
 /* A span backend supplies runs of 64 KiB pages, and keeps the lists of PARTIAL slabs. */
 struct hak_backend {
     const char *name;
-    int (*init)(const struct hak_options *options);
+    int (*init)(const struct hak_option_values *options);
     /* A slab for `bin` owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[bin] pages that it
      * has formatted. NULL without memory. */
-    struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned bin);
+    struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned cls);
     /* An adopted PARTIAL slab of the bin, or NULL: for frontends that have pages of their own. */
-    struct hak_slab *(*adopt)(struct hak_thread *t, unsigned bin);
+    struct hak_slab *(*adopt)(struct hak_thread *t, unsigned cls);
     /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
      * pages are set, its pages lead to it (hak_space_describe), its state is UNUSED, and *zeroed tells whether its
      * bytes read as zero. */
@@ -84,12 +92,12 @@ struct hak_backend {
     /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
     void (*publish)(struct hak_slab *slab);
     /* The last block of a PARTIAL slab of the bin came back: now or later the slab leaves its list, and is
-     * reaped (hak_slab_reap, without a lock of the backend's held). Somebody may have adopted it meanwhile. */
-    void (*all_back)(struct hak_slab *slab, unsigned bin);
+     * reaped (hak_parts_reap_slab, without a lock of the backend's held). Somebody may have adopted it meanwhile. */
+    void (*all_back)(struct hak_slab *slab, unsigned cls);
     /* Gives back free pages beyond the `keep` bytes that the frontends left. Returns bytes given back. */
     size_t (*trim)(size_t keep);
     /* As in struct hak_frontend. Optional. */
-    bool (*age)(uint64_t now_ms);
+    bool (*purge_tick)(uint64_t now_ms);
     void (*fork_prepare)(void);
     void (*fork_done)(bool in_child);
     void (*stats)(struct hak_stats_writer *w);
@@ -100,17 +108,12 @@ struct hak_release {
     const char *name;
     bool at_once;         /* backends give pages back as soon as they are free, not after a delay */
     enum hak_cause cause; /* under which wholly free regions go back */
-    int (*init)(const struct hak_options *options);
+    int (*init)(const struct hak_option_values *options);
     /* Gives the pages of ranges back. Bytes that went back. They read as zero afterwards, unless
-     * hak_release_is_lazy(): then they may keep their content for a while. */
+     * hak_pages_go_lazily(): then they may keep their content for a while. */
     size_t (*release)(const struct iovec *ranges, size_t count, enum hak_cause cause);
     void (*stats)(struct hak_stats_writer *w);
 };
-
-/* For release policies: by one call for all ranges or one for each, with the advice that HAKMEM_MADV names. */
-size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool together, enum hak_cause cause);
-bool hak_release_is_lazy(void);
-void hak_release_stats(struct hak_stats_writer *w);
 
 /* Written by Meson from the options `frontends` and `backends`; each ends with NULL. */
 extern const struct hak_frontend *const hak_frontends[];

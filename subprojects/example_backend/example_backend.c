@@ -3,11 +3,11 @@
  * once; it is handed out again only after its whole superslab was free. One lock guards everything.
  * Invariant: `live` of a region counts the pages handed out and not yet taken back; a region that is not the
  * current one of its kind and has live == 0 does not exist. docs/write-your-own-backend.md walks through it. */
-#include "core/dispatch.h"
-#include "core/limit.h"
-#include "core/meta.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
+#include "core/os/meta.h"
 #include "core/plugin.h"
-#include "core/slab_list.h"
+#include "core/pages/slab_list.h"
 
 /* One superslab that is cut into runs, or several that hold one large run. */
 struct region {
@@ -21,7 +21,7 @@ struct region {
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static struct region *current[2]; /* the one being cut; [1] is for blocks with a header byte */
 static struct hak_meta_list unused_regions;
-static struct hak_slab *partial_lists[HAK_NBINS];
+static struct hak_slab *partial_lists[HAK_NCLASSES];
 static uint64_t partial_served, bump_served, maps, unmaps;
 
 /* --- regions --------------------------------------------------------------------------------------- */
@@ -34,10 +34,10 @@ static struct region *map_region(size_t superslabs, size_t align, bool header)
     r->superslabs = superslabs;
     r->base = hak_space_alloc(superslabs, align, header);
     if (!r->base) {
-        hak_meta_drop(&unused_regions, r);
+        hak_meta_recycle(&unused_regions, r);
         return NULL;
     }
-    hak_limit_take(superslabs * HAK_SUPERSLAB); /* HAKMEM_LIMIT_MB counts whole regions here */
+    hak_budget_take(superslabs * HAK_SUPERSLAB); /* HAKMEM_LIMIT_MB counts whole regions here */
     maps++;
     return r;
 }
@@ -47,12 +47,12 @@ static struct region *map_region(size_t superslabs, size_t align, bool header)
 static size_t unmap_region(struct region *r)
 {
     struct iovec range = {r->base, r->superslabs * HAK_SUPERSLAB};
-    bool returned = hak_dispatch.release->release(&range, 1, hak_dispatch.release->cause) == range.iov_len;
+    bool returned = hak_parts.release->release(&range, 1, hak_parts.release->cause) == range.iov_len;
     if (returned)
-        hak_space_free(r->base, r->superslabs);
-    hak_limit_give(range.iov_len);
+        hak_space_free(r->base, r->superslabs, hak_parts.release->cause);
+    hak_budget_give(range.iov_len);
     unmaps++;
-    hak_meta_drop(&unused_regions, r);
+    hak_meta_recycle(&unused_regions, r);
     return returned ? range.iov_len : 0;
 }
 
@@ -137,12 +137,12 @@ static void release_pages(struct region *r, size_t pages)
 
 /* --- PARTIAL slabs --------------------------------------------------------------------------------- */
 
-static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
+static struct hak_slab *take_partial(struct hak_thread *t, unsigned cls)
 {
-    struct hak_slab *slab = partial_lists[bin];
+    struct hak_slab *slab = partial_lists[cls];
     if (!slab)
         return NULL;
-    hak_slab_list_remove(&partial_lists[bin], slab);
+    hak_slab_list_remove(&partial_lists[cls], slab);
     hak_slab_adopt(slab, t);
     partial_served++;
     return slab;
@@ -150,21 +150,21 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
 
 /* --- the slots of struct hak_backend --------------------------------------------------------------- */
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
 {
-    bool zeroed, header = hak_bin_has_header(bin);
+    bool zeroed, header = hak_parts_has_header(cls);
     hak_lock_acquire(&lock);
-    struct hak_slab *slab = take_partial(t, bin);
-    if (!slab && (slab = take_run(hak_slab_pages[bin], 1, header, &zeroed)))
-        hak_slab_format(slab, bin, t);
+    struct hak_slab *slab = take_partial(t, cls);
+    if (!slab && (slab = take_run(hak_slab_pages[cls], 1, header, &zeroed)))
+        hak_slab_format(slab, cls, t);
     hak_lock_release(&lock);
     return slab;
 }
 
-static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
+static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
 {
     hak_lock_acquire(&lock);
-    struct hak_slab *slab = take_partial(t, bin);
+    struct hak_slab *slab = take_partial(t, cls);
     hak_lock_release(&lock);
     return slab;
 }
@@ -183,7 +183,7 @@ static void release(struct hak_slab *slab)
     size_t pages = slab->pages;
     hak_lock_acquire(&lock);
     if (hak_slab_state(slab) == HAK_SLAB_EMPTY)
-        hak_slab_count(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
+        hak_count_transition(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
     hak_space_forget(slab, 0, pages);
     release_pages(r, pages);
     hak_lock_release(&lock);
@@ -195,23 +195,23 @@ static void publish(struct hak_slab *slab)
     hak_lock_acquire(&lock);
     bool live = !hak_slab_all_back(slab);
     if (live)
-        hak_slab_list_push(&partial_lists[slab->bin], slab);
+        hak_slab_list_push(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (!live)
-        hak_slab_reap(slab);
+        hak_parts_reap_slab(slab);
 }
 
 /* Somebody else may have adopted it between the last free and this call. */
-static void all_back(struct hak_slab *slab, unsigned bin)
+static void all_back(struct hak_slab *slab, unsigned cls)
 {
-    (void)bin;
+    (void)cls;
     hak_lock_acquire(&lock);
     bool mine = hak_slab_all_back(slab) && slab->listed;
     if (mine)
-        hak_slab_list_remove(&partial_lists[slab->bin], slab);
+        hak_slab_list_remove(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (mine)
-        hak_slab_reap(slab);
+        hak_parts_reap_slab(slab);
 }
 
 /* All that is kept without being used is the current regions. */

@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who may include whom, and who may ask the kernel for memory.
+"""Who may include and call whom, and who may ask the kernel for memory.
 
-  layers.py SRC
+  layers.py SRC ARCHIVE
 
-src/core includes only core and knows no part by name; each part of src/frontends and src/backends
-includes core and its own folder, never a sibling; src/api includes core. Memory calls are made in
-src/core/os* alone.
+The folders of src/core are floors: a file includes, and calls, what stands on its own floor or below. No files include
+or call each other in a circle: what calls whom is read off the symbols that the objects of the archive define and use.
+core knows no part by name. Each part of src/frontends and src/backends includes core and its own folder, never a
+sibling; src/api includes core. Memory calls are made in src/core/os/os.c alone.
 """
 import re
 import sys
+from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from common import code_of, finish, line_of
+from common import code_of, finish, line_of, output_of
 
+# From the ground up. options.def and plugin.h are core's two pages for outsiders, and have a floor of their own.
+FLOORS = ["base", "os", "pages", "parts", "heap", "process", "malloc"]
+PAGES = {"options.def": "base", "plugin.h": "parts"}
+DOOR = "core/os/os.c"
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 KINDS = ["frontends", "backends"]
 MEMORY_CALLS = ["mmap", "mmap64", "munmap", "mremap", "madvise", "posix_madvise", "mprotect",
@@ -23,6 +30,12 @@ CALL = re.compile(r"(?<![\w.>])(?:%s)[ \t\n]*\(|\b(?:SYS|__NR)_(?:%s)\b"
                   % ("|".join(MEMORY_CALLS), "|".join(MEMORY_CALLS)))
 # Files that the build makes; core's own.
 GENERATED = {"hak_config.h", "sizeclass_table.h"}
+
+
+def floor_of(path, src):
+    """The number of a core file's floor."""
+    parts = path.relative_to(src / "core").parts
+    return FLOORS.index(PAGES[parts[0]] if len(parts) == 1 else parts[0])
 
 
 def layer_of(path, src):
@@ -39,56 +52,119 @@ def resolve(name, path, src):
     return None
 
 
+def includes_of(path, src):
+    """(where, name, file or None) of each include."""
+    text = path.read_text()
+    for match in INCLUDE.finditer(text):
+        yield f"{path.relative_to(src)}:{line_of(text, match.start())}", match[1], resolve(match[1], path, src)
+
+
 def include_problems(path, src):
     own = layer_of(path, src)
-    for match in INCLUDE.finditer(path.read_text()):
-        where = f"{path.relative_to(src)}:{line_of(path.read_text(), match.start())}"
-        target = resolve(match[1], path, src)
+    for where, name, target in includes_of(path, src):
         if target is None:
-            if match[1] not in GENERATED:
-                yield f'{where}: "{match[1]}" is neither in src nor generated'
+            if name not in GENERATED:
+                yield f'{where}: "{name}" is neither in src nor generated'
             elif own != "core":
-                yield f'{where}: "{match[1]}" is generated for core; include a header of core'
+                yield f'{where}: "{name}" is generated for core; include a header of core'
             continue
         layer = layer_of(target, src)
-        allowed = {own, "core"}
-        if layer not in allowed:
-            yield f'{where}: {own} includes "{match[1]}" of {layer}; allowed: {" and ".join(sorted(allowed))}'
+        if layer not in {own, "core"}:
+            yield f'{where}: {own} includes "{name}" of {layer}; allowed: {" and ".join(sorted({own, "core"}))}'
+        elif own == "core" and floor_of(target, src) > floor_of(path, src):
+            yield f'{where}: {FLOORS[floor_of(path, src)]} includes "{name}" of a floor above'
 
 
 def name_problems(path, src, parts):
-    """core names no part's symbols."""
+    """core names no part."""
     code = code_of(path)
     for match in re.finditer(r"\bhak_(?:frontend|backend|release)_(\w+)", code):
         if match[1] in parts:
             yield (f"{path.relative_to(src)}:{line_of(code, match.start())}: core names the part "
-                   f'"{match[1]}"; go through the dispatch table')
+                   f'"{match[1]}"; go through the table of parts')
 
 
 def call_problems(path, src):
     code = code_of(path)
     for match in CALL.finditer(code):
         yield (f"{path.relative_to(src)}:{line_of(code, match.start())}: {match[0].strip(' (')} outside "
-               f"src/core/os*; use the door of core/os.h")
+               f"src/{DOOR}; use the door of core/os/os.h")
+
+
+# --- circles -------------------------------------------------------------------------------------------
+
+def module_of(path, src):
+    """A .c file and its header are one."""
+    return str(path.relative_to(src).with_suffix(""))
+
+
+def include_edges(files, src):
+    for path in files:
+        for _, _, target in includes_of(path, src):
+            if target:
+                yield module_of(path, src), module_of(target, src)
+
+
+def symbol_edges(archive, src):
+    """What each object of the archive uses that another one defines. Functions held in tables are calls of nobody."""
+    objects = {f"{'_'.join(p.relative_to(src).parts)}.o": module_of(p, src) for p in src.rglob("*.c")}
+    defined, used, module = {}, defaultdict(set), None
+    for line in output_of(["nm", "--format=posix", archive]).splitlines():
+        member = re.search(r"\[(?:.*/)?(.+)\]:$", line)
+        if member:
+            module = objects.get(member[1])
+            continue
+        name, kind = line.split()[:2]
+        if module and kind == "U":
+            used[module].add(name)
+        elif module and kind.isupper():
+            defined[name] = module
+    for user, names in used.items():
+        yield from ((user, defined[name]) for name in names if name in defined)
+
+
+def circle(edges):
+    """A sentence on a circle among the edges, or None."""
+    graph = defaultdict(set)
+    for user, target in edges:
+        if user != target:
+            graph[user].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return " <- ".join(error.args[1])
+    return None
+
+
+def circle_problems(files, archive, src):
+    includes, symbols = list(include_edges(files, src)), list(symbol_edges(archive, src))
+    if not symbols:
+        yield f"{archive}: no object of it uses another one's symbols; is it the right archive?"
+    for kind, edges in (("include", includes), ("call", symbols)):
+        found = circle(edges)
+        if found:
+            yield f"files that {kind} each other in a circle: {found}"
+    for user, target in symbols:
+        ends = [src / f"{user}.c", src / f"{target}.c"]
+        if all(layer_of(p, src) == "core" for p in ends) and floor_of(ends[1], src) > floor_of(ends[0], src):
+            yield f"{user} calls {target}, which stands on a floor above"
 
 
 def main():
-    src = Path(sys.argv[1]).resolve()
+    src, archive = Path(sys.argv[1]).resolve(), sys.argv[2]
     files = sorted([*src.rglob("*.c"), *src.rglob("*.h"), *src.rglob("*.def")])
     parts = {folder.name for kind in KINDS for folder in (src / kind).iterdir() if folder.is_dir()}
-    problems = []
-    doors = 0
+    problems = list(circle_problems(files, archive, src))
+    doors = len(CALL.findall(code_of(src / DOOR)))
     for path in files:
         problems += include_problems(path, src)
         if layer_of(path, src) == "core":
             problems += name_problems(path, src, parts)
-        if path.parent == src / "core" and path.name.startswith("os"):
-            doors += len(CALL.findall(code_of(path)))
-        else:
+        if path != src / DOOR:
             problems += call_problems(path, src)
     if not doors:
-        problems.append("no memory call found in src/core/os*: has the door moved?")
-    finish(problems, f"{len(files)} files, {len(parts)} parts, {doors} memory calls, all in src/core/os*")
+        problems.append(f"no memory call found in src/{DOOR}: has the door moved?")
+    finish(problems, f"{len(files)} files on {len(FLOORS)} floors, {len(parts)} parts, {doors} memory calls in src/{DOOR}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@
 
   symbols.py LIBRARY ARCHIVE HEADER --override BOOL --cxx BOOL
 
-Exported: the functions that hakmem.h declares, with --override the malloc family
-and __libc_start_main, with --cxx operator
+Exported: the functions that hakmem.h declares, with --override the malloc family, with --cxx operator
 new and delete, and nothing else. Needed: the C library. In the archive one object defines the whole
 malloc family and no other object a part of it, so that static linking takes all of it or nothing.
 """
@@ -20,8 +19,6 @@ FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign
           "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
 # glibc's older form of mallinfo2, for programs that still ask for it.
 OLDER = {"mallinfo"}
-# By which the library knows when main is called.
-START = {"__libc_start_main"}
 # Twins that hakmem.h must not lack.
 TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
 LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
@@ -48,7 +45,7 @@ def check_exports(library, header, override, cxx):
     elif not any(OPERATORS.match(name) for name in names):
         yield "-Dcxx=true, but no operator new or delete is exported"
     names = {name for name in names if not OPERATORS.match(name)}
-    wanted = declared | (FAMILY | START if override else set())
+    wanted = declared | (FAMILY if override else set())
     yield from (f"not exported: {name}" for name in sorted(wanted - names))
     yield from (f"exported, but neither in hakmem.h nor of the malloc family: {name}"
                 for name in sorted(names - wanted - (OLDER if override else set())))

@@ -210,8 +210,8 @@ void fake_os_pass(uint64_t ms)
     now_ms += ms;
 }
 
-uint64_t __wrap_hak_os_coarse_ms(void);
-uint64_t __wrap_hak_os_coarse_ms(void)
+uint64_t __wrap_hak_clock_ms(void);
+uint64_t __wrap_hak_clock_ms(void)
 {
     return now_ms;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * A door to the kernel that counts what goes through it, refuses what a test tells it to, and stands in for
  * older kernels and smaller machines. What it lets pass really happens. The coarse clock stands still until
- * a test moves it (the linker puts it in place of hak_os_coarse_ms). */
+ * a test moves it (the linker puts it in place of hak_clock_ms). */
 #ifndef TESTS_UNIT_FAKE_OS_H
 #define TESTS_UNIT_FAKE_OS_H
 
-#include "core/os.h"
+#include "core/os/os.h"
 
 /* Before the library's first allocation. */
 void fake_os_install(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/base.h"
+#include "core/base/lock.h"
 
 #include "unit.h"
 

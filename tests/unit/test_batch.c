@@ -57,7 +57,7 @@ TEST(the_dispatch_table_chooses_it)
 {
     unit_start("HAKMEM_RELEASE=batch");
     assert_true(hak_init());
-    assert_ptr_equal(hak_dispatch.release, &hak_release_batch);
+    assert_ptr_equal(hak_parts.release, &hak_release_batch);
     assert_false(hak_release_batch.at_once);
 }
 

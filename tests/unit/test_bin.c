@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/bin.h"
+#include "core/heap/bin.h"
 
 #include <string.h>
 
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/bin.h"
+#include "core/heap/drain.h"
+#include "core/heap/remote_cache.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: foreign blocks go home */
 
 static struct hak_thread *t;
-static unsigned bin;
+static unsigned cls;
 static size_t capacity;
 
 static void start(const char *settings)
 {
     unit_start(settings);
-    t = hak_thread_get();
+    t = unit_thread();
     assert_non_null(t);
-    bin = hak_class_of(SIZE);
+    cls = hak_class_of(SIZE);
     capacity = unit_slab_capacity(SIZE);
 }
 
@@ -27,7 +31,7 @@ TEST(a_refill_brings_a_page_of_blocks_at_most_a_batch)
     unsigned b = hak_class_of(64);
     hak_free(hak_malloc(64));
     assert_int_equal(t->counters.refills, 1);
-    assert_in_range(t->counters.refill_blocks, 2, hak_min(4096 / hak_strides[b], hak_dispatch.bin_batch[b]));
+    assert_in_range(t->counters.refill_blocks, 2, hak_min(4096 / hak_strides[b], hak_parts.batch[b]));
     assert_int_equal(unit_bin_length(b), t->counters.refill_blocks);
 }
 
@@ -43,8 +47,8 @@ TEST(a_bin_stays_bounded)
 {
     start(NULL);
     for (unsigned round = 0; round < 3; round++)
-        for (unsigned b = 0; b < HAK_NBINS; b++) {
-            size_t keep = hak_bin_limit(b), n = 4 * keep + 600;
+        for (unsigned b = 0; b < HAK_NCLASSES; b++) {
+            size_t keep = hak_parts.capacity[b], n = 4 * keep + 600;
             unit_free_blocks(unit_blocks(hak_class_usable(b), hak_min(n, 20 * HAK_MIB / hak_strides[b])));
             if (unit_bin_length(b) > keep + hak_max(512, keep))
                 fail_msg("bin of %u bytes holds %zu", hak_strides[b], unit_bin_length(b));
@@ -66,17 +70,17 @@ TEST(a_balanced_bin_is_looked_at_less_and_less)
 TEST(draining_gives_up_every_slab_without_live_blocks)
 {
     start(NULL);
-    for (unsigned b = 0; b < HAK_NBINS; b++)
+    for (unsigned b = 0; b < HAK_NCLASSES; b++)
         unit_free_blocks(unit_blocks(hak_class_usable(b), 50));
     void *live = hak_malloc(SIZE);
     assert_true(t->slabs > 10);
-    hak_bin_drain_all(t);
-    for (unsigned b = 0; b < HAK_NBINS; b++)
+    hak_heap_drain(t);
+    for (unsigned b = 0; b < HAK_NCLASSES; b++)
         assert_null(hak_self.head[b]);
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 1);
     assert_int_equal(t->slabs, 1);
-    assert_int_equal(unit_pages_in_use(&c), hak_slab_pages[bin]);
+    assert_int_equal(unit_pages_in_use(&c), hak_slab_pages[cls]);
     hak_free(live);
 }
 
@@ -87,7 +91,7 @@ TEST(full_slabs_are_reclaimed_by_their_last_owner)
     struct unit_block *blocks = unit_blocks(SIZE, 4 * capacity);
     assert_true(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL) >= 3);
     unit_free_blocks(blocks);
-    hak_bin_drain_all(t);
+    hak_heap_drain(t);
     assert_true(t->counters.reclaimed >= 3);
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), t->counters.reclaimed);
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 0);
@@ -114,7 +118,7 @@ TEST(foreign_blocks_go_home_in_groups)
     size_t n = 3 * capacity;
     unit_in_thread(allocate_some, &n);
     unit_free_blocks(shared);
-    hak_bin_flush_foreign(t);
+    hak_remote_cache_flush(t);
     assert_int_equal(t->counters.remote_blocks, n);
     assert_in_range(t->counters.remote_batches, 1, n / 4 + 3); /* neighbours go together, four at a time */
     unit_sweep();
@@ -129,9 +133,9 @@ TEST(without_a_descriptor_foreign_blocks_go_home_at_once)
     size_t n = 2;
     unit_in_thread(allocate_some, &n);
     struct hak_slab *slab = hak_space_slab(shared);
-    hak_bin_drain(NULL, memset(shared->next, 0, sizeof *shared));
+    hak_drain(NULL, memset(shared->next, 0, sizeof *shared));
     assert_int_equal(hak_slab_remote_count(slab), 1);
-    hak_bin_drain(NULL, memset(shared, 0, sizeof *shared));
+    hak_drain(NULL, memset(shared, 0, sizeof *shared));
     unit_sweep();
     assert_int_equal(unit_census().used, 0);
 }
@@ -144,7 +148,7 @@ static void others_give_ten_back(const char *settings)
     mine->next->next = NULL;
     unit_in_thread(free_shared, NULL);
     assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10);
-    while (hak_self.head[bin])
+    while (hak_self.head[cls])
         unit_blocks(SIZE, 1);
     unit_blocks(SIZE, 1);
 }
@@ -169,7 +173,7 @@ TEST(few_remote_blocks_wait_while_own_ones_are_free)
     struct unit_block *live = unit_blocks(SIZE, 1);
     unit_free_blocks(unit_blocks(SIZE, 8));
     shared = unit_blocks(SIZE, 2);
-    hak_bin_drain_all(t);
+    hak_heap_drain(t);
     unit_in_thread(free_shared, NULL);
     unit_blocks(SIZE, 1);
     assert_int_equal(hak_slab_remote_count(hak_space_slab(live)), 2);
@@ -215,10 +219,10 @@ TEST(a_free_block_of_the_next_three_classes_serves_before_new_pages)
 TEST(a_program_that_only_frees_keeps_nothing_in_the_bin)
 {
     start(NULL);
-    size_t keep = hak_bin_limit(bin);
+    size_t keep = hak_parts.capacity[cls];
     unit_free_blocks(unit_blocks(SIZE, 8 * keep + 8 * 256));
     assert_true(t->counters.overflows > 1);
-    assert_true(unit_bin_length(bin) <= 256);
+    assert_true(unit_bin_length(cls) <= 256);
 }
 
 TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
@@ -230,7 +234,7 @@ TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
         blocks[i] = hak_malloc(SMALL);
     for (unsigned i = 100; i < N; i++) /* the others hold the slabs */
         hak_free(blocks[(size_t)i * 1009 % N]);
-    hak_bin_drain_all(t);
+    hak_heap_drain(t);
     unsigned ascending = 0;
     char *before = hak_malloc(SMALL);
     for (unsigned i = 101; i < N; i++) {
@@ -249,7 +253,7 @@ TEST(foreign_blocks_serve_the_next_refill)
     struct unit_block *mine = unit_blocks(SIZE, 1), *next = shared->next->next->next;
     void *one = shared->next->next; /* freed last, so the first to be used again */
     shared->next->next->next = NULL;
-    while (hak_self.head[bin])
+    while (hak_self.head[cls])
         unit_blocks(SIZE, 1);
     unit_free_blocks(shared);
     assert_ptr_equal(hak_malloc(SIZE), one);
@@ -261,7 +265,7 @@ TEST(foreign_blocks_serve_the_next_refill)
 
 static void *only_free_foreign(void *n)
 {
-    struct hak_thread *me = hak_thread_get();
+    struct hak_thread *me = unit_thread();
     hak_free(shared); /* waits here */
     hak_thread_ask_drain();
     struct unit_block *block = shared_rest, *next;
@@ -276,7 +280,7 @@ static void *only_free_foreign(void *n)
 TEST(a_thread_that_only_frees_foreign_blocks_hears_of_a_trim)
 {
     start(NULL);
-    size_t n = hak_bin_limit(bin) + 1;
+    size_t n = hak_parts.capacity[cls] + 1;
     shared = unit_blocks(SIZE, n + 1);
     shared_rest = shared->next;
     unit_in_thread(only_free_foreign, &n);
@@ -313,11 +317,11 @@ TEST(a_single_larger_foreign_block_serves)
 TEST(prewarming_fills_the_bin)
 {
     start(NULL);
-    hak_bin_prewarm(t, bin, 10);
-    assert_int_equal(unit_bin_length(bin), 10);
+    hak_bin_prewarm(t, cls, 10);
+    assert_int_equal(unit_bin_length(cls), 10);
     assert_int_equal(t->counters.prewarmed, 10);
     unit_free_blocks(unit_blocks(SIZE, 10));
-    assert_int_equal(unit_bin_length(bin), 10);
+    assert_int_equal(unit_bin_length(cls), 10);
 }
 
 TEST(errno_is_kept_while_blocks_go_back)
@@ -336,9 +340,9 @@ static uint32_t looks_at_the_clock(unsigned pairs, size_t most)
     uint64_t random = 1;
     uint32_t looks = 0;
     for (unsigned i = 0; i < pairs; i++) {
-        uint32_t work = t->clock_work;
+        uint32_t work = hak_work;
         hak_free(hak_malloc(16 + unit_random(&random) % most));
-        looks += t->clock_work < work; /* began anew */
+        looks += hak_work < work; /* began anew */
     }
     return looks;
 }
@@ -354,7 +358,7 @@ TEST(pairs_of_any_size_are_a_heartbeat)
 
 static void drain(void)
 {
-    hak_bin_drain_all(t);
+    hak_heap_drain(t);
 }
 
 TEST(a_block_written_to_after_free_is_found)
@@ -370,10 +374,10 @@ TEST(without_memory_a_refill_gives_null_and_later_blocks)
 {
     start(NULL);
     fake_os_refuse_any(1, ENOMEM, true);
-    assert_null(hak_bin_refill(t, bin));
-    assert_null(hak_bin_take_one(t, bin));
+    assert_null(hak_bin_refill(t, cls, HAK_REFILL_WITHIN_BUDGET));
+    assert_null(hak_bin_take_one(t, cls, HAK_REFILL_WITHIN_BUDGET));
     fake_os_allow();
-    void *p = hak_bin_refill(t, bin);
+    void *p = hak_bin_refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
     assert_non_null(p);
     hak_free(p);
 }

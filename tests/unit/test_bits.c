@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Against one bit at a time, across the borders of words. */
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include "unit.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/dispatch.h"
+#include "core/parts/parts.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "hakmem.h"
 #include "unit.h"
 
 static const char *narrowest(uint32_t stride)
@@ -23,21 +24,21 @@ TEST(every_bin_has_the_narrowest_frontend)
 {
     unit_start(NULL);
     assert_true(hak_init());
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        assert_non_null(hak_dispatch.by_bin[bin]);
-        assert_string_equal(hak_dispatch.by_bin[bin]->name, narrowest(hak_strides[bin]));
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        assert_non_null(hak_parts.by_class[cls]);
+        assert_string_equal(hak_parts.by_class[cls]->name, narrowest(hak_strides[cls]));
     }
-    assert_string_equal(hak_dispatch.large->name, "large");
+    assert_string_equal(hak_parts.large->name, "large");
 }
 
 TEST(limits_are_sane)
 {
     unit_start(NULL);
     assert_true(hak_init());
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        assert_in_range(hak_dispatch.bin_limit[bin], 1, 4096);
-        assert_in_range(hak_dispatch.bin_batch[bin], 1, hak_dispatch.bin_limit[bin]);
-        assert_int_equal(hak_bin_limit(bin), hak_dispatch.bin_limit[bin]);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        assert_in_range(hak_parts.capacity[cls], 1, 4096);
+        assert_in_range(hak_parts.batch[cls], 1, hak_parts.capacity[cls]);
+        assert_int_equal(hak_parts.capacity[cls], hak_parts.capacity[cls]);
     }
 }
 
@@ -45,8 +46,8 @@ TEST(the_pool_can_be_switched_off)
 {
     unit_start("HAKMEM_POOL_TLS=0");
     assert_true(hak_init());
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
-        assert_string_not_equal(hak_dispatch.by_bin[bin]->name, "pool");
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
     unit_free_blocks(unit_blocks(20000, 20));
 }
 
@@ -68,7 +69,7 @@ TEST(each_built_backend_can_be_chosen)
     unit_start(NULL);
     if (unit_argument) {
         init();
-        assert_string_equal(hak_dispatch.backend->name, unit_argument);
+        assert_string_equal(hak_parts.backend->name, unit_argument);
         return;
     }
     for (unsigned i = 0; hak_backends[i]; i++) {
@@ -82,7 +83,7 @@ TEST(an_unknown_backend_gives_a_line_and_the_default)
 {
     init_with("HAKMEM_BACKEND=nosuch");
     assert_non_null(strstr(text, "HAKMEM_BACKEND=nosuch: no such part in this build; the default is used"));
-    assert_string_equal(hak_dispatch.backend->name, HAK_DEFAULT_BACKEND);
+    assert_string_equal(hak_parts.backend->name, HAK_DEFAULT_BACKEND);
     unit_free_blocks(unit_blocks(100, 100));
 }
 
@@ -90,13 +91,13 @@ TEST(an_unknown_release_gives_a_line_and_direct)
 {
     init_with("HAKMEM_RELEASE=nosuch");
     assert_non_null(strstr(text, "HAKMEM_RELEASE=nosuch: no such part"));
-    assert_string_equal(hak_dispatch.release->name, "direct");
+    assert_string_equal(hak_parts.release->name, "direct");
 }
 
 TEST(batches_can_be_disabled)
 {
     init_with("HAKMEM_DISABLE_BATCH=1");
-    assert_string_equal(hak_dispatch.release->name, "direct");
+    assert_string_equal(hak_parts.release->name, "direct");
     assert_string_equal(text, "");
 }
 
@@ -104,13 +105,13 @@ TEST(batches_can_be_disabled)
 TEST(the_inherited_name_of_the_backend_setting)
 {
     init_with("HAKMEM_BACKEND= HAKMEM_TINY_USE_SUPERSLAB=0");
-    assert_string_equal(hak_dispatch.backend->name, "legacy");
+    assert_string_equal(hak_parts.backend->name, "legacy");
 }
 
 TEST(the_name_wins_over_the_inherited_one)
 {
     init_with("HAKMEM_BACKEND=shared_pool HAKMEM_TINY_USE_SUPERSLAB=0");
-    assert_string_equal(hak_dispatch.backend->name, "shared_pool");
+    assert_string_equal(hak_parts.backend->name, "shared_pool");
 }
 #define INHERITED_NAMES T(the_inherited_name_of_the_backend_setting), T(the_name_wins_over_the_inherited_one),
 #else
@@ -166,7 +167,7 @@ TEST(a_start_without_memory_is_tried_again)
     assert_null(hak_malloc(10));
     assert_int_equal(errno, ENOMEM);
     assert_null(hak_malloc(100000));
-    assert_int_equal(hak_stats_write(2, true), -ENOMEM);
+    assert_int_equal(hakmem_stats(2, true), -ENOMEM);
     assert_int_equal(hak_trim(0), 0);
     hak_free(NULL);
     fake_os_allow();

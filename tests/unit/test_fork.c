@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/fork.h"
+#include "core/process/fork.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/bin.h"
+#include "core/heap/drain.h"
+#include "core/heap/remote_cache.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 #define SIZE 2000
@@ -91,7 +95,7 @@ static int others_are_pinned(void)
     int result = use_everything();
     struct hak_slab *slab = hak_space_slab(others);
     unit_free_blocks(others); /* to a slab whose owner is gone: kept, never an error */
-    hak_bin_flush_foreign(hak_thread_get());
+    hak_remote_cache_flush(unit_thread());
     hak_trim(0);
     return result ? result : hak_slab_state(slab) != HAK_SLAB_ACTIVE;
 }
@@ -111,7 +115,7 @@ TEST(other_threads_slabs_are_pinned_and_counted)
     pthread_join(thread, NULL);
     pinned = 0;
     use_everything();
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 

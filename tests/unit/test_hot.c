@@ -2,29 +2,29 @@
  * The stacks alone: slabs go in and come out, and too many come out together. */
 #include "backends/shared_pool/hot.h"
 
-#include "core/slab_stack.h"
+#include "core/pages/slab_stack.h"
 #include "unit.h"
 
-static unsigned bin, other_bin, long_bin; /* two classes of one-page slabs, and one of longer ones */
+static unsigned cls, other_bin, long_bin; /* two classes of one-page slabs, and one of longer ones */
 
 static void start(const char *settings)
 {
     unit_start(settings);
     assert_true(hak_init());
-    for (bin = hak_class_of(2000); hak_slab_pages[bin] != 1; bin--)
+    for (cls = hak_class_of(2000); hak_slab_pages[cls] != 1; cls--)
         ;
-    for (other_bin = bin - 1; hak_slab_pages[other_bin] != 1; other_bin--)
+    for (other_bin = cls - 1; hak_slab_pages[other_bin] != 1; other_bin--)
         ;
-    for (long_bin = bin; hak_slab_pages[long_bin] == 1; long_bin++)
+    for (long_bin = cls; hak_slab_pages[long_bin] == 1; long_bin++)
         ;
 }
 
 static struct hak_slab *empty_slab(unsigned b)
 {
     bool zeroed;
-    struct hak_slab *slab = hak_dispatch.backend->acquire_run(hak_slab_pages[b], 1, &zeroed);
+    struct hak_slab *slab = hak_parts.backend->acquire_run(hak_slab_pages[b], 1, &zeroed);
     assert_non_null(slab);
-    slab->bin = (uint8_t)b;
+    slab->cls = (uint8_t)b;
     return slab;
 }
 
@@ -39,14 +39,14 @@ static size_t length(const struct hak_slab *list)
 TEST(the_most_recent_of_the_class_comes_first)
 {
     start("HAKMEM_RELEASE=batch");
-    struct hak_slab *a = empty_slab(bin), *b = empty_slab(bin), *c = empty_slab(other_bin);
-    assert_null(hak_hot_pop(bin));
+    struct hak_slab *a = empty_slab(cls), *b = empty_slab(cls), *c = empty_slab(other_bin);
+    assert_null(hak_hot_pop(cls));
     assert_null(hak_hot_push(a));
     assert_null(hak_hot_push(b));
     assert_null(hak_hot_push(c));
-    assert_ptr_equal(hak_hot_pop(bin), b);
-    assert_ptr_equal(hak_hot_pop(bin), a);
-    assert_null(hak_hot_pop(bin));
+    assert_ptr_equal(hak_hot_pop(cls), b);
+    assert_ptr_equal(hak_hot_pop(cls), a);
+    assert_null(hak_hot_pop(cls));
     assert_ptr_equal(hak_hot_pop(other_bin), c);
 }
 
@@ -67,28 +67,28 @@ TEST(too_many_come_out_together)
     start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=batch");
     struct hak_slab *last;
     for (unsigned i = 0; i < 3; i++)
-        assert_null(hak_hot_push(empty_slab(bin)));
-    last = empty_slab(bin);
+        assert_null(hak_hot_push(empty_slab(cls)));
+    last = empty_slab(cls);
     assert_int_equal(length(hak_hot_push(last)), 3);
-    assert_ptr_equal(hak_hot_pop(bin), last);
-    assert_null(hak_hot_pop(bin));
+    assert_ptr_equal(hak_hot_pop(cls), last);
+    assert_null(hak_hot_pop(cls));
 }
 
 TEST(all_are_taken_class_by_class)
 {
     start("HAKMEM_SS_HOT_SLABS=4 HAKMEM_RELEASE=batch");
     for (unsigned i = 0; i < 2; i++) {
-        hak_hot_push(empty_slab(bin));
+        hak_hot_push(empty_slab(cls));
         hak_hot_push(empty_slab(other_bin));
     }
     unsigned from = 0;
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(length(hak_hot_take_all(&from)), 2);
     assert_null(hak_hot_take_all(&from));
-    assert_int_equal(from, HAK_NBINS);
-    assert_null(hak_hot_pop(bin));
+    assert_int_equal(from, HAK_NCLASSES);
+    assert_null(hak_hot_pop(cls));
     for (unsigned i = 0; i < 4; i++) /* the count began again */
-        assert_null(hak_hot_push(empty_slab(bin)));
+        assert_null(hak_hot_push(empty_slab(cls)));
 }
 
 UNIT_MAIN(T(the_most_recent_of_the_class_comes_first), T(a_similar_one_has_the_same_length),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/huge_page.h"
+#include "core/os/huge_page.h"
 
 #include <string.h>
 #include <sys/mman.h>

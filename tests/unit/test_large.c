@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "core/meta.h"
+#include "core/os/meta.h"
 #include "core/plugin.h"
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
 #include "unit.h"
 
 #define DIRECT (40 * HAK_MIB)

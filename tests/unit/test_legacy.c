@@ -5,21 +5,22 @@
 #include <string.h>
 
 #include "core/plugin.h"
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 extern const struct hak_backend hak_backend_legacy;
 
 static const struct hak_backend *legacy = &hak_backend_legacy;
 static struct hak_thread *t;
-static unsigned bin;
+static unsigned cls;
 
 static void start(void)
 {
     unit_start(NULL);
-    t = hak_thread_get();
+    t = unit_thread();
     assert_non_null(t);
-    bin = hak_class_of(2000);
+    cls = hak_class_of(2000);
 }
 
 static size_t handed_out(void)
@@ -38,10 +39,10 @@ static void release(struct hak_slab *slab)
 TEST(one_class_in_a_superslab)
 {
     start();
-    unsigned fit = (unsigned)HAK_SUPERSLAB_PAGES / hak_slab_pages[bin];
-    struct hak_slab *other = legacy->acquire_slab(t, bin + 1), *all[65];
+    unsigned fit = (unsigned)HAK_SUPERSLAB_PAGES / hak_slab_pages[cls];
+    struct hak_slab *other = legacy->acquire_slab(t, cls + 1), *all[65];
     for (unsigned i = 0; i <= fit; i++) {
-        all[i] = legacy->acquire_slab(t, bin);
+        all[i] = legacy->acquire_slab(t, cls);
         assert_int_equal(hak_slab_state(all[i]), HAK_SLAB_ACTIVE);
         assert_ptr_not_equal(all[i]->region, other->region);
         assert_true(i == fit ? all[i]->region != all[0]->region : all[i]->region == all[0]->region);
@@ -50,25 +51,25 @@ TEST(one_class_in_a_superslab)
     release(all[fit]);
     assert_int_equal(handed_out(), 2 * HAK_SUPERSLAB); /* wholly free: back at once */
     release(all[1]);
-    assert_ptr_equal(legacy->acquire_slab(t, bin)->base, all[0]->base + hak_slab_pages[bin] * HAK_PAGE);
+    assert_ptr_equal(legacy->acquire_slab(t, cls)->base, all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
 }
 
 TEST(free_slabs_go_back_after_the_delay)
 {
     start();
-    struct hak_slab *keep = legacy->acquire_slab(t, bin), *slab = legacy->acquire_slab(t, bin);
+    struct hak_slab *keep = legacy->acquire_slab(t, cls), *slab = legacy->acquire_slab(t, cls);
     char *content = slab->base;
     content[0] = 1;
     release(slab);
-    uint64_t delay = hak_dispatch.release->at_once ? 0 : hak_dispatch.options.purge_delay_ms;
+    uint64_t delay = hak_parts.release->at_once ? 0 : hak_options.purge_delay_ms;
     if (delay) {
-        assert_false(legacy->age(hak_os_coarse_ms() + delay - 1));
+        assert_false(legacy->purge_tick(hak_clock_ms() + delay - 1));
         assert_int_equal(content[0], 1);
-        assert_false(legacy->age(hak_os_coarse_ms() + delay));
+        assert_false(legacy->purge_tick(hak_clock_ms() + delay));
     }
     assert_int_equal(content[0], 0);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
-    legacy->age(hak_os_coarse_ms() + 2 * delay); /* nothing is dirty any more */
+    legacy->purge_tick(hak_clock_ms() + 2 * delay); /* nothing is dirty any more */
     assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
     release(keep);
 }
@@ -76,10 +77,10 @@ TEST(free_slabs_go_back_after_the_delay)
 TEST(trim_gives_free_slabs_back)
 {
     start();
-    struct hak_slab *keep = legacy->acquire_slab(t, bin), *slab = legacy->acquire_slab(t, bin);
+    struct hak_slab *keep = legacy->acquire_slab(t, cls), *slab = legacy->acquire_slab(t, cls);
     size_t size = slab->pages * HAK_PAGE;
     release(slab);
-    assert_int_equal(legacy->trim(0), hak_dispatch.release->at_once ? 0 : size);
+    assert_int_equal(legacy->trim(0), hak_parts.release->at_once ? 0 : size);
     assert_int_equal(legacy->trim(0), 0);
     release(keep);
 }
@@ -87,21 +88,21 @@ TEST(trim_gives_free_slabs_back)
 TEST(partial_slabs_come_first)
 {
     start();
-    struct hak_slab *slab = legacy->acquire_slab(t, bin);
+    struct hak_slab *slab = legacy->acquire_slab(t, cls);
     void *block = hak_slab_take(slab, 1).head;
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
     legacy->publish(slab);
-    assert_null(legacy->adopt(t, bin + 1));
-    assert_ptr_equal(legacy->acquire_slab(t, bin), slab);
+    assert_null(legacy->adopt(t, cls + 1));
+    assert_ptr_equal(legacy->acquire_slab(t, cls), slab);
     assert_int_equal(unit_stat("stages", "partial"), 1);
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
     legacy->publish(slab);
-    legacy->all_back(slab, bin); /* it is not: nothing happens */
+    legacy->all_back(slab, cls); /* it is not: nothing happens */
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_PARTIAL);
     assert_int_equal(hak_slab_remote_put(slab, (struct hak_chain){block, block, 1}), HAK_REMOTE_EMPTY);
-    legacy->all_back(slab, bin);
+    legacy->all_back(slab, cls);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_UNUSED);
-    assert_null(legacy->adopt(t, bin));
+    assert_null(legacy->adopt(t, cls));
 }
 
 TEST(runs)
@@ -139,11 +140,11 @@ TEST(without_memory_null_and_later_served)
     start();
     bool zeroed;
     fake_os_refuse_any(1, ENOMEM, true);
-    assert_null(legacy->acquire_slab(t, bin));
+    assert_null(legacy->acquire_slab(t, cls));
     assert_null(legacy->acquire_run(1, 1, &zeroed));
     assert_null(legacy->acquire_run(1000, 1, &zeroed));
     fake_os_allow();
-    assert_non_null(legacy->acquire_slab(t, bin));
+    assert_non_null(legacy->acquire_slab(t, cls));
     assert_non_null(legacy->acquire_run(1, 1, &zeroed));
     assert_non_null(legacy->acquire_run(1000, 1, &zeroed));
 }
@@ -208,7 +209,7 @@ TEST(visible_results)
     }
     for (unsigned k = 0; k < SLOTS; k++)
         hak_free(slots[k]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     struct hak_census c = unit_census();
     mix(c.used - c.remote);
     mix(c.live_large);

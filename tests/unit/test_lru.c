@@ -100,7 +100,7 @@ TEST(at_most_so_old)
 {
     struct superslab *all[3];
     start("HAKMEM_SUPERSLAB_TTL_SEC=60");
-    uint64_t first = hak_os_coarse_ms();
+    uint64_t first = hak_clock_ms();
     cache(all, 3); /* at 0, 1 and 2 ms */
     hak_lru_age(first + 60000);
     assert_int_equal(unit_stat("lru", "cached"), 3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/meta.h"
+#include "core/os/meta.h"
 
 #include <string.h>
 
@@ -80,23 +80,23 @@ TEST(without_memory_null_and_later_served)
 
 TEST(dropped_descriptors_are_zeroed_and_used_again)
 {
-    struct hak_meta_list dropped = {0};
+    struct hak_meta_list recycled = {0};
     unit_start(NULL);
-    char *a = hak_meta_new(&dropped, 100), *b = hak_meta_new(&dropped, 100);
+    char *a = hak_meta_new(&recycled, 100), *b = hak_meta_new(&recycled, 100);
     assert_fresh(a, 100);
     assert_fresh(b, 100);
     assert_ptr_not_equal(a, b);
     memset(a, 0xff, 100);
     memset(b, 0xff, 100);
-    hak_meta_drop(&dropped, a);
-    hak_meta_drop(&dropped, b);
+    hak_meta_recycle(&recycled, a);
+    hak_meta_recycle(&recycled, b);
     size_t bytes = hak_meta_bytes();
-    assert_ptr_equal(hak_meta_new(&dropped, 100), b);
-    assert_ptr_equal(hak_meta_new(&dropped, 100), a);
+    assert_ptr_equal(hak_meta_new(&recycled, 100), b);
+    assert_ptr_equal(hak_meta_new(&recycled, 100), a);
     assert_fresh(a, 100);
     assert_fresh(b, 100);
     assert_int_equal(hak_meta_bytes(), bytes);
-    assert_non_null(hak_meta_new(&dropped, 100));
+    assert_non_null(hak_meta_new(&recycled, 100));
     assert_int_equal(hak_meta_bytes(), bytes + 128);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/os.h"
+#include "core/os/os.h"
 
 #include <string.h>
 #include <sys/mman.h>

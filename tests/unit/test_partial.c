@@ -8,20 +8,20 @@
 #define MANY 64
 
 static struct hak_thread *t;
-static unsigned bin;
+static unsigned cls;
 
 static void start(void)
 {
     unit_start(NULL);
-    t = hak_thread_get();
+    t = unit_thread();
     assert_non_null(t);
-    bin = hak_class_of(SIZE);
+    cls = hak_class_of(SIZE);
 }
 
 /* PARTIAL, with one block away, which it returns. */
 static struct hak_chain put_one(struct hak_slab **slab)
 {
-    *slab = hak_dispatch.by_bin[bin]->slab_acquire(t, bin);
+    *slab = hak_parts.by_class[cls]->slab_acquire(t, cls);
     assert_non_null(*slab);
     struct hak_chain block = hak_slab_take(*slab, 1);
     assert_int_equal(hak_slab_disown(*slab), HAK_SLAB_PARTIAL);
@@ -37,14 +37,14 @@ TEST(a_slab_of_the_class_is_adopted)
 {
     struct hak_slab *slab;
     start();
-    assert_null(hak_partial_take(t, bin));
+    assert_null(hak_partial_take(t, cls));
     put_one(&slab);
     hak_partial_put(slab);
-    assert_null(hak_partial_take(t, bin + 1));
-    assert_ptr_equal(hak_partial_take(t, bin), slab);
+    assert_null(hak_partial_take(t, cls + 1));
+    assert_ptr_equal(hak_partial_take(t, cls), slab);
     assert_ptr_equal(slab->owner, t);
     assert_int_equal(slab->used, 1);
-    assert_null(hak_partial_take(t, bin));
+    assert_null(hak_partial_take(t, cls));
 }
 
 /* `n` slabs that wait with all blocks back. */
@@ -58,7 +58,7 @@ static void leave_idle(unsigned n)
         hak_partial_put(slabs[i]);
     for (unsigned i = 0; i < n; i++) {
         assert_int_equal(hak_slab_remote_put(slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
-        hak_partial_note_idle(bin);
+        hak_partial_note_idle(cls);
     }
 }
 
@@ -69,7 +69,7 @@ TEST(a_few_idle_slabs_wait_for_a_sweep)
     assert_int_equal(became_empty(), 0);
     hak_partial_sweep_all();
     assert_int_equal(became_empty(), 2);
-    assert_null(hak_partial_take(t, bin));
+    assert_null(hak_partial_take(t, cls));
 }
 
 TEST(many_idle_slabs_are_swept)
@@ -83,7 +83,7 @@ TEST(a_class_that_served_an_idle_slab_is_spared_once)
 {
     start();
     leave_idle(2);
-    assert_non_null(hak_partial_take(t, bin));
+    assert_non_null(hak_partial_take(t, cls));
     hak_partial_sweep_unserved();
     assert_int_equal(became_empty(), 0);
     hak_partial_sweep_unserved();
@@ -99,7 +99,7 @@ TEST(a_sweep_leaves_slabs_with_live_blocks)
     hak_partial_put(live);
     hak_partial_sweep_all();
     assert_int_equal(became_empty(), 2);
-    assert_ptr_equal(hak_partial_take(t, bin), live);
+    assert_ptr_equal(hak_partial_take(t, cls), live);
 }
 
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),

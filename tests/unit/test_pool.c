@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The pool frontend and its arenas (arena.c). */
 #include "core/plugin.h"
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 static void start(const char *settings)
@@ -18,11 +19,11 @@ static uint64_t pool(const char *key)
 TEST(it_serves_8_to_52_kib)
 {
     start(NULL);
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
-        if (hak_strides[bin] >= 8192)
-            assert_string_equal(hak_dispatch.by_bin[bin]->name, "pool");
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        if (hak_strides[cls] >= 8192)
+            assert_string_equal(hak_parts.by_class[cls]->name, "pool");
         else
-            assert_string_not_equal(hak_dispatch.by_bin[bin]->name, "pool");
+            assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
 }
 
 TEST(each_class_comes_and_goes)
@@ -36,7 +37,7 @@ TEST(each_class_comes_and_goes)
             assert_int_equal(hak_space_slab(b)->stride, original[i]);
         unit_free_blocks(blocks);
     }
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -65,7 +66,7 @@ TEST(empty_chunks_go_back_but_for_one)
     struct unit_block *blocks = unit_blocks(30000, 500);
     assert_true(pool("chunks") >= 3);
     unit_free_blocks(blocks);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_true(pool("chunks") <= 1);
     assert_int_equal(pool("slabs_put"), pool("slabs_taken"));
 }
@@ -91,7 +92,7 @@ TEST(chunks_of_ended_threads_are_adopted)
     assert_true(pool("chunks_adopted") >= 1);
     unit_free_blocks(left);
     unit_free_blocks(mine);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     unit_sweep();
     assert_int_equal(unit_census().used, 0);
 }
@@ -102,7 +103,7 @@ TEST(chunks_of_ended_threads_go_back_but_for_one)
     for (unsigned i = 0; i < 3; i++) {
         unit_in_thread(leave_blocks, NULL);
         unit_free_blocks(left);
-        hak_bin_drain_all(hak_thread_get());
+        hak_heap_drain(unit_thread());
         unit_sweep();
     }
     assert_true(pool("chunks") <= 1);
@@ -113,17 +114,17 @@ TEST(chunks_of_ended_threads_go_back_but_for_one)
 TEST(free_pages_go_back_after_the_delay)
 {
     start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
-    if (hak_dispatch.release->at_once)
+    if (hak_parts.release->at_once)
         skip();
     struct unit_block *live = unit_blocks(8192, 1);
     unit_free_blocks(unit_blocks(50000, 10));
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     uint64_t before = unit_cause_calls(HAK_CAUSE_purge);
     fake_os_pass(480);
-    hak_age();
+    hak_purge_tick();
     assert_int_equal(unit_cause_calls(HAK_CAUSE_purge), before);
     fake_os_pass(20);
-    hak_age();
+    hak_purge_tick();
     assert_true(unit_cause_calls(HAK_CAUSE_purge) > before);
     unit_free_blocks(live);
 }
@@ -132,15 +133,15 @@ TEST(free_pages_go_back_after_the_delay)
 TEST(after_a_sleep_all_free_pages_go_back)
 {
     start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
-    if (hak_dispatch.release->at_once)
+    if (hak_parts.release->at_once)
         skip();
     struct unit_block *live = unit_blocks(8192, 1), *others = unit_blocks(50000, 10);
-    hak_age();
+    hak_purge_tick();
     uint64_t before = unit_cause_calls(HAK_CAUSE_purge);
     fake_os_pass(500);
     unit_free_blocks(others);
-    hak_bin_drain_all(hak_thread_get());
-    hak_age();
+    hak_heap_drain(unit_thread());
+    hak_purge_tick();
     assert_true(unit_cause_calls(HAK_CAUSE_purge) > before);
     unit_free_blocks(live);
 }
@@ -159,7 +160,7 @@ TEST(near_a_limit_a_chunk_is_as_small_as_needed)
 {
     start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
     fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
-    assert_null(hak_dispatch.by_bin[HAK_NBINS - 1]->slab_acquire(hak_thread_get(), HAK_NBINS - 1));
+    assert_null(hak_parts.by_class[HAK_NCLASSES - 1]->slab_acquire(unit_thread(), HAK_NCLASSES - 1));
     fake_os_allow();
     unit_free_blocks(unit_blocks(50000, 10));
 }
@@ -184,7 +185,7 @@ TEST(no_slab_crosses_the_end_of_the_descriptors)
     }
     for (unsigned i = 0; i < N; i++)
         hak_free(blocks[i]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -192,7 +193,7 @@ TEST(no_slab_crosses_the_end_of_the_descriptors)
 
 static void *count_warm(void *n)
 {
-    *(uint64_t *)n = hak_thread_get()->counters.prewarmed;
+    *(uint64_t *)n = unit_thread()->counters.prewarmed;
     return NULL;
 }
 

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 /* --- a small judge of JSON --------------------------------------------------------------------------- */
@@ -109,9 +110,9 @@ TEST(json_names_what_serves)
     assert_non_null(strstr(text, "\"name\": \"hakmem\""));
     assert_non_null(strstr(text, "\"version\": \"" HAK_VERSION "\""));
     assert_non_null(strstr(text, "\"tiny_header\": \"" HAK_TINY_HEADER_NAME "\""));
-    assert_non_null(strstr(text, hak_dispatch.backend->name));
+    assert_non_null(strstr(text, hak_parts.backend->name));
     assert_non_null(strstr(text, "\"source\": \"environment\""));
-    for (unsigned i = 0; i < hak_option_count; i++)
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
         assert_non_null(strstr(text, hak_option_table[i].name));
     free(text);
 }
@@ -174,7 +175,7 @@ TEST(blocks_and_bytes_are_conserved)
         if (i % 10000 == 0)
             unit_census();
     }
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     struct hak_census c = unit_census();
     uint64_t live = 0, large = 0;
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -193,7 +194,7 @@ TEST(blocks_and_bytes_are_conserved)
     assert_true(space.handed_out <= space.reserved && space.committed <= space.reserved);
     for (unsigned i = 0; i < SLOTS; i++)
         hak_free(slots[i]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     c = unit_census();
     assert_int_equal(c.used, 0);
     assert_int_equal(c.live_large, 0);
@@ -202,6 +203,7 @@ TEST(blocks_and_bytes_are_conserved)
 TEST(an_unwritable_place_is_an_error)
 {
     unit_start(NULL);
+    assert_true(hak_init());
     assert_int_equal(hak_stats_write(-1, true), -EBADF);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * Slabs made by hand on static memory: states, the word that packs them, and who may change what. */
-#include "core/slab.h"
+#include "core/pages/slab.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/space.h"
+#include "core/pages/space.h"
 #include "unit.h"
 
 #define BIN 3 /* 64-byte blocks */
@@ -14,15 +14,15 @@
 static struct hak_slab slab;
 static struct hak_thread *me, *other; /* only compared */
 
-static void make(unsigned bin)
+static void make(unsigned cls)
 {
     static _Alignas(65536) char memory[64 * 65536];
     me = (struct hak_thread *)(uintptr_t)0x1000;
     other = (struct hak_thread *)(uintptr_t)0x2000;
     memset(&slab, 0, sizeof slab);
     slab.base = memory;
-    slab.pages = hak_slab_pages[bin];
-    hak_slab_format(&slab, bin, me);
+    slab.pages = hak_slab_pages[cls];
+    hak_slab_format(&slab, cls, me);
 }
 
 static void assert_state(enum hak_slab_state state, struct hak_thread *owner)
@@ -64,8 +64,8 @@ TEST(a_formatted_slab_is_active_and_uncarved)
 
 TEST(carving_touches_no_page_ahead)
 {
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        make(bin);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        make(cls);
         while (slab.carved < slab.capacity) {
             size_t first = (size_t)slab.carved * slab.stride;
             struct hak_chain chain = hak_slab_take(&slab, 100000);
@@ -142,8 +142,8 @@ static void put_back(void *block)
 TEST(small_blocks_go_out_in_address_order)
 {
     unit_start(NULL);
-    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= HAK_MAP_STRIDE; bin++) {
-        make(bin);
+    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_MAP_STRIDE; cls++) {
+        make(cls);
         uint32_t n = take_all(all), seen = 0;
         hak_slab_make_map(&slab);
         for (uint32_t i = 0; i < n; i++)
@@ -207,9 +207,9 @@ TEST(a_map_grows_once)
     hak_slab_make_map(&slab);
     const uint64_t *second = slab.map;
     assert_ptr_not_equal(second, first);
-    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= HAK_MAP_STRIDE; bin++) {
+    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_MAP_STRIDE; cls++) {
         slab.map[0] = ~(uint64_t)0;
-        hak_slab_format(&slab, bin, me);
+        hak_slab_format(&slab, cls, me);
         hak_slab_make_map(&slab);
         assert_ptr_equal(slab.map, second);
         assert_int_equal(slab.map[0], 0);
@@ -355,8 +355,8 @@ TEST(disowning_gives_the_state_that_is_left)
 
 TEST(the_word_holds_each_count_and_offset_of_each_class)
 {
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        make(bin);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        make(cls);
         uint32_t n = take_all(all);
         assert_true(hak_slab_retire(&slab));
         for (uint32_t i = 0; i < n; i++) {
@@ -427,7 +427,7 @@ TEST(tags_name_the_bin_to_the_owner_and_vanish)
     uint64_t page = (uintptr_t)slab.base >> HAK_PAGE_LG, tag = (uint64_t)77 << 32;
     hak_slab_tag(&slab, tag);
     assert_int_equal(page ^ hak_tag_load(page) ^ tag, BIN);
-    assert_true((page ^ hak_tag_load(page) ^ (tag + ((uint64_t)1 << 32))) >= HAK_NBINS);
+    assert_true((page ^ hak_tag_load(page) ^ (tag + ((uint64_t)1 << 32))) >= HAK_NCLASSES);
     hak_slab_empty(&slab);
     assert_int_equal(hak_tag_load(page), 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The lock-free stack: order, take all, and many threads that push and pop the same slabs. */
-#include "core/slab_stack.h"
+#include "core/pages/slab_stack.h"
 
 #include <pthread.h>
 

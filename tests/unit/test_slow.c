@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Behind the fast path; and every call to the system refused in turn. */
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "hakmem.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 static const size_t sizes[] = {0,    1,     15,    16,     17,     63,      64,      100,      960,      1024,
@@ -61,7 +62,7 @@ TEST(alignments)
             memset(p, 3, sizes[i]);
             hak_free(p);
         }
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
     assert_int_equal(unit_census().live_large, 0);
 }

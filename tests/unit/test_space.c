@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The reserved range: its ladder of sizes, zones, tables, and what is made writable when. */
-#include "core/space.h"
+#include "core/pages/space.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 static struct hak_space_stats stats(void)
@@ -173,7 +174,7 @@ TEST(what_comes_back_is_handed_out_first)
     start();
     size_t before = stats().handed_out;
     char *a = take(1), *b = take(3), *c = take(2);
-    hak_space_free(b, 3);
+    hak_space_free(b, 3, HAK_CAUSE_direct_release);
     assert_int_equal(stats().handed_out, before + 3 * HAK_SUPERSLAB);
     char *d = take(2), *e = take(1), *f = take(1);
     assert_ptr_equal(d, b);
@@ -190,7 +191,7 @@ TEST(runs_are_found_over_many_words_of_the_bitmap)
         all[i] = take(1);
     for (unsigned i = 0; i < COUNT(all); i++)
         if (i % 2 || (i >= 200 && i < 210))
-            hak_space_free(all[i], 1);
+            hak_space_free(all[i], 1, HAK_CAUSE_direct_release);
     assert_ptr_equal(take(5), all[199]); /* a run over what was freed apart */
     assert_ptr_equal(take(1), all[1]);
     assert_ptr_equal(take(1), all[3]);
@@ -200,7 +201,7 @@ static char *freed;
 
 static void free_again(void)
 {
-    hak_space_free(freed, 1);
+    hak_space_free(freed, 1, HAK_CAUSE_direct_release);
 }
 
 TEST(a_superslab_comes_back_once)
@@ -215,11 +216,11 @@ TEST(blocks_with_headers_have_a_zone_of_their_own)
 {
     start();
     char *header = hak_space_alloc(1, 1, true), *plain = take(1);
-    assert_int_equal(hak_space_in_header_zone(header), HAK_HEADER_LIMIT != 0);
-    assert_false(hak_space_in_header_zone(plain));
+    assert_int_equal(hak_tag_in_header_zone(header), HAK_HEADER_LIMIT != 0);
+    assert_false(hak_tag_in_header_zone(plain));
     assert_int_equal(hak_tags.header_size != 0, HAK_HEADER_LIMIT != 0);
-    assert_false(hak_space_in_header_zone(&header));
-    assert_false(hak_space_in_header_zone(NULL));
+    assert_false(hak_tag_in_header_zone(&header));
+    assert_false(hak_tag_in_header_zone(NULL));
 }
 
 /* A small machine: zones are added until there are no more, then NULL, and what came back serves again. */
@@ -238,7 +239,7 @@ TEST(zones_are_added_until_the_end)
     assert_in_range(n, 8, 99999);
     assert_true(stats().zones > 1);
     assert_int_equal(stats().handed_out, n * HAK_SUPERSLAB);
-    hak_space_free(last, 1);
+    hak_space_free(last, 1, HAK_CAUSE_direct_release);
     assert_ptr_equal(take(1), last);
     use_everything(); /* by mappings of their own */
 }
@@ -326,7 +327,7 @@ static void use_address_space(size_t bytes)
 /* Frees whose tag was lost go home as foreign ones, and may wait there. */
 static void assert_all_back(void)
 {
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);
 }

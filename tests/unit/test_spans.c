@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "core/plugin.h"
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
 #include "unit.h"
 
 static uint64_t large(const char *key)
@@ -14,7 +14,7 @@ static uint64_t large(const char *key)
 
 static bool at_once(void)
 {
-    return hak_init() && hak_dispatch.release->at_once;
+    return hak_init() && hak_parts.release->at_once;
 }
 
 static char *take(size_t size)
@@ -78,8 +78,8 @@ TEST(a_class_keeps_what_it_needed)
     assert_int_equal(large("cache_hits"), 1);
     hak_free(p);
     uint64_t budget = large("cache_budget");
-    fake_os_pass(hak_dispatch.options.purge_delay_ms);
-    hak_age(); /* nobody came for it */
+    fake_os_pass(hak_options.purge_delay_ms);
+    hak_purge_tick(); /* nobody came for it */
     assert_int_equal(large("cached_bytes"), 0);
     assert_int_equal(large("cache_evicted"), 1);
     assert_true(large("cache_budget") < budget);
@@ -183,12 +183,12 @@ TEST(dirty_spans_go_back_after_the_delay_by_one_call)
         p[i] = take(HAK_PAGE);
     for (unsigned i = 0; i < 2 * N; i += 2)
         hak_free(p[i]);
-    enum hak_cause cause = hak_dispatch.release->cause;
-    fake_os_pass(hak_dispatch.options.purge_delay_ms - 1);
-    hak_age();
+    enum hak_cause cause = hak_parts.release->cause;
+    fake_os_pass(hak_options.purge_delay_ms - 1);
+    hak_purge_tick();
     assert_int_equal(unit_cause_calls(cause), 0);
     fake_os_pass(10); /* more than the steps of age */
-    hak_age();
+    hak_purge_tick();
     assert_int_equal(hak_ledger[cause][HAK_OS_process_madvise].calls, 1);
     assert_int_equal(p[0][0], 0);
     assert_int_equal(large("dirty_bytes"), 0);
@@ -205,7 +205,7 @@ TEST(what_waits_is_bounded)
         hak_free(p[i]);
         assert_true(large("dirty_bytes") <= 8 * HAK_MIB);
     }
-    assert_true(unit_cause_calls(hak_dispatch.release->cause) > 0);
+    assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
 }
 
 TEST(waiting_ranges_are_bounded_in_number)
@@ -219,9 +219,9 @@ TEST(waiting_ranges_are_bounded_in_number)
         p[i] = take(HAK_PAGE);
     for (unsigned i = 0; i < 8; i += 2)
         hak_free(p[i]);
-    assert_int_equal(unit_cause_calls(hak_dispatch.release->cause), 0);
+    assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
     hak_free(p[8]);
-    assert_true(unit_cause_calls(hak_dispatch.release->cause) > 0);
+    assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
 }
 
 TEST(what_is_refused_stays_dirty)
@@ -279,7 +279,7 @@ TEST(random_use_keeps_contents_and_loses_nothing)
         slot[k].p[size - 1] = (char)k;
         fake_os_pass(1);
         if (i % 20 == 0)
-            hak_age();
+            hak_purge_tick();
     }
     for (unsigned k = 0; k < N; k++)
         hak_free(slot[k].p);

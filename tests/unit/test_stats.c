@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The writer: what comes out, byte for byte. */
-#include "core/stats.h"
+#include "core/process/report.h"
 
 #include <fcntl.h>
 #include <stdio.h>

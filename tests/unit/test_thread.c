@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * Threads begin at their first slow path; what they had waits for the next one, and nothing stays for long. */
-#include "core/thread.h"
+#include "core/heap/thread.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/meta.h"
-#include "core/slow.h"
+#include "core/os/meta.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/bin.h"
+#include "core/heap/drain.h"
+#include "core/heap/remote_cache.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 #define SIZE 2000 /* without a header in any build */
@@ -21,8 +25,8 @@ static struct hak_thread_totals totals(void)
 static void *get(void *unused)
 {
     (void)unused;
-    struct hak_thread *t = hak_thread_get();
-    assert_ptr_equal(hak_thread_get(), t);
+    struct hak_thread *t = unit_thread();
+    assert_ptr_equal(unit_thread(), t);
     assert_ptr_equal(hak_self.thread, t);
     assert_int_equal(hak_self.tag, t->tag);
     return t;
@@ -73,8 +77,8 @@ static struct unit_block *kept;
 /* Of every class some blocks stay, some are freed, and some slabs are full. */
 static void *leave(void *unused)
 {
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        size_t size = hak_class_usable(bin);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        size_t size = hak_class_usable(cls);
         struct unit_block *blocks = unit_blocks(size, unit_slab_capacity(size) + 3);
         struct unit_block *second = blocks->next;
         blocks->next = kept;
@@ -91,10 +95,10 @@ TEST(a_thread_that_ends_leaves_nothing_active)
     unit_in_thread(leave, NULL);
     struct hak_census c = unit_census();
     assert_int_equal(c.pages[HAK_SLAB_ACTIVE], 0);
-    assert_int_equal(c.used, HAK_NBINS); /* the kept ones, nothing else */
+    assert_int_equal(c.used, HAK_NCLASSES); /* the kept ones, nothing else */
     assert_int_equal(totals().active_slabs, 0);
     unit_free_blocks(kept);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     unit_sweep();
     c = unit_census();
     assert_int_equal(c.used, 0);
@@ -141,7 +145,7 @@ static void start(const char *settings)
 {
     unit_start(settings);
     assert_true(hak_init());
-    if (hak_dispatch.release->at_once)
+    if (hak_parts.release->at_once)
         skip();
 }
 
@@ -201,7 +205,7 @@ TEST(the_first_block_of_a_resumed_thread_comes_from_its_bin)
     run(allocate_one, &block);
     assert_int_equal(unit_census().used, used); /* none was lost */
     hak_free(block);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -211,23 +215,23 @@ TEST(blocks_of_a_parked_thread_may_be_freed_by_others)
     size_t n = 10;
     run(allocate_full, &n);
     unit_free_blocks(kept);
-    hak_bin_flush_foreign(hak_thread_get()); /* it is the caller that has become the next thread */
+    hak_remote_cache_flush(unit_thread()); /* it is the caller that has become the next thread */
     assert_int_equal(totals().parked, 0);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
 static void age_by(uint64_t ms)
 {
     fake_os_pass(ms);
-    hak_age();
+    hak_purge_tick();
 }
 
 TEST(parked_threads_are_broken_up_after_the_purge_delay)
 {
     start("HAKMEM_PURGE_DELAY_MS=100");
     size_t n = 10;
-    hak_thread_get();
+    unit_thread();
     run(come_and_go, &n);
     age_by(50);
     assert_int_equal(totals().parked, 1);
@@ -240,7 +244,7 @@ TEST(a_trim_breaks_parked_threads_up)
 {
     start(NULL);
     size_t n = 10;
-    hak_thread_get();
+    unit_thread();
     run(come_and_go, &n);
     assert_int_equal(totals().parked, 1);
     hak_trim(0);
@@ -264,7 +268,7 @@ TEST(a_thread_with_much_memory_is_not_parked)
 {
     start(NULL);
     size_t n = 40 * HAK_MIB / SIZE;
-    hak_thread_get();
+    unit_thread();
     run(leave_gaps, &n);
     assert_int_equal(totals().parked, 0);
     assert_int_equal(totals().active_slabs, 0);
@@ -342,7 +346,7 @@ static void allocate_late(void *unused)
 {
     (void)unused;
     assert_true(hak_self.ended);
-    assert_null(hak_thread_get());
+    assert_null(unit_thread());
     for (size_t size = 1; size < HAK_MIB; size *= 2) {
         void *p = hak_malloc(size);
         assert_non_null(p);
@@ -371,7 +375,7 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
         unit_in_thread(allocate_and_end, NULL);
         assert_non_null(late_block);
         hak_free(late_block);
-        hak_bin_flush_foreign(hak_thread_get());
+        hak_remote_cache_flush(unit_thread());
     }
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote); /* the orphan collects what is back when it next needs blocks */
@@ -405,16 +409,16 @@ static pthread_barrier_t barrier;
 
 static void *hold_until_trimmed(void *unused)
 {
-    unsigned bin = hak_class_of(SIZE);
+    unsigned cls = hak_class_of(SIZE);
     unit_free_blocks(unit_blocks(SIZE, 10));
-    assert_non_null(hak_self.head[bin]);
+    assert_non_null(hak_self.head[cls]);
     pthread_barrier_wait(&barrier); /* the trim happens here */
     pthread_barrier_wait(&barrier);
-    assert_non_null(hak_self.head[bin]);
+    assert_non_null(hak_self.head[cls]);
     hak_free(hak_malloc(100000)); /* a slow path */
-    for (unsigned b = 0; b < HAK_NBINS; b++)
+    for (unsigned b = 0; b < HAK_NCLASSES; b++)
         assert_null(hak_self.head[b]);
-    assert_int_equal(hak_thread_get()->slabs, 0);
+    assert_int_equal(unit_thread()->slabs, 0);
     return unused;
 }
 
@@ -442,9 +446,9 @@ static void *serve_without_descriptor(void *unused)
         ;
     while (hak_meta_alloc(64))
         ;
-    assert_null(hak_thread_get());
+    assert_null(unit_thread());
     fake_os_allow();
-    assert_non_null(hak_thread_get());
+    assert_non_null(unit_thread());
     unit_free_blocks(unit_blocks(SIZE, 10));
     return unused;
 }
@@ -454,7 +458,7 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     unit_start(NULL);
     unit_free_blocks(unit_blocks(SIZE, 10));
     unit_in_thread(serve_without_descriptor, NULL);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/plugin.h"
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
+#include "core/heap/heap.h"
 #include "unit.h"
 
 TEST(it_serves_16_bytes_to_its_limit)
 {
     unit_start(NULL);
     assert_true(hak_init());
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++)
-        if (hak_strides[bin] <= HAK_TINY_MAX)
-            assert_string_equal(hak_dispatch.by_bin[bin]->name, "tiny");
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        if (hak_strides[cls] <= HAK_TINY_MAX)
+            assert_string_equal(hak_parts.by_class[cls]->name, "tiny");
         else
-            assert_string_not_equal(hak_dispatch.by_bin[bin]->name, "tiny");
+            assert_string_not_equal(hak_parts.by_class[cls]->name, "tiny");
 }
 
 /* In header builds the byte before each block names its bin, unless the block begins a slab. */
 TEST(headers_name_the_bin)
 {
     unit_start(NULL);
-    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= HAK_TINY_MAX; bin++) {
-        struct unit_block *blocks = unit_blocks(hak_class_usable(bin), 2 * unit_slab_capacity(hak_class_usable(bin)));
+    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_TINY_MAX; cls++) {
+        struct unit_block *blocks = unit_blocks(hak_class_usable(cls), 2 * unit_slab_capacity(hak_class_usable(cls)));
         for (struct unit_block *b = blocks; b; b = b->next) {
-            assert_int_equal(hak_space_in_header_zone(b), hak_class_has_header(bin));
+            assert_int_equal(hak_tag_in_header_zone(b), hak_class_has_header(cls));
             assert_int_equal((uintptr_t)b % 16, 0);
-            if (hak_class_has_header(bin) && (uintptr_t)b % HAK_PAGE)
-                assert_int_equal(((uint8_t *)b)[-1], hak_header_byte(bin));
-            assert_int_equal(hak_bin_of(hak_cache_here(), b), bin);
+            if (hak_class_has_header(cls) && (uintptr_t)b % HAK_PAGE)
+                assert_int_equal(((uint8_t *)b)[-1], hak_header_byte(cls));
+            assert_int_equal(hak_class_of_block(hak_cache_here(), b), cls);
         }
         unit_free_blocks(blocks);
     }
@@ -37,7 +38,7 @@ static uint64_t answer;
 static void *ask(void *unused)
 {
     hak_free(hak_malloc(30));
-    answer = hak_bin_of(hak_cache_here(), block);
+    answer = hak_class_of_block(hak_cache_here(), block);
     hak_free(block);
     return unused;
 }
@@ -51,9 +52,9 @@ TEST(a_foreign_block_goes_to_the_callers_bin_only_with_a_header)
     if (hak_class_has_header(hak_class_of(40)))
         assert_int_equal(answer, hak_class_of(40));
     else
-        assert_true(answer >= HAK_NBINS);
+        assert_true(answer >= HAK_NCLASSES);
     hak_free(blocks = hak_malloc(40));
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
     assert_int_equal(unit_census().used, 1);
 }
 
@@ -81,8 +82,8 @@ TEST(capacities_of_the_original_classes)
     unit_start("HAKMEM_TINY_FAST_CAP_C1=11 HAKMEM_TINY_FAST_CAP_C3=13 HAKMEM_TINY_FAST_CAP_C5=15 "
                "HAKMEM_TINY_FAST_CAP_C7=17");
     assert_true(hak_init());
-    for (unsigned bin = 0; bin < HAK_NBINS; bin++) {
-        uint32_t s = hak_strides[bin], limit = hak_bin_limit(bin);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        uint32_t s = hak_strides[cls], limit = hak_parts.capacity[cls];
         if (s > 8 && s <= 16)
             assert_int_equal(limit, 11);
         else if (s > 32 && s <= 64)
@@ -99,7 +100,7 @@ TEST(capacities_of_the_original_classes)
 TEST(prewarm_fills_the_common_bins)
 {
     unit_start("HAKMEM_TINY_PREWARM=1");
-    struct hak_thread *t = hak_thread_get();
+    struct hak_thread *t = unit_thread();
     assert_true(t->counters.prewarmed > 0);
     assert_true(unit_bin_length(hak_class_of(40)) > 0);
     uint64_t refills = t->counters.refills;
@@ -111,13 +112,13 @@ TEST(prewarm_fills_the_common_bins)
 TEST(without_prewarm_bins_are_empty)
 {
     unit_start("HAKMEM_TINY_PREWARM=0");
-    assert_int_equal(hak_thread_get()->counters.prewarmed, 0);
+    assert_int_equal(unit_thread()->counters.prewarmed, 0);
     assert_null(hak_self.head[hak_class_of(40)]);
 }
 
 static uint64_t blocks_a_trip(size_t size)
 {
-    struct hak_thread *t = hak_thread_get();
+    struct hak_thread *t = unit_thread();
     uint64_t refills = t->counters.refills, blocks = t->counters.refill_blocks;
     hak_free(hak_malloc(size));
     assert_int_equal(t->counters.refills, refills + 1);

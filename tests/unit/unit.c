@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/slow.h"
+#include "core/malloc/malloc.h"
 
 #define OUT_FD 9
 #define SECONDS_FOR_ONE 120
@@ -164,6 +164,7 @@ void unit_start(const char *settings)
 char *unit_stats_text(bool json)
 {
     int fd = text_file();
+    hak_init();
     assert_int_equal(hak_stats_write(fd, json), 0);
     size_t size = (size_t)lseek(fd, 0, SEEK_END) + 1;
     char *text = malloc(size);
@@ -194,8 +195,8 @@ uint64_t unit_stat(const char *section, const char *key)
 
 void unit_sweep(void)
 {
-    for (unsigned i = 0; i < 2 && hak_dispatch.backend->age; i++) /* what served since the last time stays */
-        hak_dispatch.backend->age(hak_os_coarse_ms());
+    for (unsigned i = 0; i < 2 && hak_parts.backend->purge_tick; i++) /* what served since the last time stays */
+        hak_parts.backend->purge_tick(hak_clock_ms());
 }
 
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
@@ -252,14 +253,14 @@ void unit_free_blocks(struct unit_block *list)
 
 size_t unit_slab_capacity(size_t size)
 {
-    unsigned bin = hak_class_of(size);
-    return hak_slab_pages[bin] * HAK_PAGE / hak_strides[bin];
+    unsigned cls = hak_class_of(size);
+    return hak_slab_pages[cls] * HAK_PAGE / hak_strides[cls];
 }
 
-size_t unit_bin_length(unsigned bin)
+size_t unit_bin_length(unsigned cls)
 {
     size_t n = 0;
-    for (void *p = hak_self.head[bin]; p; p = hak_next_load(p))
+    for (void *p = hak_self.head[cls]; p; p = hak_next_load(p))
         n++;
     return n;
 }
@@ -270,4 +271,9 @@ uint64_t unit_random(uint64_t *state)
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
+}
+
+struct hak_thread *unit_thread(void)
+{
+    return hak_init() ? hak_thread_get() : NULL;
 }

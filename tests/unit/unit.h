@@ -11,10 +11,14 @@
 
 #include <cmocka.h>
 
-#include "core/cache.h"
-#include "core/dispatch.h"
-#include "core/stats.h"
-#include "core/thread.h"
+#include "core/heap/thread.h"
+#include "core/malloc/malloc.h"
+#include "core/os/os.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/process/pulse.h"
+#include "core/process/report.h"
+#include "core/process/life.h"
 #include "fake_os.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -49,6 +53,9 @@ void unit_in_thread(void *(*fn)(void *), void *context);
 /* The fake door, and settings: "NAME=value NAME=value", or NULL. */
 void unit_start(const char *settings);
 
+/* The calling thread's descriptor, which the library is started for; NULL without memory. */
+struct hak_thread *unit_thread(void);
+
 /* --- looking in -------------------------------------------------------------------------------------- */
 
 /* A number of the statistics: unit_stat("stages", "empty"). Fails the test if there is none. */
@@ -75,7 +82,7 @@ void unit_free_blocks(struct unit_block *list);
 /* How many blocks of `size` a slab of theirs holds, and a slab's worth of them. */
 size_t unit_slab_capacity(size_t size);
 /* How many blocks wait in this thread's bin. */
-size_t unit_bin_length(unsigned bin);
+size_t unit_bin_length(unsigned cls);
 uint64_t unit_random(uint64_t *state);
 
 #endif

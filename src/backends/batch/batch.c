@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Batched release: backends queue what is free until it has been idle for a while, and hand over many ranges
  * at once, which go back in one vectored call where the kernel has it. */
-#include "core/plugin.h"
+#include "core/parts/release.h"
 
 static size_t release(const struct iovec *ranges, size_t count, enum hak_cause cause)
 {

@@ -3,11 +3,10 @@
  * from the first superslab of its class that has one free; a superslab that is wholly free goes back at once,
  * free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
-#include "core/dispatch.h"
-#include "core/limit.h"
-#include "core/meta.h"
-#include "core/plugin.h"
-#include "core/slab_list.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
+#include "core/os/meta.h"
+#include "core/pages/slab_list.h"
 
 struct superslab {
     char *base;
@@ -20,23 +19,23 @@ struct superslab {
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
-/* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NBINS + n. */
-#define NLISTS (HAK_NBINS + HAK_SUPERSLAB_PAGES)
+/* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NCLASSES + n. */
+#define NLISTS (HAK_NCLASSES + HAK_SUPERSLAB_PAGES)
 static struct superslab *lists[NLISTS];
-static struct hak_meta_list dropped;
-static struct hak_slab *partial_lists[HAK_NBINS];
+static struct hak_meta_list recycled;
+static struct hak_slab *partial_lists[HAK_NCLASSES];
 static uint64_t maps, unmaps, partial_served, slab_served;
 static size_t dirty_slabs;
 
 static struct superslab *map_region(size_t count, size_t align, bool header)
 {
-    struct superslab *s = hak_meta_new(&dropped, sizeof *s);
+    struct superslab *s = hak_meta_new(&recycled, sizeof *s);
     if (!s)
         return NULL;
     s->count = count;
     s->base = hak_space_alloc(count, align, header);
     if (!s->base) {
-        hak_meta_drop(&dropped, s);
+        hak_meta_recycle(&recycled, s);
         return NULL;
     }
     maps++;
@@ -47,10 +46,10 @@ static struct superslab *map_region(size_t count, size_t align, bool header)
 static void unmap_region(struct superslab *s)
 {
     struct iovec range = {s->base, s->count * HAK_SUPERSLAB};
-    if (hak_dispatch.release->release(&range, 1, hak_dispatch.release->cause) == range.iov_len)
-        hak_space_free(s->base, s->count);
+    if (hak_parts.release->release(&range, 1, hak_parts.release->cause) == range.iov_len)
+        hak_space_free(s->base, s->count, hak_parts.release->cause);
     unmaps++;
-    hak_meta_drop(&dropped, s);
+    hak_meta_recycle(&recycled, s);
 }
 
 static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
@@ -80,7 +79,7 @@ static void drop(struct superslab *s)
     if (s->next)
         s->next->prev = s->prev;
     dirty_slabs -= (size_t)__builtin_popcountll(s->dirty);
-    hak_limit_give((size_t)__builtin_popcountll(s->dirty) * s->slab_pages * HAK_PAGE);
+    hak_budget_give((size_t)__builtin_popcountll(s->dirty) * s->slab_pages * HAK_PAGE);
     unmap_region(s);
 }
 
@@ -109,7 +108,7 @@ static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool head
     if (slab) {
         s->used |= (uint64_t)1 << i;
         if (!(s->dirty >> i & 1))
-            hak_limit_take(slab_pages * HAK_PAGE);
+            hak_budget_take(slab_pages * HAK_PAGE);
         dirty_slabs -= s->dirty >> i & 1;
         s->dirty &= ~((uint64_t)1 << i);
         slab_served++;
@@ -117,42 +116,42 @@ static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool head
     return slab;
 }
 
-static struct hak_slab *take_partial(struct hak_thread *t, unsigned bin)
+static struct hak_slab *take_partial(struct hak_thread *t, unsigned cls)
 {
-    struct hak_slab *slab = partial_lists[bin];
+    struct hak_slab *slab = partial_lists[cls];
     if (!slab)
         return NULL;
-    hak_slab_list_remove(&partial_lists[bin], slab);
+    hak_slab_list_remove(&partial_lists[cls], slab);
     hak_slab_adopt(slab, t);
     partial_served++;
     return slab;
 }
 
-static struct hak_slab *take_fresh(struct hak_thread *t, unsigned bin)
+static struct hak_slab *take_fresh(struct hak_thread *t, unsigned cls)
 {
-    bool header = hak_bin_has_header(bin);
-    struct hak_slab *slab = take_slab(bin, hak_slab_pages[bin], header);
+    bool header = hak_parts_has_header(cls);
+    struct hak_slab *slab = take_slab(cls, hak_slab_pages[cls], header);
     if (!slab && header) /* their zone is full: blocks without headers serve as well */
-        slab = take_slab(bin, hak_slab_pages[bin], false);
+        slab = take_slab(cls, hak_slab_pages[cls], false);
     if (slab)
-        hak_slab_format(slab, bin, t);
+        hak_slab_format(slab, cls, t);
     return slab;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
 {
     hak_lock_acquire(&lock);
-    struct hak_slab *slab = take_partial(t, bin);
+    struct hak_slab *slab = take_partial(t, cls);
     if (!slab)
-        slab = take_fresh(t, bin);
+        slab = take_fresh(t, cls);
     hak_lock_release(&lock);
     return slab;
 }
 
-static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
+static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
 {
     hak_lock_acquire(&lock);
-    struct hak_slab *slab = take_partial(t, bin);
+    struct hak_slab *slab = take_partial(t, cls);
     hak_lock_release(&lock);
     return slab;
 }
@@ -165,7 +164,7 @@ static struct hak_slab *acquire_region(size_t pages, size_t align)
         return NULL;
     struct hak_slab *slab = describe(s, s->base, pages);
     if (slab)
-        hak_limit_take(count * HAK_SUPERSLAB);
+        hak_budget_take(count * HAK_SUPERSLAB);
     else
         unmap_region(s);
     return slab;
@@ -175,7 +174,7 @@ static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
 {
     bool small = align <= 1 && pages <= HAK_SUPERSLAB_PAGES / 2;
     hak_lock_acquire(&lock);
-    struct hak_slab *slab = small ? take_slab((unsigned)(HAK_NBINS + pages), (unsigned)pages, false)
+    struct hak_slab *slab = small ? take_slab((unsigned)(HAK_NCLASSES + pages), (unsigned)pages, false)
                                   : acquire_region(pages, align);
     hak_lock_release(&lock);
     *zeroed = !small;
@@ -191,11 +190,11 @@ static size_t clean_superslab(struct superslab *s, enum hak_cause cause)
     size_t n = 0, size = s->slab_pages * HAK_PAGE;
     for (uint64_t bits = s->dirty; bits; bits &= bits - 1)
         ranges[n++] = (struct iovec){s->base + (size_t)__builtin_ctzll(bits) * size, size};
-    size_t returned = hak_dispatch.release->release(ranges, n, cause);
+    size_t returned = hak_parts.release->release(ranges, n, cause);
     if (returned == n * size) {
         dirty_slabs -= n;
         s->dirty = 0;
-        hak_limit_give(returned);
+        hak_budget_give(returned);
     }
     return returned;
 }
@@ -215,11 +214,11 @@ static void release_slab(struct superslab *s, size_t offset)
     uint64_t bit = (uint64_t)1 << offset / (s->slab_pages * HAK_PAGE);
     s->used &= ~bit;
     s->dirty |= bit;
-    s->dirty_since_ms = hak_os_coarse_ms();
+    s->dirty_since_ms = hak_clock_ms();
     dirty_slabs++;
     if (!s->used)
         drop(s);
-    else if (hak_dispatch.release->at_once)
+    else if (hak_parts.release->at_once)
         clean_superslab(s, HAK_CAUSE_partial_release);
 }
 
@@ -232,7 +231,7 @@ static void release(struct hak_slab *slab)
     if (s->capacity) {
         release_slab(s, offset);
     } else {
-        hak_limit_give(s->count * HAK_SUPERSLAB);
+        hak_budget_give(s->count * HAK_SUPERSLAB);
         unmap_region(s);
     }
     hak_lock_release(&lock);
@@ -243,36 +242,36 @@ static void publish(struct hak_slab *slab)
     hak_lock_acquire(&lock);
     bool live = !hak_slab_all_back(slab);
     if (live)
-        hak_slab_list_push(&partial_lists[slab->bin], slab);
+        hak_slab_list_push(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (!live)
-        hak_slab_reap(slab);
+        hak_parts_reap_slab(slab);
 }
 
-static void all_back(struct hak_slab *slab, unsigned bin)
+static void all_back(struct hak_slab *slab, unsigned cls)
 {
-    (void)bin;
+    (void)cls;
     hak_lock_acquire(&lock);
     bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
     if (mine)
-        hak_slab_list_remove(&partial_lists[slab->bin], slab);
+        hak_slab_list_remove(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (mine)
-        hak_slab_reap(slab);
+        hak_parts_reap_slab(slab);
 }
 
 static size_t trim(size_t keep)
 {
     hak_lock_acquire(&lock);
-    size_t returned = dirty_slabs * HAK_PAGE > keep ? clean_idle(hak_os_coarse_ms(), 0, HAK_CAUSE_trim) : 0;
+    size_t returned = dirty_slabs * HAK_PAGE > keep ? clean_idle(hak_clock_ms(), 0, HAK_CAUSE_trim) : 0;
     hak_lock_release(&lock);
     return returned;
 }
 
-static bool age(uint64_t now_ms)
+static bool purge_tick(uint64_t now_ms)
 {
     hak_lock_acquire(&lock);
-    clean_idle(now_ms, hak_dispatch.options.purge_delay_ms, HAK_CAUSE_partial_release);
+    clean_idle(now_ms, hak_options.purge_delay_ms, HAK_CAUSE_partial_release);
     hak_lock_release(&lock);
     return false;
 }
@@ -309,7 +308,7 @@ const struct hak_backend hak_backend_legacy = {
     .publish = publish,
     .all_back = all_back,
     .trim = trim,
-    .age = age,
+    .purge_tick = purge_tick,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,
     .stats = stats,

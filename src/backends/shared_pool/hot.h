@@ -7,13 +7,13 @@
 
 #include "core/plugin.h"
 
-struct hak_slab *hak_hot_pop(unsigned bin);
+struct hak_slab *hak_hot_pop(unsigned cls);
 /* One of another class, of this length, from the zone of blocks with headers or the other one; NULL if none. */
 struct hak_slab *hak_hot_pop_similar(unsigned pages, bool header);
 /* Adds an EMPTY slab. Where its stack was too long, all that stood there, for the caller to release. */
 struct hak_slab *hak_hot_push(struct hak_slab *slab);
 /* All of the first class from *bin on that has hot slabs, for the caller to release; *bin becomes the next class.
  * NULL: there are no more. Lists of both kinds are linked by hak_slab_stack_next. */
-struct hak_slab *hak_hot_take_all(unsigned *bin);
+struct hak_slab *hak_hot_take_all(unsigned *cls);
 
 #endif

@@ -2,8 +2,8 @@
  * See lru.h. Cached regions keep their addresses; their pages may have gone back meanwhile. */
 #include "lru.h"
 
-#include "core/dispatch.h"
-#include "core/log.h"
+#include "core/parts/parts.h"
+#include "core/base/log.h"
 
 static struct superslab *newest, *oldest;
 static size_t cached, cached_superslabs;
@@ -27,7 +27,7 @@ static bool evict(struct superslab *s, enum hak_cause cause)
         return false;
     unlink_cached(s);
     evictions++;
-    if (hak_dispatch.options.log_lru)
+    if (hak_options.log_lru)
         hak_log("LRU_EVICT %p (%s)", (void *)s->base, hak_cause_name(cause));
     hak_superslab_unmap(s);
     return true;
@@ -35,13 +35,13 @@ static bool evict(struct superslab *s, enum hak_cause cause)
 
 static bool beyond_limits(void)
 {
-    const struct hak_options *o = &hak_dispatch.options;
+    const struct hak_option_values *o = &hak_options;
     return cached > o->lru_max_cached || cached_superslabs * HAK_SUPERSLAB > o->lru_max_mb * HAK_MIB;
 }
 
 void hak_lru_push(struct superslab *s)
 {
-    s->cached_since_ms = hak_os_coarse_ms();
+    s->cached_since_ms = hak_clock_ms();
     s->prev = NULL;
     s->next = newest;
     *(newest ? &newest->prev : &oldest) = s;
@@ -49,7 +49,7 @@ void hak_lru_push(struct superslab *s)
     cached++;
     cached_superslabs += s->count;
     pushes++;
-    if (hak_dispatch.options.log_lru)
+    if (hak_options.log_lru)
         hak_log("LRU_PUSH %p, %zu cached", (void *)s->base, cached);
     while (oldest && beyond_limits() && evict(oldest, HAK_CAUSE_lru_evict))
         ;
@@ -63,7 +63,7 @@ static bool is_aligned(const struct superslab *s, size_t align)
 struct superslab *hak_lru_pop(size_t count, size_t align, bool header)
 {
     struct superslab *s = newest;
-    while (s && (s->count != count || !is_aligned(s, align) || hak_space_in_header_zone(s->base) != header))
+    while (s && (s->count != count || !is_aligned(s, align) || hak_tag_in_header_zone(s->base) != header))
         s = s->next;
     if (s) {
         unlink_cached(s);
@@ -71,14 +71,14 @@ struct superslab *hak_lru_pop(size_t count, size_t align, bool header)
     } else {
         misses++;
     }
-    if (hak_dispatch.options.log_lru)
+    if (hak_options.log_lru)
         hak_log("LRU_POP %s, %zu cached", s ? "hit" : "miss", cached);
     return s;
 }
 
 void hak_lru_age(uint64_t now_ms)
 {
-    uint64_t limit = hak_dispatch.options.lru_ttl_sec * (uint64_t)1000;
+    uint64_t limit = hak_options.lru_ttl_sec * (uint64_t)1000;
     while (oldest && now_ms - oldest->cached_since_ms > limit && evict(oldest, HAK_CAUSE_lru_evict))
         ;
 }

@@ -9,11 +9,11 @@
 #include "core/plugin.h"
 
 /* A slab of the class, adopted by `t`; NULL without. Never sweeps. */
-struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned bin);
+struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned cls);
 /* Takes a PARTIAL slab, all of whose blocks may be back. May sweep. */
 void hak_partial_put(struct hak_slab *slab);
 /* The last block of a slab of the class came back. May sweep. */
-void hak_partial_note_idle(unsigned bin);
+void hak_partial_note_idle(unsigned cls);
 /* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. */
 void hak_partial_sweep_all(void);
 void hak_partial_sweep_unserved(void);

@@ -3,9 +3,9 @@
  * cleans one of them dissolves it first. */
 #include "runs.h"
 
-#include "core/dispatch.h"
-#include "core/log.h"
-#include "core/slab_list.h"
+#include "core/parts/parts.h"
+#include "core/base/log.h"
+#include "core/pages/slab_list.h"
 #include "lru.h"
 
 #define CLEAN_BYTES (256 * HAK_MIB) /* that one call gives back, or a quarter of what is dirty */
@@ -38,7 +38,7 @@ static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
 static void dissolve(struct hak_slab *slab, enum hak_slab_state to)
 {
     hak_slab_list_remove(&empty_list, slab);
-    hak_slab_count(HAK_SLAB_EMPTY, to);
+    hak_count_transition(HAK_SLAB_EMPTY, to);
     hak_space_forget(slab, 0, slab->pages);
 }
 
@@ -53,15 +53,15 @@ static void dissolve_pages(const struct superslab *s, uint64_t pages, enum hak_s
 }
 
 /* The first of the class among so many; else one of the same length. */
-static struct hak_slab *find_empty(unsigned bin, unsigned pages, bool header)
+static struct hak_slab *find_empty(unsigned cls, unsigned pages, bool header)
 {
     struct hak_slab *other = NULL;
-    unsigned left = hak_dispatch.options.empty_scan_limit;
+    unsigned left = hak_options.empty_scan_limit;
     for (struct hak_slab *slab = empty_list; slab && left; slab = slab->next, left--) {
-        if (slab->pages != pages || hak_space_in_header_zone(slab->base) != header)
+        if (slab->pages != pages || hak_tag_in_header_zone(slab->base) != header)
             continue;
         other = slab;
-        if (slab->bin == bin)
+        if (slab->cls == cls)
             break;
     }
     return other;
@@ -86,9 +86,9 @@ struct hak_slab *hak_runs_take_whole(struct superslab *s, size_t pages, bool *cl
     return describe(s, s->base, pages);
 }
 
-struct hak_slab *hak_runs_take_empty(unsigned bin, unsigned pages, bool header)
+struct hak_slab *hak_runs_take_empty(unsigned cls, unsigned pages, bool header)
 {
-    struct hak_slab *slab = find_empty(bin, pages, header);
+    struct hak_slab *slab = find_empty(cls, pages, header);
     if (slab) {
         struct superslab *s = slab->region;
         hak_slab_list_remove(&empty_list, slab);
@@ -120,13 +120,13 @@ bool hak_runs_age(uint64_t now_ms)
     size_t done = 0, most = hak_max(CLEAN_BYTES, hak_superslab_dirty_bytes() / 4);
     struct superslab *s;
     batches[0].cause = HAK_CAUSE_partial_release;
-    batches[1].cause = hak_dispatch.release->cause;
+    batches[1].cause = hak_parts.release->cause;
     for (size_t n = hak_superslab_dirty_regions();
          n && done < most && is_idle(s = hak_superslab_oldest_dirty(), now_ms); n--) {
         uint64_t pages = hak_superslab_idle(s, now_ms, hak_purge_delay_ms());
         if (s->put_ms <= slept_until_ms)
             pages = s->dirty;
-        if (!is_cached(s) && !hak_dispatch.options.ss_partial)
+        if (!is_cached(s) && !hak_options.ss_partial)
             continue;
         if (s->count == 1)
             dissolve_pages(s, pages, HAK_SLAB_RETURNED);
@@ -166,18 +166,18 @@ static void cache_if_free(struct superslab *s)
     if (s->count == 1)
         dissolve_pages(s, ALL_PAGES, HAK_SLAB_UNUSED);
     hak_superslab_withdraw(s);
-    if (hak_dispatch.options.log_free)
+    if (hak_options.log_free)
         hak_log("SS_FREE superslab %p is wholly empty", (void *)s->base);
     hak_lru_push(s);
 }
 
 static void note_empty(const struct hak_slab *slab)
 {
-    const struct hak_options *o = &hak_dispatch.options;
+    const struct hak_option_values *o = &hak_options;
     if (HAK_UNLIKELY(o->log_free))
         hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
     if (++empties % o->ss_partial_interval == 0 && o->ss_partial)
-        hak_runs_age(hak_os_coarse_ms());
+        hak_runs_age(hak_clock_ms());
 }
 
 void hak_runs_put_empty(struct hak_slab *slab)

@@ -12,7 +12,7 @@ struct hak_slab *hak_runs_take(struct superslab *s, unsigned pages, bool *clean)
 /* The first pages of a region that is in no index, handed out as a whole; NULL without memory. */
 struct hak_slab *hak_runs_take_whole(struct superslab *s, size_t pages, bool *clean);
 /* An EMPTY slab of the class, or one of the same length; NULL if there is none among those that are looked at. */
-struct hak_slab *hak_runs_take_empty(unsigned bin, unsigned pages, bool header);
+struct hak_slab *hak_runs_take_empty(unsigned cls, unsigned pages, bool header);
 /* Takes an EMPTY slab, and any other run. */
 void hak_runs_put_empty(struct hak_slab *slab);
 void hak_runs_put(struct hak_slab *slab);

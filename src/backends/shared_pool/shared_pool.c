@@ -5,11 +5,12 @@
  * (lru.c) and from the address space at last. One lock guards all that concerns pages. */
 #include <sys/mman.h>
 
-#include "core/dispatch.h"
-#include "core/huge_page.h"
-#include "core/log.h"
-#include "core/plugin.h"
-#include "core/slab_stack.h"
+#include "core/parts/parts.h"
+#include "core/os/huge_page.h"
+#include "core/base/log.h"
+#include "core/heap/remote_cache.h"
+#include "core/heap/thread.h"
+#include "core/pages/slab_stack.h"
 #include "hot.h"
 #include "lru.h"
 #include "partial.h"
@@ -44,18 +45,18 @@ static uint64_t prefault_touched;
 
 struct request {
     struct hak_thread *thread;
-    unsigned bin, pages;
+    unsigned cls, pages;
     bool header, clean;
 };
 
 static struct hak_slab *stage_hot(struct request *r)
 {
-    return hak_hot_pop(r->bin);
+    return hak_hot_pop(r->cls);
 }
 
 static struct hak_slab *stage_partial(struct request *r)
 {
-    return hak_partial_take(r->thread, r->bin);
+    return hak_partial_take(r->thread, r->cls);
 }
 
 static struct hak_slab *stage_warm(struct request *r)
@@ -65,7 +66,7 @@ static struct hak_slab *stage_warm(struct request *r)
 
 static struct hak_slab *stage_empty(struct request *r)
 {
-    return hak_runs_take_empty(r->bin, r->pages, r->header);
+    return hak_runs_take_empty(r->cls, r->pages, r->header);
 }
 
 static struct hak_slab *stage_unused(struct request *r)
@@ -79,7 +80,7 @@ static struct hak_slab *stage_unused(struct request *r)
 static struct hak_slab *stage_drain(struct request *r)
 {
     hak_lock_release(&lock);
-    hak_bin_flush_foreign(r->thread);
+    hak_remote_cache_flush(r->thread);
     hak_thread_break_up(UINT64_MAX);
     hak_lock_acquire(&lock);
     struct hak_slab *slab = stage_partial(r);
@@ -108,7 +109,7 @@ static void advise_huge(struct superslab *s)
     static void *mapped[HUGE_LOOK_BACK];
     static unsigned turn;
     struct hak_space_stats space;
-    if (hak_dispatch.options.thp != HAK_THP_AUTO || HAK_SUPERSLAB < HAK_HUGE_PAGE)
+    if (hak_options.thp != HAK_THP_AUTO || HAK_SUPERSLAB < HAK_HUGE_PAGE)
         return;
     void *before = mapped[turn];
     mapped[turn] = s->base;
@@ -124,7 +125,7 @@ static void prefault(struct superslab *s)
     if (hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
         return;
     if (hak_os_advise(s->base, HAK_SUPERSLAB, MADV_POPULATE_WRITE, HAK_CAUSE_prefault) == 0 ||
-        hak_dispatch.options.no_fallback_prefault)
+        hak_options.no_fallback_prefault)
         return;
     for (size_t i = 0; i < HAK_SUPERSLAB; i += HAK_SYSTEM_PAGE) { /* kernels before 5.14 */
         ((volatile char *)s->base)[i] = 0;
@@ -139,7 +140,7 @@ static struct hak_slab *stage_map(struct request *r)
         return NULL;
     hak_superslab_offer(s);
     advise_huge(s);
-    if (hak_dispatch.options.ss_prefault)
+    if (hak_options.ss_prefault)
         prefault(s);
     return hak_runs_take(s, r->pages, &r->clean);
 }
@@ -156,18 +157,18 @@ static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to
         struct hak_slab *slab = stages[i](r);
         if (!slab)
             continue;
-        HAK_COUNT(r->thread, stages[i], 1);
-        if (HAK_UNLIKELY(hak_dispatch.options.log_acquire))
-            hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->bin, stage_names[i], (void *)slab->base);
+        hak_count(&r->thread->counters.stages[i], 1);
+        if (HAK_UNLIKELY(hak_options.log_acquire))
+            hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stage_names[i], (void *)slab->base);
         return slab;
     }
     return NULL;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
 {
-    struct request r = {.thread = t, .bin = bin, .pages = hak_slab_pages[bin]};
-    r.header = hak_bin_has_header(bin);
+    struct request r = {.thread = t, .cls = cls, .pages = hak_slab_pages[cls]};
+    r.header = hak_parts_has_header(cls);
     struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_warm);
     if (!slab) {
         hak_lock_acquire(&lock);
@@ -179,15 +180,15 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned bin)
         hak_lock_release(&lock);
     }
     if (!slab)
-        atomic_fetch_add_explicit(&failed, 1, memory_order_relaxed);
+        HAK_ADD_RELAXED(&failed, 1);
     else if (hak_slab_state(slab) != HAK_SLAB_ACTIVE)
-        hak_slab_format(slab, bin, t);
+        hak_slab_format(slab, cls, t);
     return slab;
 }
 
-static struct hak_slab *adopt(struct hak_thread *t, unsigned bin)
+static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
 {
-    struct request r = {.thread = t, .bin = bin};
+    struct request r = {.thread = t, .cls = cls};
     return run_stages(&r, STAGE_partial, STAGE_partial);
 }
 
@@ -206,7 +207,7 @@ static bool cool_down(void)
 {
     bool any = false;
     struct hak_slab *slabs;
-    for (unsigned bin = 0; (slabs = hak_hot_take_all(&bin)); any = true)
+    for (unsigned cls = 0; (slabs = hak_hot_take_all(&cls)); any = true)
         cool(slabs);
     return any;
 }
@@ -257,8 +258,8 @@ static void heat(struct hak_slab *slab)
         return;
     hak_lock_acquire(&lock);
     cool(before);
-    if (hak_dispatch.release->at_once)
-        hak_runs_age(hak_os_coarse_ms());
+    if (hak_parts.release->at_once)
+        hak_runs_age(hak_clock_ms());
     hak_lock_release(&lock);
 }
 
@@ -270,15 +271,15 @@ static void release(struct hak_slab *slab)
     }
     hak_lock_acquire(&lock);
     hak_runs_put(slab);
-    if (hak_dispatch.release->at_once)
-        hak_runs_age(hak_os_coarse_ms());
+    if (hak_parts.release->at_once)
+        hak_runs_age(hak_clock_ms());
     hak_lock_release(&lock);
 }
 
-static void all_back(struct hak_slab *slab, unsigned bin)
+static void all_back(struct hak_slab *slab, unsigned cls)
 {
     (void)slab; /* it may be anybody's by now */
-    hak_partial_note_idle(bin);
+    hak_partial_note_idle(cls);
 }
 
 static size_t trim(size_t keep)
@@ -292,11 +293,11 @@ static size_t trim(size_t keep)
     return returned;
 }
 
-static bool age(uint64_t now_ms)
+static bool purge_tick(uint64_t now_ms)
 {
     static uint64_t cooled_ms;
     static _Atomic(uint64_t) last_ms;
-    bool slept = hak_has_slept(&last_ms, now_ms);
+    bool slept = hak_slept_since(HAK_EXCHANGE_RELAXED(&last_ms, now_ms), now_ms);
     if (slept)
         hak_partial_sweep_all();
     else
@@ -327,7 +328,7 @@ static void fork_done(bool in_child)
     hak_lock_release(&lock);
 }
 
-static uint64_t partial_slabs(const struct hak_thread_counters *c)
+static uint64_t partial_slabs(const struct hak_counters *c)
 {
     return c->transitions[HAK_SLAB_FULL][HAK_SLAB_PARTIAL] + c->transitions[HAK_SLAB_ACTIVE][HAK_SLAB_PARTIAL] -
            c->transitions[HAK_SLAB_PARTIAL][HAK_SLAB_ACTIVE];
@@ -339,8 +340,8 @@ static void stats(struct hak_stats_writer *w)
     hak_thread_totals(&t);
     hak_stats_begin(w, "stages");
     for (unsigned i = 0; i < NSTAGES; i++)
-        hak_stats_number(w, stage_names[i], atomic_load_explicit(&t.counters.stages[i], memory_order_relaxed));
-    hak_stats_number(w, "failed", atomic_load_explicit(&failed, memory_order_relaxed));
+        hak_stats_number(w, stage_names[i], HAK_LOAD_RELAXED(&t.counters.stages[i]));
+    hak_stats_number(w, "failed", HAK_LOAD_RELAXED(&failed));
     hak_stats_end(w);
     hak_lock_acquire(&lock);
     hak_lru_stats(w);
@@ -349,7 +350,7 @@ static void stats(struct hak_stats_writer *w)
     hak_stats_number(w, "empties", hak_runs_empties());
     hak_stats_number(w, "dirty_bytes", hak_superslab_dirty_bytes());
     hak_stats_number(w, "prefault_touched", prefault_touched);
-    hak_stats_number(w, "lock_taken", atomic_load_explicit(&lock.taken, memory_order_relaxed));
+    hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&lock.taken));
     hak_stats_end(w);
     hak_lock_release(&lock);
 }
@@ -363,7 +364,7 @@ const struct hak_backend hak_backend_shared_pool = {
     .publish = hak_partial_put,
     .all_back = all_back,
     .trim = trim,
-    .age = age,
+    .purge_tick = purge_tick,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,
     .stats = stats,

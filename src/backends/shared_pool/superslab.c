@@ -2,21 +2,21 @@
  * See superslab.h. */
 #include "superslab.h"
 
-#include "core/dispatch.h"
-#include "core/limit.h"
-#include "core/log.h"
-#include "core/meta.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
+#include "core/base/log.h"
+#include "core/os/meta.h"
 
 /* [kind][longest run]: regions with free pages; kind 1 holds blocks with headers. */
 static struct superslab *index_lists[2][65];
 static uint64_t index_bits[2]; /* bit n-1: index_lists[..][n] is not empty */
 static struct superslab *dirty_oldest, *dirty_newest;
 static size_t dirty_pages, dirty_regions;
-static struct hak_meta_list dropped;
+static struct hak_meta_list recycled;
 
 static unsigned kind_of(const struct superslab *s)
 {
-    return hak_space_in_header_zone(s->base);
+    return hak_tag_in_header_zone(s->base);
 }
 
 /* The length of the longest run of ones. */
@@ -112,7 +112,7 @@ static void dirty_list(struct superslab *s)
     dirty_newest = s;
     s->on_dirty_list = true;
     dirty_regions++;
-    s->dirty_since_ms = hak_os_coarse_ms();
+    s->dirty_since_ms = hak_clock_ms();
 }
 
 /* A region of several superslabs is dirty as a whole or not at all. */
@@ -127,7 +127,7 @@ static void set_dirty(struct superslab *s, uint64_t dirty)
 {
     dirty_pages += weight(s, dirty) - weight(s, s->dirty);
     if (dirty & ~s->dirty)
-        s->put_ms = hak_os_coarse_ms();
+        s->put_ms = hak_clock_ms();
     s->dirty = dirty;
     s->idle &= dirty;
     if (dirty)
@@ -143,7 +143,7 @@ void hak_superslab_put_whole(struct superslab *s, bool dirty)
     if (dirty)
         set_dirty(s, ALL_PAGES);
     else
-        hak_limit_give(s->count * HAK_SUPERSLAB);
+        hak_budget_give(s->count * HAK_SUPERSLAB);
 }
 
 struct superslab *hak_superslab_oldest_dirty(void)
@@ -190,9 +190,9 @@ static unsigned ranges_of(const struct superslab *s, uint64_t pages, struct iove
 static void note_returned(struct superslab *s, uint64_t pages, enum hak_cause cause)
 {
     s->returned |= pages;
-    s->returned_ms = hak_os_coarse_ms();
+    s->returned_ms = hak_clock_ms();
     s->returned_for = cause;
-    hak_limit_give(weight(s, pages) * HAK_PAGE);
+    hak_budget_give(weight(s, pages) * HAK_PAGE);
     set_dirty(s, s->dirty & ~pages);
 }
 
@@ -202,7 +202,7 @@ static size_t give_back(struct superslab *s, uint64_t pages, enum hak_cause caus
     struct iovec ranges[32];
     size_t wanted = weight(s, pages) * HAK_PAGE;
     unsigned n = ranges_of(s, pages, ranges);
-    size_t returned = n ? hak_dispatch.release->release(ranges, n, cause) : 0;
+    size_t returned = n ? hak_parts.release->release(ranges, n, cause) : 0;
     if (returned == wanted)
         note_returned(s, pages, cause);
     return returned;
@@ -223,7 +223,7 @@ size_t hak_superslab_batch_send(struct superslab_batch *b)
     size_t wanted = 0;
     for (unsigned i = 0; i < b->regions; i++)
         wanted += weight(b->region[i], b->region[i]->leaving) * HAK_PAGE;
-    size_t returned = wanted ? hak_dispatch.release->release(b->range, b->ranges, b->cause) : 0;
+    size_t returned = wanted ? hak_parts.release->release(b->range, b->ranges, b->cause) : 0;
     bool all = returned == wanted;
     if (!all) /* some were refused: one by one tells which */
         returned = 0;
@@ -262,7 +262,7 @@ static bool commit(const struct superslab *s, unsigned first, unsigned pages)
 static void note_regret(struct superslab *s, uint64_t taken)
 {
     uint64_t again = s->returned & taken;
-    if (again && hak_os_coarse_ms() - s->returned_ms < HAK_REGRET_MS)
+    if (again && hak_clock_ms() - s->returned_ms < HAK_REGRET_MS)
         hak_os_regret(s->returned_for, weight(s, again) * HAK_PAGE);
     s->returned &= ~taken;
 }
@@ -274,7 +274,7 @@ bool hak_superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
         return false;
     s->free &= ~mask;
     s->used |= mask;
-    hak_limit_take((pages - weight(s, s->dirty & mask)) * HAK_PAGE);
+    hak_budget_take((pages - weight(s, s->dirty & mask)) * HAK_PAGE);
     set_dirty(s, s->dirty & ~mask);
     note_regret(s, mask);
     reindex(s);
@@ -290,7 +290,7 @@ unsigned hak_superslab_fit(const struct superslab *s, unsigned pages)
 
 bool hak_superslab_is_zero(const struct superslab *s, uint64_t pages)
 {
-    return !((hak_release_is_lazy() ? s->used : s->dirty) & pages);
+    return !((hak_pages_go_lazily() ? s->used : s->dirty) & pages);
 }
 
 void hak_superslab_take_whole(struct superslab *s)
@@ -298,7 +298,7 @@ void hak_superslab_take_whole(struct superslab *s)
     s->whole = true;
     s->free = 0;
     s->used = ALL_PAGES;
-    hak_limit_take((s->count * HAK_SUPERSLAB_PAGES - weight(s, s->dirty)) * HAK_PAGE);
+    hak_budget_take((s->count * HAK_SUPERSLAB_PAGES - weight(s, s->dirty)) * HAK_PAGE);
     set_dirty(s, 0);
     note_regret(s, ALL_PAGES);
 }
@@ -311,7 +311,7 @@ void hak_superslab_put(struct superslab *s, unsigned first, unsigned pages, bool
     if (dirty)
         set_dirty(s, s->dirty | mask);
     else
-        hak_limit_give(pages * HAK_PAGE);
+        hak_budget_give(pages * HAK_PAGE);
     reindex(s);
 }
 
@@ -319,17 +319,17 @@ void hak_superslab_put(struct superslab *s, unsigned first, unsigned pages, bool
 
 struct superslab *hak_superslab_map(size_t count, size_t align, bool header)
 {
-    struct superslab *s = hak_meta_new(&dropped, sizeof *s);
+    struct superslab *s = hak_meta_new(&recycled, sizeof *s);
     if (!s)
         return NULL;
     s->base = hak_space_alloc(count, align, header);
     if (!s->base) {
-        hak_meta_drop(&dropped, s);
+        hak_meta_recycle(&recycled, s);
         return NULL;
     }
     s->free = ALL_PAGES;
     s->count = (unsigned)count;
-    if (hak_dispatch.options.log_registry)
+    if (hak_options.log_registry)
         hak_log("SUPER_REG register %p, %zu KiB", (void *)s->base, count * HAK_SUPERSLAB / HAK_KIB);
     return s;
 }
@@ -337,8 +337,8 @@ struct superslab *hak_superslab_map(size_t count, size_t align, bool header)
 void hak_superslab_unmap(struct superslab *s)
 {
     HAK_ASSERT(!s->dirty && !s->longest);
-    if (hak_dispatch.options.log_registry)
+    if (hak_options.log_registry)
         hak_log("SUPER_REG unregister %p", (void *)s->base);
-    hak_space_free(s->base, s->count);
-    hak_meta_drop(&dropped, s);
+    hak_space_free(s->base, s->count, hak_parts.release->cause);
+    hak_meta_recycle(&recycled, s);
 }

@@ -2,12 +2,12 @@
  * See chunk.h. */
 #include "chunk.h"
 
-#include "core/dispatch.h"
-#include "core/limit.h"
-#include "core/meta.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
+#include "core/os/meta.h"
 
 static struct chunk *all_chunks, *newest[HUGE_KINDS];
-static struct hak_meta_list dropped_spans, dropped_chunks;
+static struct hak_meta_list recycled_spans, recycled_chunks;
 static size_t chunk_pages, chunks;
 static uint64_t mapped, merged;
 
@@ -15,7 +15,7 @@ static uint64_t mapped, merged;
 
 static struct span *new_span(struct chunk *c, unsigned first, unsigned pages)
 {
-    struct span *s = hak_meta_new(&dropped_spans, sizeof *s);
+    struct span *s = hak_meta_new(&recycled_spans, sizeof *s);
     if (!s)
         return NULL;
     s->chunk = c;
@@ -44,7 +44,7 @@ struct span *hak_chunk_merge(struct span *low, struct span *high)
     low->above = high->above;
     if (high->above)
         high->above->below = low;
-    hak_meta_drop(&dropped_spans, high);
+    hak_meta_recycle(&recycled_spans, high);
     merged++;
     return low;
 }
@@ -84,14 +84,14 @@ static void choose_pages(struct chunk *c, unsigned request)
 struct span *hak_chunk_map(unsigned pages, unsigned align, unsigned request)
 {
     bool zeroed;
-    struct chunk *c = hak_meta_new(&dropped_chunks, sizeof *c);
+    struct chunk *c = hak_meta_new(&recycled_chunks, sizeof *c);
     struct span *s = c ? new_span(c, 0, pages) : NULL;
-    struct hak_slab *run = s ? hak_dispatch.backend->acquire_run(pages, align, &zeroed) : NULL;
+    struct hak_slab *run = s ? hak_parts.backend->acquire_run(pages, align, &zeroed) : NULL;
     if (!run) {
         if (s)
-            hak_meta_drop(&dropped_spans, s);
+            hak_meta_recycle(&recycled_spans, s);
         if (c)
-            hak_meta_drop(&dropped_chunks, c);
+            hak_meta_recycle(&recycled_chunks, c);
         return NULL;
     }
     c->base = run->base;
@@ -100,11 +100,11 @@ struct span *hak_chunk_map(unsigned pages, unsigned align, unsigned request)
     c->lowest = s;
     hak_space_forget(run, 0, pages);
     if (zeroed)
-        hak_limit_give(pages * HAK_PAGE); /* nothing is touched yet */
+        hak_budget_give(pages * HAK_PAGE); /* nothing is touched yet */
     hak_bits_set(c->dirty, 0, pages, !zeroed);
     hak_bits_set(c->used, 0, pages, !zeroed);
     choose_pages(c, request);
-    c->looked_ms = c->freed_ms = hak_os_coarse_ms();
+    c->looked_ms = c->freed_ms = hak_clock_ms();
     c->next = all_chunks;
     if (all_chunks)
         all_chunks->prev = c;
@@ -126,10 +126,10 @@ void hak_chunk_return(struct span *s)
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
     hak_space_describe(run, 0, c->pages);
-    if (!dirty && !hak_release_is_lazy())
-        atomic_store_explicit(&run->word, HAK_SLAB_RETURNED, memory_order_relaxed);
-    hak_limit_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
-    hak_dispatch.backend->release(run);
+    if (!dirty && !hak_pages_go_lazily())
+        HAK_STORE_RELAXED(&run->word, HAK_SLAB_RETURNED);
+    hak_budget_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
+    hak_parts.backend->release(run);
     *(c->prev ? &c->prev->next : &all_chunks) = c->next;
     if (c->next)
         c->next->prev = c->prev;
@@ -137,20 +137,20 @@ void hak_chunk_return(struct span *s)
         newest[c->kind] = NULL;
     chunks--;
     chunk_pages -= c->pages;
-    hak_meta_drop(&dropped_chunks, c);
-    hak_meta_drop(&dropped_spans, s);
+    hak_meta_recycle(&recycled_chunks, c);
+    hak_meta_recycle(&recycled_spans, s);
 }
 
 static void note_regret(struct chunk *c, unsigned first, unsigned pages)
 {
     unsigned again = hak_bits_set(c->returned, first, pages, false);
-    if (again && hak_os_coarse_ms() - c->returned_ms < HAK_REGRET_MS)
+    if (again && hak_clock_ms() - c->returned_ms < HAK_REGRET_MS)
         hak_os_regret(c->returned_for, again * HAK_PAGE);
 }
 
 void hak_chunk_use(struct chunk *c, unsigned first, unsigned pages)
 {
-    hak_limit_take(hak_bits_set(c->dirty, first, pages, true) * HAK_PAGE);
+    hak_budget_take(hak_bits_set(c->dirty, first, pages, true) * HAK_PAGE);
     hak_bits_set(c->used, first, pages, true);
     hak_bits_set(c->idle, first, pages, false);
     note_regret(c, first, pages);

@@ -5,8 +5,8 @@
 
 #include <sys/mman.h>
 
-#include "core/dispatch.h"
-#include "core/huge_page.h"
+#include "core/parts/parts.h"
+#include "core/os/huge_page.h"
 
 #define HUGE_FROM (8 * HAK_MIB)
 #define EVIDENCE_MIN (HAK_MIB / 2)
@@ -17,7 +17,7 @@ static _Atomic(enum use) seen[HUGE_KINDS];
 
 bool hak_huge_matters(size_t size)
 {
-    return size >= HUGE_FROM && hak_dispatch.options.thp == HAK_THP_AUTO;
+    return size >= HUGE_FROM && hak_options.thp == HAK_THP_AUTO;
 }
 
 /* What nobody touched at all tells nothing yet. */
@@ -27,13 +27,12 @@ void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
         return;
     int resident = hak_os_resident(head, size, HAK_CAUSE_huge_page);
     if (resident > 0)
-        atomic_store_explicit(&seen[kind], hak_huge_page_is_dense((size_t)resident, given) ? DENSE : SPARSE,
-                              memory_order_relaxed);
+        HAK_STORE_RELAXED(&seen[kind], hak_huge_page_is_dense((size_t)resident, given) ? DENSE : SPARSE);
 }
 
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
 {
-    enum use use = atomic_load_explicit(&seen[kind], memory_order_relaxed);
+    enum use use = HAK_LOAD_RELAXED(&seen[kind]);
     if (use == UNKNOWN)
         return;
     if (use == SPARSE)

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/bits.h"
-#include "core/dispatch.h"
-#include "core/limit.h"
-#include "core/plugin.h"
+#include "core/base/bits.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
+#include "core/parts/parts.h"
 #include "huge.h"
 #include "registry.h"
 #include "spans.h"
@@ -24,19 +24,19 @@ static _Atomic(unsigned) since_sample;
 
 static void count(_Atomic(uint64_t) *counter)
 {
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+    HAK_ADD_RELAXED(counter, 1);
 }
 
 /* --- slabs -------------------------------------------------------------------------------------------- */
 
-static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned bin)
+static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
 {
-    return hak_dispatch.backend->acquire_slab(t, bin);
+    return hak_parts.backend->acquire_slab(t, cls);
 }
 
 static void slab_release(struct hak_slab *slab)
 {
-    hak_dispatch.backend->release(slab);
+    hak_parts.backend->release(slab);
 }
 
 /* --- direct mappings ---------------------------------------------------------------------------------- */
@@ -51,17 +51,17 @@ static size_t whole_pages(size_t size)
  * meanwhile; then there is nothing to see. */
 static void choose_pages(const struct mapping *m)
 {
-    uint32_t thp = hak_dispatch.options.thp;
+    uint32_t thp = hak_options.thp;
     int advice = thp == HAK_THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
     if (thp != HAK_THP_AUTO)
         hak_os_advise(m->block, m->usable, advice, HAK_CAUSE_huge_page);
     if (!hak_huge_matters(m->usable))
         return;
-    char *last = atomic_load_explicit(&sample, memory_order_relaxed);
+    char *last = HAK_LOAD_RELAXED(&sample);
     if (last)
         hak_huge_look(HUGE_DIRECT, last, HUGE_HEAD, HUGE_HEAD);
-    if (atomic_fetch_add_explicit(&since_sample, 1, memory_order_relaxed) % SAMPLE_EVERY == 0)
-        atomic_store_explicit(&sample, m->block, memory_order_relaxed);
+    if (HAK_ADD_RELAXED(&since_sample, 1) % SAMPLE_EVERY == 0)
+        HAK_STORE_RELAXED(&sample, m->block);
     else
         hak_huge_advise(HUGE_DIRECT, m->block, m->usable, 0);
 }
@@ -69,7 +69,7 @@ static void choose_pages(const struct mapping *m)
 /* The sample moves, or goes (NULL). True if it was this one. */
 static bool replace_sample(char *block, char *by)
 {
-    return atomic_compare_exchange_strong_explicit(&sample, &block, by, memory_order_relaxed, memory_order_relaxed);
+    return HAK_CAS_RELAXED(&sample, &block, by);
 }
 
 /* Alignment beyond a page costs that much address space around the block, and no further call. */
@@ -92,7 +92,7 @@ static void *direct_alloc(size_t size, size_t align)
         return NULL;
     }
     choose_pages(&m);
-    hak_limit_take(m.usable);
+    hak_budget_take(m.usable);
     count(&directs);
     return block;
 }
@@ -103,7 +103,7 @@ static bool direct_free(void *p)
     struct mapping m;
     if (!hak_registry_remove(p, &m))
         return false;
-    hak_limit_give(m.usable);
+    hak_budget_give(m.usable);
     if (replace_sample(p, NULL))
         hak_huge_look(HUGE_DIRECT, p, HUGE_HEAD, HUGE_HEAD);
     if (hak_os_unmap(m.base, m.size, HAK_CAUSE_large_unmap))
@@ -117,8 +117,8 @@ static int remap(struct mapping *m, size_t wanted)
     int error = m->base == m->block ? hak_os_remap(&base, m->size, wanted, true, HAK_CAUSE_realloc_remap) : -EINVAL;
     if (error)
         return error;
-    hak_limit_give(m->usable);
-    hak_limit_take(wanted);
+    hak_budget_give(m->usable);
+    hak_budget_take(wanted);
     replace_sample(m->block, base);
     m->block = m->base = base;
     m->size = m->usable = wanted;
@@ -158,10 +158,10 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
 
 static void *set_up(struct hak_slab *slab, size_t size)
 {
-    slab->bin = HAK_BIN_LARGE;
+    slab->cls = HAK_CLASS_LARGE;
     slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
-    hak_slab_count(HAK_SLAB_UNUSED, HAK_SLAB_LARGE);
-    atomic_store_explicit(&slab->word, HAK_SLAB_LARGE, memory_order_release);
+    hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_LARGE);
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_LARGE);
     count(&spans);
     return slab->base;
 }
@@ -204,7 +204,7 @@ static bool span_free(struct hak_slab *slab, void *p)
 {
     if (!is_span(slab, p))
         return !slab && direct_free(p);
-    hak_slab_count(HAK_SLAB_LARGE, HAK_SLAB_UNUSED);
+    hak_count_transition(HAK_SLAB_LARGE, HAK_SLAB_UNUSED);
     hak_spans_put(slab);
     return true;
 }
@@ -259,10 +259,10 @@ static void stats(struct hak_stats_writer *w)
 {
     size_t mappings, bytes = hak_registry_bytes(&mappings);
     hak_stats_begin(w, "large");
-    hak_stats_number(w, "spans", atomic_load_explicit(&spans, memory_order_relaxed));
-    hak_stats_number(w, "directs", atomic_load_explicit(&directs, memory_order_relaxed));
-    hak_stats_number(w, "resized_in_place", atomic_load_explicit(&in_place, memory_order_relaxed));
-    hak_stats_number(w, "remapped", atomic_load_explicit(&remaps, memory_order_relaxed));
+    hak_stats_number(w, "spans", HAK_LOAD_RELAXED(&spans));
+    hak_stats_number(w, "directs", HAK_LOAD_RELAXED(&directs));
+    hak_stats_number(w, "resized_in_place", HAK_LOAD_RELAXED(&in_place));
+    hak_stats_number(w, "remapped", HAK_LOAD_RELAXED(&remaps));
     hak_spans_stats(w);
     hak_stats_number(w, "direct_mappings", mappings);
     hak_stats_number(w, "direct_bytes", bytes);
@@ -280,7 +280,7 @@ const struct hak_frontend hak_frontend_large = {
     .span_usable = span_usable,
     .span_resize = span_resize,
     .trim = hak_spans_trim,
-    .age = hak_spans_age,
+    .purge_tick = hak_spans_age,
     .fork_prepare = fork_prepare,
     .fork_done = fork_done,
     .stats = stats,

@@ -2,13 +2,13 @@
  * See registry.h. Direct mappings are few and large, so a fixed number of short chains is enough. */
 #include "registry.h"
 
-#include "core/meta.h"
+#include "core/os/meta.h"
 
 #define BUCKETS 1024
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
 static struct mapping *buckets[BUCKETS];
-static struct hak_meta_list dropped;
+static struct hak_meta_list recycled;
 static size_t mappings, bytes;
 
 static struct mapping **find(const void *block)
@@ -44,7 +44,7 @@ static struct mapping *detach(const void *block)
 bool hak_registry_add(struct mapping m)
 {
     hak_lock_acquire(&lock);
-    struct mapping *entry = hak_meta_new(&dropped, sizeof *entry);
+    struct mapping *entry = hak_meta_new(&recycled, sizeof *entry);
     if (entry) {
         *entry = m;
         attach(entry);
@@ -59,7 +59,7 @@ bool hak_registry_remove(const void *block, struct mapping *out)
     struct mapping *entry = detach(block);
     if (entry) {
         *out = *entry;
-        hak_meta_drop(&dropped, entry);
+        hak_meta_recycle(&recycled, entry);
     }
     hak_lock_release(&lock);
     return entry != NULL;

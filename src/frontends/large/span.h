@@ -8,7 +8,7 @@
 #ifndef LARGE_SPAN_H
 #define LARGE_SPAN_H
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/plugin.h"
 #include "huge.h"
 
@@ -45,7 +45,7 @@ struct chunk {
 /* Pages that went back lazily may still hold what they held. */
 HAK_INLINE const uint64_t *chunk_old_content(const struct chunk *c)
 {
-    return hak_release_is_lazy() ? c->used : c->dirty;
+    return hak_pages_go_lazily() ? c->used : c->dirty;
 }
 
 HAK_INLINE unsigned span_dirty(const struct span *s)

@@ -3,7 +3,7 @@
 #include "span_cache.h"
 
 #include "chunk.h"
-#include "core/dispatch.h"
+#include "core/parts/parts.h"
 
 #define BUDGET_MAX 16u
 
@@ -37,8 +37,8 @@ struct span *hak_span_cache_pop(unsigned pages)
 bool hak_span_cache_push(struct span *s)
 {
     struct class_cache *cache = &caches[span_class(s->pages)];
-    size_t most = hak_dispatch.options.ace_cache_mb * HAK_MIB / HAK_PAGE;
-    if (hak_dispatch.release->at_once || cache->count >= cache->budget || cached_pages + s->pages > most) {
+    size_t most = hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
+    if (hak_parts.release->at_once || cache->count >= cache->budget || cached_pages + s->pages > most) {
         over_budget++;
         cache->turned_away = true;
         return false;

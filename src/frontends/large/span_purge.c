@@ -3,8 +3,8 @@
 #include "span_purge.h"
 
 #include "chunk.h"
-#include "core/dispatch.h"
-#include "core/limit.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
 
 #define PURGE_RANGES 64u
 
@@ -25,17 +25,17 @@ static void note_returned(struct purge *p, unsigned i)
 {
     struct chunk *c = p->spans[i]->chunk;
     hak_bits_set(c->returned, first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
-    c->returned_ms = hak_os_coarse_ms();
+    c->returned_ms = hak_clock_ms();
     c->returned_for = p->cause;
 }
 
 /* What the kernel refuses is dirty again. Chunks that are wholly free and clean go back to the backend. */
 static size_t send(struct purge *p)
 {
-    size_t returned = p->n ? hak_dispatch.release->release(p->ranges, p->n, p->cause) : 0;
+    size_t returned = p->n ? hak_parts.release->release(p->ranges, p->n, p->cause) : 0;
     bool all = returned == p->bytes;
     if (all)
-        hak_limit_give(returned);
+        hak_budget_give(returned);
     for (unsigned i = 0; i < p->n; i++)
         if (all)
             note_returned(p, i);

@@ -4,7 +4,7 @@
 #include "spans.h"
 
 #include "chunk.h"
-#include "core/dispatch.h"
+#include "core/parts/parts.h"
 #include "span_cache.h"
 #include "span_purge.h"
 
@@ -59,7 +59,7 @@ static struct span *cut_free(struct span *s, unsigned pages, unsigned align)
 static unsigned rounded_pages(struct span_request *r)
 {
     unsigned pages = span_class_pages(span_class(r->pages));
-    bool close = (pages - r->pages) * 100 <= pages * hak_dispatch.options.ace_waste_pct && pages <= SPAN_MAX_PAGES;
+    bool close = (pages - r->pages) * 100 <= pages * hak_options.ace_waste_pct && pages <= SPAN_MAX_PAGES;
     r->fit = close ? SPAN_CLASS : SPAN_THRESHOLD;
     return close && r->align == 1 ? pages : r->pages;
 }
@@ -105,13 +105,13 @@ struct hak_slab *hak_spans_take(struct span_request *r)
 /* What waits is bounded in bytes and in number. */
 static void bound_queue(uint64_t now_ms)
 {
-    const struct hak_options *o = &hak_dispatch.options;
+    const struct hak_option_values *o = &hak_options;
     size_t most = o->batch_max_mb * HAK_MIB / HAK_PAGE;
-    if (hak_dispatch.release->at_once)
-        hak_span_purge(now_ms, 0, 0, SIZE_MAX, hak_dispatch.release->cause);
+    if (hak_parts.release->at_once)
+        hak_span_purge(now_ms, 0, 0, SIZE_MAX, hak_parts.release->cause);
     else if (hak_free_spans_dirty_pages() > most || hak_free_spans_dirty() > o->batch_max_ranges)
         hak_span_purge(now_ms, 0, hak_min(most, hak_free_spans_dirty_pages()) / 4 * 3, SIZE_MAX,
-                       hak_dispatch.release->cause);
+                       hak_parts.release->cause);
 }
 
 void hak_spans_put(struct hak_slab *slab)
@@ -119,7 +119,7 @@ void hak_spans_put(struct hak_slab *slab)
     struct span *s = slab->chunk;
     hak_lock_acquire(&lock);
     hak_space_forget(slab, 0, slab->pages);
-    uint64_t now = s->since_ms = s->chunk->freed_ms = hak_os_coarse_ms();
+    uint64_t now = s->since_ms = s->chunk->freed_ms = hak_clock_ms();
     live_pages -= s->pages;
     if (!hak_span_cache_push(s))
         hak_chunk_put(s);
@@ -145,7 +145,7 @@ static bool extend(struct span *s, unsigned pages)
 static void shrink(struct span *s, unsigned pages)
 {
     unsigned before = s->pages;
-    s->chunk->freed_ms = hak_os_coarse_ms();
+    s->chunk->freed_ms = hak_clock_ms();
     hak_chunk_split(s, pages);
     live_pages -= before - s->pages;
     struct span *rest = s->above;
@@ -174,18 +174,18 @@ bool hak_spans_resize(struct hak_slab *slab, unsigned pages)
 
 bool hak_spans_age(uint64_t now_ms)
 {
-    uint64_t delay = hak_dispatch.options.purge_delay_ms;
+    uint64_t delay = hak_options.purge_delay_ms;
     hak_lock_acquire(&lock);
     hak_span_cache_age(now_ms, delay);
     size_t most = hak_max(CLEAN_BYTES, hak_free_spans_dirty_pages() * HAK_PAGE / 4);
-    bool more = hak_span_purge(now_ms, delay, 0, most, hak_dispatch.release->cause) >= most;
+    bool more = hak_span_purge(now_ms, delay, 0, most, hak_parts.release->cause) >= most;
     hak_lock_release(&lock);
     return more;
 }
 
 size_t hak_spans_trim(size_t *keep)
 {
-    uint64_t now = hak_os_coarse_ms();
+    uint64_t now = hak_clock_ms();
     hak_lock_acquire(&lock);
     hak_span_cache_age(now, 0);
     size_t returned = hak_span_purge(now, 0, *keep / HAK_PAGE, SIZE_MAX, HAK_CAUSE_trim);

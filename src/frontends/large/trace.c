@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/log.h"
+#include "core/base/log.h"
 
 void hak_trace_line(const char *reason, size_t size, const char *what)
 {
@@ -50,6 +50,6 @@ void hak_trace_map_fail(size_t size, int error, const char *what)
     read_setting("/proc/sys/vm/overcommit_memory", overcommit, sizeof overcommit);
     hak_log("ACE MapFail: %zu bytes, errno %d (%s), %s; RLIMIT_AS=%s vm.max_map_count=%s vm.overcommit_memory=%s "
             "HAKMEM_LIMIT_MB=%u",
-            size, error, name_of(error), what, address_space, maps, overcommit, hak_dispatch.options.limit_mb);
+            size, error, name_of(error), what, address_space, maps, overcommit, hak_options.limit_mb);
     errno = saved;
 }

@@ -6,16 +6,16 @@
 #ifndef LARGE_TRACE_H
 #define LARGE_TRACE_H
 
-#include "core/dispatch.h"
+#include "core/parts/parts.h"
 
 #define TRACE(...)                                        \
     do {                                                  \
-        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace)) \
+        if (HAK_UNLIKELY(hak_options.ace_trace)) \
             hak_trace_line(__VA_ARGS__);                  \
     } while (0)
 #define TRACE_MAP_FAIL(size, error, what)                 \
     do {                                                  \
-        if (HAK_UNLIKELY(hak_dispatch.options.ace_trace)) \
+        if (HAK_UNLIKELY(hak_options.ace_trace)) \
             hak_trace_map_fail(size, error, what);        \
     } while (0)
 

@@ -2,10 +2,10 @@
  * See arena.h. */
 #include "arena.h"
 
-#include "core/bits.h"
-#include "core/dispatch.h"
-#include "core/limit.h"
-#include "core/meta.h"
+#include "core/base/bits.h"
+#include "core/parts/parts.h"
+#include "core/pages/budget.h"
+#include "core/os/meta.h"
 
 #define WORDS 4
 #define MAX_PAGES (WORDS * 64) /* 16 MiB, the largest HAKMEM_POOL_TLS_ARENA_MB_MAX */
@@ -21,20 +21,15 @@ struct chunk {
     uint64_t dirty_since_ms; /* when a page became dirty with none before */
 };
 
-struct arena {
-    struct chunk *chunks;
-    unsigned level; /* how often the size has doubled */
-};
-
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
 static struct chunk *orphans, *all_chunks;
-static struct hak_meta_list dropped_chunks, dropped_arenas;
+static struct hak_meta_list recycled_chunks, recycled_arenas;
 static unsigned place;
 static size_t first_bytes, most_bytes;
 static unsigned levels;
 static uint64_t chunks_mapped, chunks_adopted, chunks_returned, chunk_bytes, live_chunks, slabs_taken, slabs_put;
 
-int hak_arena_init(const struct hak_options *options, unsigned p)
+int hak_arena_init(const struct hak_option_values *options, unsigned p)
 {
     place = p;
     most_bytes = options->pool_mb_max * HAK_MIB;
@@ -91,7 +86,7 @@ static struct hak_slab *take_from(struct chunk *c, unsigned pages)
     if (first == MAX_PAGES)
         return NULL;
     hak_bits_set(c->free, first, pages, false);
-    hak_limit_take((pages - hak_bits_count(c->dirty, first, pages)) * HAK_PAGE);
+    hak_budget_take((pages - hak_bits_count(c->dirty, first, pages)) * HAK_PAGE);
     hak_bits_set(c->dirty, first, pages, false);
     c->free_pages -= pages;
     slabs_taken++;
@@ -124,12 +119,12 @@ static struct chunk *map_chunk(size_t bytes)
 {
     bool zeroed;
     unsigned pages = (unsigned)(bytes / HAK_PAGE);
-    struct chunk *c = hak_meta_new(&dropped_chunks, sizeof *c);
+    struct chunk *c = hak_meta_new(&recycled_chunks, sizeof *c);
     if (!c)
         return NULL;
-    struct hak_slab *run = hak_dispatch.backend->acquire_run(pages, 1, &zeroed);
+    struct hak_slab *run = hak_parts.backend->acquire_run(pages, 1, &zeroed);
     if (!run) {
-        hak_meta_drop(&dropped_chunks, c);
+        hak_meta_recycle(&recycled_chunks, c);
         return NULL;
     }
     c->base = run->base;
@@ -137,10 +132,10 @@ static struct chunk *map_chunk(size_t bytes)
     c->pages = c->free_pages = pages;
     hak_bits_set(c->free, 0, pages, true);
     if (zeroed)
-        hak_limit_give(bytes); /* nothing is touched yet */
+        hak_budget_give(bytes); /* nothing is touched yet */
     else
         hak_bits_set(c->dirty, 0, pages, true);
-    c->dirty_since_ms = hak_os_coarse_ms();
+    c->dirty_since_ms = hak_clock_ms();
     hak_space_forget(run, 0, pages);
     c->all_next = all_chunks;
     if (all_chunks)
@@ -177,12 +172,12 @@ static void return_chunk(struct chunk *c)
     run->pages = (uint16_t)c->pages;
     run->region = c->region;
     /* the backend gives up the whole run */
-    hak_limit_take((c->pages - hak_bits_count(c->dirty, 0, c->pages)) * HAK_PAGE);
-    hak_dispatch.backend->release(run);
+    hak_budget_take((c->pages - hak_bits_count(c->dirty, 0, c->pages)) * HAK_PAGE);
+    hak_parts.backend->release(run);
     chunks_returned++;
     live_chunks--;
     chunk_bytes -= c->pages * HAK_PAGE;
-    hak_meta_drop(&dropped_chunks, c);
+    hak_meta_recycle(&recycled_chunks, c);
 }
 
 /* --- taking and giving back ----------------------------------------------------------------------------- */
@@ -190,8 +185,16 @@ static void return_chunk(struct chunk *c)
 static struct arena *arena_of(struct hak_thread *t)
 {
     if (!t->local[place])
-        t->local[place] = hak_meta_new(&dropped_arenas, sizeof(struct arena));
+        t->local[place] = hak_meta_new(&recycled_arenas, sizeof(struct arena));
     return t->local[place];
+}
+
+struct arena *hak_arena_of(struct hak_thread *t)
+{
+    hak_lock_acquire(&lock);
+    struct arena *a = arena_of(t);
+    hak_lock_release(&lock);
+    return a;
 }
 
 static struct hak_slab *take_from_list(struct chunk *list, unsigned pages, struct chunk **found)
@@ -247,7 +250,7 @@ void hak_arena_put(struct hak_slab *slab)
     HAK_CHECK(!hak_bit(c->free, first));
     hak_space_forget(slab, 0, pages);
     if (!is_dirty(c))
-        c->dirty_since_ms = hak_os_coarse_ms();
+        c->dirty_since_ms = hak_clock_ms();
     hak_bits_set(c->free, first, pages, true);
     hak_bits_set(c->dirty, first, pages, true);
     c->free_pages += pages;
@@ -270,7 +273,7 @@ void hak_arena_abandon(struct hak_thread *t)
         if (c->free_pages == c->pages && !may_keep(c))
             return_chunk(c);
     }
-    hak_meta_drop(&dropped_arenas, a);
+    hak_meta_recycle(&recycled_arenas, a);
     t->local[place] = NULL;
     hak_lock_release(&lock);
 }
@@ -289,10 +292,10 @@ static size_t clean_chunk(struct chunk *c, enum hak_cause cause)
         wanted += pages * HAK_PAGE;
         i += pages;
     }
-    size_t returned = n ? hak_dispatch.release->release(ranges, n, cause) : 0;
+    size_t returned = n ? hak_parts.release->release(ranges, n, cause) : 0;
     if (returned == wanted) {
         hak_bits_set(c->dirty, 0, c->pages, false);
-        hak_limit_give(wanted);
+        hak_budget_give(wanted);
     }
     return returned;
 }
@@ -304,7 +307,7 @@ size_t hak_arena_clean(uint64_t since_ms, enum hak_cause cause)
     for (struct chunk *c = all_chunks; c; c = c->all_next)
         if (is_dirty(c) && c->dirty_since_ms <= since_ms) {
             returned += clean_chunk(c, cause);
-            c->dirty_since_ms = hak_os_coarse_ms();
+            c->dirty_since_ms = hak_clock_ms();
         }
     hak_lock_release(&lock);
     return returned;
@@ -322,7 +325,7 @@ void hak_arena_stats(struct hak_stats_writer *w)
     hak_stats_number(w, "chunks_returned", chunks_returned);
     hak_stats_number(w, "slabs_taken", slabs_taken);
     hak_stats_number(w, "slabs_put", slabs_put);
-    hak_stats_number(w, "lock_taken", atomic_load_explicit(&lock.taken, memory_order_relaxed));
+    hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&lock.taken));
     hak_lock_release(&lock);
 }
 

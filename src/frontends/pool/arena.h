@@ -5,11 +5,28 @@
 #ifndef POOL_ARENA_H
 #define POOL_ARENA_H
 
-#include "core/plugin.h"
+#include "core/heap/descriptor.h"
 
-struct arena;
+#define POOL_WARM_CLASSES 7
 
-int hak_arena_init(const struct hak_options *options, unsigned place);
+struct chunk;
+
+/* What the pool keeps for a thread. */
+struct arena {
+    struct chunk *chunks;
+    unsigned level; /* how often the size has doubled */
+    /* Of each prewarmed class: the bin's refills and its first block after prewarming. While these are the same, none
+     * of its blocks was used. */
+    struct warm_bin {
+        uint32_t refills;
+        const void *first;
+    } warm[POOL_WARM_CLASSES];
+};
+
+/* The calling thread's; NULL without memory. */
+struct arena *hak_arena_of(struct hak_thread *t);
+
+int hak_arena_init(const struct hak_option_values *options, unsigned place);
 /* A run of pages with a descriptor that says so; NULL without memory. Calling thread's arena. */
 struct hak_slab *hak_arena_take(struct hak_thread *t, unsigned pages);
 /* Any thread: takes an EMPTY slab's pages back. */

@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: MIT
  * The tiny frontend: 16 B to 7.5 KiB from slabs of the span backend. In header builds its small classes carry
  * the byte that names their bin. Its bins, refill and drain are core's. */
-#include "core/dispatch.h"
-#include "core/plugin.h"
+#include "core/heap/bin.h"
+#include "core/parts/parts.h"
 
 #define TINY_PREWARM_MAX 128u /* classes up to this stride are filled ahead */
 #define TINY_PREWARM_BLOCKS 16u
 
-static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned bin)
+static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
 {
-    return hak_dispatch.backend->acquire_slab(t, bin);
+    return hak_parts.backend->acquire_slab(t, cls);
 }
 
 static void slab_release(struct hak_slab *slab)
 {
-    hak_dispatch.backend->release(slab);
+    hak_parts.backend->release(slab);
 }
 
 /* The capacities of the original's classes C0..C7, each of which covered several of ours; C0 and C1 are one here. */
-static uint32_t bin_limit(unsigned bin)
+static uint32_t bin_capacity(unsigned cls)
 {
-    const struct hak_options *o = &hak_dispatch.options;
+    const struct hak_option_values *o = &hak_options;
     const uint32_t caps[] = {o->fast_cap_c1 ? o->fast_cap_c1 : o->fast_cap_c0, o->fast_cap_c2, o->fast_cap_c3,
                              o->fast_cap_c4, o->fast_cap_c5, o->fast_cap_c6, o->fast_cap_c7};
     for (unsigned c = 0; c < sizeof caps / sizeof caps[0]; c++)
-        if (hak_strides[bin] <= 16u << c)
+        if (hak_strides[cls] <= 16u << c)
             return caps[c];
     return 0;
 }
 
 static void thread_start(struct hak_thread *t)
 {
-    if (!hak_dispatch.options.tiny_prewarm)
+    if (!hak_options.tiny_prewarm)
         return;
-    for (unsigned bin = 0; bin < HAK_NBINS && hak_strides[bin] <= TINY_PREWARM_MAX; bin++)
-        hak_bin_prewarm(t, bin, TINY_PREWARM_BLOCKS);
+    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= TINY_PREWARM_MAX; cls++)
+        hak_bin_prewarm(t, cls, TINY_PREWARM_BLOCKS);
 }
 
 const struct hak_frontend hak_frontend_tiny = {
@@ -44,6 +44,6 @@ const struct hak_frontend hak_frontend_tiny = {
     .headers = true,
     .slab_acquire = slab_acquire,
     .slab_release = slab_release,
-    .bin_limit = bin_limit,
+    .bin_capacity = bin_capacity,
     .thread_start = thread_start,
 };

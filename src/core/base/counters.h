@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * What a thread counts: each in counters of its own, which nobody else writes, so that counting costs no atomic
+ * read-modify-write. The statistics sum them. The fast path counts nothing, but in counting builds. */
+#ifndef HAK_COUNTERS_H
+#define HAK_COUNTERS_H
+
+#include "words.h"
+
+#define HAK_COUNTERS(X)                                             \
+    X(mallocs, "counting builds: requests of at most 52 KiB")       \
+    X(frees, "counting builds: frees of any size")                  \
+    X(refills, "trips to a slab for more blocks")                   \
+    X(refill_blocks, "blocks that they brought")                    \
+    X(borrowed, "blocks of a larger class that served")             \
+    X(looks, "times that a bin was checked")                        \
+    X(overflows, "checks that found more than the bin keeps")       \
+    X(drained_blocks, "own blocks given back to slabs")             \
+    X(remote_blocks, "blocks of others given back")                 \
+    X(remote_batches, "compare-and-swaps that did it")              \
+    X(remote_early, "remote blocks collected before own ones")      \
+    X(remote_low_water, "remote blocks collected as own ones ran low") \
+    X(remote_saved, "remote blocks collected in place of a refill") \
+    X(slabs_acquired, "slabs taken from a frontend")                \
+    X(slabs_released, "slabs given back to a frontend")             \
+    X(foreign_reused, "blocks of others that served a refill")      \
+    X(reclaimed, "FULL slabs taken back by their last owner")       \
+    X(prewarmed, "blocks put into bins ahead of use")
+
+#define HAK_STAGES 16
+#define HAK_COUNTED_STATES 7
+
+/* Sums are taken over all members as one array. */
+struct hak_counters {
+#define X(name, meaning) _Atomic(uint64_t) name;
+    HAK_COUNTERS(X)
+#undef X
+    _Atomic(uint64_t) transitions[HAK_COUNTED_STATES][HAK_COUNTED_STATES]; /* of slabs, [from][to] */
+    _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: slabs that each of its stages served */
+};
+
+/* The calling thread's; NULL where it has none: then those of nobody count. */
+extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
+extern struct hak_counters hak_counters_nobodys;
+
+/* By the thread whose counter it is. */
+HAK_INLINE void hak_count(_Atomic(uint64_t) *counter, uint64_t n)
+{
+    HAK_STORE_RELAXED(counter, HAK_LOAD_RELAXED(counter) + n);
+}
+
+/* A slab's change of state, in the calling thread. */
+void hak_count_transition(unsigned from, unsigned to);
+void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * Locks with ranks: they are taken in ascending rank, and a debug build checks it. fork.c takes them all, in this
+ * order. */
+#ifndef HAK_LOCK_H
+#define HAK_LOCK_H
+
+#include <pthread.h>
+
+#include "words.h"
+
+enum hak_rank {
+    HAK_RANK_INIT,
+    HAK_RANK_ORPHAN,
+    HAK_RANK_THREADS,
+    HAK_RANK_FRONTEND,
+    HAK_RANK_SPANS,
+    HAK_RANK_REGISTRY,
+    HAK_RANK_BACKEND,
+    HAK_RANK_RELEASE,
+    HAK_RANK_RANGE,
+    HAK_RANK_META,
+    HAK_NRANKS
+};
+
+struct hak_lock {
+    pthread_mutex_t mutex;
+    unsigned rank;
+    _Atomic(uint64_t) taken; /* how often; read by the statistics */
+};
+
+#define HAK_LOCK_INIT(r) {PTHREAD_MUTEX_INITIALIZER, (r), 0}
+
+void hak_lock_acquire(struct hak_lock *lock);
+void hak_lock_release(struct hak_lock *lock);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * One line to stderr, by write(2), without allocating; and the checks that end in one. Nothing here runs unless it was
+ * asked for: by a debug setting, a wrong setting, or a misuse that stops the process.
+ * HAK_CHECK stays in release builds: a broken invariant stops the process. HAK_ASSERT exists in debug builds only. */
+#ifndef HAK_LOG_H
+#define HAK_LOG_H
+
+#include "words.h"
+
+void hak_log(const char *format, ...) HAK_PRINTF(1, 2);
+_Noreturn HAK_COLD void hak_log_fatal(const char *format, ...) HAK_PRINTF(1, 2);
+_Noreturn HAK_COLD void hak_check_failed(const char *what, const char *file, int line);
+/* snprintf for the library: integers and strings only; the result is always terminated. */
+void hak_text_format(char *out, size_t size, const char *format, ...) HAK_PRINTF(3, 4);
+
+#define HAK_CHECK(x) (HAK_LIKELY(x) ? (void)0 : hak_check_failed(#x, __FILE__, __LINE__))
+#ifdef NDEBUG
+#define HAK_ASSERT(x) ((void)0)
+#else
+#define HAK_ASSERT(x) HAK_CHECK(x)
+#endif
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ * Parses HAKMEM_* without allocating. See options.h; the table is options.def. */
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "log.h"
+
+#define PREFIX "HAKMEM_"
+
+const struct hak_option_info hak_option_table[HAK_OPTION_COUNT] = {
+#define AT(field) offsetof(struct hak_option_values, field)
+#define HAK_BOOL(field, name, def, moves, sentence) \
+    {name, HAK_TYPE_BOOL, def, 0, 1, "", moves, sentence, AT(field)},
+#define HAK_NUM(field, name, def, min, max, moves, sentence) \
+    {name, HAK_TYPE_NUM, def, min, max, "", moves, sentence, AT(field)},
+#define HAK_ENUM(field, name, def, choices, moves, sentence) \
+    {name, HAK_TYPE_ENUM, def, 0, 0, choices, moves, sentence, AT(field)},
+#define HAK_TEXT(field, name, moves, sentence) {name, HAK_TYPE_TEXT, 0, 0, 0, "", moves, sentence, AT(field)},
+#include "core/options.def"
+#undef HAK_BOOL
+#undef HAK_NUM
+#undef HAK_ENUM
+#undef HAK_TEXT
+};
+bool hak_options_from_environment[HAK_OPTION_COUNT];
+
+static uint32_t *number_at(struct hak_option_values *options, const struct hak_option_info *info)
+{
+    return (uint32_t *)((char *)options + info->offset);
+}
+
+void hak_options_defaults(struct hak_option_values *options)
+{
+    memset(options, 0, sizeof *options);
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
+        if (hak_option_table[i].type != HAK_TYPE_TEXT)
+            *number_at(options, &hak_option_table[i]) = hak_option_table[i].default_value;
+}
+
+const char *hak_option_choice(const char *choices, unsigned i, size_t *length)
+{
+    for (; i; i--) {
+        choices = strchr(choices, '|');
+        if (!choices)
+            return NULL;
+        choices++;
+    }
+    *length = strcspn(choices, "|");
+    return choices;
+}
+
+/* Levenshtein distance; names are short. */
+static unsigned distance(const char *a, size_t a_length, const char *b)
+{
+    unsigned row[64];
+    size_t b_length = hak_min(strlen(b), 63);
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            unsigned best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[b_length];
+}
+
+static const char *closest_name(const char *name, size_t length)
+{
+    const char *best = hak_option_table[0].name;
+    unsigned best_distance = ~0u;
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
+        unsigned d = distance(name, length, hak_option_table[i].name);
+        if (d < best_distance) {
+            best_distance = d;
+            best = hak_option_table[i].name;
+        }
+    }
+    return best;
+}
+
+void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why)
+{
+    if (options->strict)
+        hak_log_fatal("%s=%s: %s (HAKMEM_STRICT=1)", name, value, why);
+    if (!options->quiet)
+        hak_log("%s=%s: %s; the default is used", name, value, why);
+}
+
+/* A decimal number, or -1. */
+static int64_t parse_number(const char *text)
+{
+    int64_t n = 0;
+    if (!*text)
+        return -1;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || n > INT32_MAX)
+            return -1;
+        n = n * 10 + (*text - '0');
+    }
+    return n;
+}
+
+static bool parse_choice(const struct hak_option_info *info, const char *value, uint32_t *out)
+{
+    size_t length;
+    const char *choice;
+    for (unsigned i = 0; (choice = hak_option_choice(info->choices, i, &length)); i++)
+        if (strlen(value) == length && !memcmp(choice, value, length)) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+static bool apply(struct hak_option_values *options, const struct hak_option_info *info, const char *value)
+{
+    char why[160];
+    int64_t n;
+    switch (info->type) {
+    case HAK_TYPE_TEXT:
+        if (strlen(value) < HAK_TEXT_MAX) {
+            strcpy((char *)options + info->offset, value);
+            return true;
+        }
+        hak_options_reject(options, info->name, "(long)", "longer than 255 bytes");
+        return false;
+    case HAK_TYPE_ENUM:
+        if (parse_choice(info, value, number_at(options, info)))
+            return true;
+        hak_text_format(why, sizeof why, "not one of %s", info->choices);
+        break;
+    default:
+        n = parse_number(value);
+        if (n >= info->min && n <= info->max) {
+            *number_at(options, info) = (uint32_t)n;
+            return true;
+        }
+        hak_text_format(why, sizeof why, "not a number from %u to %u", info->min, info->max);
+        break;
+    }
+    hak_options_reject(options, info->name, value, why);
+    return false;
+}
+
+static const struct hak_option_info *find(const char *name, size_t length)
+{
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
+        if (strlen(hak_option_table[i].name) == length && !memcmp(hak_option_table[i].name, name, length))
+            return &hak_option_table[i];
+    return NULL;
+}
+
+bool hak_options_is_set(const char *name)
+{
+    const struct hak_option_info *info = find(name, strlen(name));
+    return info && hak_options_from_environment[info - hak_option_table];
+}
+
+static void apply_entry(struct hak_option_values *options, const char *entry)
+{
+    const char *equals = strchr(entry, '=');
+    if (!equals)
+        return;
+    size_t length = (size_t)(equals - entry);
+    const struct hak_option_info *info = find(entry, length);
+    if (info) {
+        if (apply(options, info, equals + 1))
+            hak_options_from_environment[info - hak_option_table] = true;
+        return;
+    }
+    char name[64], why[160];
+    hak_text_format(name, sizeof name, "%.*s", (int)length, entry);
+    hak_text_format(why, sizeof why, "unknown setting; the closest known one is %s",
+                    closest_name(entry, hak_min(length, 63)));
+    hak_options_reject(options, name, equals + 1, why);
+}
+
+void hak_options_parse(struct hak_option_values *options, char **environment)
+{
+    memset(hak_options_from_environment, 0, sizeof hak_options_from_environment);
+    if (!environment || getauxval(AT_SECURE))
+        return;
+    /* The two that decide how errors are treated come first. */
+    static const char *const first[] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};
+    for (unsigned i = 0; i < 2; i++)
+        for (char **e = environment; *e; e++)
+            if (!strncmp(*e, first[i], strlen(first[i])))
+                apply_entry(options, *e);
+    for (char **e = environment; *e; e++)
+        if (!strncmp(*e, PREFIX, strlen(PREFIX)) && strncmp(*e, first[0], strlen(first[0])) &&
+            strncmp(*e, first[1], strlen(first[1])))
+            apply_entry(options, *e);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ * Settings of the environment, parsed once from options.def into sealed memory (sealed.h).
+ * A wrong setting gives one line and keeps the default; under AT_SECURE all settings are ignored. */
+#ifndef HAK_OPTIONS_H
+#define HAK_OPTIONS_H
+
+#include "words.h"
+
+enum hak_thp { HAK_THP_AUTO, HAK_THP_NEVER, HAK_THP_ALWAYS }; /* the values of HAKMEM_THP */
+
+#define HAK_TEXT_MAX 256
+
+struct hak_option_values {
+#define HAK_BOOL(field, name, def, moves, sentence) uint32_t field;
+#define HAK_NUM(field, name, def, min, max, moves, sentence) uint32_t field;
+#define HAK_ENUM(field, name, def, choices, moves, sentence) uint32_t field;
+#define HAK_TEXT(field, name, moves, sentence) char field[HAK_TEXT_MAX];
+#include "core/options.def"
+#undef HAK_BOOL
+#undef HAK_NUM
+#undef HAK_ENUM
+#undef HAK_TEXT
+};
+
+enum hak_option_type { HAK_TYPE_BOOL, HAK_TYPE_NUM, HAK_TYPE_ENUM, HAK_TYPE_TEXT };
+
+struct hak_option_info {
+    const char *name;
+    enum hak_option_type type;
+    uint32_t default_value, min, max;
+    const char *choices; /* HAK_TYPE_ENUM: separated by | */
+    const char *moves;   /* the counter that shows the setting at work */
+    const char *sentence;
+    size_t offset; /* in struct hak_option_values */
+};
+
+enum {
+#define HAK_BOOL(field, name, def, moves, sentence) HAK_OPTION_##field,
+#define HAK_NUM(field, name, def, min, max, moves, sentence) HAK_OPTION_##field,
+#define HAK_ENUM(field, name, def, choices, moves, sentence) HAK_OPTION_##field,
+#define HAK_TEXT(field, name, moves, sentence) HAK_OPTION_##field,
+#include "core/options.def"
+#undef HAK_BOOL
+#undef HAK_NUM
+#undef HAK_ENUM
+#undef HAK_TEXT
+    HAK_OPTION_COUNT
+};
+
+extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
+/* The rows of the table that the environment has set. */
+extern bool hak_options_from_environment[HAK_OPTION_COUNT];
+
+void hak_options_defaults(struct hak_option_values *options);
+/* Applies the HAKMEM_* strings of `environment` (may be NULL), and tells in hak_options_from_environment which rows it
+ * set. Reports wrong ones, and stops the process for them if HAKMEM_STRICT is 1. */
+void hak_options_parse(struct hak_option_values *options, char **environment);
+/* Whether the environment has set the setting of that name. */
+bool hak_options_is_set(const char *name);
+/* One wrong setting, in the words of hak_options_parse; for values that only a later step can judge. */
+void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why);
+/* The i-th choice of an enumeration, as a string of *length bytes. */
+const char *hak_option_choice(const char *choices, unsigned i, size_t *length);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * What is filled once, at the start, and then is read-only memory: all settings, and behind them the table of parts
+ * (parts/parts.h), in pages that hold nothing else. */
+#ifndef HAK_SEALED_H
+#define HAK_SEALED_H
+
+#include "options.h"
+
+#if defined(__x86_64__)
+#define HAK_SEALED_SIZE 4096
+#else
+#define HAK_SEALED_SIZE 65536
+#endif
+
+union hak_sealed {
+    struct hak_option_values options;
+    char bytes[HAK_SEALED_SIZE];
+};
+extern HAK_HIDDEN union hak_sealed hak_sealed;
+
+#define hak_options (hak_sealed.options)
+/* HAKMEM_MADV=free: pages that went back may keep their content for a while. */
+HAK_INLINE bool hak_pages_go_lazily(void)
+{
+    return hak_options.madv != 0;
+}
+
+#define HAK_SEALED_PARTS ((sizeof(struct hak_option_values) + HAK_CACHELINE - 1) & ~(size_t)(HAK_CACHELINE - 1))
+
+#endif

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: MIT
+ * See work.h. */
+#include "work.h"
+
+HAK_THREAD_LOCAL uint32_t hak_work;
+_Atomic(bool) hak_purge_waits;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT
+ * The cold part of a thread's heap: the slabs behind its bins, blocks of others on their way back, counters.
+ * Descriptors are metadata and never unmapped. Each belongs to one thread, which alone touches what is not atomic;
+ * a parked one, to who has taken it from the list (thread.h). */
+#ifndef HAK_DESCRIPTOR_H
+#define HAK_DESCRIPTOR_H
+
+#include "cache.h"
+#include "core/base/counters.h"
+#include "core/plugin.h"
+
+/* The slabs behind one bin. */
+struct hak_bin {
+    struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
+    uint16_t interval;      /* frees between two checks of the bin */
+    uint16_t later;         /* of those: to come after the next heartbeat */
+    uint16_t batch;         /* blocks of the next refill; doubles up to the capacity */
+    uint16_t remote_count;  /* blocks in the remote cache, */
+    uint16_t remote_capacity; /* of so many at most; 0 before the first one */
+    bool shrinking;         /* overflowed, and not refilled since */
+    int32_t parked_room;    /* the bin's room while the thread is parked */
+    uint32_t refills;
+    void *remote_cache; /* other threads' blocks that were freed here */
+    void *parked;       /* the bin's blocks while the thread is parked */
+};
+
+struct hak_thread {
+    uint64_t tag;
+    struct hak_thread *next, *prev; /* all live threads, or the parked, or the recycled ones */
+    uint64_t parked_ms;             /* when it was parked last, */
+    size_t parked_bytes;            /* and the bytes of blocks cut from its slabs then */
+    void *local[HAK_NFRONTENDS];    /* the frontends' own, by their place in the table of parts */
+    uint32_t drain_done;            /* the last of the trims' requests that it has followed */
+    uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
+    _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
+    struct hak_counters counters;
+    struct hak_bin bins[HAK_NCLASSES];
+};
+
+/* Calls `visit` for each class that the thread has used. */
+HAK_INLINE void hak_heap_each_class(struct hak_thread *t, void (*visit)(struct hak_thread *t, unsigned cls))
+{
+    for (unsigned word = 0; word < sizeof t->used_classes / sizeof t->used_classes[0]; word++)
+        for (uint64_t bits = t->used_classes[word]; bits; bits &= bits - 1)
+            visit(t, word * 64 + (unsigned)__builtin_ctzll(bits));
+}
+
+#endif

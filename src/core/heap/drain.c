@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT
+ * From bins to slabs: a list of free blocks, of any slabs, goes back. Own blocks go to their slab's map,
+ * or to its free list; others are sorted by slab, so that one compare-and-swap gives many of them back. */
+#include "drain.h"
+
+#include "core/base/log.h"
+#include "core/parts/parts.h"
+#include "owned.h"
+
+static void put_remote(struct hak_slab *slab, struct hak_chain chain)
+{
+    unsigned cls = slab->cls; /* once the blocks are back, the slab may become one of another class */
+    switch (hak_slab_remote_put(slab, chain)) {
+    case HAK_REMOTE_PUBLISH:
+        hak_parts.backend->publish(slab);
+        break;
+    case HAK_REMOTE_EMPTY:
+        hak_parts.backend->all_back(slab, cls);
+        break;
+    case HAK_REMOTE_DONE:
+        break;
+    }
+}
+
+/* Blocks of others that a drain meets, sorted by slab: one compare-and-swap gives many of them back. */
+#define GROUPS 16u
+struct groups {
+    unsigned used; /* bit i: of[i] holds blocks */
+    struct group {
+        struct hak_slab *slab;
+        struct hak_chain chain;
+    } of[GROUPS];
+};
+
+static void flush_group(struct hak_thread *t, struct group *g)
+{
+    hak_count(&t->counters.remote_blocks, g->chain.count);
+    hak_count(&t->counters.remote_batches, 1);
+    put_remote(g->slab, g->chain);
+}
+
+static void flush_groups(struct hak_thread *t, struct groups *groups)
+{
+    for (; groups->used; groups->used &= groups->used - 1)
+        flush_group(t, &groups->of[__builtin_ctz(groups->used)]);
+}
+
+static void add_to_group(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
+{
+    unsigned i = ((uintptr_t)slab / sizeof *slab) % GROUPS;
+    struct group *g = &groups->of[i];
+    bool used = groups->used >> i & 1;
+    if (used && g->slab == slab) {
+        hak_next_store(chain.tail, g->chain.head);
+        g->chain.head = chain.head;
+        g->chain.count += chain.count;
+        return;
+    }
+    if (used)
+        flush_group(t, g);
+    groups->used |= 1u << i;
+    g->slab = slab;
+    g->chain = chain;
+    hak_next_store(chain.tail, NULL);
+}
+
+static bool was_mine(const struct hak_thread *t, const void *block)
+{
+    uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
+    return (page ^ hak_tag_load(page) ^ t->tag) < HAK_NCLASSES;
+}
+
+/* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in nobody's. */
+static bool same_page(const void *a, const void *b)
+{
+    return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
+}
+
+/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks. */
+static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
+{
+    if (!was_mine(t, block) || !hak_slab_reclaim(slab, t))
+        return false;
+    hak_owned_add(t, slab);
+    hak_count(&t->counters.reclaimed, 1);
+    return true;
+}
+
+/* One slab of the bin stays, to come and go cheaply. */
+static HAK_NOINLINE void release_spare(struct hak_thread *t, struct hak_slab *slab)
+{
+    struct hak_bin *b = &t->bins[slab->cls];
+    if (b->slabs != slab || slab->next)
+        hak_owned_release(t, slab);
+}
+
+static bool has_map(struct hak_slab *slab)
+{
+    return HAK_LIKELY(slab->map_divisor) || (slab->stride <= HAK_MAP_STRIDE && hak_slab_make_map(slab));
+}
+
+/* Puts blocks at the head of a list that are of this slab, which is the thread's, into its map or on its free list;
+ * returns the rest. */
+HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, const bool to_map)
+{
+    uint32_t n = 0;
+    void *last, *next = block;
+    do {
+        last = next;
+        next = hak_next_load(last);
+        if (to_map)
+            hak_slab_mark(slab, last);
+        else
+            hak_slab_push(slab, last);
+        n++;
+    } while (same_page(last, next));
+    if (HAK_UNLIKELY(slab->used < n))
+        hak_slab_fail_put(slab, last);
+    slab->used -= n;
+    if (to_map)
+        slab->marked += n;
+    else
+        slab->free_count += n;
+    hak_count(&t->counters.drained_blocks, n);
+    if (HAK_UNLIKELY(slab->used == 0))
+        release_spare(t, slab);
+    return next;
+}
+
+static HAK_NOINLINE void *put_own_on_list(struct hak_thread *t, struct hak_slab *slab, void *block)
+{
+    return put_own(t, slab, block, false);
+}
+
+/* The same for a slab of somebody else's. */
+static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, void *block)
+{
+    struct hak_chain chain = {block, block, 1};
+    void *next;
+    while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
+        chain.tail = next;
+        chain.count++;
+        HAK_CHECK(chain.count <= slab->capacity);
+    }
+    hak_next_store(chain.tail, NULL);
+    if (t)
+        add_to_group(t, groups, slab, chain);
+    else
+        put_remote(slab, chain);
+    return next;
+}
+
+static _Noreturn HAK_COLD void fail_list(const void *block)
+{
+    hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was written to after free", block);
+}
+
+void hak_drain(struct hak_thread *t, void *blocks)
+{
+    struct groups groups;
+    groups.used = 0;
+    while (blocks) {
+        struct hak_slab *slab = hak_space_slab_of_block(blocks);
+        bool own = slab && t && HAK_LOAD_RELAXED(&slab->owner) == t;
+        if (HAK_UNLIKELY(!own)) {
+            if (!slab || !slab->base)
+                fail_list(blocks);
+            own = t && reclaim(t, slab, blocks);
+        }
+        if (HAK_UNLIKELY(!own))
+            blocks = put_others(t, &groups, slab, blocks);
+        else
+            blocks = has_map(slab) ? put_own(t, slab, blocks, true) : put_own_on_list(t, slab, blocks);
+    }
+    flush_groups(t, &groups);
+}

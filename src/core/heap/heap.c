@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ * See heap.h. All bins of a thread at once. */
+#include "heap.h"
+
+#include "core/parts/parts.h"
+#include "drain.h"
+#include "owned.h"
+#include "remote_cache.h"
+
+static void *take_bin(unsigned cls)
+{
+    void *blocks = hak_self.head[cls];
+    hak_self.head[cls] = NULL;
+    return blocks;
+}
+
+static void drain_bin(struct hak_thread *t, unsigned cls)
+{
+    hak_drain(t, take_bin(cls));
+}
+
+/* What came back from others counts, too. */
+static void release_idle_slabs(struct hak_thread *t, unsigned cls)
+{
+    struct hak_slab *next;
+    for (struct hak_slab *slab = t->bins[cls].slabs; slab; slab = next) {
+        next = slab->next;
+        hak_count(&t->counters.remote_saved, hak_slab_collect(slab));
+        if (slab->used == 0)
+            hak_owned_release(t, slab);
+    }
+}
+
+void hak_heap_drain(struct hak_thread *t)
+{
+    hak_heap_each_class(t, drain_bin);
+    hak_remote_cache_flush(t); /* before the slabs are looked at: some may be this thread's own by now */
+    hak_heap_each_class(t, release_idle_slabs);
+}
+
+static void park(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
+        t->parked_bytes += (size_t)slab->carved * slab->stride;
+    b->parked = take_bin(cls);
+    b->parked_room = hak_self.room[cls];
+    hak_self.room[cls] = 0;
+}
+
+void hak_heap_park(struct hak_thread *t)
+{
+    t->parked_bytes = 0;
+    hak_remote_cache_flush(t);
+    hak_heap_each_class(t, park);
+}
+
+static void resume(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    void *freed = hak_self.head[cls]; /* header builds: before the thread had a descriptor */
+    hak_self.head[cls] = b->parked;
+    hak_self.room[cls] = b->parked_room;
+    b->parked = NULL;
+    if (HAK_UNLIKELY(freed))
+        hak_drain(t, freed);
+}
+
+void hak_heap_resume(struct hak_thread *t)
+{
+    hak_heap_each_class(t, resume);
+}
+
+static void drain_parked(struct hak_thread *t, unsigned cls)
+{
+    hak_drain(t, t->bins[cls].parked);
+}
+
+static void abandon(struct hak_thread *t, unsigned cls)
+{
+    struct hak_slab *slab;
+    while ((slab = t->bins[cls].slabs)) {
+        hak_owned_remove(t, slab);
+        if (!slab->used)
+            hak_slab_untag(slab);
+        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+            hak_parts.backend->publish(slab);
+    }
+    t->bins[cls] = (struct hak_bin){0};
+}
+
+void hak_heap_abandon(struct hak_thread *t)
+{
+    hak_heap_each_class(t, drain_parked);
+    hak_heap_each_class(t, abandon);
+}

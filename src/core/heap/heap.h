@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * All bins of a thread at once: when it drains, parks and resumes, or is broken up. */
+#ifndef HAK_HEAP_H
+#define HAK_HEAP_H
+
+#include "descriptor.h"
+
+/* Empties all bins of the calling thread, and gives up its slabs without live blocks. */
+void hak_heap_drain(struct hak_thread *t);
+/* From the calling thread's bins to its descriptor, where they wait for the next thread, and back. */
+void hak_heap_park(struct hak_thread *t);
+void hak_heap_resume(struct hak_thread *t);
+/* Ends a parked thread's ownership of everything. */
+void hak_heap_abandon(struct hak_thread *t);
+
+#endif

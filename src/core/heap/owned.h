@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * The slabs that a thread owns: a list for each class, its first slab the one that refills use. By the thread itself,
+ * or by who has taken it from the parked ones. */
+#ifndef HAK_OWNED_H
+#define HAK_OWNED_H
+
+#include "core/pages/slab_list.h"
+#include "descriptor.h"
+
+HAK_INLINE void hak_owned_mark_used(struct hak_thread *t, unsigned cls)
+{
+    t->used_classes[cls / 64] |= (uint64_t)1 << cls % 64;
+}
+
+HAK_INLINE void hak_owned_count(struct hak_thread *t, int change)
+{
+    HAK_STORE_RELAXED(&t->slabs, HAK_LOAD_RELAXED(&t->slabs) + (uint64_t)(int64_t)change);
+}
+
+HAK_INLINE void hak_owned_add(struct hak_thread *t, struct hak_slab *slab)
+{
+    hak_owned_mark_used(t, slab->cls);
+    hak_slab_list_push(&t->bins[slab->cls].slabs, slab);
+    hak_owned_count(t, 1);
+}
+
+HAK_INLINE void hak_owned_remove(struct hak_thread *t, struct hak_slab *slab)
+{
+    hak_slab_list_remove(&t->bins[slab->cls].slabs, slab);
+    hak_owned_count(t, -1);
+}
+
+/* A slab without a block outstanding goes back to its frontend. */
+void hak_owned_release(struct hak_thread *t, struct hak_slab *slab);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ * See remote_cache.h. */
+#include "remote_cache.h"
+
+#include "core/base/work.h"
+#include "core/parts/parts.h"
+#include "drain.h"
+#include "owned.h"
+
+#define REMOTE_MIN 4u      /* fewer blocks do not serve a refill, */
+#define REMOTE_LARGE 1024u /* unless they are larger than this; such ones gather in smaller numbers */
+
+/* So many blocks wait here, where their owner does without them. */
+static uint32_t capacity_of(unsigned cls)
+{
+    uint32_t capacity = hak_parts.capacity[cls];
+    return hak_strides[cls] <= REMOTE_LARGE ? capacity : (uint32_t)hak_min(capacity, hak_max(2, capacity / 4));
+}
+
+static void *take_all(struct hak_bin *b)
+{
+    void *blocks = b->remote_cache;
+    b->remote_cache = NULL;
+    b->remote_count = 0;
+    return blocks;
+}
+
+static void flush(struct hak_thread *t, unsigned cls)
+{
+    hak_drain(t, take_all(&t->bins[cls]));
+}
+
+void hak_remote_cache_check(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    if (!b->remote_capacity) {
+        hak_owned_mark_used(t, cls);
+        b->remote_capacity = (uint16_t)capacity_of(cls);
+    }
+    if (b->remote_count < b->remote_capacity)
+        return;
+    hak_work_add(b->remote_count);
+    flush(t, cls);
+}
+
+void hak_remote_cache_flush(struct hak_thread *t)
+{
+    hak_heap_each_class(t, flush);
+}
+
+/* A few blocks go home rather: of a class that is freed here but seldom used, and, if two threads came to use
+ * blocks of one cache line by handing one over, so that they do not share it forever. */
+struct hak_chain hak_remote_cache_take(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t count = b->remote_count;
+    if (!count || (count < REMOTE_MIN && hak_strides[cls] <= REMOTE_LARGE))
+        return (struct hak_chain){0};
+    hak_count(&t->counters.foreign_reused, count);
+    return (struct hak_chain){.head = take_all(b), .count = count};
+}

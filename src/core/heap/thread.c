@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ * Threads begin at their first slow path and end in the destructor of one pthread key. See thread.h. */
+#include "thread.h"
+
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/os/meta.h"
+#include "core/parts/parts.h"
+#include "heap.h"
+
+#define PARK_BYTES (32 * HAK_MIB) /* cut from the slabs of all parked threads, at most */
+
+struct hak_lock hak_thread_lock = HAK_LOCK_INIT(HAK_RANK_THREADS);
+struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
+
+/* Under hak_thread_lock. */
+static struct hak_thread *live, *parked, *recycled;
+static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
+static struct hak_counters ended_counters;
+static uint64_t started, resumed, pinned_slabs;
+static _Atomic(uint32_t) parked_count; /* both written under the lock */
+static _Atomic(size_t) parked_bytes;
+
+static _Atomic(uint32_t) drain_request;
+static pthread_key_t key;
+static _Atomic(bool) key_exists;
+static struct hak_thread orphan;
+
+static void link_first(struct hak_thread **list, struct hak_thread *t)
+{
+    t->prev = NULL;
+    t->next = *list;
+    if (*list)
+        (*list)->prev = t;
+    *list = t;
+}
+
+static void unlink_from(struct hak_thread **list, struct hak_thread *t)
+{
+    *(t->prev ? &t->prev->next : list) = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
+}
+
+static void unlink_parked(struct hak_thread *t)
+{
+    unlink_from(&parked, t);
+    HAK_SUB_RELAXED(&parked_count, 1);
+    HAK_SUB_RELAXED(&parked_bytes, t->parked_bytes);
+}
+
+/* A parked descriptor comes with blocks and slabs. A recycled one has none, and its owner tag may be used again:
+ * tags are hints, and the last holder owns nothing any more. */
+static struct hak_thread *new_descriptor(void)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    struct hak_thread *t;
+    if ((t = parked)) {
+        unlink_parked(t);
+        resumed++;
+    } else if ((t = recycled)) {
+        recycled = t->next;
+    } else {
+        t = hak_meta_alloc(sizeof *t);
+        if (t)
+            t->tag = (uint64_t)++ids << 32;
+    }
+    if (t) {
+        link_first(&live, t);
+        started++;
+    }
+    hak_lock_release(&hak_thread_lock);
+    return t;
+}
+
+static void each_frontend_start(struct hak_thread *t)
+{
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_start)
+            hak_frontends[i]->thread_start(t);
+}
+
+static struct hak_thread *start_thread(void)
+{
+    if (hak_self.ended)
+        return NULL;
+    struct hak_thread *t = new_descriptor();
+    if (!t)
+        return NULL;
+    t->drain_done = HAK_LOAD_RELAXED(&drain_request);
+    hak_self.tag = t->tag;
+    hak_self.thread = t; /* before setspecific, which may allocate */
+    hak_counters_own = &t->counters;
+    hak_heap_resume(t);
+    int saved = errno;
+    if (HAK_LOAD_ACQUIRE(&key_exists))
+        pthread_setspecific(key, t);
+    each_frontend_start(t);
+    errno = saved;
+    return t;
+}
+
+static void drain_if_asked(struct hak_thread *t)
+{
+    uint32_t request = HAK_LOAD_RELAXED(&drain_request);
+    if (HAK_UNLIKELY(t->drain_done != request)) {
+        t->drain_done = request;
+        hak_heap_drain(t);
+    }
+}
+
+struct hak_thread *hak_thread_get(void)
+{
+    struct hak_thread *t = hak_self.thread;
+    if (HAK_UNLIKELY(!t))
+        return start_thread();
+    drain_if_asked(t);
+    return t;
+}
+
+void hak_thread_ask_drain(void)
+{
+    HAK_ADD_RELAXED(&drain_request, 1);
+}
+
+struct hak_thread *hak_thread_orphan_acquire(void)
+{
+    hak_lock_acquire(&hak_orphan_lock);
+    orphan.tag = (uint64_t)1 << 32;
+    return &orphan;
+}
+
+void hak_thread_orphan_release(void)
+{
+    hak_lock_release(&hak_orphan_lock);
+}
+
+static void recycle(struct hak_thread *t)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    unlink_from(&live, t);
+    hak_counters_add(&ended_counters, &t->counters);
+    uint64_t tag = t->tag;
+    memset(t, 0, offsetof(struct hak_thread, bins)); /* the bins were cleared one by one */
+    t->tag = tag;
+    t->next = recycled;
+    recycled = t;
+    hak_lock_release(&hak_thread_lock);
+}
+
+static void break_up(struct hak_thread *t)
+{
+    hak_heap_abandon(t);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_end)
+            hak_frontends[i]->thread_end(t);
+    recycle(t);
+}
+
+/* Nobody else gets what waits for the next thread, so it must not be much. */
+static bool has_room(size_t bytes)
+{
+    return HAK_LOAD_RELAXED(&parked_bytes) + bytes <= PARK_BYTES &&
+           HAK_LOAD_RELAXED(&parked_count) < hak_options.parked_threads;
+}
+
+static bool park(struct hak_thread *t)
+{
+    if (hak_parts.release->at_once)
+        return false;
+    hak_lock_acquire(&hak_thread_lock);
+    bool room = has_room(t->parked_bytes);
+    if (room) {
+        unlink_from(&live, t);
+        link_first(&parked, t);
+        HAK_ADD_RELAXED(&parked_count, 1);
+        HAK_ADD_RELAXED(&parked_bytes, t->parked_bytes);
+    }
+    hak_lock_release(&hak_thread_lock);
+    return room;
+}
+
+/* One that has been parked since then; on the list of live ones again, so that its numbers count. */
+static struct hak_thread *take_parked(uint64_t since_ms)
+{
+    struct hak_thread *t;
+    hak_lock_acquire(&hak_thread_lock);
+    for (t = parked; t && t->parked_ms > since_ms; t = t->next)
+        ;
+    if (t) {
+        unlink_parked(t);
+        link_first(&live, t);
+    }
+    hak_lock_release(&hak_thread_lock);
+    return t;
+}
+
+void hak_thread_break_up(uint64_t since_ms)
+{
+    struct hak_thread *t;
+    while (HAK_LOAD_RELAXED(&parked_count) && (t = take_parked(since_ms)))
+        break_up(t);
+}
+
+/* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the
+ * `ended` cache, which sends them to the orphan. */
+static void end_thread(void *value)
+{
+    struct hak_thread *t = value;
+    if (t != hak_self.thread)
+        return;
+    int saved = errno;
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->thread_ending)
+            hak_frontends[i]->thread_ending(t);
+    hak_heap_park(t);
+    hak_self.tag = HAK_TAG_NOBODY;
+    hak_self.thread = NULL;
+    hak_counters_own = NULL;
+    hak_self.ended = true;
+    t->parked_ms = hak_clock_ms();
+    if (!park(t))
+        break_up(t);
+    errno = saved;
+}
+
+HAK_STARTUP void hak_thread_constructor(void)
+{
+    if (pthread_key_create(&key, end_thread))
+        return; /* no key left: threads keep what they had, nothing breaks */
+    HAK_STORE_RELEASE(&key_exists, true);
+    if (hak_self.thread)
+        pthread_setspecific(key, hak_self.thread);
+}
+
+void hak_thread_fork_child(void)
+{
+    struct hak_thread *self = hak_self.thread;
+    for (struct hak_thread *t = live; t; t = t->next)
+        if (t != self) {
+            pinned_slabs += HAK_LOAD_RELAXED(&t->slabs);
+            hak_counters_add(&ended_counters, &t->counters);
+        }
+    live = NULL;
+    if (self)
+        link_first(&live, self);
+}
+
+static void add_thread(struct hak_thread_totals *totals, const struct hak_thread *t)
+{
+    totals->active_slabs += HAK_LOAD_RELAXED(&t->slabs);
+    hak_counters_add(&totals->counters, &t->counters);
+}
+
+void hak_thread_totals(struct hak_thread_totals *totals)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    memset(totals, 0, sizeof *totals);
+    totals->started = started;
+    totals->parked = HAK_LOAD_RELAXED(&parked_count);
+    totals->resumed = resumed;
+    totals->pinned_slabs = pinned_slabs;
+    hak_counters_add(&totals->counters, &ended_counters);
+    hak_counters_add(&totals->counters, &orphan.counters);
+    hak_counters_add(&totals->counters, &hak_counters_nobodys);
+    for (struct hak_thread *t = live; t; t = t->next, totals->threads++)
+        add_thread(totals, t);
+    for (struct hak_thread *t = parked; t; t = t->next)
+        add_thread(totals, t);
+    hak_lock_release(&hak_thread_lock);
+}

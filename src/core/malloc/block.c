@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * See block.h. */
+#include "block.h"
+
+#include "core/base/log.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/process/life.h"
+
+void hak_block_fail_foreign(const void *p, const char *verb)
+{
+    if (hak_space_contains(p))
+        hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", verb, p);
+    hak_log_fatal("invalid %s: %p was not allocated by hakmem", verb, p);
+}
+
+bool hak_block_in_slab(const struct hak_slab *slab)
+{
+    enum hak_slab_state state = hak_slab_state(slab);
+    return state == HAK_SLAB_ACTIVE || state == HAK_SLAB_FULL ||
+           (state == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab));
+}
+
+/* A byte before a block of a header slab that is not the bin's: the block before it was written beyond its end. */
+static void check_header(const struct hak_slab *slab, const void *p)
+{
+    if (!hak_class_has_header(slab->cls) || !hak_tag_in_header_zone(p) || p == slab->base)
+        return;
+    unsigned byte = ((const uint8_t *)p)[-1];
+    if (HAK_UNLIKELY(byte != hak_header_byte(slab->cls)))
+        hak_log_fatal("corrupted header: the byte before block %p is 0x%02x, not 0x%02x: the block before it, %p of "
+                      "%u bytes, was written beyond its end",
+                      p, byte, hak_header_byte(slab->cls), (void *)((uintptr_t)p - slab->stride), slab->stride - 1);
+}
+
+void hak_block_check(const struct hak_slab *slab, const void *p)
+{
+    hak_slab_check_block(slab, p);
+    check_header(slab, p);
+}
+
+static size_t usable_or_zero(const void *p)
+{
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && hak_block_in_slab(slab)) {
+        hak_slab_check_block(slab, p);
+        return hak_class_usable(slab->cls);
+    }
+    return hak_init() ? hak_parts.large->span_usable(slab, p) : 0;
+}
+
+size_t hak_usable_size(const void *p)
+{
+    if (!p)
+        return 0;
+    size_t usable = usable_or_zero(p);
+    if (!usable)
+        hak_block_fail_foreign(p, "size query");
+    return usable;
+}

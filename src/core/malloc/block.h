@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * What a pointer is: a live block of a slab, a span, or a misuse, which stops the process with one line. */
+#ifndef HAK_BLOCK_H
+#define HAK_BLOCK_H
+
+#include "core/pages/slab.h"
+
+/* Whether blocks of the slab can be live: of one whose blocks are all back, none can be freed. */
+bool hak_block_in_slab(const struct hak_slab *slab);
+/* Stops the process unless p, which lies in the slab, is the start of a block whose header byte is whole. */
+void hak_block_check(const struct hak_slab *slab, const void *p);
+/* p is no block of ours. */
+_Noreturn HAK_COLD void hak_block_fail_foreign(const void *p, const char *verb);
+/* Bytes that the program may use; 0 for NULL. Stops the process for what is no block of ours. */
+size_t hak_usable_size(const void *p);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ * The fast path: malloc and free of small blocks, and the two ways in which free() learns the class of a block: the
+ * tag of its page (owner compare), or, in header builds, the byte before it. No call, no lock, no atomic
+ * read-modify-write here; tests/shape counts the instructions. All else is the slow path's. */
+#ifndef HAK_FAST_H
+#define HAK_FAST_H
+
+#include "core/heap/cache.h"
+#include "mark.h"
+#include "slow.h"
+
+/* --- the header byte ------------------------------------------------------------------------------ */
+
+/* The class of a block, or HAK_NCLASSES and more when the slow path has to decide. In header builds blocks of any
+ * thread are answered (they go to the caller's bin); a page-aligned block may be the first of its slab,
+ * before which there is no byte of ours, so its tag decides. */
+HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
+{
+#if HAK_HEADER_LIMIT
+    if (hak_tag_in_header_zone(p) && ((uintptr_t)p & 0xfff)) {
+        unsigned cls = ((const uint8_t *)p)[-1] - HAK_HEADER_MAGIC;
+        return cls < HAK_HEADER_CLASSES ? cls : HAK_NCLASSES;
+    }
+#endif
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
+    return page ^ hak_tag_load(page) ^ self->tag;
+}
+
+/* --- malloc and free ------------------------------------------------------------------------------ */
+
+HAK_INLINE void *hak_malloc(size_t size)
+{
+    if (HAK_UNLIKELY(size > HAK_SMALL_MAX))
+        return hak_malloc_slow(size);
+    hak_count_malloc();
+    hak_cache_ref self = hak_cache_here();
+    unsigned cls = hak_class_of(size);
+    void *p = self->head[cls];
+    if (HAK_UNLIKELY(!p))
+        return hak_malloc_slow(size);
+    self->head[cls] = hak_next_load(p);
+    hak_mark_clear(p, cls);
+    return p;
+}
+
+HAK_INLINE void hak_free(void *p)
+{
+    hak_count_free();
+    hak_cache_ref self = hak_cache_here();
+    uint64_t cls = hak_class_of_block(self, p);
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES)) {
+        hak_free_slow(p);
+        return;
+    }
+    hak_mark_set(p, (unsigned)cls);
+    hak_next_store(p, self->head[cls]);
+    self->head[cls] = p;
+    if (HAK_UNLIKELY(hak_cache_spend(self, cls)))
+        hak_free_check((unsigned)cls);
+}
+
+#endif

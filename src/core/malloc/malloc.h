@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ * All that api calls of this folder. */
+#ifndef HAK_MALLOC_H
+#define HAK_MALLOC_H
+
+#include "aligned.h"
+#include "block.h"
+#include "fast.h"
+#include "resize.h"
+#include "trim.h"
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * See resize.h. */
+#include "resize.h"
+
+#include <string.h>
+
+#include "block.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "fast.h"
+
+static bool fits_in_place(size_t usable, size_t size)
+{
+    return size <= usable && (size >= usable / 2 || usable <= 64);
+}
+
+static void *move(void *p, size_t usable, size_t size)
+{
+    void *q = hak_malloc(size);
+    if (!q)
+        return NULL;
+    memcpy(q, p, hak_min(usable, size));
+    hak_free(p);
+    return q;
+}
+
+static void *resize_slowly(void *p, size_t size)
+{
+    size_t usable = hak_usable_size(p);
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && hak_block_in_slab(slab)) /* another thread's */
+        return fits_in_place(usable, size) ? p : move(p, usable, size);
+    void *q = size > HAK_SMALL_MAX ? hak_parts.large->span_resize(slab, p, size) : NULL;
+    return q ? q : move(p, usable, size);
+}
+
+void *hak_resize(void *p, size_t size)
+{
+    uint64_t cls = hak_class_of_block(hak_cache_here(), p);
+    if (size > PTRDIFF_MAX)
+        return NULL;
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES)) /* not a small block of this thread */
+        return resize_slowly(p, size);
+    size_t usable = hak_class_usable((unsigned)cls);
+    return fits_in_place(usable, size) ? p : move(p, usable, size);
+}

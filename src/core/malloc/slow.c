@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ * See slow.h. */
+#include "slow.h"
+
+#include "block.h"
+#include "core/base/log.h"
+#include "core/heap/bin.h"
+#include "core/heap/drain.h"
+#include "core/heap/remote_cache.h"
+#include "core/heap/thread.h"
+#include "core/pages/budget.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/process/pulse.h"
+#include "core/process/life.h"
+#include "mark.h"
+
+#define SPAN_WORK 32u /* a span that is taken or freed counts as so many blocks of work */
+
+/* The calling thread's descriptor; NULL before the library could start, and after the thread's end. */
+static struct hak_thread *thread_here(void)
+{
+    return hak_init() ? hak_thread_get() : NULL;
+}
+
+/* --- malloc ------------------------------------------------------------------------------------------- */
+
+static void *refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+{
+    if (HAK_LIKELY(t))
+        return hak_bin_refill(t, cls, mode);
+    struct hak_thread *orphan = hak_thread_orphan_acquire();
+    void *p = hak_bin_take_one(orphan, cls, mode);
+    hak_thread_orphan_release();
+    return p;
+}
+
+static void *refill_or_make_room(struct hak_thread *t, unsigned cls)
+{
+    void *p = refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
+    if (HAK_LIKELY(p) || hak_bin_is_within_budget(cls))
+        return p;
+    hak_make_room(hak_slab_pages[cls] * HAK_PAGE);
+    return refill(t, cls, HAK_REFILL_BEYOND_BUDGET);
+}
+
+static void *pop(unsigned cls)
+{
+    void *p = hak_self.head[cls];
+    if (p)
+        hak_self.head[cls] = hak_next_load(p);
+    return p;
+}
+
+static void *alloc_small(unsigned cls, bool may_borrow)
+{
+    struct hak_thread *t = thread_here();
+    if (HAK_UNLIKELY(!t && !hak_init()))
+        return NULL;
+    void *p = t ? pop(cls) : NULL; /* a thread that has just started may have come with blocks */
+    if (!p && t && may_borrow)
+        p = hak_bin_borrow(t, cls);
+    return p ? p : refill_or_make_room(t, cls);
+}
+
+static void *alloc_span(size_t size, size_t align, bool zero)
+{
+    if (size > PTRDIFF_MAX || align > PTRDIFF_MAX || !hak_init())
+        return NULL;
+    hak_thread_get(); /* a trim may have asked this thread for its bins */
+    if (!hak_budget_allows(size))
+        hak_make_room(size);
+    hak_work_add(SPAN_WORK);
+    return hak_parts.large->span_alloc(hak_max(size, 1), align, zero);
+}
+
+void *hak_alloc_span(size_t size, size_t align, bool zero)
+{
+    void *p = alloc_span(size, align, zero);
+    hak_pulse();
+    return p;
+}
+
+void *hak_alloc_class(unsigned cls)
+{
+    void *p = pop(cls);
+    if (p)
+        return p;
+    p = alloc_small(cls, false);
+    hak_pulse();
+    return p;
+}
+
+/* For a small size: no slab is to be had, perhaps a page is. */
+static HAK_COLD void *alloc_small_in_span(size_t size)
+{
+    if (hak_init() && hak_options.ace_trace)
+        hak_log("ACE Exhaustion: %zu bytes, no slab of its class; a span of its own, if there is one", size);
+    return alloc_span(size, 1, false);
+}
+
+void *hak_malloc_slow(size_t size)
+{
+    void *p;
+    if (size > HAK_SMALL_MAX)
+        p = alloc_span(size, 1, false);
+    else if (HAK_UNLIKELY(!(p = alloc_small(hak_class_of(size), true))))
+        p = alloc_small_in_span(size);
+    hak_pulse();
+    if (HAK_UNLIKELY(!p))
+        errno = ENOMEM;
+    return p;
+}
+
+/* --- free --------------------------------------------------------------------------------------------- */
+
+/* free changes no errno: the door to the kernel, the log and the start of a thread keep it. */
+
+static void free_small(struct hak_slab *slab, void *p)
+{
+    hak_block_check(slab, p);
+    struct hak_thread *t = thread_here();
+    if (t && HAK_LOAD_RELAXED(&slab->owner) == t)
+        hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
+    if (t) {
+        hak_remote_cache_put(t, slab->cls, p);
+    } else {
+        hak_next_store(p, NULL);
+        hak_drain(NULL, p);
+    }
+}
+
+static HAK_NOINLINE void free_by_slab(void *p)
+{
+    if (!p)
+        return;
+    struct hak_slab *slab = hak_space_slab(p);
+    if (slab && hak_block_in_slab(slab))
+        free_small(slab, p);
+    else if (!hak_init() || !hak_parts.large->span_free(slab, p))
+        hak_block_fail_foreign(p, "free");
+    else
+        hak_work_add(SPAN_WORK);
+    hak_pulse();
+}
+
+static HAK_NOINLINE void after_remote_check(void)
+{
+    hak_thread_get(); /* a trim may have asked this thread for the rest */
+    hak_pulse();
+}
+
+/* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. (A cleared tag
+ * is 0, which is a class for page 0.) */
+void hak_free_slow(void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = (uint32_t)(page ^ hak_tag_load(page));
+    struct hak_thread *t = hak_self.thread;
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !p || !t || !hak_class_starts_at(cls, p) ||
+                     (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
+        free_by_slab(p);
+        return;
+    }
+    hak_mark_set(p, (unsigned)cls);
+    if (HAK_UNLIKELY(hak_remote_cache_put(t, (unsigned)cls, p)))
+        after_remote_check();
+}
+
+static HAK_NOINLINE void check_bin(unsigned cls)
+{
+    struct hak_thread *t = thread_here();
+    if (HAK_LIKELY(t))
+        hak_bin_check(t, cls);
+    else
+        hak_bin_leave(cls);
+    hak_pulse();
+}
+
+void hak_free_check(unsigned cls)
+{
+    struct hak_thread *t = hak_self.thread;
+    if (HAK_LIKELY(t && hak_bin_heartbeat(t, cls)))
+        hak_pulse();
+    else
+        check_bin(cls);
+}
+
+#if HAK_COUNTING
+/* A thread's first calls, before it has a descriptor, are not counted. */
+void hak_count_malloc(void)
+{
+    if (hak_self.thread)
+        hak_count(&hak_self.thread->counters.mallocs, 1);
+}
+
+void hak_count_free(void)
+{
+    if (hak_self.thread)
+        hak_count(&hak_self.thread->counters.frees, 1);
+}
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * The slow entries: what the fast path hands over. Each ends in one pulse. All return NULL without memory. */
+#ifndef HAK_SLOW_H
+#define HAK_SLOW_H
+
+#include "core/base/words.h"
+
+/* The bin is empty, or the size is not small. Sets errno: malloc itself has no time for it. */
+HAK_NOINLINE void *hak_malloc_slow(size_t size);
+/* The block is not known to be of a slab of this thread's. */
+HAK_NOINLINE void hak_free_slow(void *p);
+/* So many frees of the class that its bin is to be checked. */
+HAK_NOINLINE void hak_free_check(unsigned cls);
+/* A block of the class, from the bin or a refill. */
+void *hak_alloc_class(unsigned cls);
+/* A span of its own; align: a power of two. */
+void *hak_alloc_span(size_t size, size_t align, bool zero);
+
+#if HAK_COUNTING
+void hak_count_malloc(void);
+void hak_count_free(void);
+#else
+#define hak_count_malloc() ((void)0)
+#define hak_count_free() ((void)0)
+#endif
+
+#endif

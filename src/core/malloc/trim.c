@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * See trim.h. */
+#include "trim.h"
+
+#include "core/heap/thread.h"
+#include "core/process/pulse.h"
+#include "core/process/life.h"
+
+size_t hak_trim(size_t keep)
+{
+    if (!hak_init())
+        return 0;
+    hak_thread_ask_drain();
+    hak_thread_get(); /* this thread's bins at once */
+    return hak_purge_all(keep);
+}

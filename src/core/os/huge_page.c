@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ * See huge_page.h. */
+#include "huge_page.h"
+
+#include <sys/mman.h>
+
+#include "core/base/clock.h"
+#include "os.h"
+
+#define SLOW_NS 1000000u /* 512 small pages take about as long */
+#define PAUSE_MS 1000u
+
+static _Atomic(uint64_t) paused_until_ms, timed, slow;
+
+/* How long its first huge page takes; 0 without a whole one. Content, if there is any, stays. */
+static uint64_t touch_ns(char *base, size_t size)
+{
+    size_t before = hak_align_up((uintptr_t)base, HAK_HUGE_PAGE) - (uintptr_t)base;
+    if (before + HAK_HUGE_PAGE > size)
+        return 0;
+    volatile char *page = base + before;
+    uint64_t start = hak_os->clock_ns();
+    *page = *page;
+    HAK_ADD_RELAXED(&timed, 1);
+    return hak_os->clock_ns() - start;
+}
+
+bool hak_huge_page_advise(void *base, size_t size)
+{
+    if (hak_clock_ms() < HAK_LOAD_RELAXED(&paused_until_ms) ||
+        hak_os_advise(base, size, MADV_HUGEPAGE, HAK_CAUSE_huge_page))
+        return false;
+    if (touch_ns(base, size) <= SLOW_NS)
+        return true;
+    HAK_ADD_RELAXED(&slow, 1);
+    HAK_STORE_RELAXED(&paused_until_ms, hak_clock_ms() + PAUSE_MS);
+    hak_os_advise(base, size, MADV_NOHUGEPAGE, HAK_CAUSE_huge_page);
+    return false;
+}
+
+void hak_huge_page_stats(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "huge_pages");
+    hak_stats_number(w, "timed", HAK_LOAD_RELAXED(&timed));
+    hak_stats_number(w, "slow", HAK_LOAD_RELAXED(&slow));
+    hak_stats_end(w);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ * The door: the Linux primitives, and around each of them the ledger. See os.h. */
+#include "os.h"
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#define PR_SET_VMA_ANON_NAME 0
+#endif
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+/* Linux 6.14: the calling process without a descriptor, hence right in a forked child too. */
+#define SELF_PROCESS (-10001)
+#define MAX_VECTOR 1024 /* UIO_MAXIOV */
+
+struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
+
+static const char *const cause_names[] = {
+#define X(name, meaning) #name,
+    HAK_CAUSES(X)
+#undef X
+};
+static const char *const call_names[] = {
+#define X(name) #name,
+    HAK_OS_CALLS(X)
+#undef X
+};
+
+const char *hak_cause_name(enum hak_cause cause)
+{
+    return cause_names[cause];
+}
+
+const char *hak_os_call_name(enum hak_os_call call)
+{
+    return call_names[call];
+}
+
+static intptr_t linux_map(void *hint, size_t size, int prot, int flags)
+{
+    void *p = mmap(hint, size, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return p == MAP_FAILED ? -errno : (intptr_t)p;
+}
+
+static intptr_t linux_map_file(int fd, size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? -errno : (intptr_t)p;
+}
+
+static intptr_t linux_unmap(void *addr, size_t size)
+{
+    return munmap(addr, size) ? -errno : 0;
+}
+
+static intptr_t linux_protect(void *addr, size_t size, int prot)
+{
+    return mprotect(addr, size, prot) ? -errno : 0;
+}
+
+static intptr_t linux_remap(void *addr, size_t old_size, size_t new_size, int flags)
+{
+    void *p = mremap(addr, old_size, new_size, flags);
+    return p == MAP_FAILED ? -errno : (intptr_t)p;
+}
+
+static intptr_t linux_advise(void *addr, size_t size, int advice)
+{
+    return madvise(addr, size, advice) ? -errno : 0;
+}
+
+static intptr_t linux_advise_vector(const struct iovec *ranges, size_t count, int advice)
+{
+    ssize_t n = syscall(SYS_process_madvise, SELF_PROCESS, ranges, count, advice, 0);
+    return n < 0 ? -errno : n;
+}
+
+static intptr_t linux_resident(void *addr, size_t size, unsigned char *each_page)
+{
+    return mincore(addr, size, each_page) ? -errno : 0;
+}
+
+static intptr_t linux_name(void *addr, size_t size, const char *name)
+{
+    return prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, size, name) ? -errno : 0;
+}
+
+static uint64_t linux_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+const struct hak_os hak_os_linux = {
+    .map = linux_map,
+    .map_file = linux_map_file,
+    .unmap = linux_unmap,
+    .protect = linux_protect,
+    .remap = linux_remap,
+    .advise = linux_advise,
+    .advise_vector = linux_advise_vector,
+    .resident = linux_resident,
+    .name = linux_name,
+    .clock_ns = linux_clock_ns,
+};
+const struct hak_os *hak_os = &hak_os_linux;
+
+/* One call through the door: runs EXPR, times it, enters it, keeps errno; its value is EXPR's. */
+#define THROUGH_DOOR(cause, call, nbytes, expr)                                   \
+    ({                                                                            \
+        int saved_ = errno;                                                       \
+        uint64_t start_ = hak_os->clock_ns();                                     \
+        intptr_t result_ = (expr);                                                \
+        enter(&hak_ledger[cause][HAK_OS_##call], result_, nbytes, start_);        \
+        errno = saved_;                                                           \
+        result_;                                                                  \
+    })
+
+static void enter(struct hak_ledger_entry *e, intptr_t result, size_t bytes, uint64_t start)
+{
+    bool failed = result < 0 && result > -4096;
+    HAK_ADD_RELAXED(&e->calls, 1);
+    if (failed)
+        HAK_ADD_RELAXED(&e->failed, 1);
+    else
+        HAK_ADD_RELAXED(&e->bytes, bytes);
+    HAK_ADD_RELAXED(&e->ns, hak_os->clock_ns() - start);
+}
+
+size_t hak_os_page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)
+{
+    intptr_t p = THROUGH_DOOR(cause, mmap, size, hak_os->map(NULL, size, prot, MAP_NORESERVE));
+    if (p < 0 && p > -4096)
+        return (int)p;
+    *addr = (void *)p;
+    return 0;
+}
+
+int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
+{
+    intptr_t p = THROUGH_DOOR(cause, mmap, size,
+                              hak_os->map(hint, size, prot, MAP_NORESERVE | MAP_FIXED_NOREPLACE));
+    if (p < 0 && p > -4096)
+        return (int)p;
+    if ((void *)p == hint)
+        return 0;
+    hak_os_unmap((void *)p, size, cause); /* a kernel before 4.17 took it as a hint */
+    return -EEXIST;
+}
+
+int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause)
+{
+    intptr_t p = THROUGH_DOOR(cause, mmap, size, hak_os->map_file(fd, size));
+    if (p < 0 && p > -4096)
+        return (int)p;
+    *addr = (void *)p;
+    return 0;
+}
+
+int hak_os_unmap(void *addr, size_t size, enum hak_cause cause)
+{
+    return (int)THROUGH_DOOR(cause, munmap, size, hak_os->unmap(addr, size));
+}
+
+int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause)
+{
+    return (int)THROUGH_DOOR(cause, mprotect, size, hak_os->protect(addr, size, prot));
+}
+
+int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause)
+{
+    intptr_t p = THROUGH_DOOR(cause, mremap, new_size,
+                              hak_os->remap(*addr, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0));
+    if (p < 0 && p > -4096)
+        return (int)p;
+    *addr = (void *)p;
+    return 0;
+}
+
+int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause)
+{
+    return (int)THROUGH_DOOR(cause, madvise, size, hak_os->advise(addr, size, advice));
+}
+
+static size_t total_bytes(const struct iovec *ranges, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += ranges[i].iov_len;
+    return bytes;
+}
+
+/* One vectored call for all of `ranges`; false where the kernel has none or did only a part. */
+static bool advise_at_once(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
+{
+    static _Atomic(bool) unsupported;
+    if (count < 2 || HAK_LOAD_RELAXED(&unsupported))
+        return false;
+    size_t bytes = total_bytes(ranges, count);
+    intptr_t done = THROUGH_DOOR(cause, process_madvise, bytes, hak_os->advise_vector(ranges, count, advice));
+    if (done == -EBADF || done == -ENOSYS || done == -EPERM || done == -EINVAL)
+        HAK_STORE_RELAXED(&unsupported, true);
+    return done >= 0 && (size_t)done == bytes;
+}
+
+size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
+{
+    size_t bytes = 0;
+    while (count) {
+        size_t n = hak_min(count, MAX_VECTOR);
+        if (advise_at_once(ranges, n, advice, cause))
+            bytes += total_bytes(ranges, n);
+        else
+            for (size_t i = 0; i < n; i++)
+                if (hak_os_advise(ranges[i].iov_base, ranges[i].iov_len, advice, cause) == 0)
+                    bytes += ranges[i].iov_len;
+        ranges += n;
+        count -= n;
+    }
+    return bytes;
+}
+
+int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
+{
+    unsigned char each_page[HAK_RESIDENT_MAX / HAK_SYSTEM_PAGE];
+    size_t page = hak_os_page_size();
+    HAK_ASSERT(size <= HAK_RESIDENT_MAX);
+    int error = (int)THROUGH_DOOR(cause, mincore, size, hak_os->resident(addr, size, each_page));
+    size_t resident = 0;
+    for (size_t i = 0; !error && i < size / page; i++)
+        resident += each_page[i] & 1 ? page : 0;
+    return error ? error : (int)resident;
+}
+
+void hak_os_name(void *addr, size_t size, const char *name)
+{
+    THROUGH_DOOR(HAK_CAUSE_name, prctl, size, hak_os->name(addr, size, name));
+}
+
+void hak_os_regret(enum hak_cause cause, size_t bytes)
+{
+    struct hak_ledger_entry *vectored = &hak_ledger[cause][HAK_OS_process_madvise], *e = &hak_ledger[cause][HAK_OS_madvise];
+    if (HAK_LOAD_RELAXED(&vectored->bytes) > HAK_LOAD_RELAXED(&e->bytes))
+        e = vectored;
+    HAK_ADD_RELAXED(&e->regret_bytes, bytes);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ * The one door to the kernel's memory calls. Every call carries its cause and is entered in the ledger:
+ * calls, bytes, nanoseconds, and for releases the bytes that were needed again within a second (regret).
+ * Each call may fail: functions return 0 or -errno, and leave errno as it was.
+ * The primitives behind the door are a table, so that a test can count them or let the n-th fail. */
+#ifndef HAK_OS_H
+#define HAK_OS_H
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/base/words.h"
+
+/* cause, and what it means */
+#define HAK_CAUSES(X)                                                   \
+    X(reserve, "address space reserved at start")                      \
+    X(metadata, "tables and descriptors made writable, live counters") \
+    X(superslab_map, "superslabs made writable")                       \
+    X(large_map, "a large block mapped directly")                      \
+    X(large_unmap, "a direct mapping given back")                      \
+    X(realloc_remap, "a direct mapping resized")                       \
+    X(prefault, "pages populated ahead of use")                        \
+    X(partial_release, "EMPTY slabs of a superslab still in use")      \
+    X(batch_release, "queued ranges given back together")              \
+    X(direct_release, "one range given back at once")                  \
+    X(lru_evict, "a cached superslab beyond the limits")               \
+    X(purge, "dirty pages that were idle for a while")                 \
+    X(trim, "asked for by hakmem_trim or malloc_trim")                 \
+    X(huge_page, "advice on huge pages, and the look before it")       \
+    X(seal, "tables made read-only")                                   \
+    X(name, "names for /proc/PID/maps")
+
+enum hak_cause {
+#define X(name, meaning) HAK_CAUSE_##name,
+    HAK_CAUSES(X)
+#undef X
+    HAK_NCAUSES
+};
+
+#define HAK_OS_CALLS(X) X(mmap) X(munmap) X(mprotect) X(mremap) X(madvise) X(process_madvise) X(mincore) X(prctl)
+
+enum hak_os_call {
+#define X(name) HAK_OS_##name,
+    HAK_OS_CALLS(X)
+#undef X
+    HAK_NOSCALLS
+};
+
+/* The primitives; each returns what the system call does, or -errno. */
+struct hak_os {
+    intptr_t (*map)(void *hint, size_t size, int prot, int flags);
+    intptr_t (*map_file)(int fd, size_t size); /* shared, to read and write */
+    intptr_t (*unmap)(void *addr, size_t size);
+    intptr_t (*protect)(void *addr, size_t size, int prot);
+    intptr_t (*remap)(void *addr, size_t old_size, size_t new_size, int flags);
+    intptr_t (*advise)(void *addr, size_t size, int advice);
+    intptr_t (*advise_vector)(const struct iovec *ranges, size_t count, int advice);
+    intptr_t (*resident)(void *addr, size_t size, unsigned char *each_page);
+    intptr_t (*name)(void *addr, size_t size, const char *name);
+    uint64_t (*clock_ns)(void); /* monotonic */
+};
+
+extern const struct hak_os hak_os_linux;
+extern const struct hak_os *hak_os; /* hak_os_linux, or a test's own, set before the first allocation */
+
+struct hak_ledger_entry {
+    _Atomic(uint64_t) calls, failed, bytes, ns, regret_bytes;
+};
+
+extern struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
+
+const char *hak_cause_name(enum hak_cause cause);
+const char *hak_os_call_name(enum hak_os_call call);
+
+size_t hak_os_page_size(void);
+
+/* Maps fresh zeroed pages anywhere. prot: PROT_NONE, PROT_READ or PROT_READ | PROT_WRITE. */
+int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause);
+/* As above, but exactly at `hint`; -EEXIST where something is mapped there. */
+int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause);
+/* Maps the first bytes of a file, shared with who else maps it. */
+int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause);
+/* May fail at the map count limit: the caller then keeps the range. */
+int hak_os_unmap(void *addr, size_t size, enum hak_cause cause);
+int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause);
+/* Resizes a mapping, moving it where `may_move`. */
+int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause);
+int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
+/* Gives the pages of many ranges back with as few calls as the kernel allows (process_madvise on the
+ * process itself since Linux 6.14, else one madvise a range). Returns the bytes that went back. */
+size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause);
+/* How many bytes of a range of up to HAK_RESIDENT_MAX are resident; -errno where nothing is mapped. */
+#define HAK_RESIDENT_MAX (2 * HAK_MIB)
+int hak_os_resident(void *addr, size_t size, enum hak_cause cause);
+/* Names a range in /proc/PID/maps where the kernel can. */
+void hak_os_name(void *addr, size_t size, const char *name);
+/* Enters bytes that were handed out again within HAK_REGRET_MS of being given back for `cause`: an upper bound
+ * of what the kernel had to supply anew. They stand with the call that gives back under this cause. */
+#define HAK_REGRET_MS 1000u
+void hak_os_regret(enum hak_cause cause, size_t bytes);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ * See budget.h. */
+#include "budget.h"
+
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+
+static _Atomic(int64_t) held, peak;
+static _Atomic(uint64_t) purges, purged_bytes, exceeded;
+
+void hak_budget_take(size_t bytes)
+{
+    int64_t now = HAK_ADD_RELAXED(&held, (int64_t)bytes) + (int64_t)bytes;
+    if (now > HAK_LOAD_RELAXED(&peak)) /* two at once: the smaller may win */
+        HAK_STORE_RELAXED(&peak, now);
+}
+
+void hak_budget_give(size_t bytes)
+{
+    HAK_SUB_RELAXED(&held, (int64_t)bytes);
+}
+
+size_t hak_budget_held(void)
+{
+    int64_t n = HAK_LOAD_RELAXED(&held);
+    return n > 0 ? (size_t)n : 0;
+}
+
+bool hak_budget_allows(size_t bytes)
+{
+    size_t budget = hak_options.limit_mb * HAK_MIB;
+    return !budget || (bytes <= budget && hak_budget_held() <= budget - bytes);
+}
+
+static void report(size_t wanted, size_t purged)
+{
+    static _Atomic(bool) reported;
+    const struct hak_option_values *o = &hak_options;
+    if ((o->ace_trace || o->verbose) && !HAK_EXCHANGE_RELAXED(&reported, true))
+        hak_log("LIMIT: %zu bytes more would pass HAKMEM_LIMIT_MB=%u; %zu bytes given back, %zu held (reported once)",
+                wanted, o->limit_mb, purged, hak_budget_held());
+}
+
+void hak_budget_note_purge(size_t wanted, size_t purged)
+{
+    HAK_ADD_RELAXED(&purges, 1);
+    HAK_ADD_RELAXED(&purged_bytes, purged);
+    if (!hak_budget_allows(wanted))
+        HAK_ADD_RELAXED(&exceeded, 1);
+    report(wanted, purged);
+}
+
+void hak_budget_stats(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "limit");
+    hak_stats_number(w, "limit_bytes", hak_options.limit_mb * HAK_MIB);
+    hak_stats_number(w, "held_bytes", hak_budget_held());
+    hak_stats_number(w, "peak_bytes", (uint64_t)HAK_LOAD_RELAXED(&peak));
+    hak_stats_number(w, "purges", HAK_LOAD_RELAXED(&purges));
+    hak_stats_number(w, "purged_bytes", HAK_LOAD_RELAXED(&purged_bytes));
+    hak_stats_number(w, "exceeded", HAK_LOAD_RELAXED(&exceeded));
+    hak_stats_end(w);
+}

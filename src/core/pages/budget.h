@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * HAKMEM_LIMIT_MB: a soft budget for the bytes that hakmem holds. Held are pages that a slab, a span or a direct
+ * mapping has, touched or not, and free pages with old content; whoever supplies pages tells it here. A request
+ * that would pass the budget first purges everything idle (process/pulse.h), and is served then: nothing fails by it. */
+#ifndef HAK_BUDGET_H
+#define HAK_BUDGET_H
+
+#include "core/base/stats.h"
+
+/* Clean pages were handed out, and pages went back to the kernel or were never touched. Any lock may be held. */
+void hak_budget_take(size_t bytes);
+void hak_budget_give(size_t bytes);
+size_t hak_budget_held(void);
+/* Whether so many bytes more are within it. */
+bool hak_budget_allows(size_t bytes);
+/* What was purged to make room for a request of so many bytes. */
+void hak_budget_note_purge(size_t wanted, size_t purged);
+void hak_budget_stats(struct hak_stats_writer *w);
+
+#endif

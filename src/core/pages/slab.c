@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ * Life of a slab; see slab.h for the picture. The word of a slab holds, in one compare-and-swap:
+ *   bits 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks away | 32..63 first remote block / 16
+ * A remote free publishes the links it wrote with a release; whoever takes the list acquires them. */
+#include "slab.h"
+
+#include <string.h>
+
+#include "core/base/log.h"
+#include "core/os/meta.h"
+#include "tags.h"
+
+#define STATE_MASK 0xfu
+#define COUNT_SHIFT HAK_SLAB_COUNT_SHIFT
+#define OUTSTANDING_SHIFT 18
+#define FIRST_SHIFT 32
+#define FIELD_MASK HAK_SLAB_COUNT_MASK
+#define UNIT_LG 4
+#define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
+
+static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
+
+const char *hak_slab_state_name(enum hak_slab_state state)
+{
+    return state_names[state];
+}
+
+static enum hak_slab_state state_of(uint64_t word)
+{
+    return (enum hak_slab_state)(word & STATE_MASK);
+}
+
+static uint32_t count_of(uint64_t word)
+{
+    return (uint32_t)(word >> COUNT_SHIFT) & FIELD_MASK;
+}
+
+static uint32_t outstanding_of(uint64_t word)
+{
+    return (uint32_t)(word >> OUTSTANDING_SHIFT) & FIELD_MASK;
+}
+
+static void *first_of(const struct hak_slab *slab, uint64_t word)
+{
+    return slab->base + ((word >> FIRST_SHIFT) << UNIT_LG);
+}
+
+/* A word without remote blocks; `away` is zero unless the state has no owner. */
+static uint64_t make_word(enum hak_slab_state state, uint32_t outstanding)
+{
+    return (uint64_t)state | (uint64_t)outstanding << OUTSTANDING_SHIFT;
+}
+
+static uint64_t add_remote(const struct hak_slab *slab, uint64_t word, const void *first, uint32_t count)
+{
+    uint64_t offset = (uint64_t)((const char *)first - slab->base) >> UNIT_LG;
+    return (word & (((uint64_t)1 << FIRST_SHIFT) - 1)) + ((uint64_t)count << COUNT_SHIFT) + (offset << FIRST_SHIFT);
+}
+
+static uint64_t load_word_acquire(const struct hak_slab *slab)
+{
+    return HAK_LOAD_ACQUIRE(&slab->word);
+}
+
+/* Release: publishes plain fields and links. Acquire: sees those of whoever changed the word before. */
+static bool swap_word(struct hak_slab *slab, uint64_t *expected, uint64_t desired)
+{
+    return HAK_CAS_ACQ_REL(&slab->word, expected, desired);
+}
+
+enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
+{
+    return state_of(load_word_acquire(slab));
+}
+
+void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag)
+{
+    for (unsigned i = 0; i < slab->pages; i++)
+        hak_tag_set(slab->base + i * HAK_PAGE, owner_tag, slab->cls);
+}
+
+void hak_slab_untag(const struct hak_slab *slab)
+{
+    for (unsigned i = 0; i < slab->pages; i++)
+        hak_tag_clear(slab->base + i * HAK_PAGE);
+}
+
+/* Block 0 of a slab has no byte of its own before it; page-aligned blocks are decided by tag (cache.h). */
+static void write_headers(const struct hak_slab *slab, uint32_t from, uint32_t to)
+{
+    if (!hak_class_has_header(slab->cls) || !hak_tag_in_header_zone(slab->base))
+        return;
+    for (uint32_t i = hak_max(from, 1); i < to; i++)
+        slab->base[(size_t)i * slab->stride - 1] = (char)hak_header_byte(slab->cls);
+}
+
+/* Each block was written to at its head. */
+static size_t touched_before(const struct hak_slab *slab)
+{
+    return hak_max(slab->touched, slab->stride <= HAK_SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
+}
+
+void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *owner)
+{
+    enum hak_slab_state from = hak_slab_state(slab);
+    slab->touched = from == HAK_SLAB_EMPTY ? touched_before(slab) : 0;
+    slab->cls = (uint8_t)cls;
+    slab->stride = hak_strides[cls];
+    slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
+    slab->carved = slab->used = slab->free_count = slab->marked = slab->map_divisor = 0;
+    slab->free = NULL;
+    HAK_STORE_RELAXED(&slab->owner, owner);
+    hak_count_transition(from, HAK_SLAB_ACTIVE);
+    HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
+}
+
+static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
+{
+    struct hak_chain chain = {slab->free, slab->free, 1};
+    while (chain.count < want && hak_next_load(chain.tail)) {
+        chain.tail = hak_next_load(chain.tail);
+        chain.count++;
+    }
+    slab->free = hak_next_load(chain.tail);
+    HAK_CHECK(chain.count <= slab->free_count);
+    slab->free_count -= chain.count;
+    return chain;
+}
+
+/* A slab that never gets a block back has no map. One that it had with another class, and that is too small now, is
+ * given up for the largest, so that this happens once. */
+bool hak_slab_make_map(struct hak_slab *slab)
+{
+    uint32_t words = (slab->capacity + 63) / 64;
+    if (slab->map_words < words) {
+        size_t room = slab->map_words ? MAP_WORDS_MAX : hak_align_up(words, HAK_CACHELINE / sizeof *slab->map);
+        uint64_t *map = hak_meta_alloc(room * sizeof *map);
+        if (!map)
+            return false;
+        slab->map = map;
+        slab->map_words = (uint16_t)room;
+    }
+    memset(slab->map, 0, words * sizeof *slab->map);
+    slab->cursor = 0;
+    slab->map_divisor = hak_divisors[slab->cls];
+    return true;
+}
+
+static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
+{
+    void *head, *last = &head; /* a link is the first word */
+    uint32_t n = 0, i = slab->cursor, words = (slab->capacity + 63) / 64;
+    want = (uint32_t)hak_min(want, slab->marked);
+    for (;;) {
+        char *first = slab->base + (size_t)i * 64 * slab->stride;
+        uint64_t word = slab->map[i];
+        for (; word && n < want; word &= word - 1, n++) {
+            char *block = first + (size_t)__builtin_ctzll(word) * slab->stride;
+            hak_next_store(last, block);
+            last = block;
+        }
+        slab->map[i] = word;
+        if (n == want)
+            break;
+        i = i + 1 < words ? i + 1 : 0;
+    }
+    slab->cursor = (uint16_t)i;
+    slab->marked -= n;
+    return (struct hak_chain){head, last, n};
+}
+
+/* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends, unless
+ * there were blocks before: no page is touched before a block of it was asked for. */
+static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
+{
+    size_t first = (size_t)slab->carved * slab->stride;
+    size_t end = hak_max(hak_align_up(first + slab->stride, HAK_SYSTEM_PAGE), slab->touched);
+    uint32_t fitting = (uint32_t)((end - first) / slab->stride);
+    uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
+    char *block = slab->base + first;
+    struct hak_chain chain = {block, block, n};
+    write_headers(slab, slab->carved, slab->carved + n);
+    for (uint32_t i = 1; i < n; i++, chain.tail = block) {
+        block += slab->stride;
+        hak_next_store(chain.tail, block);
+    }
+    hak_next_store(chain.tail, NULL);
+    slab->carved += n;
+    return chain;
+}
+
+struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
+{
+    HAK_ASSERT(want);
+    struct hak_chain chain = slab->free     ? take_from_list(slab, want)
+                             : slab->marked ? take_marked(slab, want)
+                                            : carve(slab, want);
+    hak_next_store(chain.tail, NULL);
+    slab->used += chain.count;
+    HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
+    return chain;
+}
+
+struct hak_chain hak_slab_take_list(struct hak_slab *slab)
+{
+    struct hak_chain chain = {slab->free, NULL, slab->free_count};
+    slab->used += chain.count;
+    slab->free = NULL;
+    slab->free_count = 0;
+    HAK_ASSERT(slab->used + slab->marked == slab->carved);
+    return chain;
+}
+
+void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
+{
+    hak_log_fatal("double free: slab %p of %u-byte blocks got back more blocks than it gave out; one is %p",
+                  (void *)slab->base, slab->stride, block);
+}
+
+void hak_slab_fail_twice(const struct hak_slab *slab, const void *block)
+{
+    hak_log_fatal("double free: block %p of slab %p (%u-byte blocks) is free already", block, (void *)slab->base,
+                  slab->stride);
+}
+
+void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
+{
+    if (HAK_UNLIKELY(chain.count > slab->used))
+        hak_slab_fail_put(slab, chain.head);
+    if (slab->free)
+        hak_next_store(chain.tail, slab->free);
+    slab->free = chain.head;
+    slab->free_count += chain.count;
+    slab->used -= chain.count;
+}
+
+static uint32_t put_remote_list(struct hak_slab *slab, uint64_t word)
+{
+    uint32_t count = count_of(word);
+    if (!count)
+        return 0;
+    void *first = first_of(slab, word);
+    struct hak_chain chain = {first, NULL, count};
+    if (slab->free) /* else the list simply becomes the free list, without a walk */
+        for (chain.tail = first; hak_next_load(chain.tail);)
+            chain.tail = hak_next_load(chain.tail);
+    hak_slab_put(slab, chain);
+    return count;
+}
+
+uint32_t hak_slab_collect(struct hak_slab *slab)
+{
+    uint64_t word = load_word_acquire(slab);
+    if (!count_of(word))
+        return 0;
+    word = HAK_EXCHANGE_ACQ_REL(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
+    HAK_ASSERT(state_of(word) == HAK_SLAB_ACTIVE);
+    return put_remote_list(slab, word);
+}
+
+/* Gives up an ACTIVE slab without remote blocks; false, and still owned, if some came meanwhile. */
+static bool disown_as(struct hak_slab *slab, enum hak_slab_state state)
+{
+    struct hak_thread *owner = HAK_LOAD_RELAXED(&slab->owner);
+    uint64_t word = make_word(HAK_SLAB_ACTIVE, 0);
+    HAK_STORE_RELAXED(&slab->owner, NULL);
+    if (!swap_word(slab, &word, make_word(state, slab->used))) {
+        HAK_STORE_RELAXED(&slab->owner, owner);
+        return false;
+    }
+    hak_count_transition(HAK_SLAB_ACTIVE, state);
+    return true;
+}
+
+bool hak_slab_retire(struct hak_slab *slab)
+{
+    HAK_ASSERT(!hak_slab_has_free(slab));
+    return disown_as(slab, HAK_SLAB_FULL);
+}
+
+enum hak_slab_state hak_slab_disown(struct hak_slab *slab)
+{
+    for (;;) {
+        hak_slab_collect(slab);
+        enum hak_slab_state state = hak_slab_has_free(slab) ? HAK_SLAB_PARTIAL : HAK_SLAB_FULL;
+        if (disown_as(slab, state))
+            return state; /* from here on the slab may be somebody else's */
+    }
+}
+
+void hak_slab_empty(struct hak_slab *slab)
+{
+    HAK_CHECK(slab->used == 0);
+    hak_slab_untag(slab);
+    enum hak_slab_state from = hak_slab_state(slab);
+    HAK_STORE_RELAXED(&slab->owner, NULL);
+    hak_count_transition(from, HAK_SLAB_EMPTY);
+    HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_EMPTY, 0));
+}
+
+bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner)
+{
+    uint64_t word = load_word_acquire(slab);
+    if (word != make_word(HAK_SLAB_FULL, outstanding_of(word)) || !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
+        return false;
+    HAK_STORE_RELAXED(&slab->owner, owner);
+    hak_count_transition(HAK_SLAB_FULL, HAK_SLAB_ACTIVE);
+    return true;
+}
+
+bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
+{
+    uint64_t word = HAK_EXCHANGE_ACQ_REL(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
+    HAK_ASSERT(state_of(word) == HAK_SLAB_PARTIAL);
+    HAK_STORE_RELAXED(&slab->owner, owner);
+    hak_count_transition(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
+    put_remote_list(slab, word);
+    return slab->used == 0;
+}
+
+bool hak_slab_all_back(const struct hak_slab *slab)
+{
+    uint64_t word = load_word_acquire(slab);
+    return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == outstanding_of(word);
+}
+
+static _Noreturn HAK_COLD void fail_remote(const struct hak_slab *slab, const void *block, uint64_t word)
+{
+    hak_log_fatal("double free or corruption: block %p of slab %p (%u-byte blocks, %s)", block, (void *)slab->base,
+                  slab->stride, state_names[state_of(word) % HAK_SLAB_NSTATES]);
+}
+
+enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)
+{
+    uint64_t word = load_word_acquire(slab), wanted;
+    enum hak_slab_state from, to;
+    do {
+        from = state_of(word);
+        uint32_t most = from == HAK_SLAB_ACTIVE ? slab->capacity : outstanding_of(word);
+        if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || count_of(word) + chain.count > most))
+            fail_remote(slab, chain.head, word);
+        to = from == HAK_SLAB_FULL ? HAK_SLAB_PARTIAL : from;
+        hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);
+        wanted = add_remote(slab, word - from + to, chain.head, chain.count);
+    } while (!swap_word(slab, &word, wanted));
+    if (from == HAK_SLAB_FULL) {
+        hak_count_transition(from, to);
+        return HAK_REMOTE_PUBLISH;
+    }
+    return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
+}
+
+void hak_slab_check_block(const struct hak_slab *slab, const void *block)
+{
+    size_t offset = (size_t)((const char *)block - slab->base);
+    if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->capacity))
+        hak_log_fatal("invalid free: %p is not the start of a block of slab %p (%u-byte blocks)", block,
+                      (void *)slab->base, slab->stride);
+}

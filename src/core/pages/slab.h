@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ * The slab: a run of 64 KiB pages cut into blocks of one class, or one large span. This file owns the
+ * descriptor, its life and the word through which other threads give blocks back.
+ *
+ *   UNUSED --format--> ACTIVE --no block left--> FULL --first foreign free--> PARTIAL --adopt--> ACTIVE
+ *                        |  \--owner frees one of its blocks: FULL -> ACTIVE          \--last free--> EMPTY
+ *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages given back--> RETURNED
+ *
+ * ACTIVE slabs have one owner, who alone touches `free`, `free_count`, `map`, `marked`, `carved` and `used`.
+ * Free blocks that are small are marked in a map, one bit each, and go out in the order of their addresses, as new
+ * ones do: what a program allocates together lies together, however it freed before. Others are on a list.
+ * FULL slabs have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the
+ * backend. A block in some thread's bin counts as used: a slab with such a block is never EMPTY. */
+#ifndef HAK_SLAB_H
+#define HAK_SLAB_H
+
+#include "core/base/counters.h"
+#include "core/base/sizeclass.h"
+
+#define HAK_CLASS_LARGE 0xffu /* `bin` of a span that holds one large block */
+
+enum hak_slab_state {
+    HAK_SLAB_UNUSED, /* zero: never used, or part of a longer run */
+    HAK_SLAB_ACTIVE,
+    HAK_SLAB_FULL,
+    HAK_SLAB_PARTIAL,
+    HAK_SLAB_EMPTY,    /* free, its pages dirty */
+    HAK_SLAB_RETURNED, /* free, its pages given back */
+    HAK_SLAB_LARGE,    /* one large block */
+    HAK_SLAB_NSTATES
+};
+_Static_assert(HAK_SLAB_NSTATES == HAK_COUNTED_STATES, "each transition has a counter");
+
+struct hak_thread;
+
+struct hak_slab {
+    /* for the owner, or under the lock of the list it stands on */
+    _Alignas(2 * HAK_CACHELINE) struct hak_slab *next;
+    struct hak_slab *prev;
+    void *free; /* collected blocks, and those given back by the owner where there is no map */
+    char *base;
+    uint32_t free_count; /* on that list */
+    uint32_t used;     /* blocks away: live, in a bin, or in the remote list */
+    uint32_t carved;   /* blocks cut so far */
+    uint32_t capacity; /* blocks in all */
+    uint32_t stride;
+    uint16_t pages;
+    uint8_t cls;
+    uint8_t listed;       /* stands on a list */
+    uint32_t marked;      /* free blocks in the map */
+    uint32_t map_divisor; /* hak_divisors[bin]; 0 without a map */
+    /* for everyone */
+    _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
+    _Atomic(struct hak_thread *) owner;
+    uint32_t head_offset; /* pages from the head of the run to this page */
+    uint16_t map_words;
+    uint16_t cursor;      /* the word of the map from which blocks are taken */
+    uint64_t *map;        /* bit i: block i is free, and on no list */
+    void *region;         /* the backend's own: the superslab this page lies in */
+    void *chunk;          /* the frontend's own: the chunk it was cut from */
+    union {
+        size_t requested; /* large blocks: bytes that the block may use */
+        size_t touched;   /* others: bytes from the base in whose pages there were blocks before */
+    };
+    _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
+};
+_Static_assert(sizeof(struct hak_slab) == 128, "two cache lines");
+
+/* The one accessor pair for the link in a free block. */
+HAK_INLINE void *hak_next_load(const void *block)
+{
+    return *(void *const *)block;
+}
+
+HAK_INLINE void hak_next_store(void *block, void *next)
+{
+    *(void **)block = next;
+}
+
+/* A chain of free blocks of one slab. */
+struct hak_chain {
+    void *head, *tail;
+    uint32_t count;
+};
+
+enum hak_slab_state hak_slab_state(const struct hak_slab *slab);
+
+/* Makes a run of pages that nobody else knows an ACTIVE slab of `bin`, owned by `owner`. */
+void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *owner);
+/* Sets the page tags of a slab to `owner_tag`, so that its owner's frees take the fast path. */
+void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag);
+/* Clears them: a free of one of its blocks, though none is away, gets looked at. */
+void hak_slab_untag(const struct hak_slab *slab);
+
+/* --- by the owner ----------------------------------------------------------------------------- */
+
+/* Takes up to `want` blocks: from the free list, else from the map, else carved up to the end of the current system
+ * page, or as far as there were blocks before. */
+struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
+/* The whole free list, without a walk: the chain's tail is NULL. */
+struct hak_chain hak_slab_take_list(struct hak_slab *slab);
+/* Puts blocks of the slab on its free list; the last one's link is NULL. */
+void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
+/* Moves the remote list to the free list; returns how many blocks came. */
+uint32_t hak_slab_collect(struct hak_slab *slab);
+/* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
+bool hak_slab_retire(struct hak_slab *slab);
+/* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state; PARTIAL must be published, even if no
+ * block is away. */
+enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
+/* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
+void hak_slab_empty(struct hak_slab *slab);
+
+/* Cut before, and with the slab now. */
+HAK_INLINE uint32_t hak_slab_free_blocks(const struct hak_slab *slab)
+{
+    return slab->free_count + slab->marked;
+}
+
+/* Those, or not yet carved. */
+HAK_INLINE bool hak_slab_has_free(const struct hak_slab *slab)
+{
+    return hak_slab_free_blocks(slab) != 0 || slab->carved < slab->capacity;
+}
+
+/* How many blocks wait on its remote list. */
+#define HAK_SLAB_COUNT_SHIFT 4
+#define HAK_SLAB_COUNT_MASK 0x3fffu
+HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
+{
+    return (uint32_t)(HAK_LOAD_RELAXED(&slab->word) >> HAK_SLAB_COUNT_SHIFT) &
+           HAK_SLAB_COUNT_MASK;
+}
+
+/* Larger blocks gain nothing from their order. */
+#define HAK_MAP_STRIDE 1024u
+/* Gives a slab of small blocks its map; false without memory for one. */
+HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
+HAK_COLD _Noreturn void hak_slab_fail_twice(const struct hak_slab *slab, const void *block);
+HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
+
+/* The bit of a block in the map, whose slab is one page. */
+HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)
+{
+    return (uint32_t)(((uintptr_t)block & (HAK_PAGE - 1)) * (uint64_t)slab->map_divisor >> 32);
+}
+
+/* Marks a block of a slab with a map as free. To be counted in `marked`. */
+HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
+{
+    uint32_t i = hak_slab_bit_of(slab, block);
+    uint64_t *word = &slab->map[i / 64], bit = (uint64_t)1 << i % 64;
+    if (HAK_UNLIKELY(*word & bit))
+        hak_slab_fail_twice(slab, block);
+    *word |= bit;
+}
+
+/* Puts a block on the free list of a slab without a map. To be counted in `free_count`. */
+HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
+{
+    hak_next_store(block, slab->free);
+    slab->free = block;
+}
+
+/* --- by anyone -------------------------------------------------------------------------------- */
+
+/* FULL -> ACTIVE for `owner`; false if someone else changed the state first. */
+bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner);
+/* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. Whether no block is away. */
+bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner);
+/* What a remote free found out. */
+enum hak_remote {
+    HAK_REMOTE_DONE,
+    HAK_REMOTE_PUBLISH, /* FULL became PARTIAL by this call: the caller hands it to the backend */
+    HAK_REMOTE_EMPTY,   /* PARTIAL and every block is back: the caller tells the backend */
+};
+enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain);
+/* PARTIAL slabs: whether all their blocks are back. */
+bool hak_slab_all_back(const struct hak_slab *slab);
+
+/* Stops the process if `block` is not the start of a carved block. */
+void hak_slab_check_block(const struct hak_slab *slab, const void *block);
+
+const char *hak_slab_state_name(enum hak_slab_state state);
+
+#endif

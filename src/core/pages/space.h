@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ * The address space: one large reserved range (in time more, where limits allow only small ones), handed
+ * out as superslabs, and before it, in the same mapping, two tables with an entry for each 64 KiB page: slab
+ * descriptors, and the page tags that every free reads. Nothing inside the range is ever unmapped or moved,
+ * so that the kernel cannot hand one of its addresses to somebody else while a tag still names it. */
+#ifndef HAK_SPACE_H
+#define HAK_SPACE_H
+
+#include "core/os/os.h"
+#include "slab.h"
+#include "tags.h"
+
+#define HAK_SUPERSLAB ((size_t)1 << HAK_SUPERSLAB_LG)
+#define HAK_SUPERSLAB_PAGES (HAK_SUPERSLAB / HAK_PAGE)
+
+/* Reserves the range: 2^40 bytes, or what a ladder down from there gives, at most a quarter of RLIMIT_AS.
+ * Only a table that cannot be had is an error (-ENOMEM). */
+int hak_space_init(void);
+/* Contiguous superslabs, aligned to `align` superslabs (a power of two); NULL when there are none. Their
+ * pages read as zero, and become writable by hak_space_commit. `header`: from the zone of header
+ * blocks, which does not grow: without room there, callers take a slab whose blocks have none. */
+void *hak_space_alloc(size_t superslabs, size_t align, bool header);
+/* Takes superslabs back whose pages have been given back to the kernel; those that went lazily are made to go now, for
+ * `cause`, and never used again where the kernel refuses. */
+void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
+/* Makes the bytes writable, in coarse steps. 0 or -ENOMEM. */
+int hak_space_commit(void *base, size_t size, enum hak_cause cause);
+bool hak_space_contains(const void *p);
+/* What a lookup needs, in one cache line: the writable part of the first zone, and the descriptors. */
+struct hak_page_map {
+    struct hak_slab *descriptors;
+    uint64_t rotation, mask; /* index of a page's descriptor: (number + rotation) & mask */
+    uintptr_t base;
+    _Atomic(size_t) size; /* grows */
+};
+extern HAK_HIDDEN struct hak_page_map hak_page_map;
+
+/* The descriptor of the 64 KiB page of an address; NULL outside of what was handed out. */
+struct hak_slab *hak_space_page(const void *p);
+/* The descriptor of the slab or span that an address lies in; NULL if there is none. */
+struct hak_slab *hak_space_slab(const void *p);
+/* Pages [from, to) of a run that begins at this descriptor lead to it from here on, or become UNUSED. Only those
+ * in the length of a superslab need to: no other address of a run is looked up. */
+void hak_space_describe(struct hak_slab *run, size_t from, size_t to);
+void hak_space_forget(struct hak_slab *run, size_t from, size_t to);
+
+/* The same for an address that a list of free blocks holds, inline; such a one lies in a slab, or was overwritten. */
+HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
+{
+    if (HAK_UNLIKELY((uintptr_t)p - hak_page_map.base >= HAK_LOAD_RELAXED(&hak_page_map.size)))
+        return hak_space_slab(p);
+    struct hak_slab *page =
+        &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
+    return page - page->head_offset;
+}
+
+/* Calls `visit` for the descriptor of each 64 KiB page that was ever made writable. */
+void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context);
+
+struct hak_space_stats {
+    size_t reserved, handed_out, committed, zones;
+};
+void hak_space_stats(struct hak_space_stats *stats);
+
+extern struct hak_lock hak_space_lock;
+
+#endif

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: MIT
+ * See tags.h. Before the start one tag, which names nobody, stands for all pages. */
+#include "tags.h"
+
+static _Atomic(uint64_t) no_tag;
+struct hak_tags hak_tags = {&no_tag, 0, 0, 0};

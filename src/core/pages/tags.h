@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * The page tags: what every free reads, one load for each. space.c makes the table and lets it grow. */
+#ifndef HAK_TAGS_H
+#define HAK_TAGS_H
+
+#include "core/base/words.h"
+
+/* The tag of a page is (address >> 16) ^ owner tag ^ bin, where an owner tag has its low 32 bits clear, and
+ * stands at index (address >> 16) & mask. free() computes (p >> 16) ^ tag ^ own tag: below HAK_NCLASSES exactly
+ * if p lies in a page of a slab whose last owner was this thread. A page that shares the index differs in the
+ * bits that the mask dropped, an unused tag is zero, and no thread's owner tag is.
+ *
+ * Tags are hints as to the owner: a block may enter any bin of its class, and a free that finds no tag takes
+ * the slow path. As to the class they are exact: set before the first block leaves, cleared before the pages
+ * may serve anything else. So the table may grow in place: a larger mask is published, and the tags whose index
+ * it moves are missed once. Who formats a slab under the new mask cannot be followed by a reader with the old
+ * one: the block reached the reader through synchronisation, and loads of one atomic never go back in time. */
+struct hak_tags {
+    _Atomic(uint64_t) *table;
+    _Atomic(uint64_t) mask;
+    uintptr_t header_base; /* blocks with a header byte lie in [base, base + size) and nothing else does */
+    uintptr_t header_size;
+};
+extern HAK_HIDDEN struct hak_tags hak_tags;
+
+/* Plain loads, which the compiler can fold into their use; sanitizers get the relaxed ones they stand for. */
+#if HAK_SANITIZED
+#define HAK_TAG_LOAD(atomic) HAK_LOAD_RELAXED(&(atomic))
+#else
+#define HAK_TAG_LOAD(atomic) (*(const uint64_t *)&(atomic))
+#endif
+
+HAK_INLINE uint64_t hak_tag_load(uint64_t page)
+{
+    return HAK_TAG_LOAD(hak_tags.table[page & HAK_TAG_LOAD(hak_tags.mask)]);
+}
+
+HAK_INLINE void hak_tag_set(const void *p, uint64_t owner_tag, unsigned cls)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = HAK_LOAD_RELAXED(&hak_tags.mask);
+    HAK_STORE_RELAXED(&hak_tags.table[page & mask], page ^ owner_tag ^ cls);
+}
+
+HAK_INLINE void hak_tag_clear(const void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = HAK_LOAD_RELAXED(&hak_tags.mask);
+    HAK_STORE_RELAXED(&hak_tags.table[page & mask], 0);
+}
+
+HAK_INLINE bool hak_tag_in_header_zone(const void *p)
+{
+    return (uintptr_t)p - hak_tags.header_base < hak_tags.header_size;
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * HAKMEM_BACKGROUND=1: a thread of the library's own that purges idle memory when the program makes no calls. It starts
+ * at a pulse when the process is old enough that its constructors are over, or when it is told to; blocks all signals;
+ * and ends with the process. It is gone in a forked child, where a later pulse starts another. */
+#ifndef HAK_BACKGROUND_H
+#define HAK_BACKGROUND_H
+
+#include "core/base/stats.h"
+
+/* From pulses, with nothing half done and no lock held: starts the thread once it is time. The thread calls `purge`,
+ * and again after each purge delay. */
+void hak_background_want(uint64_t now_ms, void (*purge)(void));
+/* Now. pthread_create may call malloc. */
+void hak_background_start(void (*purge)(void));
+void hak_background_stop(void); /* at exit */
+void hak_background_fork_child(void);
+void hak_background_stats(struct hak_stats_writer *w);
+
+#endif

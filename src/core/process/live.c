@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ * See live.h. One thread writes at a time (`busy`); the numbers come from the writer of the statistics, which hands
+ * them over by name. A file that cannot be made is told once, and not tried again. */
+#include "live.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+#include "core/os/os.h"
+#include "report.h"
+
+#define SIZE (64 * HAK_KIB)
+#define RECORDS ((SIZE - sizeof(struct hak_live_header)) / sizeof(struct hak_live_record))
+#define REST 50 /* times as long as a refresh took */
+#define PATIENCE 1000
+
+struct hak_live_file {
+    struct hak_live_header header;
+    struct hak_live_record records[RECORDS];
+};
+
+static _Atomic(bool) busy; /* acquired by who writes; released by the same. What follows belongs to that thread. */
+static struct hak_live_file *file;
+static bool refused;
+static uint64_t due_ns;
+static uint32_t place; /* where the next number is expected: the order seldom changes */
+
+static void path_of(char *out, size_t size, uint64_t pid)
+{
+    hak_text_format(out, size, "/dev/shm/hakmem.%llu", (unsigned long long)pid);
+}
+
+/* A file of that name is what an ended process with our number left behind. */
+static int open_anew(const char *path)
+{
+    unlink(path);
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+static int map_file(const char *path)
+{
+    void *p;
+    int fd = open_anew(path);
+    if (fd < 0)
+        return -errno;
+    int error = ftruncate(fd, (off_t)SIZE) ? -errno : hak_os_map_file(&p, SIZE, fd, HAK_CAUSE_metadata);
+    close(fd);
+    if (error)
+        unlink(path);
+    else
+        file = p;
+    return error;
+}
+
+static bool make_file(void)
+{
+    char path[48];
+    int cancel;
+    path_of(path, sizeof path, (uint64_t)getpid());
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* malloc is no cancellation point, open is one */
+    int error = map_file(path);
+    pthread_setcancelstate(cancel, &cancel);
+    refused = error != 0;
+    if (refused) {
+        hak_log("HAKMEM_STATS_SHM=1: %s cannot be made (errno %d); there are no live counters", path, -error);
+        return false;
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    memcpy(file->header.magic, HAK_LIVE_MAGIC, sizeof file->header.magic);
+    file->header.header_size = sizeof file->header;
+    file->header.record_size = sizeof file->records[0];
+    file->header.pid = (uint64_t)getpid();
+    file->header.started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return true;
+}
+
+static bool is_named(const struct hak_live_record *r, const char *name)
+{
+    return !strncmp(r->name, name, HAK_LIVE_NAME - 1);
+}
+
+/* The record of that name: the expected one, else any, else a new one; NULL if the file is full. */
+static struct hak_live_record *record_of(const char *name)
+{
+    uint32_t entries = HAK_LOAD_RELAXED(&file->header.entries);
+    if (place < entries && is_named(&file->records[place], name))
+        return &file->records[place++];
+    for (place = 0; place < entries; place++)
+        if (is_named(&file->records[place], name))
+            return &file->records[place++];
+    if (entries == RECORDS)
+        return NULL;
+    hak_text_format(file->records[entries].name, HAK_LIVE_NAME, "%s", name);
+    return &file->records[place++];
+}
+
+static void take(const char *name, uint64_t value)
+{
+    struct hak_live_record *r = record_of(name);
+    if (!r)
+        return;
+    HAK_STORE_RELAXED(&r->value, value);
+    if (place > HAK_LOAD_RELAXED(&file->header.entries))
+        HAK_STORE_RELEASE(&file->header.entries, place); /* acquired by readers */
+}
+
+static void write_values(void)
+{
+    struct hak_stats_writer w = {.number = take};
+    place = 0;
+    hak_stats_begin(&w, NULL);
+    hak_stats_counters(&w);
+    hak_stats_end(&w);
+    HAK_ADD_RELEASE(&file->header.updates, 1); /* acquired by readers */
+}
+
+static void refresh(void)
+{
+    int saved = errno;
+    uint64_t start = hak_os->clock_ns();
+    if (start >= due_ns && (file || (!refused && make_file()))) {
+        write_values();
+        uint64_t end = hak_os->clock_ns();
+        due_ns = end + REST * (end - start);
+    }
+    errno = saved;
+}
+
+void hak_live_refresh(void)
+{
+    if (HAK_EXCHANGE_ACQUIRE(&busy, true))
+        return;
+    refresh();
+    HAK_STORE_RELEASE(&busy, false);
+}
+
+void hak_live_end(void)
+{
+    char path[48];
+    for (unsigned turns = 0; HAK_EXCHANGE_ACQUIRE(&busy, true); turns++) {
+        if (turns == PATIENCE)
+            return; /* exit() from a signal handler, in the midst of a refresh: the file stays behind */
+        sched_yield();
+    }
+    /* A child made without fork's handlers must not take its parent's file away. */
+    if (!file || file->header.pid != (uint64_t)getpid())
+        return;
+    write_values();
+    path_of(path, sizeof path, file->header.pid);
+    unlink(path);
+}
+
+void hak_live_fork_child(void)
+{
+    if (file)
+        hak_os_unmap(file, SIZE, HAK_CAUSE_metadata);
+    file = NULL;
+    refused = false;
+    due_ns = 0;
+    HAK_STORE_RELAXED(&busy, false); /* its holder did not come along */
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * See pulse.h. */
+#include "pulse.h"
+
+#include "background.h"
+#include "core/base/clock.h"
+#include "core/heap/thread.h"
+#include "core/pages/budget.h"
+#include "core/parts/parts.h"
+#include "live.h"
+#include "start.h"
+
+#define TICK_MS 10
+#define BACKGROUND_ROUNDS 1000 /* without a rest: what is refused again and again must not keep the thread busy */
+
+static _Atomic(uint64_t) due_ms;
+
+static void purge_idle(uint64_t now_ms)
+{
+    uint64_t delay = hak_options.purge_delay_ms;
+    if (now_ms >= delay)
+        hak_thread_break_up(now_ms - delay);
+    bool more = hak_parts.backend->purge_tick && hak_parts.backend->purge_tick(now_ms);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->purge_tick)
+            more |= hak_frontends[i]->purge_tick(now_ms);
+    HAK_STORE_RELAXED(&hak_purge_waits, more);
+}
+
+/* One thread ticks; those that come at the same time go on. */
+static bool take_turn(uint64_t now_ms)
+{
+    uint64_t due = HAK_LOAD_RELAXED(&due_ms);
+    return (now_ms >= due || HAK_LOAD_RELAXED(&hak_purge_waits)) && HAK_CAS_RELAXED(&due_ms, &due, now_ms + TICK_MS);
+}
+
+void hak_purge_tick(void)
+{
+    uint64_t now = hak_clock_ms();
+    if (!take_turn(now))
+        return;
+    purge_idle(now);
+    if (HAK_UNLIKELY(hak_options.stats_shm))
+        hak_live_refresh();
+}
+
+static void purge_in_background(void)
+{
+    unsigned rounds = 0;
+    do
+        hak_purge_tick();
+    while (HAK_LOAD_RELAXED(&hak_purge_waits) && ++rounds < BACKGROUND_ROUNDS);
+}
+
+void hak_pulse_now(void)
+{
+    hak_work = 0;
+    hak_purge_tick();
+    if (HAK_UNLIKELY(hak_options.background))
+        hak_background_want(hak_clock_ms(), purge_in_background);
+}
+
+void hak_pulse_background(void)
+{
+    if (hak_is_ready_for("HAKMEM_BACKGROUND") && hak_options.background)
+        hak_background_start(purge_in_background);
+}
+
+size_t hak_purge_all(size_t keep)
+{
+    size_t purged = 0;
+    hak_thread_break_up(UINT64_MAX);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->trim)
+            purged += hak_frontends[i]->trim(&keep);
+    return purged + hak_parts.backend->trim(keep);
+}
+
+void hak_make_room(size_t bytes)
+{
+    hak_thread_ask_drain();
+    hak_budget_note_purge(bytes, hak_purge_all(0));
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * The pulse: what the slow entries end in. Now and then it ticks the purge clock, by which memory that nobody wanted
+ * for a while goes back to the kernel, then the live counters. No lock is held. */
+#ifndef HAK_PULSE_H
+#define HAK_PULSE_H
+
+#include "core/base/work.h"
+
+HAK_NOINLINE void hak_pulse_now(void);
+
+HAK_INLINE void hak_pulse(void)
+{
+    if (HAK_UNLIKELY(hak_work >= HAK_WORK_MAX || HAK_LOAD_RELAXED(&hak_purge_waits)))
+        hak_pulse_now();
+}
+
+/* If one is due: all parts purge what has been idle. A call is bounded; hak_purge_waits tells whether more is idle. */
+void hak_purge_tick(void);
+/* All parts purge what is free beyond `keep` bytes, which they share. Returns the bytes. */
+size_t hak_purge_all(size_t keep);
+/* Before a request that would pass the memory budget: everything idle goes. */
+void hak_make_room(size_t bytes);
+/* HAKMEM_BACKGROUND=1: its thread starts now. */
+void hak_pulse_background(void);
+
+#endif

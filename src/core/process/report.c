@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ * What the statistics contain: version and settings with their source, the dispatch table, slab
+ * transitions, bins, the ledger of system calls, what is retained and why, and the conservation laws. */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "background.h"
+#include "core/base/log.h"
+#include "core/heap/thread.h"
+#include "core/os/huge_page.h"
+#include "core/os/meta.h"
+#include "core/pages/budget.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/parts/release.h"
+#include "report.h"
+#include "start.h"
+
+static void write_allocator(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "allocator");
+    hak_stats_text(w, "name", "hakmem");
+    hak_stats_text(w, "version", HAK_VERSION);
+    hak_stats_text(w, "build_id", HAK_BUILD_ID);
+    hak_stats_text(w, "backend", hak_parts.backend->name);
+    hak_stats_text(w, "release", hak_parts.release->name);
+    hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
+    hak_stats_bool(w, "sealed", hak_is_sealed());
+    hak_stats_number(w, "pid", (uint64_t)getpid());
+    hak_stats_end(w);
+}
+
+static const char *source_of(unsigned i)
+{
+    return hak_options_from_environment[i] ? "environment" : "default";
+}
+
+static void write_number_setting(struct hak_stats_writer *w, const struct hak_option_info *info, uint32_t value)
+{
+    size_t length;
+    if (info->type == HAK_TYPE_ENUM) {
+        const char *choice = hak_option_choice(info->choices, value, &length);
+        hak_stats_text_n(w, "value", choice, length);
+        choice = hak_option_choice(info->choices, info->default_value, &length);
+        hak_stats_text_n(w, "default", choice, length);
+        hak_stats_text(w, "choices", info->choices);
+        return;
+    }
+    hak_stats_number(w, "value", value);
+    hak_stats_number(w, "default", info->default_value);
+    hak_stats_number(w, "min", info->min);
+    hak_stats_number(w, "max", info->max);
+}
+
+static void write_settings(struct hak_stats_writer *w)
+{
+    static const char *const types[] = {"bool", "int", "enum", "string"};
+    hak_stats_begin_array(w, "settings");
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
+        const struct hak_option_info *info = &hak_option_table[i];
+        const char *value = (const char *)&hak_options + info->offset;
+        if (!w->json && !hak_options_from_environment[i])
+            continue; /* text shows what differs from the defaults */
+        hak_stats_begin(w, NULL);
+        hak_stats_text(w, "name", info->name);
+        if (info->type == HAK_TYPE_TEXT)
+            hak_stats_text(w, "value", value);
+        else
+            write_number_setting(w, info, *(const uint32_t *)value);
+        hak_stats_text(w, "source", source_of(i));
+        if (w->json) {
+            hak_stats_text(w, "type", types[info->type]);
+            hak_stats_text(w, "moves", info->moves);
+            hak_stats_text(w, "sentence", info->sentence);
+        }
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+}
+
+static void write_dispatch(struct hak_stats_writer *w)
+{
+    hak_stats_begin_array(w, "classes");
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        if (!w->json && cls && hak_parts.by_class[cls] == hak_parts.by_class[cls - 1])
+            continue; /* text shows where another frontend begins */
+        hak_stats_begin(w, NULL);
+        hak_stats_number(w, "stride", hak_strides[cls]);
+        hak_stats_text(w, "frontend", hak_parts.by_class[cls]->name);
+        hak_stats_number(w, "usable", hak_class_usable(cls));
+        hak_stats_number(w, "slab_pages", hak_slab_pages[cls]);
+        hak_stats_number(w, "bin_limit", hak_parts.capacity[cls]);
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+}
+
+static void write_slabs(struct hak_stats_writer *w)
+{
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    hak_stats_begin(w, "slabs");
+    for (unsigned from = 0; from < HAK_SLAB_NSTATES; from++)
+        for (unsigned to = 0; to < HAK_SLAB_NSTATES; to++) {
+            uint64_t n = HAK_LOAD_RELAXED(&t.counters.transitions[from][to]);
+            char key[40];
+            hak_text_format(key, sizeof key, "%s_to_%s", hak_slab_state_name((enum hak_slab_state)from),
+                            hak_slab_state_name((enum hak_slab_state)to));
+            if (n)
+                hak_stats_number(w, key, n);
+        }
+    hak_stats_end(w);
+}
+
+static void write_threads(struct hak_stats_writer *w)
+{
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    hak_stats_begin(w, "threads");
+    hak_stats_number(w, "live", t.threads);
+    hak_stats_number(w, "parked", t.parked);
+    hak_stats_number(w, "resumed", t.resumed);
+    hak_stats_number(w, "started", t.started);
+    hak_stats_number(w, "active_slabs", t.active_slabs);
+    hak_stats_number(w, "pinned_by_fork", t.pinned_slabs);
+    hak_stats_end(w);
+    hak_stats_begin(w, "bins");
+#define X(name, meaning) hak_stats_number(w, #name, HAK_LOAD_RELAXED(&t.counters.name));
+    HAK_COUNTERS(X)
+#undef X
+    hak_stats_end(w);
+}
+
+static void write_ledger(struct hak_stats_writer *w)
+{
+    hak_stats_begin_array(w, "os_calls");
+    for (unsigned cause = 0; cause < HAK_NCAUSES; cause++)
+        for (unsigned call = 0; call < HAK_NOSCALLS; call++) {
+            const struct hak_ledger_entry *e = &hak_ledger[cause][call];
+            if (!HAK_LOAD_RELAXED(&e->calls))
+                continue;
+            hak_stats_begin(w, NULL);
+            hak_stats_text(w, "cause", hak_cause_name((enum hak_cause)cause));
+            hak_stats_text(w, "call", hak_os_call_name((enum hak_os_call)call));
+            hak_stats_number(w, "calls", HAK_LOAD_RELAXED(&e->calls));
+            hak_stats_number(w, "failed", HAK_LOAD_RELAXED(&e->failed));
+            hak_stats_number(w, "bytes", HAK_LOAD_RELAXED(&e->bytes));
+            hak_stats_number(w, "ns", HAK_LOAD_RELAXED(&e->ns));
+            hak_stats_number(w, "regret_bytes", HAK_LOAD_RELAXED(&e->regret_bytes));
+            hak_stats_end(w);
+        }
+    hak_stats_end_array(w);
+}
+
+static void write_space(struct hak_stats_writer *w)
+{
+    struct hak_space_stats s;
+    hak_space_stats(&s);
+    hak_stats_begin(w, "space");
+    hak_stats_number(w, "reserved_bytes", s.reserved);
+    hak_stats_number(w, "handed_out_bytes", s.handed_out);
+    hak_stats_number(w, "committed_bytes", s.committed);
+    hak_stats_number(w, "zones", s.zones);
+    hak_stats_number(w, "metadata_bytes", hak_meta_bytes());
+    hak_stats_end(w);
+}
+
+/* carved = free + away, and what waits in remote lists is away; a slab out of its states' bounds counts. */
+HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
+{
+    struct hak_census *c = context;
+    if (page->head_offset || !page->base)
+        return;
+    enum hak_slab_state state = hak_slab_state(page);
+    c->pages[state] += page->pages;
+    if (state == HAK_SLAB_LARGE) {
+        c->live_large++;
+        c->large_bytes += page->pages * HAK_PAGE;
+        return;
+    }
+    if (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_FULL && state != HAK_SLAB_PARTIAL)
+        return;
+    uint32_t remote = hak_slab_remote_count(page);
+    c->carved += page->carved;
+    c->capacity += page->capacity;
+    c->free += hak_slab_free_blocks(page);
+    c->used += page->used;
+    c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
+    c->away_bytes += (uint64_t)page->used * page->stride;
+    c->remote += remote;
+    c->violations += page->used + hak_slab_free_blocks(page) != page->carved;
+    c->violations += remote > page->used || page->carved > page->capacity;
+    c->violations += state == HAK_SLAB_FULL && (hak_slab_free_blocks(page) || page->carved != page->capacity);
+}
+
+void hak_stats_census(struct hak_census *census)
+{
+    memset(census, 0, sizeof *census);
+    hak_space_each_page(visit_slab, census);
+}
+
+static void write_census(struct hak_stats_writer *w)
+{
+    struct hak_census c;
+    hak_stats_census(&c);
+    hak_stats_begin(w, "conservation");
+    hak_stats_number(w, "carved_blocks", c.carved);
+    hak_stats_number(w, "free_blocks", c.free);
+    hak_stats_number(w, "free_bytes", c.free_bytes);
+    hak_stats_number(w, "away_blocks", c.used);
+    hak_stats_number(w, "away_bytes", c.away_bytes);
+    hak_stats_number(w, "remote_blocks", c.remote);
+    hak_stats_number(w, "large_spans", c.live_large);
+    hak_stats_number(w, "large_bytes", c.large_bytes);
+    if (!w->number) /* other threads go on while live counters are taken: then it need not add up */
+        hak_stats_number(w, "violations", c.violations);
+    hak_stats_end(w);
+    hak_stats_begin(w, "pages");
+    for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
+        hak_stats_number(w, hak_slab_state_name((enum hak_slab_state)s), c.pages[s]);
+    hak_stats_end(w);
+}
+
+void hak_stats_counters(struct hak_stats_writer *w)
+{
+    write_slabs(w);
+    if (hak_parts.backend->stats)
+        hak_parts.backend->stats(w);
+    if (hak_parts.release->stats)
+        hak_parts.release->stats(w);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->stats)
+            hak_frontends[i]->stats(w);
+    write_threads(w);
+    hak_budget_stats(w);
+    hak_background_stats(w);
+    hak_huge_page_stats(w);
+    write_ledger(w);
+    write_space(w);
+    write_census(w);
+}
+
+int hak_stats_write(int fd, bool json)
+{
+    struct hak_stats_writer w = {.fd = fd, .json = json};
+    hak_stats_begin(&w, NULL);
+    write_allocator(&w);
+    write_settings(&w);
+    write_dispatch(&w);
+    hak_stats_counters(&w);
+    hak_stats_end(&w);
+    return w.error ? -w.error : 0;
+}
+
+/* HAKMEM_STATS_FILE with %p replaced by the process id. */
+static void expand_path(char *out, size_t size, const char *pattern)
+{
+    size_t n = 0;
+    for (; *pattern && n + 1 < size; pattern++) {
+        if (pattern[0] == '%' && pattern[1] == 'p') {
+            hak_text_format(out + n, size - n, "%d", (int)getpid());
+            n += strlen(out + n);
+            pattern++;
+        } else {
+            out[n++] = *pattern;
+        }
+    }
+    out[n] = 0;
+}
+
+static void print_sections(void)
+{
+    const struct hak_option_values *o = &hak_options;
+    struct hak_stats_writer w = {.fd = STDERR_FILENO};
+    if (!o->fast_stats && !o->stage_stats)
+        return;
+    hak_stats_begin(&w, NULL);
+    if (o->fast_stats)
+        write_threads(&w);
+    if (o->stage_stats && hak_parts.backend->stats)
+        hak_parts.backend->stats(&w);
+    hak_stats_end(&w);
+}
+
+void hak_stats_at_exit(void)
+{
+    const struct hak_option_values *o = &hak_options;
+    print_sections();
+    if (!o->stats)
+        return;
+    int fd = STDERR_FILENO;
+    if (o->stats_file[0]) {
+        char path[HAK_TEXT_MAX + 16];
+        expand_path(path, sizeof path, o->stats_file);
+        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (fd < 0) {
+            hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, errno);
+            return;
+        }
+    }
+    hak_stats_write(fd, o->stats == 2);
+    if (fd != STDERR_FILENO)
+        close(fd);
+}

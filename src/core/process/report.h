@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * What the statistics contain, and when they are written. */
+#ifndef HAK_REPORT_H
+#define HAK_REPORT_H
+
+#include "core/base/stats.h"
+
+/* What counts or measures, without settings and tables of classes. */
+void hak_stats_counters(struct hak_stats_writer *w);
+/* Writes everything to fd. 0 or -errno of the write that failed. */
+int hak_stats_write(int fd, bool json);
+/* What HAKMEM_STATS and its relatives ask for at the end of the process. */
+void hak_stats_at_exit(void);
+
+/* Blocks and bytes by the conservation laws; see report.c. */
+struct hak_census {
+    uint64_t pages[8]; /* 64 KiB pages by state of their slab */
+    uint64_t carved, free, used, remote, capacity;
+    uint64_t free_bytes, away_bytes, live_large, large_bytes;
+    uint64_t violations;
+};
+/* Walks all descriptors. Exact when no other thread allocates meanwhile. */
+void hak_stats_census(struct hak_census *census);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * See start.h. */
+#include "start.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/work.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+
+extern char **environ;
+/* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
+extern void *__libc_stack_end __attribute__((weak));
+
+static struct hak_lock init_lock = HAK_LOCK_INIT(HAK_RANK_INIT);
+static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
+static bool sealed;
+
+/* The dynamic linker itself may allocate before libc has set `environ`: then the process's own stack has it. */
+static char **environment(void)
+{
+    if (environ || !&__libc_stack_end || !__libc_stack_end)
+        return environ;
+    intptr_t *stack = __libc_stack_end, argc = stack[0];
+    bool plausible = argc >= 0 && argc < 1 << 20 && !stack[1 + argc];
+    return plausible ? (char **)&stack[2 + argc] : NULL;
+}
+
+static void seal(void)
+{
+    size_t page = hak_os_page_size();
+    if (((uintptr_t)&hak_sealed | sizeof hak_sealed) % page == 0)
+        sealed = hak_os_protect(&hak_sealed, sizeof hak_sealed, PROT_READ, HAK_CAUSE_seal) == 0;
+}
+
+static bool init_locked(void)
+{
+    hak_options_defaults(&hak_options);
+    hak_options_parse(&hak_options, environment());
+    hak_parts_choose();
+    if (hak_space_init() || !hak_parts_init())
+        return false;
+    if (hak_options.verbose)
+        hak_log("version %s, backend %s, release %s, tiny_header %s", HAK_VERSION, hak_parts.backend->name,
+                hak_parts.release->name, HAK_TINY_HEADER_NAME);
+    hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */
+    seal();
+    return true;
+}
+
+bool hak_start(void)
+{
+    if (HAK_LIKELY(HAK_LOAD_ACQUIRE(&ready)))
+        return true;
+    hak_lock_acquire(&init_lock);
+    bool ok = HAK_LOAD_RELAXED(&ready) || init_locked();
+    HAK_STORE_RELEASE(&ready, ok);
+    hak_lock_release(&init_lock);
+    return ok;
+}
+
+bool hak_is_ready_for(const char *setting)
+{
+    return HAK_LOAD_ACQUIRE(&ready) || (getenv(setting) && hak_start());
+}
+
+bool hak_is_sealed(void)
+{
+    return sealed;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * Start of the library, at the first slow path of the process. */
+#ifndef HAK_START_H
+#define HAK_START_H
+
+#include "core/base/words.h"
+
+/* Initialises the library if that has not happened: settings, parts, address space, backends, frontends, seal.
+ * False without memory; a later call tries again. */
+bool hak_start(void);
+/* The same only where the library is in use, or the environment has `setting`. */
+bool hak_is_ready_for(const char *setting);
+/* Whether the tables are read-only memory now. */
+bool hak_is_sealed(void);
+
+#endif
