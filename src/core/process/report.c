@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * What the statistics contain: version and settings with their source, the dispatch table, slab
  * transitions, bins, the ledger of system calls, what is retained and why, and the conservation laws. */
-#include <fcntl.h>
+#include "report.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/release.h"
-#include "report.h"
+#include "outlet.h"
 #include "start.h"
 
 static void write_allocator(struct hak_stats_writer *w)
@@ -253,28 +254,10 @@ int hak_stats_write(int fd, bool json)
     return w.error ? -w.error : 0;
 }
 
-/* HAKMEM_STATS_FILE with %p replaced by the process id. */
-static void expand_path(char *out, size_t size, const char *pattern)
-{
-    size_t n = 0;
-    for (; *pattern && n + 1 < size; pattern++) {
-        if (pattern[0] == '%' && pattern[1] == 'p') {
-            hak_text_format(out + n, size - n, "%d", (int)getpid());
-            n += strlen(out + n);
-            pattern++;
-        } else {
-            out[n++] = *pattern;
-        }
-    }
-    out[n] = 0;
-}
-
-static void print_sections(void)
+static void print_sections(int fd)
 {
     const struct hak_option_values *o = &hak_options;
-    struct hak_stats_writer w = {.fd = STDERR_FILENO};
-    if (!o->fast_stats && !o->stage_stats)
-        return;
+    struct hak_stats_writer w = {.fd = fd};
     hak_stats_begin(&w, NULL);
     if (o->fast_stats)
         write_threads(&w);
@@ -283,23 +266,21 @@ static void print_sections(void)
     hak_stats_end(&w);
 }
 
+static void write_to(int fd)
+{
+    if (fd >= 0)
+        hak_stats_write(fd, hak_options.stats == 2);
+    hak_outlet_close(fd);
+}
+
 void hak_stats_at_exit(void)
 {
     const struct hak_option_values *o = &hak_options;
-    print_sections();
-    if (!o->stats)
-        return;
-    int fd = STDERR_FILENO;
-    if (o->stats_file[0]) {
-        char path[HAK_TEXT_MAX + 16];
-        expand_path(path, sizeof path, o->stats_file);
-        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (fd < 0) {
-            hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, errno);
-            return;
-        }
-    }
-    hak_stats_write(fd, o->stats == 2);
-    if (fd != STDERR_FILENO)
-        close(fd);
+    int fd = hak_outlet_wants_stderr() ? hak_outlet_stderr() : -1;
+    if (fd >= 0 && (o->fast_stats || o->stage_stats))
+        print_sections(fd);
+    if (o->stats)
+        write_to(o->stats_file[0] ? hak_outlet_file(o->stats_file) : fd);
+    else
+        hak_outlet_close(fd);
 }

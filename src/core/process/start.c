@@ -10,6 +10,7 @@
 #include "core/base/work.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "outlet.h"
 
 extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
@@ -46,6 +47,8 @@ static bool init_locked(void)
     if (hak_options.verbose)
         hak_log("version %s, backend %s, release %s, tiny_header %s", HAK_VERSION, hak_parts.backend->name,
                 hak_parts.release->name, HAK_TINY_HEADER_NAME);
+    if (hak_outlet_wants_stderr())
+        hak_outlet_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */
     seal();
     return true;

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ * See outlet.h. */
+#include "outlet.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+
+#define NUMBER_MAX 1023 /* programs that use select take low ones */
+
+static int kept = -1;
+static dev_t device;
+static ino_t inode;
+static char name[256];
+
+static int copy_number(void)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > NUMBER_MAX ? NUMBER_MAX : (int)r.rlim_cur - 1;
+}
+
+bool hak_outlet_wants_stderr(void)
+{
+    const struct hak_option_values *o = &hak_options;
+    return o->fast_stats || o->stage_stats || (o->stats && !o->stats_file[0]);
+}
+
+void hak_outlet_keep_stderr(void)
+{
+    struct stat st;
+    int saved = errno;
+    if (fstat(STDERR_FILENO, &st) == 0) {
+        device = st.st_dev;
+        inode = st.st_ino;
+        ssize_t n = readlink("/proc/self/fd/2", name, sizeof name - 1);
+        name[n > 0 ? n : 0] = 0;
+        kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, copy_number());
+    }
+    errno = saved;
+}
+
+static bool is_it(int fd)
+{
+    struct stat st;
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+int hak_outlet_stderr(void)
+{
+    if (is_it(kept))
+        return kept;
+    if (is_it(STDERR_FILENO))
+        return STDERR_FILENO;
+    int fd = name[0] == '/' ? open(name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY) : -1;
+    if (is_it(fd))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* HAKMEM_STATS_FILE with %p replaced by the process id. */
+static void expand_path(char *out, size_t size, const char *pattern)
+{
+    size_t n = 0;
+    for (; *pattern && n + 1 < size; pattern++) {
+        if (pattern[0] == '%' && pattern[1] == 'p') {
+            hak_text_format(out + n, size - n, "%d", (int)getpid());
+            n += strlen(out + n);
+            pattern++;
+        } else {
+            out[n++] = *pattern;
+        }
+    }
+    out[n] = 0;
+}
+
+int hak_outlet_file(const char *pattern)
+{
+    char path[HAK_TEXT_MAX + 16];
+    expand_path(path, sizeof path, pattern);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, errno);
+    return fd;
+}
+
+void hak_outlet_close(int fd)
+{
+    if (fd > STDERR_FILENO && fd != kept)
+        close(fd);
+}
