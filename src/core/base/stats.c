@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The writer of stats.h: JSON, or the same as indented text. */
+ * See stats.h: the three forms. */
 #include "stats.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "log.h"
+
+/* --- a buffer, and what goes to it ------------------------------------------------------------------------ */
 
 static void flush(struct hak_stats_writer *w)
 {
@@ -26,14 +28,99 @@ static void put(struct hak_stats_writer *w, const char *text, size_t length)
             flush(w);
         w->buffer[w->length++] = text[i];
     }
-    if (w->depth == 0)
-        flush(w);
 }
 
 static void put_string(struct hak_stats_writer *w, const char *text)
 {
     put(w, text, strlen(text));
 }
+
+static void put_number(struct hak_stats_writer *w, uint64_t value)
+{
+    char text[24];
+    hak_text_format(text, sizeof text, "%llu", (unsigned long long)value);
+    put_string(w, text);
+}
+
+static void put_bool(struct hak_stats_writer *w, bool value)
+{
+    put_string(w, value ? "true" : "false");
+}
+
+static void put_end(struct hak_stats_writer *w)
+{
+    if (w->depth == 0) {
+        put_string(w, "\n");
+        flush(w);
+    }
+    w->first = false;
+}
+
+/* --- text ------------------------------------------------------------------------------------------------- */
+
+/* Members of an array's element stand on one line. */
+static void text_key(struct hak_stats_writer *w, const char *key)
+{
+    if (w->depth > 2) {
+        put_string(w, w->first ? "" : "  ");
+        put_string(w, key ? key : "");
+        put_string(w, "=");
+    } else if (key) {
+        put_string(w, "\n");
+        for (unsigned i = 1; i < w->depth; i++)
+            put_string(w, "  ");
+        put_string(w, key);
+        put_string(w, ": ");
+    } else {
+        put_string(w, "\n  ");
+    }
+    w->first = false;
+}
+
+static void text_open(struct hak_stats_writer *w, const char *key, bool array)
+{
+    (void)array;
+    if (w->depth)
+        text_key(w, key);
+    w->depth++;
+    w->first = true;
+}
+
+static void text_close(struct hak_stats_writer *w, bool array)
+{
+    (void)array;
+    w->depth--;
+    put_end(w);
+}
+
+static void text_number(struct hak_stats_writer *w, const char *key, uint64_t value)
+{
+    text_key(w, key);
+    put_number(w, value);
+}
+
+static void text_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
+{
+    text_key(w, key);
+    put(w, value, length);
+}
+
+static void text_bool(struct hak_stats_writer *w, const char *key, bool value)
+{
+    text_key(w, key);
+    put_bool(w, value);
+}
+
+const struct hak_stats_form hak_stats_as_text = {
+    .at_rest = true,
+    .open = text_open,
+    .close = text_close,
+    .number = text_number,
+    .text = text_text,
+    .boolean = text_bool,
+};
+
+/* --- JSON ------------------------------------------------------------------------------------------------- */
 
 static void put_quoted(struct hak_stats_writer *w, const char *text, size_t length)
 {
@@ -51,45 +138,77 @@ static void put_quoted(struct hak_stats_writer *w, const char *text, size_t leng
     put_string(w, "\"");
 }
 
-static void put_key(struct hak_stats_writer *w, const char *key)
+static void json_key(struct hak_stats_writer *w, const char *key)
 {
-    if (w->json) {
-        if (!w->first)
-            put_string(w, ",");
-        put_string(w, "\n");
-        for (unsigned i = 0; i < w->depth; i++)
-            put_string(w, " ");
-        if (key) {
-            put_quoted(w, key, strlen(key));
-            put_string(w, ": ");
-        }
-    } else if (w->depth > 2) { /* members of an array's element: on one line */
-        put_string(w, w->first ? "" : "  ");
-        put_string(w, key ? key : "");
-        put_string(w, "=");
-    } else if (key) {
-        put_string(w, "\n");
-        for (unsigned i = 1; i < w->depth; i++)
-            put_string(w, "  ");
-        put_string(w, key);
+    put_string(w, w->first ? "\n" : ",\n");
+    for (unsigned i = 0; i < w->depth; i++)
+        put_string(w, " ");
+    if (key) {
+        put_quoted(w, key, strlen(key));
         put_string(w, ": ");
-    } else {
-        put_string(w, "\n  ");
     }
     w->first = false;
 }
 
-/* --- numbers by name: `buffer` holds the path ------------------------------------------------------ */
+static void json_open(struct hak_stats_writer *w, const char *key, bool array)
+{
+    if (w->depth)
+        json_key(w, key);
+    put_string(w, array ? "[" : "{");
+    w->depth++;
+    w->first = true;
+}
+
+static void json_close(struct hak_stats_writer *w, bool array)
+{
+    w->depth--;
+    put_string(w, array ? "]" : "}");
+    put_end(w);
+}
+
+static void json_number(struct hak_stats_writer *w, const char *key, uint64_t value)
+{
+    json_key(w, key);
+    put_number(w, value);
+}
+
+static void json_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
+{
+    json_key(w, key);
+    put_quoted(w, value, length);
+}
+
+static void json_bool(struct hak_stats_writer *w, const char *key, bool value)
+{
+    json_key(w, key);
+    put_bool(w, value);
+}
+
+const struct hak_stats_form hak_stats_as_json = {
+    .complete = true,
+    .at_rest = true,
+    .open = json_open,
+    .close = json_close,
+    .number = json_number,
+    .text = json_text,
+    .boolean = json_bool,
+};
+
+/* --- numbers by path: `buffer` holds the path --------------------------------------------------------------- */
 
 static void lengthen_path(struct hak_stats_writer *w, const char *text, size_t length)
 {
     if (w->length)
-        put(w, ".", 1);
-    put(w, text, length);
+        w->buffer[w->length++] = '.';
+    length = hak_min(length, sizeof w->buffer - 2 - w->length);
+    memcpy(w->buffer + w->length, text, length);
+    w->length += (unsigned)length;
+    w->buffer[w->length] = 0;
 }
 
-static void open_path(struct hak_stats_writer *w, const char *key)
+static void path_open(struct hak_stats_writer *w, const char *key, bool array)
 {
+    (void)array;
     HAK_CHECK(w->depth < HAK_STATS_DEPTH);
     w->in_element = w->depth && !key;
     w->elements = w->in_element ? w->elements + 1 : 0;
@@ -98,7 +217,14 @@ static void open_path(struct hak_stats_writer *w, const char *key)
         lengthen_path(w, key, strlen(key));
 }
 
-static void take_number(struct hak_stats_writer *w, const char *key, uint64_t value)
+static void path_close(struct hak_stats_writer *w, bool array)
+{
+    (void)array;
+    w->length = w->ends[--w->depth];
+    w->in_element = false;
+}
+
+static void path_number(struct hak_stats_writer *w, const char *key, uint64_t value)
 {
     if (w->in_element && w->length == w->ends[w->depth - 1]) { /* it has no text */
         char index[12];
@@ -107,99 +233,68 @@ static void take_number(struct hak_stats_writer *w, const char *key, uint64_t va
     }
     unsigned end = w->length;
     lengthen_path(w, key, strlen(key));
-    put(w, "", 1);
-    w->number(w->buffer, value);
+    w->take(w->buffer, value);
     w->length = end;
 }
 
-/* --- levels, keys and values ------------------------------------------------------------------------- */
-
-static void open_level(struct hak_stats_writer *w, const char *key, const char *bracket)
+static void path_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
 {
-    if (w->number) {
-        open_path(w, key);
-        return;
-    }
-    if (w->depth)
-        put_key(w, key);
-    if (w->json)
-        put_string(w, bracket);
-    w->depth++;
-    w->first = true;
+    (void)key;
+    if (w->in_element)
+        lengthen_path(w, value, length);
 }
 
-static void close_level(struct hak_stats_writer *w, const char *bracket)
+static void path_bool(struct hak_stats_writer *w, const char *key, bool value)
 {
-    w->depth--;
-    if (w->number) {
-        w->length = w->ends[w->depth];
-        w->in_element = false;
-        return;
-    }
-    if (w->json)
-        put_string(w, bracket);
-    if (w->depth == 0)
-        put_string(w, "\n");
-    w->first = false;
+    path_number(w, key, value);
 }
+
+const struct hak_stats_form hak_stats_as_paths = {
+    .open = path_open,
+    .close = path_close,
+    .number = path_number,
+    .text = path_text,
+    .boolean = path_bool,
+};
+
+/* --- for all forms ------------------------------------------------------------------------------------------ */
 
 void hak_stats_begin(struct hak_stats_writer *w, const char *key)
 {
-    open_level(w, key, "{");
+    w->form->open(w, key, false);
 }
 
 void hak_stats_begin_array(struct hak_stats_writer *w, const char *key)
 {
-    open_level(w, key, "[");
+    w->form->open(w, key, true);
 }
 
 void hak_stats_end(struct hak_stats_writer *w)
 {
-    close_level(w, "}");
+    w->form->close(w, false);
 }
 
 void hak_stats_end_array(struct hak_stats_writer *w)
 {
-    close_level(w, "]");
+    w->form->close(w, true);
 }
 
 void hak_stats_number(struct hak_stats_writer *w, const char *key, uint64_t value)
 {
-    char text[24];
-    if (w->number) {
-        take_number(w, key, value);
-        return;
-    }
-    put_key(w, key);
-    hak_text_format(text, sizeof text, "%llu", (unsigned long long)value);
-    put_string(w, text);
+    w->form->number(w, key, value);
 }
 
 void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
 {
-    if (w->number) {
-        if (w->in_element)
-            lengthen_path(w, value, length);
-        return;
-    }
-    put_key(w, key);
-    if (w->json)
-        put_quoted(w, value, length);
-    else
-        put(w, value, length);
+    w->form->text(w, key, value, length);
 }
 
 void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *value)
 {
-    hak_stats_text_n(w, key, value, strlen(value));
+    w->form->text(w, key, value, strlen(value));
 }
 
 void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value)
 {
-    if (w->number) {
-        take_number(w, key, value);
-        return;
-    }
-    put_key(w, key);
-    put_string(w, value ? "true" : "false");
+    w->form->boolean(w, key, value);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Writes the statistics as text or as one JSON object, without allocating: a small buffer, then write(2).
- * Parts add their numbers through the same writer. */
+ * Writes the statistics without allocating. Whoever has numbers writes them once, by the functions below; what becomes
+ * of them is the form's: indented text, one JSON object, or each number handed over by its path. */
 #ifndef HAK_STATS_H
 #define HAK_STATS_H
 
@@ -9,17 +9,33 @@
 #define HAK_STATS_DEPTH 8
 
 struct hak_stats_writer {
-    int fd, error;
-    bool json, first;
+    const struct hak_stats_form *form;
+    int fd, error; /* of text and JSON */
+    void (*take)(const char *path, uint64_t value); /* of numbers by path */
+    /* the form's own */
+    bool first;
     unsigned depth, length;
     char buffer[2048];
-    /* Where it is not NULL, nothing is written: it takes each number under its path, as "bins.refills". The texts of
-     * an array's element stand in the path in place of its index. */
-    void (*number)(const char *path, uint64_t value);
     bool in_element;
-    unsigned elements; /* of the array so far */
+    unsigned elements;              /* of the array so far */
     unsigned ends[HAK_STATS_DEPTH]; /* of the paths of the levels above */
 };
+
+struct hak_stats_form {
+    bool complete; /* for programs, which want everything; people want what differs */
+    bool at_rest;  /* taken when the numbers must add up */
+    void (*open)(struct hak_stats_writer *w, const char *key, bool array);
+    void (*close)(struct hak_stats_writer *w, bool array);
+    void (*number)(struct hak_stats_writer *w, const char *key, uint64_t value);
+    void (*text)(struct hak_stats_writer *w, const char *key, const char *value, size_t length);
+    void (*boolean)(struct hak_stats_writer *w, const char *key, bool value);
+};
+
+/* Indented text, and one JSON object, to `fd`. */
+extern const struct hak_stats_form hak_stats_as_text, hak_stats_as_json;
+/* Each number to `take`, under its path: "bins.refills". The texts of an array's element stand in the path in place of
+ * its index. */
+extern const struct hak_stats_form hak_stats_as_paths;
 
 /* key NULL: an element of an array */
 void hak_stats_begin(struct hak_stats_writer *w, const char *key);

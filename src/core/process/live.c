@@ -114,7 +114,7 @@ static void take(const char *name, uint64_t value)
 
 static void write_values(void)
 {
-    struct hak_stats_writer w = {.number = take};
+    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = take};
     place = 0;
     hak_stats_begin(&w, NULL);
     hak_stats_counters(&w);

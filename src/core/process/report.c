@@ -61,7 +61,7 @@ static void write_settings(struct hak_stats_writer *w)
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *info = &hak_option_table[i];
         const char *value = (const char *)&hak_options + info->offset;
-        if (!w->json && !hak_options_from_environment[i])
+        if (!w->form->complete && !hak_options_from_environment[i])
             continue; /* text shows what differs from the defaults */
         hak_stats_begin(w, NULL);
         hak_stats_text(w, "name", info->name);
@@ -70,7 +70,7 @@ static void write_settings(struct hak_stats_writer *w)
         else
             write_number_setting(w, info, *(const uint32_t *)value);
         hak_stats_text(w, "source", source_of(i));
-        if (w->json) {
+        if (w->form->complete) {
             hak_stats_text(w, "type", types[info->type]);
             hak_stats_text(w, "moves", info->moves);
             hak_stats_text(w, "sentence", info->sentence);
@@ -84,7 +84,7 @@ static void write_dispatch(struct hak_stats_writer *w)
 {
     hak_stats_begin_array(w, "classes");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        if (!w->json && cls && hak_parts.by_class[cls] == hak_parts.by_class[cls - 1])
+        if (!w->form->complete && cls && hak_parts.by_class[cls] == hak_parts.by_class[cls - 1])
             continue; /* text shows where another frontend begins */
         hak_stats_begin(w, NULL);
         hak_stats_number(w, "stride", hak_strides[cls]);
@@ -214,7 +214,7 @@ static void write_census(struct hak_stats_writer *w)
     hak_stats_number(w, "remote_blocks", c.remote);
     hak_stats_number(w, "large_spans", c.live_large);
     hak_stats_number(w, "large_bytes", c.large_bytes);
-    if (!w->number) /* other threads go on while live counters are taken: then it need not add up */
+    if (w->form->at_rest) /* other threads go on while live counters are taken: then it need not add up */
         hak_stats_number(w, "violations", c.violations);
     hak_stats_end(w);
     hak_stats_begin(w, "pages");
@@ -244,7 +244,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
 
 int hak_stats_write(int fd, bool json)
 {
-    struct hak_stats_writer w = {.fd = fd, .json = json};
+    struct hak_stats_writer w = {.fd = fd, .form = json ? &hak_stats_as_json : &hak_stats_as_text};
     hak_stats_begin(&w, NULL);
     write_allocator(&w);
     write_settings(&w);
@@ -257,7 +257,7 @@ int hak_stats_write(int fd, bool json)
 static void print_sections(int fd)
 {
     const struct hak_option_values *o = &hak_options;
-    struct hak_stats_writer w = {.fd = fd};
+    struct hak_stats_writer w = {.fd = fd, .form = &hak_stats_as_text};
     hak_stats_begin(&w, NULL);
     if (o->fast_stats)
         write_threads(&w);
