@@ -20,6 +20,7 @@ ARGUMENTS = {  # of each macro, after the field's name
     "NUM": ["name", "default", "min", "max", "moves", "sentence"],
     "ENUM": ["name", "default", "choices", "moves", "sentence"],
     "TEXT": ["name", "moves", "sentence"],
+    "PICK": ["name", "default", "target", "picks", "moves", "sentence"],
 }
 ROW = re.compile(r"HAK_(%s)\s*\(\s*(\w+)\s*,(.*)\)\s*$" % "|".join(ARGUMENTS))
 GROUP = re.compile(r"/\*\s*(.*?)\s*\*/\s*$")
@@ -54,6 +55,8 @@ class Setting:
     min: str = ""
     max: str = ""
     choices: str = ""
+    target: str = ""
+    picks: str = ""
     moves: str = ""
     sentence: str = ""
 
@@ -68,7 +71,7 @@ class Setting:
         return self.default
 
     def values(self):
-        return {"BOOL": "0, 1", "NUM": f"{self.min}–{self.max}", "ENUM": self.choices.replace("|", ", "),
+        return {"BOOL": "0, 1", "PICK": "0, 1", "NUM": f"{self.min}–{self.max}", "ENUM": self.choices.replace("|", ", "),
                 "TEXT": "text"}[self.kind]
 
 
@@ -155,10 +158,10 @@ def main():
     parser.add_argument("--check", metavar="FILE", type=Path)
     parser.add_argument("--man", metavar="TEMPLATE", nargs="?", const="")
     parser.add_argument("--version", default="")
-    parser.add_argument("--table", type=Path, default=TABLE, help=argparse.SUPPRESS)
+    parser.add_argument("--table", type=Path, action="append", help="in place of it: the tables of a build")
     args = parser.parse_args()
     try:
-        groups = read_groups(args.table)
+        groups = [group for table in args.table or [TABLE] for group in read_groups(table)]
     except (TableError, OSError) as error:
         sys.exit(f"settings.py: {error}")
     if args.check:

@@ -29,7 +29,7 @@ MEMORY_CALLS = ["mmap", "mmap64", "munmap", "mremap", "madvise", "posix_madvise"
 CALL = re.compile(r"(?<![\w.>])(?:%s)[ \t\n]*\(|\b(?:SYS|__NR)_(?:%s)\b"
                   % ("|".join(MEMORY_CALLS), "|".join(MEMORY_CALLS)))
 # Files that the build makes; core's own.
-GENERATED = {"hak_config.h", "sizeclass_table.h"}
+GENERATED = {"hak_config.h", "hak_settings.def", "sizeclass_table.h"}
 
 
 def floor_of(path, src):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Parses HAKMEM_* without allocating. See options.h; the table is options.def. */
+ * Parses HAKMEM_* without allocating. See options.h. */
 #include "options.h"
 
 #include <stdlib.h>
@@ -12,18 +12,22 @@
 
 const struct hak_option_info hak_option_table[HAK_OPTION_COUNT] = {
 #define AT(field) offsetof(struct hak_option_values, field)
-#define HAK_BOOL(field, name, def, moves, sentence) \
-    {name, HAK_TYPE_BOOL, def, 0, 1, "", moves, sentence, AT(field)},
+#define ROW(field, name, type, def, min, max, choices, moves, sentence, picks, target) \
+    {name, HAK_TYPE_##type, def, min, max, choices, moves, sentence, AT(field), picks, target},
+#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, name, BOOL, def, 0, 1, "", moves, sentence, NULL, 0)
 #define HAK_NUM(field, name, def, min, max, moves, sentence) \
-    {name, HAK_TYPE_NUM, def, min, max, "", moves, sentence, AT(field)},
+    ROW(field, name, NUM, def, min, max, "", moves, sentence, NULL, 0)
 #define HAK_ENUM(field, name, def, choices, moves, sentence) \
-    {name, HAK_TYPE_ENUM, def, 0, 0, choices, moves, sentence, AT(field)},
-#define HAK_TEXT(field, name, moves, sentence) {name, HAK_TYPE_TEXT, 0, 0, 0, "", moves, sentence, AT(field)},
-#include "core/options.def"
+    ROW(field, name, ENUM, def, 0, 0, choices, moves, sentence, NULL, 0)
+#define HAK_TEXT(field, name, moves, sentence) ROW(field, name, TEXT, 0, 0, 0, "", moves, sentence, NULL, 0)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) \
+    ROW(field, name, BOOL, def, 0, 1, "", moves, sentence, picks, AT(target))
+#include "hak_settings.def"
 #undef HAK_BOOL
 #undef HAK_NUM
 #undef HAK_ENUM
 #undef HAK_TEXT
+#undef HAK_PICK
 };
 bool hak_options_from_environment[HAK_OPTION_COUNT];
 
@@ -161,12 +165,6 @@ static const struct hak_option_info *find(const char *name, size_t length)
     return NULL;
 }
 
-bool hak_options_is_set(const char *name)
-{
-    const struct hak_option_info *info = find(name, strlen(name));
-    return info && hak_options_from_environment[info - hak_option_table];
-}
-
 static void apply_entry(struct hak_option_values *options, const char *entry)
 {
     const char *equals = strchr(entry, '=');
@@ -201,4 +199,24 @@ void hak_options_parse(struct hak_option_values *options, char **environment)
         if (!strncmp(*e, PREFIX, strlen(PREFIX)) && strncmp(*e, first[0], strlen(first[0])) &&
             strncmp(*e, first[1], strlen(first[1])))
             apply_entry(options, *e);
+}
+
+/* A setting that picks, and is set, chooses for a text that is not. */
+static void pick(struct hak_option_values *options, const struct hak_option_info *info)
+{
+    char *target = (char *)options + info->target;
+    size_t length = 0;
+    const char *choice = hak_option_choice(info->picks, *number_at(options, info), &length);
+    if (!target[0] && length)
+        hak_text_format(target, HAK_TEXT_MAX, "%.*s", (int)length, choice);
+}
+
+void hak_options_translate(struct hak_option_values *options)
+{
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
+        if (hak_option_table[i].picks && hak_options_from_environment[i])
+            pick(options, &hak_option_table[i]);
+    options->p0_enable = options->p0_enable && !options->p0_disable;
+    if (!options->fast_cap_c1)
+        options->fast_cap_c1 = options->fast_cap_c0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Settings of the environment, parsed once from options.def into sealed memory (sealed.h).
+ * Settings of the environment, parsed once into sealed memory (sealed.h). The table is core/options.def and those of
+ * the parts that are built, as hak_settings.def names them.
  * A wrong setting gives one line and keeps the default; under AT_SECURE all settings are ignored. */
 #ifndef HAK_OPTIONS_H
 #define HAK_OPTIONS_H
@@ -15,11 +16,13 @@ struct hak_option_values {
 #define HAK_NUM(field, name, def, min, max, moves, sentence) uint32_t field;
 #define HAK_ENUM(field, name, def, choices, moves, sentence) uint32_t field;
 #define HAK_TEXT(field, name, moves, sentence) char field[HAK_TEXT_MAX];
-#include "core/options.def"
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) uint32_t field;
+#include "hak_settings.def"
 #undef HAK_BOOL
 #undef HAK_NUM
 #undef HAK_ENUM
 #undef HAK_TEXT
+#undef HAK_PICK
 };
 
 enum hak_option_type { HAK_TYPE_BOOL, HAK_TYPE_NUM, HAK_TYPE_ENUM, HAK_TYPE_TEXT };
@@ -28,10 +31,12 @@ struct hak_option_info {
     const char *name;
     enum hak_option_type type;
     uint32_t default_value, min, max;
-    const char *choices; /* HAK_TYPE_ENUM: separated by | */
+    const char *choices; /* of an enumeration, separated by | */
     const char *moves;   /* the counter that shows the setting at work */
     const char *sentence;
     size_t offset; /* in struct hak_option_values */
+    const char *picks; /* for the text at `target`: what 0 and 1 choose, separated by |; else NULL */
+    size_t target;
 };
 
 enum {
@@ -39,11 +44,13 @@ enum {
 #define HAK_NUM(field, name, def, min, max, moves, sentence) HAK_OPTION_##field,
 #define HAK_ENUM(field, name, def, choices, moves, sentence) HAK_OPTION_##field,
 #define HAK_TEXT(field, name, moves, sentence) HAK_OPTION_##field,
-#include "core/options.def"
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) HAK_OPTION_##field,
+#include "hak_settings.def"
 #undef HAK_BOOL
 #undef HAK_NUM
 #undef HAK_ENUM
 #undef HAK_TEXT
+#undef HAK_PICK
     HAK_OPTION_COUNT
 };
 
@@ -55,8 +62,9 @@ void hak_options_defaults(struct hak_option_values *options);
 /* Applies the HAKMEM_* strings of `environment` (may be NULL), and tells in hak_options_from_environment which rows it
  * set. Reports wrong ones, and stops the process for them if HAKMEM_STRICT is 1. */
 void hak_options_parse(struct hak_option_values *options, char **environment);
-/* Whether the environment has set the setting of that name. */
-bool hak_options_is_set(const char *name);
+/* Once, after parsing: what inherited names mean becomes the values of those they map to, so that nobody else knows of
+ * them. */
+void hak_options_translate(struct hak_option_values *options);
 /* One wrong setting, in the words of hak_options_parse; for values that only a later step can judge. */
 void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why);
 /* The i-th choice of an enumeration, as a string of *length bytes. */

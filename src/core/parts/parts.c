@@ -19,33 +19,32 @@ static int find_part(const void *list, const char *name)
     return -1;
 }
 
-/* The same; for a name that is not built says so, and takes `fallback`, or the first. */
-static unsigned choose(const void *list, const char *wanted, const char *fallback, const char *setting, const char *value)
+static void list_parts(const void *list, char *out, size_t size)
 {
-    int i = find_part(list, wanted);
+    const char *const *const *parts = list;
+    size_t n = 0;
+    hak_text_format(out, size, "no such part in this build, which has");
+    for (int i = 0; parts[i] && (n = strlen(out)) + 1 < size; i++)
+        hak_text_format(out + n, size - n, "%s %s", i ? "," : "", *parts[i]);
+}
+
+/* The index of the part that a setting wants, or where it wants none, or one that is not built, of `fallback`. */
+static unsigned choose(const void *list, const char *setting, const char *wanted, const char *fallback)
+{
+    int i = find_part(list, wanted[0] ? wanted : fallback);
     if (i < 0) {
-        hak_options_reject(&hak_options, setting, value, "no such part in this build");
+        char why[160];
+        list_parts(list, why, sizeof why);
+        hak_options_reject(&hak_options, setting, wanted, why);
         i = find_part(list, fallback);
     }
     return i < 0 ? 0 : (unsigned)i;
 }
 
-/* HAKMEM_BACKEND wins over HAKMEM_TINY_USE_SUPERSLAB, which wins over the build's default. */
-static void choose_backend(const struct hak_option_values *o)
+static void choose_parts(const struct hak_option_values *o)
 {
-    const char *setting = "HAKMEM_BACKEND", *value = o->backend, *wanted = o->backend;
-    if (!wanted[0]) {
-        setting = "HAKMEM_TINY_USE_SUPERSLAB";
-        value = o->tiny_use_superslab ? "1" : "0";
-        wanted = !hak_options_is_set(setting) ? HAK_DEFAULT_BACKEND : o->tiny_use_superslab ? "shared_pool" : "legacy";
-    }
-    hak_parts.backend = hak_backends[choose(hak_backends, wanted, HAK_DEFAULT_BACKEND, setting, value)];
-}
-
-static void choose_release(const struct hak_option_values *o)
-{
-    const char *wanted = o->release[0] ? o->release : o->disable_batch ? "direct" : hak_releases[0]->name;
-    hak_parts.release = hak_releases[choose(hak_releases, wanted, "direct", "HAKMEM_RELEASE", o->release)];
+    hak_parts.backend = hak_backends[choose(hak_backends, "HAKMEM_BACKEND", o->backend, HAK_DEFAULT_BACKEND)];
+    hak_parts.release = hak_releases[choose(hak_releases, "HAKMEM_RELEASE", o->release, hak_releases[0]->name)];
 }
 
 /* --- which classes ----------------------------------------------------------------------------------- */
@@ -82,7 +81,7 @@ static uint32_t default_capacity(unsigned cls)
 /* Whether a refill of the class brings more than one block. */
 static bool in_batches(const struct hak_option_values *o, uint32_t stride)
 {
-    if (!o->p0_enable || o->p0_disable)
+    if (!o->p0_enable)
         return false;
     return (stride <= 128 || stride > 256 || o->direct_fc) && (stride <= 512 || stride > 1024 || o->direct_fc_c7);
 }
@@ -99,8 +98,7 @@ static void set_capacities(void)
 
 void hak_parts_choose(void)
 {
-    choose_backend(&hak_options);
-    choose_release(&hak_options);
+    choose_parts(&hak_options);
     assign_classes();
     set_capacities();
 }

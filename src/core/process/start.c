@@ -41,6 +41,7 @@ static bool init_locked(void)
 {
     hak_options_defaults(&hak_options);
     hak_options_parse(&hak_options, environment());
+    hak_options_translate(&hak_options);
     hak_parts_choose();
     if (hak_space_init() || !hak_parts_init())
         return false;

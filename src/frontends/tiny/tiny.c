@@ -17,11 +17,11 @@ static void slab_release(struct hak_slab *slab)
     hak_parts.backend->release(slab);
 }
 
-/* The capacities of the original's classes C0..C7, each of which covered several of ours; C0 and C1 are one here. */
+/* The capacities of the original's classes C0..C7, each of which covered several of ours. */
 static uint32_t bin_capacity(unsigned cls)
 {
     const struct hak_option_values *o = &hak_options;
-    const uint32_t caps[] = {o->fast_cap_c1 ? o->fast_cap_c1 : o->fast_cap_c0, o->fast_cap_c2, o->fast_cap_c3,
+    const uint32_t caps[] = {o->fast_cap_c1, o->fast_cap_c2, o->fast_cap_c3,
                              o->fast_cap_c4, o->fast_cap_c5, o->fast_cap_c6, o->fast_cap_c7};
     for (unsigned c = 0; c < sizeof caps / sizeof caps[0]; c++)
         if (hak_strides[cls] <= 16u << c)
