@@ -72,6 +72,9 @@ int main(int argc, char **argv)
     uint64_t rounds = params[ROUNDS].value;
     void **blocks = bench_map(count * sizeof *blocks);
     struct cost plain = { 0, 0 }, aligned = { 0, 0 };
+    row(take_plain, blocks, count, &plain); /* the first touch of the memory belongs to neither */
+    row(take_aligned, blocks, count, &aligned);
+    plain = aligned = (struct cost){ 0, 0 };
 
     uint64_t begin = bench_now_ns();
     for (uint64_t i = 0; i < rounds; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_idle_process BLOCKS KIB IDLE_MS: BLOCKS blocks of KIB are taken, written and freed; then nothing at all happens.
- * Prints the resident set at the peak, when all is freed, and after IDLE_MS in which no call was made: an allocator that
- * gives memory back on calls alone has had no occasion.
+ * bench_idle_process BLOCKS KIB IDLE_MS: BLOCKS blocks of KIB are taken, written and freed; then nothing at all.
+ * Prints the resident set at the peak, when all is freed, and after IDLE_MS in which no call was made: an allocator
+ * that gives memory back on calls alone has had no occasion.
  */
 #include "bench.h"
 

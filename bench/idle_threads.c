@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench_idle_threads KIND THREADS IDLE_MS TRIM SEED: what threads hold that have worked and wait.
- * small: each thread has worked on 64 blocks of 16-2000 B. classes: each has once taken a block of every size class up
- * to 1 MiB. All is freed when they begin to wait. Prints the resident set for each of them after IDLE_MS (after a
- * malloc_trim, if TRIM says so) beyond what it was before, and what stays when all have ended. A child of the process
- * has measured what so many threads take that allocate nothing: their stacks, which are not in the figure.
+ * small: each thread has worked on 64 blocks of 16-2000 B. classes: each has once held eight blocks of every size
+ * class up to 64 KiB. All is freed when they begin to wait. Prints the resident set for each of them after IDLE_MS
+ * (after a malloc_trim, if TRIM says so) beyond what it was before, and what stays IDLE_MS after all have ended. A
+ * child of the process has measured what so many threads take that allocate nothing: their stacks, which are not in
+ * the figure.
  */
 #include "bench.h"
 
@@ -26,7 +27,7 @@ static struct bench_param params[PARAMS] = {
     [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
 };
 
-enum { SLOTS = 64, CYCLES = 10000, LARGEST = 1024 * 1024, STACK = 256 * 1024 };
+enum { SLOTS = 64, CYCLES = 10000, CLASSES_MAX = 96, CLASS_BLOCKS = 8, LARGEST = 64 * 1024, STACK = 256 * 1024 };
 
 static pthread_barrier_t waiting, over;
 
@@ -44,22 +45,27 @@ static void work_small(uint64_t random)
         free(slots[i]);
 }
 
-static void touch_class(size_t size)
-{
-    void *block = bench_malloc(size);
-    bench_touch_pages(block, size);
-    free(block);
-}
-
-/* In steps of 16 bytes, then 8 for each doubling: no allocator of today has more. */
-static void work_classes(void)
+/* In steps of 16 bytes, then 8 for each doubling: no allocator of today has more classes. */
+static size_t next_class(size_t size)
 {
     size_t step = 16;
-    for (size_t size = step; size <= LARGEST; size += step) {
-        if (size >= 16 * step)
-            step *= 2;
-        touch_class(size);
+    while (size >= 16 * step)
+        step *= 2;
+    return size + step;
+}
+
+static void work_classes(void)
+{
+    void *blocks[CLASSES_MAX * CLASS_BLOCKS];
+    unsigned count = 0;
+    for (size_t size = 16; size <= LARGEST; size = next_class(size)) {
+        for (unsigned i = 0; i < CLASS_BLOCKS; i++) {
+            blocks[count] = bench_malloc(size);
+            bench_touch_pages(blocks[count++], size);
+        }
     }
+    for (unsigned i = 0; i < count; i++)
+        free(blocks[i]);
 }
 
 /* arg: the thread's seed; NULL: it allocates nothing. */
@@ -154,6 +160,7 @@ int main(int argc, char **argv)
         trim();
     uint64_t idle = beyond(bench_rss_kib(), before);
     end(threads);
+    bench_wait_ms(params[IDLE_MS].value);
     uint64_t ended = beyond(bench_rss_kib(), before);
     bench_report("idle_threads", count, ns, "kind=%s trim=%llu kib_each=%.1f stack_kib_each=%.1f ended_mib=%.1f",
                  kind_names[params[KIND].value], (unsigned long long)params[TRIM].value,

@@ -2,15 +2,15 @@
 /*
  * bench_latency WORK THREADS CYCLES MAX REMOTE SPREAD_MS MIB SEED: how long the slowest calls take.
  * Each malloc and each free is timed by itself (stopwatch.h says how, and what is subtracted).
- * steady: in each cycle a thread takes or frees a block in one of its slots, 16 to MAX bytes, each doubling as likely as
- * the next; REMOTE percent of the blocks are freed by another thread. bursts: every so many cycles a thread takes some
- * thousand blocks at once and frees them all. purge: one more thread has taken MIB of blocks and frees them all when
- * the others begin, whose calls alone are timed. CYCLES of each thread are spread over SPREAD_MS (0: as fast as it
- * goes).
+ * steady: in each cycle a thread takes or frees a block in one of its slots, 16 to MAX bytes, each doubling as likely
+ * as the next; REMOTE percent of the blocks are freed by another thread. bursts: every so many cycles a thread takes
+ * some thousand blocks at once and frees them all. purge: one more thread has taken MIB of blocks and frees them all
+ * when the others begin, whose calls alone are timed. CYCLES of each thread are spread over SPREAD_MS (0: as fast as
+ * it goes).
  */
 #include "bench.h"
 #include "histogram.h"
-#include "ring.h"
+#include "mailboxes.h"
 #include "stopwatch.h"
 
 #include <sched.h>
@@ -51,9 +51,8 @@ struct thread {
 };
 
 static struct ticks ticks;
-static struct ring *mailboxes; /* from * threads + to */
+static struct mailboxes boxes;
 static unsigned thread_count;
-static atomic_uint senders; /* threads that may still send */
 
 /* --- timed calls ------------------------------------------------------------------------------ */
 
@@ -86,17 +85,12 @@ static void timed_free(struct thread *t, void *block)
 
 /* --- other threads' blocks -------------------------------------------------------------------- */
 
-static struct ring *mailbox(unsigned from, unsigned to)
-{
-    return &mailboxes[from * thread_count + to];
-}
-
 /* Frees at most one block that another thread sent; false if the mailbox looked at was empty. */
 static bool free_one_foreign(struct thread *t)
 {
     if (++t->inbox >= thread_count)
         t->inbox = 0;
-    void *block = ring_get(mailbox(t->inbox, t->index));
+    void *block = ring_get(mailbox(&boxes, t->inbox, t->index));
     if (block)
         timed_free(t, block);
     return block != NULL;
@@ -113,7 +107,7 @@ static bool free_foreign_round(struct thread *t)
 static void send(struct thread *t, void *block)
 {
     unsigned to = (t->index + 1 + bench_below(&t->random, thread_count - 1)) % thread_count;
-    while (!ring_put(mailbox(t->index, to), block)) {
+    while (!ring_put(mailbox(&boxes, t->index, to), block)) {
         if (!free_foreign_round(t))
             sched_yield();
     }
@@ -122,11 +116,8 @@ static void send(struct thread *t, void *block)
 /* Takes in what the others still send, until nobody does. */
 static void finish(struct thread *t)
 {
-    for (unsigned to = 0; to < thread_count; to++)
-        ring_flush(mailbox(t->index, to));
-    /* Release and acquire: who sees 0 sees all that was flushed. */
-    atomic_fetch_sub_explicit(&senders, 1, memory_order_release);
-    while (atomic_load_explicit(&senders, memory_order_acquire) > 0) {
+    mailboxes_close(&boxes, t->index);
+    while (mailboxes_open(&boxes)) {
         if (!free_foreign_round(t))
             sched_yield();
     }
@@ -214,7 +205,7 @@ static void run_hoarder(uint64_t random)
     void **list = hoard(random);
     pthread_barrier_wait(&hoarded);
     give_up(list);
-    while (atomic_load_explicit(&senders, memory_order_relaxed) > 0)
+    while (mailboxes_open(&boxes))
         bench_wait_ms(10);
 }
 
@@ -239,17 +230,24 @@ static void run(void *arg)
 
 struct text {
     char text[256];
+    size_t length;
 };
+
+static void add_quantile(struct text *text, const char *call, const char *name, uint64_t value)
+{
+    text->length += (size_t)snprintf(text->text + text->length, sizeof text->text - text->length, " %s_%s_ns=%.1f", call,
+                                     name, ticks.ns * (double)value);
+}
 
 static struct text quantiles(const char *call, const struct histogram *h)
 {
-    struct text result;
-    double ns = ticks.ns;
-    snprintf(result.text, sizeof result.text, "%s_p50_ns=%.1f %s_p99_ns=%.1f %s_p999_ns=%.1f %s_p9999_ns=%.1f %s_worst_ns=%.0f",
-             call, ns * (double)histogram_quantile(h, 1, 2), call, ns * (double)histogram_quantile(h, 1, 100),
-             call, ns * (double)histogram_quantile(h, 1, 1000), call, ns * (double)histogram_quantile(h, 1, 10000),
-             call, ns * (double)h->worst);
-    return result;
+    struct text text = { .length = 0 };
+    add_quantile(&text, call, "p50", histogram_quantile(h, 1, 2));
+    add_quantile(&text, call, "p99", histogram_quantile(h, 1, 100));
+    add_quantile(&text, call, "p999", histogram_quantile(h, 1, 1000));
+    add_quantile(&text, call, "p9999", histogram_quantile(h, 1, 10000));
+    add_quantile(&text, call, "worst", h->worst);
+    return text;
 }
 
 static void report(const struct thread *threads, uint64_t ns)
@@ -262,7 +260,7 @@ static void report(const struct thread *threads, uint64_t ns)
         taken_ns += threads[i].watch.taken_ns;
     }
     bench_report("latency", mallocs.count + frees.count, ns,
-                 "work=%s threads=%u max=%llu remote=%llu clock_ns=%.1f preempted_ms=%.1f %s %s",
+                 "work=%s threads=%u max=%llu remote=%llu clock_ns=%.1f preempted_ms=%.1f%s%s",
                  work_names[params[WORK].value], thread_count, (unsigned long long)params[MAX].value,
                  (unsigned long long)params[REMOTE].value, ticks.ns * (double)ticks.overhead, (double)taken_ns / 1e6,
                  quantiles("malloc", &mallocs).text, quantiles("free", &frees).text);
@@ -281,10 +279,7 @@ int main(int argc, char **argv)
 {
     read_arguments(argc, argv);
     ticks = ticks_measure();
-    size_t boxes = (size_t)thread_count * thread_count;
-    mailboxes = bench_map(boxes * sizeof *mailboxes);
-    for (size_t i = 0; i < boxes; i++)
-        ring_init(&mailboxes[i], MAILBOX_BLOCKS);
+    mailboxes_init(&boxes, thread_count, MAILBOX_BLOCKS);
     unsigned all = thread_count + (params[WORK].value == PURGE);
     struct thread *threads = bench_map(all * sizeof *threads);
     for (unsigned i = 0; i < all; i++) {
@@ -292,7 +287,6 @@ int main(int argc, char **argv)
         threads[i].random = bench_seed(params[SEED].value, i);
         threads[i].burst = bench_map(BURST_BLOCKS * sizeof(void *));
     }
-    senders = thread_count;
     pthread_barrier_init(&hoarded, NULL, all);
     report(threads, bench_run_threads(all, run, threads, sizeof threads[0]));
     return 0;

@@ -8,7 +8,7 @@
  * each phase having the same weight, and at the quiet end, when 24 of 128 MiB are live; and the processor time.
  */
 #include "bench.h"
-#include "ring.h"
+#include "mailboxes.h"
 
 #include <math.h>
 
@@ -75,7 +75,7 @@ struct server {
 
 static uint32_t sizes[PHASES][SIZES];
 static struct server servers[64];
-static struct ring *mailboxes; /* from * threads + to */
+static struct mailboxes boxes;
 static unsigned server_count;
 static atomic_uint arrivals;
 
@@ -155,17 +155,12 @@ static struct session *leave(struct crowd *crowd, uint32_t at)
 
 /* --- from thread to thread -------------------------------------------------------------------- */
 
-static struct ring *mailbox(unsigned from, unsigned to)
-{
-    return &mailboxes[from * server_count + to];
-}
-
 /* Ends at most one session from each other server; false if none had come. */
 static bool end_foreign(struct server *server)
 {
     bool any = false;
     for (unsigned from = 0; from < server_count; from++) {
-        struct session *session = ring_get(mailbox(from, server->index));
+        struct session *session = ring_get(mailbox(&boxes, from, server->index));
         if (session)
             end_session(session);
         any |= session != NULL;
@@ -179,7 +174,7 @@ static bool send(struct server *server, struct session *session)
     if (server_count == 1 || bench_below(&server->random, ONE_IN_SENT) > 0)
         return false;
     unsigned to = (server->index + 1 + bench_below(&server->random, server_count - 1)) % server_count;
-    if (!ring_put(mailbox(server->index, to), session))
+    if (!ring_put(mailbox(&boxes, server->index, to), session))
         return false;
     server->sent++;
     return true;
@@ -188,8 +183,7 @@ static bool send(struct server *server, struct session *session)
 /* All servers come here together; what was sent before is then visible. */
 static void meet(struct server *server, unsigned *meetings)
 {
-    for (unsigned to = 0; to < server_count; to++)
-        ring_flush(mailbox(server->index, to));
+    mailboxes_flush(&boxes, server->index);
     unsigned all = ++*meetings * server_count;
     /* Release and acquire: who sees all of them sees what they wrote. */
     atomic_fetch_add_explicit(&arrivals, 1, memory_order_acq_rel);
@@ -294,9 +288,7 @@ static void draw_sizes(uint64_t random)
 static void prepare(void)
 {
     draw_sizes(bench_seed(params[SEED].value, 64));
-    mailboxes = bench_map((size_t)server_count * server_count * sizeof *mailboxes);
-    for (unsigned i = 0; i < server_count * server_count; i++)
-        ring_init(&mailboxes[i], MAILBOX_SESSIONS);
+    mailboxes_init(&boxes, server_count, MAILBOX_SESSIONS);
     for (unsigned i = 0; i < server_count; i++) {
         servers[i].index = i;
         servers[i].random = bench_seed(params[SEED].value, i);
