@@ -235,8 +235,9 @@ struct text {
 
 static void add_quantile(struct text *text, const char *call, const char *name, uint64_t value)
 {
-    text->length += (size_t)snprintf(text->text + text->length, sizeof text->text - text->length, " %s_%s_ns=%.1f", call,
-                                     name, ticks.ns * (double)value);
+    size_t room = sizeof text->text - text->length;
+    text->length += (size_t)snprintf(text->text + text->length, room, " %s_%s_ns=%.1f", call, name,
+                                     ticks.ns * (double)value);
 }
 
 static struct text quantiles(const char *call, const struct histogram *h)
