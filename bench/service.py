@@ -161,7 +161,7 @@ def main():
     failures = []
     try:
         if args.source:
-            rows = read_csv(args.source)
+            rows = [row for row in read_csv(args.source) if re.search(args.works, row["work"])]
         else:
             with tempfile.TemporaryDirectory(prefix="hakmem-bench-") as scratch:
                 rows, failures = take_samples(args, Path(scratch))
