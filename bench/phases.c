@@ -13,9 +13,10 @@
 #include <math.h>
 
 enum { THREADS, OBJECTS, PHASE_MS, SEED, PARAMS };
+enum { SERVERS_MAX = 64 };
 
 static struct bench_param params[PARAMS] = {
-    [THREADS] = { "THREADS", 1, 1, 64, NULL },
+    [THREADS] = { "THREADS", 1, 1, SERVERS_MAX, NULL },
     [OBJECTS] = { "OBJECTS", 1000000, 1000, UINT64_C(1) << 40, NULL },
     [PHASE_MS] = { "PHASE_MS", 0, 0, 86400000, NULL },
     [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
@@ -74,9 +75,10 @@ struct server {
 };
 
 static uint32_t sizes[PHASES][SIZES];
-static struct server servers[64];
+static struct server servers[SERVERS_MAX];
 static struct mailboxes boxes;
 static unsigned server_count;
+static bool timed; /* phases end by the clock, not by the number of objects */
 static atomic_uint arrivals;
 
 /* Written by the first server alone. */
@@ -229,8 +231,6 @@ static void take_sample(const struct server *server)
     live_kib += live(server) * server_count / 1024;
 }
 
-static bool timed;
-
 /* One of SAMPLES parts of a phase, until enough objects are made or, timed, until its end. */
 static void run_part(struct server *server, size_t target, uint64_t objects, uint64_t end_ns)
 {
@@ -287,7 +287,7 @@ static void draw_sizes(uint64_t random)
 
 static void prepare(void)
 {
-    draw_sizes(bench_seed(params[SEED].value, 64));
+    draw_sizes(bench_seed(params[SEED].value, SERVERS_MAX));
     mailboxes_init(&boxes, server_count, MAILBOX_SESSIONS);
     for (unsigned i = 0; i < server_count; i++) {
         servers[i].index = i;
