@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,11 +191,26 @@ void bench_free_slots(void **slots, uint32_t n)
     free(slots);
 }
 
-uint64_t bench_now_ns(void)
+static uint64_t read_clock(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t bench_now_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t bench_cpu_ns(void)
+{
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void bench_wait_ms(uint64_t ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 }, NULL);
 }
 
 /* A field of /proc/self/status in KiB; 0 if it cannot be read. */
@@ -218,6 +232,20 @@ static uint64_t status_kib(const char *field)
 uint64_t bench_rss_kib(void)
 {
     return status_kib("\nVmRSS:");
+}
+
+uint64_t bench_peak_kib(void)
+{
+    return status_kib("\nVmHWM:");
+}
+
+pthread_t bench_start(void *(*fn)(void *), void *context)
+{
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, fn, context);
+    if (error)
+        bench_die("no thread: %s; use fewer threads", strerror(error));
+    return thread;
 }
 
 void *bench_map(size_t size)

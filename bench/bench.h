@@ -8,6 +8,7 @@
 #ifndef HAKMEM_BENCH_H
 #define HAKMEM_BENCH_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,8 +48,17 @@ void bench_free_slots(void **slots, uint32_t n);
 
 uint64_t bench_now_ns(void);
 
-/* Resident set in KiB. */
+/* User and system time of the whole process: what a busy machine takes away is not in it. */
+uint64_t bench_cpu_ns(void);
+
+void bench_wait_ms(uint64_t ms);
+
+/* Resident set in KiB, and the largest there was. */
 uint64_t bench_rss_kib(void);
+uint64_t bench_peak_kib(void);
+
+/* A thread to be joined; without it the program ends. */
+pthread_t bench_start(void *(*fn)(void *), void *context);
 
 /*
  * Runs fn(contexts + i * stride) in `count` threads that start together.

@@ -8,10 +8,6 @@
  */
 #include "bench.h"
 
-#include <pthread.h>
-#include <string.h>
-#include <time.h>
-
 enum { KIND, MIB, FREED_BY, IDLE_MS, SEED, PARAMS };
 enum { SMALL, POOL, LARGE, MIXED };
 enum { SAME, OTHER };
@@ -80,21 +76,6 @@ static void *release(void *arg)
     return NULL;
 }
 
-static void release_by_other(struct burst *burst)
-{
-    pthread_t other;
-    int error = pthread_create(&other, NULL, release, burst);
-    if (error)
-        bench_die("second thread: %s", strerror(error));
-    pthread_join(other, NULL);
-}
-
-static void idle(uint64_t ms)
-{
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000),
-                                  .tv_nsec = (long)(ms % 1000) * 1000000 }, NULL);
-}
-
 static void small_pairs(void)
 {
     for (int i = 0; i < PAIRS; i++) {
@@ -115,13 +96,13 @@ int main(int argc, char **argv)
     take(&burst);
     uint64_t full = bench_rss_kib();
     if (params[FREED_BY].value == OTHER)
-        release_by_other(&burst);
+        pthread_join(bench_start(release, &burst), NULL);
     else
         release(&burst);
     uint64_t ns = bench_now_ns() - begin;
 
     uint64_t freed = bench_rss_kib();
-    idle(params[IDLE_MS].value);
+    bench_wait_ms(params[IDLE_MS].value);
     uint64_t idled = bench_rss_kib();
     small_pairs();
     bench_report("burst_idle", burst.count, ns,

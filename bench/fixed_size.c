@@ -4,8 +4,11 @@
  * WS slots are filled, shuffled by SEED, and then replaced in turn; the first and last byte of
  * each new block are written. No branch depends on a random number, so this is the allocator's
  * fast path and little else, with a full working set at every moment.
+ * With `--row` in front, WS blocks are allocated in a row and freed in the same order, CYCLES / WS times.
  */
 #include "bench.h"
+
+#include <string.h>
 
 enum { CYCLES, SIZE, SEED, WS, PARAMS };
 
@@ -41,20 +44,41 @@ static void replace(void **slots, uint64_t cycles, uint32_t working_set, size_t 
     }
 }
 
+/* The blocks taken: whole rows. */
+static uint64_t rows(void **slots, uint64_t cycles, uint32_t working_set, size_t size)
+{
+    uint64_t count = (cycles + working_set - 1) / working_set;
+    for (uint64_t row = 0; row < count; row++) {
+        for (uint32_t i = 0; i < working_set; i++)
+            slots[i] = new_block(size);
+        for (uint32_t i = 0; i < working_set; i++)
+            free(slots[i]);
+    }
+    memset(slots, 0, working_set * sizeof *slots);
+    return count * working_set;
+}
+
 int main(int argc, char **argv)
 {
+    bool in_rows = bench_take_flag(&argc, argv, "--row");
     bench_parse(argc, argv, params, PARAMS);
     uint32_t working_set = (uint32_t)params[WS].value;
     size_t size = (size_t)params[SIZE].value;
     void **slots = bench_slots(working_set);
 
+    uint64_t cycles = params[CYCLES].value;
+
     uint64_t begin = bench_now_ns();
-    fill(slots, working_set, size, bench_seed(params[SEED].value, 0));
-    replace(slots, params[CYCLES].value, working_set, size);
+    if (in_rows) {
+        cycles = rows(slots, cycles, working_set, size);
+    } else {
+        fill(slots, working_set, size, bench_seed(params[SEED].value, 0));
+        replace(slots, cycles, working_set, size);
+    }
     uint64_t end = bench_now_ns();
 
     bench_free_slots(slots, working_set);
-    bench_report("fixed_size", params[CYCLES].value, end - begin, "size=%zu ws=%u", size,
-                 working_set);
+    bench_report("fixed_size", cycles, end - begin, "size=%zu ws=%u order=%s", size, working_set,
+                 in_rows ? "row" : "turn");
     return 0;
 }

@@ -9,11 +9,8 @@
 #include "bench.h"
 #include "ring.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
-#include <time.h>
 
 enum { WORK, KIND, AMOUNT, IDLE_MS, SEED, PARAMS };
 enum { PRODCONS, THREADS };
@@ -48,19 +45,6 @@ static void *take(uint64_t *random)
     void *block = bench_malloc(size);
     bench_touch_pages(block, size);
     return block;
-}
-
-static void wait_ms(uint64_t ms)
-{
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000),
-                                  .tv_nsec = (long)(ms % 1000) * 1000000 }, NULL);
-}
-
-static void start(pthread_t *thread, void *(*fn)(void *), void *context)
-{
-    int error = pthread_create(thread, NULL, fn, context);
-    if (error)
-        bench_die("no thread: %s", strerror(error));
 }
 
 /* --- producer and consumer -------------------------------------------------------------------- */
@@ -99,14 +83,13 @@ static void *consume(void *arg)
 
 static uint64_t prodcons(void)
 {
-    pthread_t producer, consumer;
     void *sent;
     uint64_t random = bench_seed(params[SEED].value, 0);
     ring_init(&ring, RING);
-    start(&producer, produce, &random);
-    start(&consumer, consume, NULL);
+    pthread_t producer = bench_start(produce, &random);
+    pthread_t consumer = bench_start(consume, NULL);
     for (unsigned i = 0; i < SAMPLES; i++) {
-        wait_ms(params[AMOUNT].value / SAMPLES);
+        bench_wait_ms(params[AMOUNT].value / SAMPLES);
         samples_kib[i] = bench_rss_kib();
     }
     atomic_store(&stop, true);
@@ -136,10 +119,8 @@ static uint64_t short_threads(void)
     uint64_t count = params[AMOUNT].value / SAMPLES;
     for (unsigned i = 0; i < SAMPLES; i++) {
         for (uint64_t n = 0; n < count; n++) {
-            pthread_t thread;
             uint64_t random = bench_seed(params[SEED].value, i * count + n);
-            start(&thread, live, &random);
-            pthread_join(thread, NULL);
+            pthread_join(bench_start(live, &random), NULL);
         }
         samples_kib[i] = bench_rss_kib();
     }
@@ -174,7 +155,7 @@ int main(int argc, char **argv)
     uint64_t begin = bench_now_ns();
     uint64_t ops = params[WORK].value == PRODCONS ? prodcons() : short_threads();
     uint64_t ns = bench_now_ns() - begin;
-    wait_ms(params[IDLE_MS].value);
+    bench_wait_ms(params[IDLE_MS].value);
     uint64_t idled = bench_rss_kib();
     small_pairs();
     samples_text(text, sizeof text);

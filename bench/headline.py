@@ -59,7 +59,7 @@ def contestants(folder):
 
 
 def command_of(work, folder, args):
-    command = works.command_line(work, args.programs.resolve(), folder, args.quick)
+    command = works.command_line(work, args.programs.resolve(), folder, "quick" if args.quick else "full")
     if command is None:
         raise Problem(f"{args.programs} has no bench_{work.command.split()[0]}", "Build it: meson compile -C build.")
     return command

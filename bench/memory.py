@@ -61,11 +61,11 @@ def table(rows, metric, names, within):
 def samples(args, scratch):
     build = run.find_build(args.build)
     bench_dir = build / "bench"
-    setup = run.Setup(bench_dir, scratch, run.libc_of(bench_dir), args.quick, 300)
+    setup = run.Setup(bench_dir, scratch, run.libc_of(bench_dir), args.scale, 300)
     known = run.known_libraries(build)
     allocators = [run.parse_allocator(text, known)
                   for text in args.allocators or ["hakmem", *(p for p in run.PEERS if p in known)]]
-    chosen = [(work, works.command_line(work, bench_dir, scratch, args.quick))
+    chosen = [(work, works.command_line(work, bench_dir, scratch, setup.scale))
               for work in works.MEMORY if re.search(args.works, work.name)]
     rows = []
     for _ in range(args.repetitions):
@@ -81,7 +81,8 @@ def read_arguments():
     parser.add_argument("--allocators", nargs="+", metavar="ALLOCATOR", help="the first is compared with the rest")
     parser.add_argument("--works", default="", metavar="REGEX")
     parser.add_argument("-n", dest="repetitions", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="a quarter of the work")
+    parser.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full",
+                        help="a quarter of the work")
     parser.add_argument("--build", metavar="DIR", type=Path, help="Meson build directory")
     parser.add_argument("--within", type=float, metavar="RATIO",
                         help="fail if the first allocator is beyond RATIO of the leanest anywhere")

@@ -6,7 +6,7 @@
  * frees mix with its own work as they do in a program. PERCENT 0 is independent threads.
  */
 #include "bench.h"
-#include "ring.h"
+#include "mailboxes.h"
 
 #include <sched.h>
 
@@ -29,21 +29,14 @@ struct thread {
     uint64_t waits;    /* times a mailbox was full */
 };
 
-static struct ring *mailboxes; /* from * threads + to */
-static unsigned thread_count;
-static atomic_uint senders;    /* threads that may still send */
-
-static struct ring *mailbox(unsigned from, unsigned to)
-{
-    return &mailboxes[from * thread_count + to];
-}
+static struct mailboxes boxes;
 
 /* Frees at most one block that another thread sent; false if the mailbox looked at was empty. */
 static bool free_one_foreign(struct thread *t)
 {
-    if (++t->inbox == thread_count)
+    if (++t->inbox == boxes.threads)
         t->inbox = 0;
-    void *block = ring_get(mailbox(t->inbox, t->index));
+    void *block = ring_get(mailbox(&boxes, t->inbox, t->index));
     free(block);
     return block != NULL;
 }
@@ -51,7 +44,7 @@ static bool free_one_foreign(struct thread *t)
 static bool free_foreign_round(struct thread *t)
 {
     bool any = false;
-    for (unsigned i = 0; i < thread_count; i++)
+    for (unsigned i = 0; i < boxes.threads; i++)
         any |= free_one_foreign(t);
     return any;
 }
@@ -60,8 +53,8 @@ static void send(struct thread *t, void *block)
 {
     unsigned to = t->index;
     while (to == t->index)
-        to = bench_below(&t->random, thread_count);
-    while (!ring_put(mailbox(t->index, to), block)) {
+        to = bench_below(&t->random, boxes.threads);
+    while (!ring_put(mailbox(&boxes, t->index, to), block)) {
         t->waits++;
         if (!free_foreign_round(t))
             sched_yield();
@@ -93,11 +86,8 @@ static void churn(struct thread *t, void **slots)
 /* Takes in what the others still send, until nobody does. */
 static void finish(struct thread *t)
 {
-    for (unsigned to = 0; to < thread_count; to++)
-        ring_flush(mailbox(t->index, to));
-    /* Release and acquire: who sees 0 sees all that was flushed. */
-    atomic_fetch_sub_explicit(&senders, 1, memory_order_release);
-    while (atomic_load_explicit(&senders, memory_order_acquire) > 0) {
+    mailboxes_close(&boxes, t->index);
+    while (mailboxes_open(&boxes)) {
         if (!free_foreign_round(t))
             sched_yield();
     }
@@ -119,25 +109,21 @@ int main(int argc, char **argv)
 {
     static struct thread threads[BENCH_MAX_THREADS];
     bench_parse(argc, argv, params, PARAMS);
-    thread_count = (unsigned)params[THREADS].value;
+    unsigned thread_count = (unsigned)params[THREADS].value;
     if (thread_count == 1 && params[PERCENT].value > 0)
         bench_usage_error("PERCENT %llu with 1 thread: there is no other thread to free; "
                           "give THREADS >= 2 or PERCENT 0",
                           (unsigned long long)params[PERCENT].value);
 
-    size_t boxes = (size_t)thread_count * thread_count;
-    mailboxes = bench_map(boxes * sizeof *mailboxes);
-    for (size_t i = 0; i < boxes; i++)
-        ring_init(&mailboxes[i], MAILBOX_BLOCKS);
-    senders = thread_count;
-    for (unsigned i = 0; i < thread_count; i++) {
+    mailboxes_init(&boxes, thread_count, MAILBOX_BLOCKS);
+    for (unsigned i = 0; i < boxes.threads; i++) {
         threads[i].index = i;
         threads[i].random = bench_seed(params[SEED].value, i);
     }
     uint64_t ns = bench_run_threads(thread_count, run, threads, sizeof threads[0]);
 
     uint64_t waits = 0;
-    for (unsigned i = 0; i < thread_count; i++)
+    for (unsigned i = 0; i < boxes.threads; i++)
         waits += threads[i].waits;
     bench_report("remote", params[CYCLES].value * thread_count, ns,
                  "threads=%u ws=%llu percent=%llu waits=%llu", thread_count,

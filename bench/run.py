@@ -56,7 +56,7 @@ class Setup:
     bench_dir: Path
     scratch: Path
     libc: Path
-    quick: bool
+    scale: str      # of works.SCALES
     timeout: float
 
 
@@ -189,6 +189,15 @@ def check_program(work, command, allocator, setup):
                          f"{expected}; leave the work out with --works")
 
 
+def figures_of(work, out, row):
+    """The figures that the work is about: what its program said, else what was measured from outside."""
+    said = row | dict(re.findall(r" (\w+)=(\d+(?:\.\d+)?)(?= )", out))
+    missing = [name for name in work.figures if name not in said]
+    if missing:
+        raise BenchError(f"{work.name} printed no {', '.join(missing)}: {out.strip()}")
+    return {name: float(said[name]) for name in work.figures}
+
+
 def measure(work, command, allocator, setup):
     """One sample as a row of the raw table."""
     preload = preload_of(work, allocator, setup)
@@ -211,7 +220,7 @@ def measure(work, command, allocator, setup):
     held = re.search(r" rss_after_kib=(\d+)", out)
     if held:
         row["held_kib"] = int(held[1])
-    return row
+    return row | {"figures": figures_of(work, out, row)}
 
 
 def count_calls(work, command, allocator, setup):
@@ -250,7 +259,7 @@ def write_csv(path, rows):
     columns = ["repetition", "position", "work", "allocator", "status", "wall_s", "cpu_s",
                "peak_kib", "held_kib", "served"]
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -275,12 +284,12 @@ def libc_of(bench_dir):
     return Path(served[3]).resolve()
 
 
-def choose_works(pattern, setup):
+def choose_works(group, pattern, setup):
     chosen = []
-    for work in works.all_works():
+    for work in works.group(group):
         if not re.search(pattern, work.name):
             continue
-        command = works.command_line(work, setup.bench_dir, setup.scratch, setup.quick)
+        command = works.command_line(work, setup.bench_dir, setup.scratch, setup.scale)
         if command is None:
             print(f"{work.name}: not installed, left out", file=sys.stderr)
             continue
@@ -301,10 +310,10 @@ def check_all(chosen, allocators, setup):
 def run(args, scratch):
     build = find_build(args.build)
     bench_dir = build / "bench"
-    setup = Setup(bench_dir, scratch, libc_of(bench_dir), args.quick, args.timeout)
+    setup = Setup(bench_dir, scratch, libc_of(bench_dir), args.scale, args.timeout)
     allocators = choose_allocators(args.allocators, known_libraries(build))
     works.write_inputs(scratch)
-    chosen = choose_works(args.works, setup)
+    chosen = choose_works(args.group, args.works, setup)
     check_all(chosen, allocators, setup)
     if args.syscalls:
         counts = {(work.name, allocator.name): count_calls(work, command, allocator, setup)
@@ -319,12 +328,15 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the works and end")
+    parser.add_argument("--group", choices=["all", "service"], default="all",
+                        help="which works: all (default), or those of service.py")
     parser.add_argument("--works", metavar="REGEX", default="", help="only works so named")
     parser.add_argument("--allocators", metavar="A", nargs="+",
                         help="besides system (default: hakmem and all peers that are installed)")
     parser.add_argument("--repetitions", "-n", type=int, metavar="N",
                         help="blocks of each work (default 11, with --quick 3)")
-    parser.add_argument("--quick", action="store_true", help="a quarter of the work")
+    parser.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full",
+                        help="a quarter of the work")
     parser.add_argument("--cpu", action="store_true",
                         help="compare user and system time, not wall time (busy machines)")
     parser.add_argument("--syscalls", action="store_true",
@@ -338,7 +350,7 @@ def read_arguments():
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one sample")
     args = parser.parse_args()
     if args.repetitions is None:
-        args.repetitions = 3 if args.quick else 11
+        args.repetitions = 3 if args.scale == "quick" else 11
     if args.repetitions < 1:
         parser.error(f"--repetitions {args.repetitions}: give 1 or more")
     try:
@@ -367,7 +379,7 @@ def show(rows, args):
 def main():
     args = read_arguments()
     if args.list:
-        for work in works.all_works():
+        for work in works.group(args.group):
             times = f" ({work.repeat} processes)" if work.repeat > 1 else ""
             print(f"{work.name:<24}{' '.join(work.command.split())[:100]}{times}")
         return 0

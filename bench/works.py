@@ -2,7 +2,7 @@
 """The works that run.py measures: one table, first the synthetic ones, then real programs.
 
 A command is written as one line. Its first word is a program of bench/ (without the prefix
-"bench_") or one found in $PATH; {N} is an amount of work that --quick divides by four.
+"bench_") or one found in $PATH; {N} is an amount of work, {Nms} a time, see SCALES.
 """
 import re
 import shlex
@@ -11,7 +11,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-QUICK_DIVISOR = 4
+# What amounts of work and times are divided by. "smoke" shows that a work runs; its figures mean nothing.
+SCALES = {"full": (1, 1), "quick": (4, 1), "smoke": (500, 20)}
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Work:
     own_time: bool = False      # time as printed by the program, where it also idles
     env: dict = field(default_factory=dict)
     links_allocator: bool = False   # so the system's malloc must be preloaded too
+    figures: tuple = ()         # what service.py shows: names in the program's line; the less the better
 
 
 OWN = [
@@ -76,6 +78,35 @@ MEMORY = [
     Work("threads_pool", "footprint threads pool {10000} 2000 42"),
     *(Work(f"burst_{kind}_{freed_by}", f"burst_idle {kind} {{512}} {freed_by} 2000 42")
       for kind in ("small", "pool", "large", "mixed") for freed_by in ("same", "other")),
+]
+
+LATENCY_FIGURES = tuple(f"{call}_{quantile}_ns" for call in ("malloc", "free")
+                        for quantile in ("p50", "p99", "p999", "p9999", "worst"))
+PHASES_FIGURES = ("cpu_s", "mean_mib", "quiet_mib", "peak_mib")
+ALIGNED = [(16, 64), (32, 96), (64, 64), (64, 256), (256, 1024), (4096, 4096), (4096, 65536)]
+
+# What service.py measures: a process that lives for long.
+SERVICE = [
+    Work("phases_1", "phases 1 {3000000} {2000ms} 42", figures=PHASES_FIGURES),
+    Work("phases_2", "phases 2 {3000000} {2000ms} 42", figures=PHASES_FIGURES),
+    Work("phases_short_2", "phases 2 {750000} 0 42", figures=PHASES_FIGURES),
+    Work("pinned", "pinned {350} 256 50 {200}", figures=("held_mib", "again_mib", "peak_mib")),
+    Work("idle_threads", "idle_threads small {1000} {1000ms} no 42", figures=("kib_each", "ended_mib")),
+    Work("idle_threads_brief", "idle_threads small {1000} {100ms} no 42", figures=("kib_each", "ended_mib")),
+    Work("idle_threads_classes", "idle_threads classes {100} {1000ms} trim 42", figures=("kib_each", "ended_mib")),
+    Work("idle_process", "idle_process {100} 4096 {4000ms}", figures=("freed_mib", "idle_mib")),
+    Work("sweep", "sweep {40000} 1024 {300} 42", figures=("before_percent", "after_percent", "held_mib")),
+    Work("latency_1", "latency steady 1 {4000000} 20000 0", figures=LATENCY_FIGURES),
+    Work("latency_2", "latency steady 2 {4000000} 20000 20", figures=LATENCY_FIGURES),
+    Work("latency_16", "latency steady 16 {500000} 20000 20", figures=LATENCY_FIGURES),
+    Work("latency_large_2", "latency steady 2 {1000000} 2000000 20", figures=LATENCY_FIGURES),
+    Work("latency_bursts_2", "latency bursts 2 {2000000} 20000 20", figures=LATENCY_FIGURES),
+    Work("latency_purge_1", "latency purge 1 {1000000} 20000 0 {4000ms} {1024}", figures=LATENCY_FIGURES),
+    *(Work(f"aligned_{alignment}_{size}", f"aligned {alignment} {size} 256 {{4000}}",
+           figures=("aligned_ns", "malloc_ns", "aligned_free_ns", "malloc_free_ns"))
+      for alignment, size in ALIGNED),
+    *(Work(f"row_{count}", f"fixed_size --row {{20000000}} 64 42 {count}", figures=("cpu_s",))
+      for count in (25, 100, 400, 1600)),
 ]
 
 # pymalloc would hide the allocator from Python's small objects.
@@ -146,8 +177,9 @@ def programs():
 NEEDS = {"redis": ["redis-server", "redis-benchmark", "redis-cli"]}
 
 
-def all_works():
-    return OWN + programs()
+def group(name):
+    """The works that run.py knows: "all" but those that have their own script and tables, or the group so named."""
+    return SERVICE if name == "service" else OWN + programs()
 
 
 def write_inputs(scratch):
@@ -163,13 +195,12 @@ def write_inputs(scratch):
     Path(scratch, "generated.c").write_text("\n".join(lines) + "\n")
 
 
-def command_line(work, bench_dir, scratch, quick):
+def command_line(work, bench_dir, scratch, scale="full"):
     """The words to execute; None if a program is not installed."""
     def amount(match):
-        number = int(match[1])
-        return str(max(1, number // QUICK_DIVISOR) if quick else number)
+        return str(max(1, int(match[1]) // SCALES[scale][match[2] == "ms"]))
 
-    words = [re.sub(r"\{(\d+)\}", amount, word).replace("SCRATCH", str(scratch))
+    words = [re.sub(r"\{(\d+)(ms)?\}", amount, word).replace("SCRATCH", str(scratch))
              for word in shlex.split(work.command)]
     own = bench_dir / f"bench_{words[0]}"
     if own.is_file():
