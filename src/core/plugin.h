@@ -73,9 +73,18 @@ struct hak_frontend {
     void (*stats)(struct hak_stats_writer *w);
 };
 
+/* A way in which a backend finds a slab or run; the statistics show how often it served (hak_count_stage). */
+struct hak_stage {
+    const char *name;
+    bool locked;       /* it holds the backend's lock */
+    const char *finds; /* for `hakmem causes`: "Served by ..." */
+};
+
 /* A span backend supplies runs of 64 KiB pages, and keeps the lists of PARTIAL slabs. */
 struct hak_backend {
     const char *name;
+    /* In the order in which they are tried; ends with a NULL name. */
+    const struct hak_stage *stages;
     int (*init)(const struct hak_option_values *options);
     /* A slab for `bin` owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[bin] pages that it
      * has formatted. NULL without memory. */

@@ -22,7 +22,16 @@ static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static struct region *current[2]; /* the one being cut; [1] is for blocks with a header byte */
 static struct hak_meta_list unused_regions;
 static struct hak_slab *partial_lists[HAK_NCLASSES];
-static uint64_t partial_served, bump_served, maps, unmaps;
+static uint64_t unmaps;
+
+/* The ways in which slabs are found; the statistics show how often each served. */
+enum { STAGE_PARTIAL, STAGE_BUMP, STAGE_MAP };
+static const struct hak_stage stages[] = {
+    [STAGE_PARTIAL] = {"partial", true, "a PARTIAL slab of its class, which is adopted"},
+    [STAGE_BUMP] = {"bump", true, "the next pages of the current region"},
+    [STAGE_MAP] = {"map", true, "a new region"},
+    {0},
+};
 
 /* --- regions --------------------------------------------------------------------------------------- */
 
@@ -38,7 +47,7 @@ static struct region *map_region(size_t superslabs, size_t align, bool header)
         return NULL;
     }
     hak_budget_take(superslabs * HAK_SUPERSLAB); /* HAKMEM_LIMIT_MB counts whole regions here */
-    maps++;
+    hak_count_stage(STAGE_MAP);
     return r;
 }
 
@@ -94,7 +103,7 @@ static struct hak_slab *bump(size_t pages, bool header, bool *zeroed)
     *zeroed = !r->dirty;
     r->bumped += pages;
     r->live += pages;
-    bump_served++;
+    hak_count_stage(STAGE_BUMP);
     return slab;
 }
 
@@ -144,7 +153,7 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned cls)
         return NULL;
     hak_slab_list_remove(&partial_lists[cls], slab);
     hak_slab_adopt(slab, t);
-    partial_served++;
+    hak_count_stage(STAGE_PARTIAL);
     return slab;
 }
 
@@ -244,17 +253,15 @@ static void fork_done(bool in_child)
 static void stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&lock);
-    hak_stats_begin(w, "stages");
-    hak_stats_number(w, "partial", partial_served);
-    hak_stats_number(w, "bump", bump_served);
-    hak_stats_number(w, "map", maps);
-    hak_stats_number(w, "unmap", unmaps);
+    hak_stats_begin(w, "example_backend");
+    hak_stats_number(w, "unmapped", unmaps);
     hak_stats_end(w);
     hak_lock_release(&lock);
 }
 
 const struct hak_backend hak_backend_example_backend = {
     .name = "example_backend",
+    .stages = stages,
     .acquire_slab = acquire_slab,
     .adopt = adopt,
     .acquire_run = acquire_run,

@@ -24,7 +24,15 @@ static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static struct superslab *lists[NLISTS];
 static struct hak_meta_list recycled;
 static struct hak_slab *partial_lists[HAK_NCLASSES];
-static uint64_t maps, unmaps, partial_served, slab_served;
+static uint64_t unmaps;
+
+enum { STAGE_PARTIAL, STAGE_UNUSED, STAGE_MAP };
+static const struct hak_stage stages[] = {
+    [STAGE_PARTIAL] = {"partial", true, "a PARTIAL slab of its class, which is adopted"},
+    [STAGE_UNUSED] = {"unused", true, "a free slab of a superslab of its class"},
+    [STAGE_MAP] = {"map", true, "a new superslab"},
+    {0},
+};
 static size_t dirty_slabs;
 
 static struct superslab *map_region(size_t count, size_t align, bool header)
@@ -38,7 +46,7 @@ static struct superslab *map_region(size_t count, size_t align, bool header)
         hak_meta_recycle(&recycled, s);
         return NULL;
     }
-    maps++;
+    hak_count_stage(STAGE_MAP);
     return s;
 }
 
@@ -111,7 +119,7 @@ static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool head
             hak_budget_take(slab_pages * HAK_PAGE);
         dirty_slabs -= s->dirty >> i & 1;
         s->dirty &= ~((uint64_t)1 << i);
-        slab_served++;
+        hak_count_stage(STAGE_UNUSED);
     }
     return slab;
 }
@@ -123,7 +131,7 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned cls)
         return NULL;
     hak_slab_list_remove(&partial_lists[cls], slab);
     hak_slab_adopt(slab, t);
-    partial_served++;
+    hak_count_stage(STAGE_PARTIAL);
     return slab;
 }
 
@@ -290,17 +298,15 @@ static void fork_done(bool in_child)
 static void stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&lock);
-    hak_stats_begin(w, "stages");
-    hak_stats_number(w, "partial", partial_served);
-    hak_stats_number(w, "unused", slab_served);
-    hak_stats_number(w, "map", maps);
-    hak_stats_number(w, "unmap", unmaps);
+    hak_stats_begin(w, "legacy");
+    hak_stats_number(w, "unmapped", unmaps);
     hak_stats_end(w);
     hak_lock_release(&lock);
 }
 
 const struct hak_backend hak_backend_legacy = {
     .name = "legacy",
+    .stages = stages,
     .acquire_slab = acquire_slab,
     .adopt = adopt,
     .acquire_run = acquire_run,

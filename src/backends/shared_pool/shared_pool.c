@@ -22,23 +22,30 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define STAGES(X) X(hot) X(partial) X(warm) X(empty) X(unused) X(drain) X(lru) X(map)
+/* The policy, top to bottom: name, whether it holds the lock, what it finds. */
+#define STAGES(X)                                                                                   \
+    X(hot, false, "an EMPTY slab of its class that waits without a lock")                           \
+    X(partial, false, "a PARTIAL slab of its class, which is adopted")                              \
+    X(warm, false, "a hot slab of another class, of the same length")                               \
+    X(empty, true, "an EMPTY slab of its class, or of the same length")                             \
+    X(unused, true, "free pages of a superslab")                                                    \
+    X(drain, true, "what blocks of others that this thread gave back, or ended threads, left free") \
+    X(lru, true, "a cached superslab that was wholly free")                                         \
+    X(map, true, "a new superslab")
 
 enum stage {
-#define X(name) STAGE_##name,
+#define X(name, locked, finds) STAGE_##name,
     STAGES(X)
 #undef X
     NSTAGES
 };
-_Static_assert(NSTAGES <= HAK_STAGES, "a thread counts them");
-static const char *const stage_names[] = {
-#define X(name) #name,
+static const struct hak_stage stage_list[] = {
+#define X(name, locked, finds) {#name, locked, finds},
     STAGES(X)
 #undef X
-};
+    {0}};
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
-static _Atomic(uint64_t) failed;
 static uint64_t prefault_touched;
 
 /* --- stages ------------------------------------------------------------------------------------------ */
@@ -146,7 +153,7 @@ static struct hak_slab *stage_map(struct request *r)
 }
 
 static struct hak_slab *(*const stages[NSTAGES])(struct request *) = {
-#define X(name) [STAGE_##name] = stage_##name,
+#define X(name, locked, finds) [STAGE_##name] = stage_##name,
     STAGES(X)
 #undef X
 };
@@ -157,9 +164,9 @@ static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to
         struct hak_slab *slab = stages[i](r);
         if (!slab)
             continue;
-        hak_count(&r->thread->counters.stages[i], 1);
+        hak_count_stage(i);
         if (HAK_UNLIKELY(hak_options.log_acquire))
-            hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stage_names[i], (void *)slab->base);
+            hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stage_list[i].name, (void *)slab->base);
         return slab;
     }
     return NULL;
@@ -179,9 +186,7 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
         }
         hak_lock_release(&lock);
     }
-    if (!slab)
-        HAK_ADD_RELAXED(&failed, 1);
-    else if (hak_slab_state(slab) != HAK_SLAB_ACTIVE)
+    if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE)
         hak_slab_format(slab, cls, t);
     return slab;
 }
@@ -338,11 +343,6 @@ static void stats(struct hak_stats_writer *w)
 {
     struct hak_thread_totals t;
     hak_thread_totals(&t);
-    hak_stats_begin(w, "stages");
-    for (unsigned i = 0; i < NSTAGES; i++)
-        hak_stats_number(w, stage_names[i], HAK_LOAD_RELAXED(&t.counters.stages[i]));
-    hak_stats_number(w, "failed", HAK_LOAD_RELAXED(&failed));
-    hak_stats_end(w);
     hak_lock_acquire(&lock);
     hak_lru_stats(w);
     hak_stats_begin(w, "shared_pool");
@@ -357,6 +357,7 @@ static void stats(struct hak_stats_writer *w)
 
 const struct hak_backend hak_backend_shared_pool = {
     .name = "shared_pool",
+    .stages = stage_list,
     .acquire_slab = acquire_slab,
     .adopt = adopt,
     .acquire_run = acquire_run,

@@ -5,12 +5,22 @@
 HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
 struct hak_counters hak_counters_nobodys;
 
+#define COUNT_HERE(member)                                      \
+    do {                                                        \
+        if (HAK_LIKELY(hak_counters_own))                       \
+            hak_count(&hak_counters_own->member, 1);            \
+        else                                                    \
+            HAK_ADD_RELAXED(&hak_counters_nobodys.member, 1);   \
+    } while (0)
+
 void hak_count_transition(unsigned from, unsigned to)
 {
-    if (HAK_LIKELY(hak_counters_own))
-        hak_count(&hak_counters_own->transitions[from][to], 1);
-    else
-        HAK_ADD_RELAXED(&hak_counters_nobodys.transitions[from][to], 1);
+    COUNT_HERE(transitions[from][to]);
+}
+
+void hak_count_stage(unsigned stage)
+{
+    COUNT_HERE(stages[stage]);
 }
 
 void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c)

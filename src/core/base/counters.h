@@ -21,12 +21,13 @@
     X(remote_low_water, "remote blocks collected as own ones ran low") \
     X(remote_saved, "remote blocks collected in place of a refill") \
     X(slabs_acquired, "slabs taken from a frontend")                \
+    X(slabs_refused, "requests for a slab that found none")         \
     X(slabs_released, "slabs given back to a frontend")             \
     X(foreign_reused, "blocks of others that served a refill")      \
     X(reclaimed, "FULL slabs taken back by their last owner")       \
     X(prewarmed, "blocks put into bins ahead of use")
 
-#define HAK_STAGES 16
+#define HAK_STAGES 16 /* of a backend, at most: a start with more stops with one line */
 #define HAK_COUNTED_STATES 7
 
 /* Sums are taken over all members as one array. */
@@ -48,8 +49,9 @@ HAK_INLINE void hak_count(_Atomic(uint64_t) *counter, uint64_t n)
     HAK_STORE_RELAXED(counter, HAK_LOAD_RELAXED(counter) + n);
 }
 
-/* A slab's change of state, in the calling thread. */
+/* A slab's change of state, and a slab or run that a stage of the backend served; in the calling thread. */
 void hak_count_transition(unsigned from, unsigned to);
+void hak_count_stage(unsigned stage);
 void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c);
 
 #endif

@@ -60,8 +60,10 @@ static bool new_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     if (mode == HAK_REFILL_WITHIN_BUDGET && !hak_bin_is_within_budget(cls))
         return false;
     struct hak_slab *slab = hak_parts.by_class[cls]->slab_acquire(t, cls);
-    if (!slab)
+    if (!slab) {
+        hak_count(&t->counters.slabs_refused, 1);
         return false;
+    }
     hak_slab_tag(slab, t->tag);
     hak_owned_add(t, slab);
     hak_count(&t->counters.slabs_acquired, 1);

@@ -103,8 +103,19 @@ void hak_parts_choose(void)
     set_capacities();
 }
 
+static void check_stages(const struct hak_backend *b)
+{
+    unsigned n = 0;
+    while (b->stages[n].name)
+        n++;
+    if (n > HAK_STAGES)
+        hak_log_fatal("backend %s has %u stages; raise HAK_STAGES, which is %d, in core/base/counters.h", b->name, n,
+                      HAK_STAGES);
+}
+
 bool hak_parts_init(void)
 {
+    check_stages(hak_parts.backend);
     const struct hak_option_values *o = &hak_options;
     if (hak_parts.release->init && hak_parts.release->init(o))
         return false;

@@ -223,9 +223,36 @@ static void write_census(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
+static void write_stages(struct hak_stats_writer *w)
+{
+    struct hak_thread_totals t;
+    const struct hak_stage *stages = hak_parts.backend->stages;
+    hak_thread_totals(&t);
+    hak_stats_begin(w, "stages");
+    for (unsigned i = 0; stages[i].name; i++)
+        hak_stats_number(w, stages[i].name, HAK_LOAD_RELAXED(&t.counters.stages[i]));
+    hak_stats_number(w, "failed", HAK_LOAD_RELAXED(&t.counters.slabs_refused));
+    hak_stats_end(w);
+}
+
+/* What the stages are, for programs that show how often they served. */
+static void write_stage_list(struct hak_stats_writer *w)
+{
+    hak_stats_begin_array(w, "stage_list");
+    for (const struct hak_stage *s = hak_parts.backend->stages; s->name; s++) {
+        hak_stats_begin(w, NULL);
+        hak_stats_text(w, "name", s->name);
+        hak_stats_bool(w, "locked", s->locked);
+        hak_stats_text(w, "finds", s->finds);
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+}
+
 void hak_stats_counters(struct hak_stats_writer *w)
 {
     write_slabs(w);
+    write_stages(w);
     if (hak_parts.backend->stats)
         hak_parts.backend->stats(w);
     if (hak_parts.release->stats)
@@ -249,6 +276,8 @@ int hak_stats_write(int fd, bool json)
     write_allocator(&w);
     write_settings(&w);
     write_dispatch(&w);
+    if (w.form->complete)
+        write_stage_list(&w);
     hak_stats_counters(&w);
     hak_stats_end(&w);
     return w.error ? -w.error : 0;
@@ -261,8 +290,8 @@ static void print_sections(int fd)
     hak_stats_begin(&w, NULL);
     if (o->fast_stats)
         write_threads(&w);
-    if (o->stage_stats && hak_parts.backend->stats)
-        hak_parts.backend->stats(&w);
+    if (o->stage_stats)
+        write_stages(&w);
     hak_stats_end(&w);
 }
 
