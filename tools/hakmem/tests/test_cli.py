@@ -85,7 +85,7 @@ def test_the_others_say_what_is_missing(library: Path) -> None:
 
 
 LAYERS = (
-    {"errors", "text", "screen"},
+    {"errors", "text", "glossary", "screen", "children"},
     {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing"},
     {"library", "sidecar", "explain", "inference"},
     {"settings", "resolve", "mesonbuild", "factorial"},
