@@ -16,7 +16,7 @@ NOT_FOUND = 127
 class Problem(Exception):
     """What is wrong with which value and why, what to do about it, and the exit code."""
 
-    def __init__(self, sentence: str, hint: str = "", code: int = USAGE) -> None:
+    def __init__(self, sentence: str, hint: str, code: int = USAGE) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint

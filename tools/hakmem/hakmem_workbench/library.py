@@ -58,7 +58,9 @@ def at(path: str | Path, origin: str) -> Library:
             "Name a shared library (….so).",
         ) from error
     if facts.interpreter is not None and facts.soname is None:
-        raise Problem(f"{path} is a program, not a shared library", "Name a shared library (….so).")
+        raise Problem(
+            f"{path} is a program, not a shared library", "Name a shared library (….so)."
+        )
     if re.search(r"[\s:]", absolute):
         raise Problem(
             f"{absolute} has a space or a colon in its path, which LD_PRELOAD takes for two names",
