@@ -89,7 +89,7 @@ def from_build(directory: str) -> Library:
     root = Path(directory)
     if not root.is_dir():
         raise Problem(
-            f"there is no directory {directory}", "Make it: meson setup DIR && meson compile -C DIR."
+            f"there is no directory {directory}", "Make one: meson setup DIR, meson compile -C DIR."
         )
     for path in (root / IN_BUILD, root / SONAME):
         if path.exists():
@@ -103,6 +103,18 @@ def from_build(directory: str) -> Library:
         f"{directory} is not a Meson build directory of hakmem: it has no {IN_BUILD}",
         "Make one: meson setup DIR && meson compile -C DIR.",
     )
+
+
+def parts(library: Library, kind: str) -> list[str]:
+    """The names of its parts of a kind: by symbols, or by the .pc file where they are stripped."""
+    if names := elf.objects(library.path, f"hak_{kind}_"):
+        return names
+    for folder in ("pkgconfig", "../meson-private"):
+        path = Path(library.real).parent / folder / "hakmem.pc"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if match := re.search(rf"^{kind}s=(.*)$", text, re.MULTILINE):
+            return match[1].replace("\\ ", " ").split()
+    return []
 
 
 def source_tree() -> Path | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from . import elf, statsfile
 from .errors import Problem
 from .library import Library
+from .library import parts as parts_of
 from .statsfile import Setting, Stats
 from .text import closest, listing
 
@@ -119,18 +120,20 @@ def allowed(library: Library, setting: Setting, stats: Stats) -> str:
     """What may stand there instead."""
     if found := parts(library, setting, stats):
         return f"There are: {listing(found)}."
+    if _kind_of_part(setting):
+        return "This library was stripped and does not tell its parts: ask who built it."
     return f"Allowed: {setting.type}{f', {setting.range}' if setting.range else ''}."
 
 
 def parts(library: Library, setting: Setting, stats: Stats) -> tuple[str, ...]:
     """The parts that a setting chooses among, those of other people too; none for a number.
 
-    The setting lists them, or the symbols of the library do, which is then asked for each.
+    The setting lists them, or the library's file does, which is then asked for each.
     """
     kind = _kind_of_part(setting)
     if setting.choices or not kind:
         return setting.choices
-    names = elf.objects(library.path, f"hak_{kind}_")
+    names = parts_of(library, kind)
     return tuple(name for name in names if _accepted(library, setting.name, name))
 
 

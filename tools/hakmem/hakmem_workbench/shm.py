@@ -131,7 +131,7 @@ def open_live(pid: int) -> Live:
     if path is None:
         if not lives:
             raise Problem(
-                f"there is no process {pid}", "Without PID, 'hakmem stat' finds the one there is.", 1
+                f"there is no process {pid}", "Without PID the one that shows counters is taken.", 1
             )
         raise Problem(
             f"process {pid} shows no live counters",

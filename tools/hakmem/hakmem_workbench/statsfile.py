@@ -124,7 +124,8 @@ def loads(text: str, origin: str) -> Stats:
     """Accepts one object, or several after each other: then the last one counts."""
     start = text.find("{")
     if start < 0:
-        raise Problem(f"{origin} is empty" if not text.strip() else f"{origin} holds no JSON", _WRITE_ONE)
+        what = "holds no JSON" if text.strip() else "is empty"
+        raise Problem(f"{origin} {what}", _WRITE_ONE)
     decoder = json.JSONDecoder()
     value: Any = None
     while start >= 0:

@@ -2,6 +2,7 @@
 """`hakmem options`: the library's own table, with present values and their source."""
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,17 @@ def test_a_wrong_part_is_answered_with_those_that_are_there(hakmem: Hakmem, name
         assert "HAKMEM_BACKEND=thiers was refused" in done.err
         assert "There are: shared_pool and theirs." in done.err
     assert hakmem("run", "--library", named, "--backend", "theirs", "--", "true").code == 0
+
+
+def test_the_parts_of_a_stripped_library(hakmem: Hakmem, named: Path, tmp_path: Path) -> None:
+    """Its file tells none; what was installed beside it may."""
+    stripped = tmp_path / "libparts.so"
+    subprocess.run(["strip", "-o", stripped, named], check=True)
+    words = ("options", "--library", stripped, "--backend", "thiers")
+    assert "does not tell its parts" in hakmem(*words).err
+    (tmp_path / "pkgconfig").mkdir()
+    (tmp_path / "pkgconfig" / "hakmem.pc").write_text("x=1\nbackends=theirs\\ gone\n")
+    assert "There are: theirs." in hakmem(*words).err
 
 
 @pytest.mark.library
