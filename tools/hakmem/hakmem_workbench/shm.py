@@ -2,7 +2,7 @@
 """Reads the live counters of a running process, without stopping it.
 
 Under HAKMEM_STATS_SHM=1 the library keeps /dev/shm/hakmem.PID (mode 0600):
-a header of 64 bytes, then `entries` records (src/core/live.h has the same):
+a header of 64 bytes, then `entries` records (src/core/process/live.h has the same):
 
     header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries, u64 pid,
             u64 updates, u64 started_ns, u32 record_size, u8 reserved[20]
