@@ -73,7 +73,10 @@ def measure(work, command, field, args):
     plan = Plan(command=command, variants=field, runs=8 if args.quick else args.runs, seed=args.seed,
                 memory_runs=1 if args.quick else 3, system_calls=not args.quick)
     with Display() as display:
-        return Experiment(plan, display).carry_out()
+        results = Experiment(plan, display).carry_out()
+    if results.stopped:
+        raise Problem(f"{work.name}: {results.stopped.sentence}", "Run it again.", results.stopped.code)
+    return results
 
 
 def cell(results, index):

@@ -4,9 +4,9 @@
 `cli` is the door; each command is one module in `commands`.
 Layers, lowest first; a module imports only from its own layer or lower ones:
 
-    errors, text, screen              words and numbers for people
-    elf, observe, ldtrace, machine,   what the system says
-    timing, sidecar
+    errors, text, glossary, screen    words and numbers for people
+    children, elf, observe, ldtrace,  what the system says
+    machine, timing, sidecar
     statsfile, shm, library,          what the library says
     settings, explain
     resolve, checks, preload,         is it in effect, which policy is meant,

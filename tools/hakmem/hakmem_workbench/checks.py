@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from . import elf, ldtrace, resolve
@@ -109,6 +109,36 @@ def judge(
     return result
 
 
+def foresee(path: str, argv: list[str], library: Library) -> list[Finding]:
+    """What would keep the library from a program, by its file alone: nothing is run.
+
+    For a script it is about the interpreter, which is what the kernel executes.
+    """
+    program = os.path.realpath(_interpreter(path))
+    image = Image(0, 0, program, argv, preload=library.path, objects=[program])
+    judge = _Judge(image, resolve.resolve(image, None), Expected("hakmem", library), {}, None)
+    if found := judge.closed():
+        return [found]
+    image.objects.append(library.real)
+    judge = _Judge(image, resolve.resolve(image, None), Expected("hakmem", library), {}, None)
+    return judge.served_by()
+
+
+def _interpreter(path: str) -> str:
+    """What '#!' names, as often as the kernel follows it."""
+    for _ in range(4):
+        try:
+            with open(path, "rb") as stream:
+                first = stream.readline(256)
+        except OSError:
+            break
+        words = first[2:].split()
+        if not first.startswith(b"#!") or not words:
+            break
+        path = os.fsdecode(words[0])
+    return path
+
+
 def privileges(path: str) -> str | None:
     """Why the kernel would distrust the environment of this program, if it would."""
     try:
@@ -161,19 +191,21 @@ class _Judge:
         self.name = os.path.basename(image.exe) or "the program"
 
     def findings(self) -> list[Finding]:
-        for check in (self._static, self._privileged, self._not_loaded):
-            found = check()
-            if found:
-                return [found]
-        found_later: list[Finding] = []
-        checks: tuple[Callable[[], list[Finding]], ...] = (
-            self._program_malloc,
-            self._objects,
-            self._second_allocators,
-        )
-        for later in checks:
-            found_later += later()
-        return found_later
+        if found := self.closed() or self._not_loaded():
+            return [found]
+        return self.served_by()
+
+    def closed(self) -> Finding | None:
+        """Why no preload reaches the program, by what it is."""
+        if found := self._static() or self._privileged():
+            return found
+        if self.expected.library and not self._loaded and (why := self._mismatch()):
+            return self._refusal(os.path.basename(self.expected.library.path), why)
+        return None
+
+    def served_by(self) -> list[Finding]:
+        """Who serves it instead, or beside."""
+        return [*self._program_malloc(), *self._objects(), *self._second_allocators()]
 
     @property
     def _loaded(self) -> bool:
@@ -245,7 +277,9 @@ class _Judge:
         return None
 
     def _refused(self, wanted: str) -> Finding:
-        reason = self.refused.get(wanted) or self._mismatch() or "the linker gave no reason"
+        return self._refusal(wanted, self.refused.get(wanted) or "the linker gave no reason")
+
+    def _refusal(self, wanted: str, reason: str) -> Finding:
         return Finding(
             "refused-preload",
             f"the linker refused to preload {wanted} into {self.name}: {reason}",

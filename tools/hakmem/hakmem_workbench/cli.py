@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from . import __version__
-from .errors import USAGE, Problem
-from .text import Printer, did_you_mean
+from .errors import USAGE, Problem, exit_code_of
+from .text import Printer, did_you_mean, listing
 
 COMMANDS = {
     "run": "run a command under hakmem",
@@ -68,9 +68,9 @@ def guarded(work: Callable[[], int]) -> int:
         return work()
     except Problem as problem:
         return _complain(problem)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print("hakmem: interrupted", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return exit_code_of(interrupt)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
@@ -89,7 +89,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         raise Problem(
             f"there is no command '{name}'",
-            did_you_mean(name, COMMANDS) or f"There are: {', '.join(COMMANDS)}.",
+            did_you_mean(name, COMMANDS) or f"There are: {listing(list(COMMANDS))}.",
         )
     module = importlib.import_module(f".commands.{name}", __package__)
     parser = _Parser(
@@ -106,7 +106,10 @@ def _dispatch(arguments: list[str]) -> int:
     args = parser.parse_args(left) if direct else parser.parse_intermixed_args(left)
     if command is not None:
         if getattr(args, "command", []):
-            raise Problem(f"'{args.command[0]}' stands before --; the command comes after it")
+            raise Problem(
+                f"'{args.command[0]}' stands before --, but the command comes after it",
+                f"As in: hakmem {name} -- CMD.",
+            )
         args.command = command
     return int(module.main(args))
 
@@ -121,7 +124,5 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
 
 def _complain(problem: Problem) -> int:
     printer = Printer(sys.stderr)
-    printer.line(f"{printer.style('hakmem:', 'bold', 'red')} {problem.sentence}")
-    if problem.hint:
-        printer.line(f"        {problem.hint}")
+    printer.line(f"{printer.style('hakmem:', 'bold', 'red')} {problem.line}")
     return problem.code

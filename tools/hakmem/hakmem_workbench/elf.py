@@ -20,6 +20,7 @@ _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_SONAME = 1, 4, 5, 6, 14
 _DT_GNU_HASH = 0x6FFFFEF5
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _NT_GNU_BUILD_ID = 3
+_STT_OBJECT = 1
 _MACHINES = {
     3: "i386",
     8: "MIPS",
@@ -72,6 +73,15 @@ def read(path: str) -> Elf:
     except OSError as error:
         raise NotElf(f"{path}: {error.strerror}") from error
     return _read(real, state.st_size, state.st_mtime_ns)
+
+
+def objects(path: str, prefix: str) -> list[str]:
+    """The rest of the names of all variables that begin with `prefix`, in order of address.
+
+    From the full symbol table, which a stripped file has not.
+    """
+    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _Reader(path, data).variables(prefix)
 
 
 @lru_cache(maxsize=4096)
@@ -219,16 +229,34 @@ class _Reader:
         self, offset: int, length: int, strings: int
     ) -> Iterator[tuple[str, int, int, int]]:
         """(name, binding, visibility, section) of each symbol."""
+        for name, info, other, section, _ in self._entries(offset, length, strings):
+            yield name, info >> 4, other & 3, section
+
+    def _entries(
+        self, offset: int, length: int, strings: int
+    ) -> Iterator[tuple[str, int, int, int, int]]:
+        """(name, info, other, section, address) as the file has them."""
         form = struct.Struct(self.order + ("IBBHQQ" if self.wide else "IIIBBH"))
         for fields in form.iter_unpack(
             self.data[offset : offset + length // form.size * form.size]
         ):
             if self.wide:
-                name, info, other, section = fields[:4]
+                name, info, other, section, address, _ = fields
             else:
-                name, _, _, info, other, section = fields
+                name, address, _, info, other, section = fields
             if name:
-                yield self._string(strings + name), info >> 4, other & 3, section
+                yield self._string(strings + name), info, other, section, address
+
+    def variables(self, prefix: str) -> list[str]:
+        found = []
+        for kind, offset, length, link in self.sections:
+            if kind == _SHT_SYMTAB:
+                for name, info, _, _, address in self._entries(
+                    offset, length, self.sections[link][1]
+                ):
+                    if info & 15 == _STT_OBJECT and name.startswith(prefix):
+                        found.append((address, name.removeprefix(prefix)))
+        return [name for _, name in sorted(found)]
 
     @staticmethod
     def _split(

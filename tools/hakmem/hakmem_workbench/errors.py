@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What can go wrong in a way that the user can mend.
 
-A `Problem` becomes one or two lines on stderr and an exit code; every other
-exception is a bug of ours and keeps its traceback.
+A `Problem` becomes one line on stderr and an exit code; every other exception
+is a bug of ours and keeps its traceback.
 """
+
+import signal
 
 USAGE = 2
 TOOL_FAILED = 125
@@ -12,10 +14,35 @@ NOT_FOUND = 127
 
 
 class Problem(Exception):
-    """A sentence for the user, what to do about it, and the exit code."""
+    """What is wrong with which value and why, what to do about it, and the exit code."""
 
-    def __init__(self, sentence: str, hint: str = "", code: int = USAGE) -> None:
+    def __init__(self, sentence: str, hint: str, code: int = USAGE) -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint
         self.code = code
+
+    @property
+    def line(self) -> str:
+        """Both in one line, whatever a compiler or a linker put into the hint."""
+        joint = "; " if self.hint[:1].islower() else ". "
+        words = f"{self.sentence}{joint}{self.hint}" if self.hint else self.sentence
+        return " ".join(part.strip() for part in words.splitlines())
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that asks us to end; Ctrl-C is one of them."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def exit_code_of(interrupt: KeyboardInterrupt) -> int:
+    """As a shell has it: 128 and the signal's number."""
+    return 128 + getattr(interrupt, "number", signal.SIGINT)
+
+
+def name_of(interrupt: KeyboardInterrupt) -> str:
+    number = getattr(interrupt, "number", signal.SIGINT)
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name

@@ -4,7 +4,7 @@
 Every variant is proven to be in effect before anything is timed. In each block
 every arm runs once, in random order; the baseline has two arms, so that A
 against A is always there. Warm-up blocks are kept in the raw data and used nowhere.
-Interrupted after enough blocks, it goes on with what it has.
+What ends it early, a signal or a failure, leaves what was measured until then.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from . import checks, machine, preload, statsfile
 from .checks import Finding
-from .errors import Problem
-from .inference import FEWEST_BLOCKS
+from .errors import TOOL_FAILED, Problem, exit_code_of, name_of
 from .observe import Observation, Request, observe
-from .results import Arm, Metric, Results, Run
+from .results import Arm, Metric, Results, Run, Stop
 from .settings import own_settings
 from .sidecar import Sidecar, count_system_calls
 from .statsfile import Stats
-from .text import listing
+from .text import listing, plural, said
 from .timing import Hyperfine
 from .variants import Variant
 
@@ -75,12 +74,15 @@ class _Proof:
 
 
 class Experiment:
-    """One run of a plan."""
+    """One run of a plan; `record` is handed each timed run as soon as it is there."""
 
-    def __init__(self, plan: Plan, watcher: Watcher) -> None:
+    def __init__(
+        self, plan: Plan, watcher: Watcher, record: Callable[[Arm, Run], None] | None = None
+    ) -> None:
         preload.resolve_command(plan.command)
         self.plan = plan
         self.watcher = watcher
+        self.record = record or (lambda _arm, _run: None)
         self.environment = preload.neutral_environment()
         self.random = random.Random(plan.seed)
         self.stopwatch = Hyperfine(
@@ -103,13 +105,7 @@ class Experiment:
         started, neighbours = time.monotonic(), machine.Neighbours()
         proofs = self._prove()
         floor = self.stopwatch.floor()
-        interrupted = self._time_blocks()
-        if interrupted:
-            for proof in proofs:
-                proof.sidecar.add(proof.seen)
-        else:
-            self._measure_memory(proofs)
-            self._count_calls(proofs)
+        stopped = self._measure(proofs)
         others = neighbours.cpus()
         before |= {"load_after": list(os.getloadavg()), "cpus_busy_with_others": round(others, 2)}
         return Results(
@@ -126,7 +122,32 @@ class Experiment:
             hyperfine=self.stopwatch.version,
             elapsed=time.monotonic() - started,
             metric=self.plan.metric,
+            stopped=stopped,
         )
+
+    def _measure(self, proofs: list[_Proof]) -> Stop | None:
+        """All that is measured; or why it ended early, if anything was."""
+        try:
+            self._time_blocks()
+            self._measure_memory(proofs)
+            self._count_calls(proofs)
+        except (KeyboardInterrupt, Problem, OSError) as reason:
+            if not self.runs:
+                raise
+            for proof in proofs:
+                if not proof.sidecar.values:
+                    proof.sidecar.add(proof.seen)
+            return self._stop(reason)
+        return None
+
+    def _stop(self, reason: BaseException) -> Stop:
+        timed = sum(1 for run in self.runs if not run.warmup)
+        at = f"after {plural(timed, 'timed run')}"
+        if isinstance(reason, KeyboardInterrupt):
+            return Stop(f"interrupted by {name_of(reason)} {at}", exit_code_of(reason))
+        if isinstance(reason, Problem):
+            return Stop(f"stopped {at}: {reason.line}", reason.code)
+        return Stop(f"stopped {at}: {reason}", TOOL_FAILED)
 
     # -- proof ---------------------------------------------------------------
 
@@ -146,7 +167,7 @@ class Experiment:
             if variant.hakmem:
                 assigned |= {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": f"{folder}/%p.json"}
             seen = self._observe(assigned)
-            stats = _stats_of(folder, seen)
+            stats = statsfile.most_telling(folder, seen.images[0].pid if seen.images else 0)
         self._check_exit(variant, seen)
         self._check_effect(variant, seen)
         if variant.hakmem and stats is None:
@@ -176,9 +197,8 @@ class Experiment:
         if self.plan.ignore_failure:
             self._note(sentence[0].upper() + sentence[1:] + ".")
             return
-        tail = [line for line in seen.stderr.strip().splitlines() if line][-1:]
-        hint = tail[0] if tail else "-i ignores failures; --show-output lets the output through."
-        raise Problem(sentence, hint, code=1)
+        hint = "-i ignores failures; --show-output lets the output through."
+        raise Problem(sentence, said(seen.stderr, hint), code=1)
 
     def _check_effect(self, variant: Variant, seen: Observation) -> None:
         """The command's own last program must be served; others are told about."""
@@ -208,8 +228,7 @@ class Experiment:
 
     # -- time ----------------------------------------------------------------
 
-    def _time_blocks(self) -> bool:
-        """Returns True if it was interrupted, with enough blocks to go on."""
+    def _time_blocks(self) -> None:
         warmup = max(self.plan.warmup, 0)
         self.watcher.phase("Warming up", max(warmup, 1) * len(self.arms))
         for number in range(warmup):
@@ -217,17 +236,7 @@ class Experiment:
         blocks = self.plan.runs or self._decide_blocks(warmup)
         self.watcher.phase("Timing", blocks * len(self.arms))
         for number in range(blocks):
-            try:
-                self._block(number, False)
-            except KeyboardInterrupt:
-                self.runs = [run for run in self.runs if run.block < number]
-                if number < FEWEST_BLOCKS:
-                    raise
-                self._note(
-                    f"Interrupted after {number} of {blocks} blocks; memory was measured once."
-                )
-                return True
-        return False
+            self._block(number, False)
 
     def _block(self, number: int, warmup: bool) -> None:
         order = self.arms[:]
@@ -237,18 +246,18 @@ class Experiment:
             timing = self.stopwatch.once(
                 self.plan.command, self.plan.variants[arm.variant].assignments()
             )
-            self.runs.append(
-                Run(
-                    number,
-                    place,
-                    arm.key,
-                    warmup,
-                    timing.seconds,
-                    timing.user,
-                    timing.system,
-                    timing.exit_code,
-                )
+            run = Run(
+                number,
+                place,
+                arm.key,
+                warmup,
+                timing.seconds,
+                timing.user,
+                timing.system,
+                timing.exit_code,
             )
+            self.runs.append(run)
+            self.record(arm, run)
             self.watcher.timed(arm, timing.seconds, warmup)
 
     def _decide_blocks(self, warmup: int) -> int:
@@ -290,17 +299,3 @@ class Experiment:
             order = list(range(count))
             self.random.shuffle(order)
             yield from order
-
-
-def _stats_of(folder: Path, seen: Observation) -> Stats | None:
-    """The statistics of the command itself, else of the child that made most calls."""
-    main = seen.images[0].pid if seen.images else 0
-    found: list[tuple[bool, int, Stats]] = []
-    for path in folder.glob("*.json"):
-        try:
-            stats = statsfile.load(path)
-        except Problem:
-            continue
-        calls = sum(row.calls for row in stats.os_calls)
-        found.append((path.stem == str(main), calls, stats))
-    return max(found, key=lambda item: item[:2])[2] if found else None

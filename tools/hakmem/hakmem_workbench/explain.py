@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from .statsfile import OsCall, Retained, Setting, Stats
 from .text import count, duration, listing, percent, plural, size
 
-_CAUSES = {
+CAUSES = {
     "reserve": "address space set aside once at start; it costs no memory until it is used",
     "superslab_map": "a slab was asked for, and no EMPTY, PARTIAL, unused or cached one was left",
     "large_map": "blocks too large for any span were mapped on their own",
@@ -250,7 +250,7 @@ def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
             )
         elif cause in _GIVES_BACK:
             judgement = "None of it was needed again within a second: it was right to give it back."
-    return Item(cause, fact, _CAUSES.get(cause, ""), judgement, settings_that_move(stats, cause))
+    return Item(cause, fact, CAUSES.get(cause, ""), judgement, settings_that_move(stats, cause))
 
 
 def _made(row: OsCall) -> str:

@@ -18,7 +18,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from .errors import Problem
-from .inference import LEVEL, Array, Noise, Ratio, Verdict, amount, ratio_of, sign_flips, verdict_of
+from .inference import (
+    LEVEL,
+    Array,
+    Noise,
+    Ratio,
+    Verdict,
+    amount,
+    ratio_of,
+    reason_of,
+    sign_flips,
+    verdict_of,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class Effect:
     ratio: Ratio
     verdict: Verdict
     sentence: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ def parse_factor(text: str) -> Factor:
     if not equals or not name.strip() or len(levels) < 2:
         raise Problem(f"'{text}' is not NAME=VALUE,VALUE…", "A factor needs two values or more.")
     if len(set(levels)) < len(levels):
-        raise Problem(f"'{text}' has a value twice")
+        raise Problem(f"'{text}' has a value twice", "Leave out one of the two.")
     return Factor(name.strip(), levels)
 
 
@@ -132,8 +144,11 @@ def _effect(
     crossed: bool,
 ) -> Effect:
     ratio = ratio_of(contrast, 1 - (1 - LEVEL) / among, seed)
-    verdict = verdict_of(len(contrast), ratio, sign_flips(contrast, seed), noise.floor)
-    return Effect(name, ratio, verdict, _sentence(name, ratio, verdict, quantity, crossed))
+    p = sign_flips(contrast, seed)
+    verdict = verdict_of(len(contrast), ratio, p, noise.floor)
+    sentence = _sentence(name, ratio, verdict, quantity, crossed)
+    reason = reason_of(ratio, p, noise.floor) if verdict == "same" else ""
+    return Effect(name, ratio, verdict, sentence, reason)
 
 
 def _sentence(name: str, ratio: Ratio, verdict: Verdict, quantity: str, crossed: bool) -> str:

@@ -72,6 +72,7 @@ class Comparison:
     p: float
     verdict: Verdict
     sentence: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,15 @@ def verdict_of(blocks: int, ratio: Ratio, p: float, floor: float) -> Verdict:
     return "same"
 
 
+def reason_of(ratio: Ratio, p: float, floor: float) -> str:
+    """Why an interval without 1 in it is no difference after all; empty where 1 is in it."""
+    if not ratio.excludes_one:
+        return ""
+    if abs(np.log(ratio.value)) <= np.log1p(floor):
+        return f"within the noise of {percent(floor)}"
+    return f"chance gives as much in {percent(p)} of cases"
+
+
 def noise_of(first: Array, again: Array, seed: int) -> Noise:
     """What the same command, measured twice in each block, differs from itself."""
     differences = np.log(again) - np.log(first)
@@ -141,8 +151,9 @@ def judge(
         ratio = ratio_of(_from_both(block), level, seed)
         p = _shuffles(block, seed)
         verdict = verdict_of(len(first), ratio, p, noise.floor)
-        sentence = _sentence(name, baseline, ratio, verdict, noise, len(first), quantity)
-        found[name] = Comparison(ratio, level, p, verdict, sentence)
+        sentence = _sentence(name, baseline, ratio, p, verdict, noise, len(first), quantity)
+        reason = reason_of(ratio, p, noise.floor) if verdict == "same" else ""
+        found[name] = Comparison(ratio, level, p, verdict, sentence, reason)
     return Judgement(noise, found)
 
 
@@ -169,6 +180,7 @@ def _sentence(
     name: str,
     baseline: str,
     ratio: Ratio,
+    p: float,
     verdict: Verdict,
     noise: Noise,
     blocks: int,
@@ -181,13 +193,18 @@ def _sentence(
     if verdict == "same":
         seen = percent(max(noise.floor, ratio.half_width))
         limit = f"this experiment could show {seen} or more"
-        if ratio.excludes_one and abs(np.log(ratio.value)) > np.log1p(noise.floor):
-            limit = "the blocks do not agree enough; more runs may show one"
+        if reason := reason_of(ratio, p, noise.floor):
+            limit = f"{reason}; more runs may show one"
         return f"{name}: no difference above the noise ({span} of {baseline}; {limit})"
     times = ""
     if quantity == "time" and ratio.value < 0.8:
         times = f"; {1 / ratio.value:.2f} times as fast"
     return f"{name} takes {amount(ratio, verdict)} {quantity} than {baseline} ({span}{times})"
+
+
+def same(reason: str) -> str:
+    """The cell of a table: 'no difference', and why where the interval says otherwise."""
+    return f"no difference: {reason}" if reason else "no difference"
 
 
 def amount(ratio: Ratio, verdict: Verdict) -> str:

@@ -58,7 +58,9 @@ def at(path: str | Path, origin: str) -> Library:
             "Name a shared library (….so).",
         ) from error
     if facts.interpreter is not None and facts.soname is None:
-        raise Problem(f"{path} is a program, not a shared library")
+        raise Problem(
+            f"{path} is a program, not a shared library", "Name a shared library (….so)."
+        )
     if re.search(r"[\s:]", absolute):
         raise Problem(
             f"{absolute} has a space or a colon in its path, which LD_PRELOAD takes for two names",
@@ -86,7 +88,9 @@ def from_build(directory: str) -> Library:
     """The library of one Meson build directory."""
     root = Path(directory)
     if not root.is_dir():
-        raise Problem(f"there is no directory {directory}")
+        raise Problem(
+            f"there is no directory {directory}", "Make one: meson setup DIR, meson compile -C DIR."
+        )
     for path in (root / IN_BUILD, root / SONAME):
         if path.exists():
             return at(path, f"build directory {directory}")
@@ -95,7 +99,22 @@ def from_build(directory: str) -> Library:
             f"{directory} is a Meson build directory without {IN_BUILD}",
             f"Build it first: meson compile -C {directory}",
         )
-    raise Problem(f"{directory} is not a Meson build directory of hakmem: it has no {IN_BUILD}")
+    raise Problem(
+        f"{directory} is not a Meson build directory of hakmem: it has no {IN_BUILD}",
+        "Make one: meson setup DIR && meson compile -C DIR.",
+    )
+
+
+def parts(library: Library, kind: str) -> list[str]:
+    """The names of its parts of a kind: by symbols, or by the .pc file where they are stripped."""
+    if names := elf.objects(library.path, f"hak_{kind}_"):
+        return names
+    for folder in ("pkgconfig", "../meson-private"):
+        path = Path(library.real).parent / folder / "hakmem.pc"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if match := re.search(rf"^{kind}s=(.*)$", text, re.MULTILINE):
+            return match[1].replace("\\ ", " ").split()
+    return []
 
 
 def source_tree() -> Path | None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Shows on stderr how an experiment goes: phase, bar, time left, medians so far.
 
-On a terminal it redraws in place; elsewhere it prints one line for each phase.
+On a terminal it redraws in place; elsewhere, as in a log, it prints a line for each
+phase and now and then one that says how far it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from rich.text import Text
 
 from .results import Arm
 from .text import duration
+
+
+EVERY = 15.0  # seconds between two lines where nothing can be redrawn
 
 
 class Display:
@@ -37,7 +41,9 @@ class Display:
         self.times: dict[str, list[float]] = {}
         self.first: str | None = None
         self.done = 0
-        self.began = time.monotonic()
+        self.title = ""
+        self.steps = 0
+        self.began = self.told = time.monotonic()
         self.live = Live(self.progress, console=self.console, transient=True, refresh_per_second=4)
 
     def __enter__(self) -> Display:
@@ -55,10 +61,11 @@ class Display:
             self.live.stop()
 
     def phase(self, title: str, steps: int) -> None:
-        self.done = 0
+        self.done, self.title, self.steps = 0, title, steps
+        self.began = self.told = time.monotonic()
         self.progress.reset(self.task, total=steps, description=title)
         if not self.terminal:
-            self.console.print(f"{title} ({steps} runs) …", style="dim", highlight=False)
+            self._line(f"{title} ({steps} runs) …")
 
     def step(self, what: str) -> None:
         if self.terminal:
@@ -66,7 +73,18 @@ class Display:
             self.live.update(
                 Group(self.progress, Text(f"  now: {what}", style="dim"), *self._medians())
             )
+        elif self.done and time.monotonic() - self.told >= EVERY:
+            self._how_far()
         self.done += 1
+
+    def _how_far(self) -> None:
+        """At the pace of this phase so far."""
+        self.told = time.monotonic()
+        left = (self.told - self.began) / self.done * (self.steps - self.done)
+        self._line(f"{self.title}: {self.done} of {self.steps} runs, {duration(left)} left")
+
+    def _line(self, words: str) -> None:
+        self.console.print(words, style="dim", highlight=False, soft_wrap=True)
 
     def timed(self, arm: Arm, seconds: float, warmup: bool) -> None:
         if warmup:

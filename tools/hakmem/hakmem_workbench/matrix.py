@@ -19,11 +19,13 @@ from rich.table import Table
 from rich.text import Text
 
 from .factorial import Analysis, Effect, Factor, analyse, cells
-from .inference import amount, change, noise_sentence
+from .glossary import explained
+from .inference import amount, change, noise_sentence, same
 from .page import figures, header, machine_sections, page, prose, section, table, tag
+from .page import legend as page_legend
 from .plots import Plot, cells_plot, effects_plot
 from .results import Results
-from .screen import titled_table
+from .screen import legend, titled_table
 from .text import duration, percent, plural, size
 
 FORMAT = "hakmem-matrix/1"
@@ -115,12 +117,16 @@ def show(matrix: MatrixResults, console: Console) -> None:
     console.print(Text(_facts(matrix), "dim"), soft_wrap=True)
     console.print()
     console.print(_cell_table(matrix))
+    console.print(legend(_cell_words(results)))
+    console.print()
     for title, effects in (
         ("Main effects", matrix.analysis.main),
         ("Interactions", matrix.analysis.interactions),
     ):
         if effects:
             console.print(_effect_table(title, effects))
+    console.print(legend(explained("effects")))
+    console.print()
     console.print(Text(matrix.outcome(), "bold"), soft_wrap=True)
     noise = noise_sentence(results.baseline.label, results.judged.noise)
     console.print(Text(noise, "dim"), soft_wrap=True)
@@ -135,6 +141,7 @@ def _facts(matrix: MatrixResults) -> str:
         f"{factors}: {plural(len(results.variants), 'combination')}, "
         f"{plural(results.blocks, 'block')} in random order, seed {results.seed}, "
         f"{duration(results.elapsed)} in all"
+        f"{f', {results.stopped.sentence}' if results.stopped else ''}"
     )
 
 
@@ -147,6 +154,10 @@ def _cell_table(matrix: MatrixResults) -> Table:
     for index, row in enumerate(_cell_rows(matrix)):
         grid.add_row(*row, style="bold green" if matrix.found and index == matrix.best else "")
     return grid
+
+
+def _cell_words(results: Results) -> list[tuple[str, str]]:
+    return explained("cells", (results.metric_title, "ratio", "peak memory"))
 
 
 def _cell_rows(matrix: MatrixResults) -> list[list[str]]:
@@ -171,7 +182,7 @@ def _effect_table(title: str, effects: Sequence[Effect]) -> Table:
     grid.add_column("")
     for name in ("effect", "interval"):
         grid.add_column(name, justify="right")
-    grid.add_column("")
+    grid.add_column("verdict")
     for effect in effects:
         grid.add_row(
             effect.name,
@@ -187,8 +198,11 @@ def _span(effect: Effect) -> str:
 
 
 def _word(effect: Effect) -> str:
-    known = {"same": "no difference", "few": "too few runs"}
-    return known.get(effect.verdict) or amount(effect.ratio, effect.verdict)
+    if effect.verdict == "few":
+        return "too few runs"
+    if effect.verdict == "same":
+        return same(effect.reason)
+    return amount(effect.ratio, effect.verdict)
 
 
 def matrix_page(matrix: MatrixResults) -> str:
@@ -229,6 +243,7 @@ def matrix_page(matrix: MatrixResults) -> str:
         section(
             "Combinations",
             table(heading, rows, "cells", left=len(matrix.factors))
+            + page_legend(_cell_words(results))
             + figures(plots[-1:], _CAPTIONS),
         )
     )
@@ -270,6 +285,8 @@ def _effects(effects: Sequence[Effect], name: str, plot: Plot) -> str:
         )
         for effect in effects
     ]
-    return table(("", "effect", "interval", "verdict"), rows, f"effects-{name}") + figures(
-        [plot], _CAPTIONS
+    return (
+        table(("", "effect", "interval", "verdict"), rows, f"effects-{name}")
+        + page_legend(explained("effects"))
+        + figures([plot], _CAPTIONS)
     )

@@ -68,7 +68,7 @@ class Project:
         )
         if done.returncode:
             raise Problem(
-                f"meson can't read {self.source}", _tail(done.stderr + done.stdout), TOOL_FAILED
+                f"meson can't read {self.source}", _error(done.stderr + done.stdout), TOOL_FAILED
             )
         rows = json.loads(done.stdout[done.stdout.index("[") :])
         return {
@@ -91,7 +91,7 @@ class Project:
             best = closest(factor, [*ALIASES, "release", *self.options])
             raise Problem(
                 f"'{factor}' is neither a build option nor a setting",
-                f"did you mean {best}?" if best else "",
+                f"did you mean {best}?" if best else f"Aliases are: {', '.join(ALIASES)}, release.",
             )
         allowed = option.choices or (("true", "false") if option.type == "boolean" else ())
         if option.type != "array" and allowed and level not in allowed:
@@ -135,16 +135,23 @@ class Project:
         say(f"compiling {directory.name}")
         self._run([self.meson, "compile", "-C", str(directory)], directory)
         if not (directory / IN_BUILD).exists():
-            raise Problem(f"{directory} was built, but has no {IN_BUILD}", code=TOOL_FAILED)
+            raise Problem(
+                f"{directory} was built, but has no {IN_BUILD}",
+                "Are these the sources of hakmem? Name them with --source DIR.",
+                TOOL_FAILED,
+            )
 
     def _run(self, command: Sequence[str], directory: Path) -> None:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", check=False
         )
         if done.returncode:
+            log = directory.parent / f"{directory.name}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(done.stdout + done.stderr, encoding="utf-8")
             raise Problem(
-                f"{' '.join(command[:3])} failed for {directory.name}",
-                _tail(done.stdout + done.stderr),
+                f"{' '.join(command[:2])} failed for {directory.name}",
+                f"{_error(done.stdout + done.stderr)}; all it said is in {log}",
                 TOOL_FAILED,
             )
 
@@ -156,7 +163,8 @@ def default_root(source: Path) -> Path:
     return cache / "hakmem" / f"matrix-{digest}"
 
 
-def _tail(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
+def _error(text: str) -> str:
+    """The first line that speaks of an error, else the last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
-    return "\n        ".join((errors or lines)[-3:])
+    return f"It said: {(errors or lines[-1:] or ['nothing'])[0]}"

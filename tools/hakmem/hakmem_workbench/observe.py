@@ -80,6 +80,12 @@ class Observation:
     involuntary_switches: int
     samples: list[tuple[float, int]]
     stderr: str
+    ended_by_us: bool = False
+
+    @property
+    def failure(self) -> int:
+        """The exit code; 0 for a command that we ended, as it was to be."""
+        return 0 if self.ended_by_us else self.exit_code
 
     @property
     def main(self) -> list[Image]:
@@ -130,6 +136,7 @@ class _Watcher:
         self.images: list[Image] = []
         self.traced = False
         self.main = 0
+        self.ended_by_us = False
         self.samples: list[tuple[float, int]] = []
         self.script = _GATE_ORPHAN if request.orphan else _GATE_DIRECT
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -190,7 +197,9 @@ class _Watcher:
             )
         except OSError as error:
             raise Problem(
-                f"{shell} can't be started: {error.strerror}", code=TOOL_FAILED
+                f"{shell} can't be started: {error.strerror}",
+                "Every command is started through it; put a shell called sh into PATH.",
+                TOOL_FAILED,
             ) from error
         os.close(gate_out)
         os.close(pid_in)
@@ -213,7 +222,7 @@ class _Watcher:
             if stop_at and now > stop_at:
                 with contextlib.suppress(OSError):
                     os.kill(self.main, signal.SIGTERM)
-                stop_at = None
+                stop_at, self.ended_by_us = None, True
             pause = min(max(pause, (now - start) / 500), 0.2)
             signal.sigtimedwait({signal.SIGCHLD}, pause)
 
@@ -222,7 +231,11 @@ class _Watcher:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG | _WALL)
             except ChildProcessError as error:
-                raise Problem("the command was lost", code=TOOL_FAILED) from error
+                raise Problem(
+                    f"{self.request.command[0]} was lost: somebody else waited for it",
+                    "Run it once more.",
+                    TOOL_FAILED,
+                ) from error
             if pid == 0:
                 return None
             if os.WIFSTOPPED(status):
@@ -338,6 +351,7 @@ class _Watcher:
             involuntary_switches=getattr(usage, "ru_nivcsw", 0),
             samples=self.samples,
             stderr=self.errors.read().decode("utf-8", "replace"),
+            ended_by_us=self.ended_by_us,
         )
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from . import __version__, explain, inference, machine
+from .glossary import explained
 from .inference import Verdict, noise_sentence
 from .plots import Plot, ab_plots
-from .report import beside_cell, call_rows, disagreements, short
+from .report import beside_cell, beside_words, call_rows, causes_met, disagreements, short
 from .results import Arm, Results
 from .sidecar import METRICS
-from .text import count, duration, plural, size
+from .text import count, duration, size
 
 _CAPTIONS = {
     "ratios": "Dot: median over the blocks of the ratio inside a block. Bar: its bootstrap "
@@ -51,15 +52,24 @@ def ab_page(results: Results) -> str:
     parts = [
         _header("hakmem A/B", results.shell_command, _facts(results)),
         _section("Verdict", _verdicts(results)),
-        _section(_capital(results.metric_title), _time_table(results) + _figures(plots[:1])),
+        _section(
+            _capital(results.metric_title),
+            _time_table(results) + legend(_time_words()) + _figures(plots[:1]),
+        ),
         _section("Every run", _figures(plots[1:3])),
-        _section("Beside time", _beside_table(results) + _figures(plots[3:])),
+        _section(
+            "Beside time",
+            _beside_table(results)
+            + legend(explained("beside", [*beside_words(results), "(1.20)"]))
+            + _figures(plots[3:]),
+        ),
     ]
     ledger = _ledger_table(results)
     if ledger:
-        parts.append(_section("Causes of the allocator's own system calls", ledger))
+        words = legend([*explained("ledger"), *causes_met(results)])
+        parts.append(_section("Causes of the allocator's own system calls", ledger + words))
     parts += [
-        _section("Variants", _variants_table(results)),
+        _section("Variants", _variants_table(results) + legend(explained("variants"))),
         *machine_sections(results.machine, results.notes, results.hyperfine),
     ]
     title = f"hakmem A/B: {' vs '.join(variant.label for variant in results.variants)}"
@@ -114,6 +124,14 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]], name: str, left
     )
 
 
+def legend(words: Iterable[tuple[str, str]]) -> str:
+    """Below a table: each word and what it means."""
+    items = "".join(
+        f"<div><dt>{escape(word)}</dt><dd>{prose(meaning)}</dd></div>" for word, meaning in words
+    )
+    return f'<dl class="legend">{items}</dl>'
+
+
 def figures(plots: Iterable[Plot], captions: dict[str, str]) -> str:
     return "\n".join(
         f'<figure><div class="plotted">{plot.svg}</div><figcaption><b>{escape(plot.title)}.</b> '
@@ -158,11 +176,7 @@ def _figures(plots: Iterable[Plot]) -> str:
 
 
 def _facts(results: Results) -> str:
-    return (
-        f"{plural(results.blocks, 'block')} of {len(results.arms)} runs in random order, "
-        f"{plural(results.warmups, 'warm-up block')} dropped, seed {results.seed}, "
-        f"{duration(results.elapsed)} in all, {results.machine.get('time', '')}"
-    )
+    return f"{results.facts}, {results.machine.get('time', '')}"
 
 
 def _verdicts(results: Results) -> str:
@@ -190,6 +204,14 @@ def _time_table(results: Results) -> str:
     )
     rows = [_time_row(results, arm) for arm in results.arms]
     return table(heading, rows, "times")
+
+
+def _time_words() -> list[tuple[str, str]]:
+    """As on the terminal, where two of the columns are one."""
+    halves = {"least": "the fastest run", "most": "the slowest run"}
+    words = dict(explained("times"))
+    del words["least … most"]
+    return [*words.items(), *halves.items()]
 
 
 def _time_row(results: Results, arm: Arm) -> tuple[str, ...]:

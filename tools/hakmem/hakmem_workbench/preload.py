@@ -52,5 +52,9 @@ def resolve_command(command: Sequence[str]) -> str:
         return found
     if os.sep in command[0] and os.path.exists(command[0]):
         what = "is a directory" if os.path.isdir(command[0]) else "is not executable"
-        raise Problem(f"{command[0]} {what}", code=NOT_EXECUTABLE)
-    raise Problem(f"{command[0]}: command not found", code=NOT_FOUND)
+        raise Problem(
+            f"{command[0]} {what}", "Name a program, or make it one: chmod +x.", NOT_EXECUTABLE
+        )
+    raise Problem(
+        f"{command[0]}: command not found", "Is it in PATH? Else name it with its path.", NOT_FOUND
+    )

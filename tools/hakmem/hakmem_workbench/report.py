@@ -10,42 +10,53 @@ from rich.table import Table
 from rich.text import Text
 
 from . import explain
-from .inference import Comparison, Judgement, amount, noise_sentence
+from .glossary import explained
+from .inference import Comparison, Judgement, amount, noise_sentence, same
 from .results import Arm, Results, Spread
-from .screen import titled_table
+from .screen import legend, titled_table
 from .sidecar import MEMORY_CALLS, METRICS, Metric
-from .text import count, duration, plural, size
+from .text import count, duration, size
 
+_LEDGER = ("cause", "calls", "bytes", "time", "regret")
 _MARKS = {
     "faster": ("▼", "green"),
     "slower": ("▲", "red"),
     "same": ("=", "dim"),
     "few": ("?", "yellow"),
 }
-_WORDS = {"same": "no difference", "few": "too few runs"}
 
 
 def show(results: Results, console: Console) -> None:
     """Everything that a person needs to decide."""
     console.print()
     console.print(Text(results.shell_command, "bold"), soft_wrap=True)
-    console.print(
-        Text(
-            f"{plural(results.blocks, 'block')} of {len(results.arms)} runs in random order, "
-            f"{plural(results.warmups, 'warm-up block')} dropped, seed {results.seed}, "
-            f"{duration(results.elapsed)} in all",
-            "dim",
-        )
-    )
+    console.print(Text(results.facts, "dim"), soft_wrap=True)
     console.print()
     console.print(_times(results))
+    console.print(legend(explained("times", _shown(results))))
+    console.print()
     _verdict(results, console)
-    console.print(_beside(results))
+    beside = _beside(results)
+    console.print(beside)
+    console.print(legend(explained("beside", [*beside_words(results), "(1.20)"])))
+    console.print()
     ledger = _ledger(results)
     if ledger is not None:
         console.print(ledger)
+        console.print(legend([*explained("ledger", _LEDGER), *causes_met(results)]))
+        console.print()
     for note in results.notes:
         console.print(Text(f"note: {note}", "yellow"), soft_wrap=True)
+
+
+def _shown(results: Results) -> list[str]:
+    """The words of the first table; without the column that has no name."""
+    return [
+        results.metric_title,
+        "least … most",
+        results.other[1],
+        *("ratio", "interval", "verdict", "baseline", "again", "the noise"),
+    ]
 
 
 def _times(results: Results) -> Table:
@@ -59,7 +70,7 @@ def _times(results: Results) -> Table:
         "interval",
     ):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("verdict")
     for arm in results.arms:
         table.add_row(*_arm(results, arm))
     return table
@@ -95,8 +106,10 @@ def _arm(results: Results, arm: Arm) -> list[Text | str]:
 
 def short(comparison: Comparison) -> str:
     """'12.3 % less', 'no difference'."""
-    if comparison.verdict in _WORDS:
-        return _WORDS[comparison.verdict]
+    if comparison.verdict == "few":
+        return "too few runs"
+    if comparison.verdict == "same":
+        return same(comparison.reason)
     return amount(comparison.ratio, comparison.verdict)
 
 
@@ -142,7 +155,7 @@ def _beside(results: Results) -> Table:
         table.add_column(variant.label, justify="right", overflow="fold")
     for metric in METRICS:
         spreads = [results.sidecar(index, metric.key) for index in range(len(results.variants))]
-        if any(spread is not None and spread.high for spread in spreads):
+        if _has(results, metric):
             table.add_row(metric.title, *(beside_cell(metric, s, spreads[0]) for s in spreads))
     for title, amounts in call_rows(results):
         first = amounts[0]
@@ -172,6 +185,25 @@ def call_rows(results: Results) -> list[tuple[str, list[int | None]]]:
     return rows
 
 
+def beside_words(results: Results) -> list[str]:
+    """The rows beside time that need a word of explanation."""
+    counted = [title for title, _ in call_rows(results)][:1]
+    return [metric.title for metric in METRICS if _has(results, metric)] + counted
+
+
+def _has(results: Results, metric: Metric) -> bool:
+    spreads = [results.sidecar(index, metric.key) for index in range(len(results.variants))]
+    return any(spread is not None and spread.high for spread in spreads)
+
+
+def causes_met(results: Results) -> list[tuple[str, str]]:
+    """(cause, meaning) of every cause in the ledger."""
+    met = {
+        row.cause: "" for stats in results.stats if stats for row in stats.os_calls if row.calls
+    }
+    return [(cause, explain.CAUSES.get(cause, "known to the library alone")) for cause in met]
+
+
 def beside_cell(metric: Metric, spread: Spread | None, base: Spread | None) -> str:
     """The median, and the ratio to the baseline: ≈ where ranges touch, ~ after too few runs."""
     if spread is None:
@@ -192,10 +224,9 @@ def _ratio(amount: int, first: int | None, index: int) -> str:
 def _ledger(results: Results) -> Table | None:
     """Who made the allocator's own system calls, for each hakmem variant."""
     table = titled_table("Causes of the allocator's own system calls")
-    for title in ("variant", "cause"):
-        table.add_column(title)
-    for title in ("calls", "bytes", "time", "regret"):
-        table.add_column(title, justify="right")
+    table.add_column("variant")
+    for title in _LEDGER:
+        table.add_column(title, justify="left" if title == "cause" else "right")
     for variant, stats in zip(results.variants, results.stats, strict=True):
         name = variant.label
         for cause, rows in explain.by_cause(stats.os_calls if stats else ()).items():

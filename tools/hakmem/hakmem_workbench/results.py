@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What an experiment found: raw runs, judgements, and their JSON and CSV forms.
 
-Raw figures are kept as they were measured; judgements are worked out from them
-when asked for, so that a saved file can be judged again.
+Raw figures are kept as they were measured, and written while it is measured
+(`RunLog`); judgements are worked out from them when asked for. What was stopped in
+the middle of a block is in the raw figures and in no judgement.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -23,6 +25,7 @@ from .errors import Problem
 from .inference import Array, Judgement
 from .sidecar import METRICS, Sidecar
 from .statsfile import Stats
+from .text import duration, plural
 from .variants import Variant
 
 FORMAT = "hakmem-ab/1"
@@ -61,6 +64,14 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Stop:
+    """Why an experiment ended before its time, and the exit code that says so."""
+
+    sentence: str
+    code: int
+
+
+@dataclass(frozen=True)
 class Spread:
     """The median of a few untimed measurements, and how far they reach."""
 
@@ -87,6 +98,7 @@ class Results:
     hyperfine: str
     elapsed: float
     metric: Metric = "seconds"
+    stopped: Stop | None = None
 
     @property
     def metric_title(self) -> str:
@@ -105,17 +117,33 @@ class Results:
     def baseline(self) -> Variant:
         return self.variants[0]
 
+    @cached_property
+    def whole(self) -> frozenset[int]:
+        """The timed blocks in which every arm ran."""
+        ran = Counter(run.block for run in self.runs if not run.warmup)
+        return frozenset(block for block, arms in ran.items() if arms == len(self.arms))
+
     @property
     def blocks(self) -> int:
-        return len({run.block for run in self.runs if not run.warmup})
+        return len(self.whole)
 
     @property
     def warmups(self) -> int:
         return len({run.block for run in self.runs if run.warmup})
 
+    @property
+    def facts(self) -> str:
+        """How much was measured, in one line."""
+        ended = f", {self.stopped.sentence}" if self.stopped else ""
+        return (
+            f"{plural(self.blocks, 'block')} of {len(self.arms)} runs in random order, "
+            f"{plural(self.warmups, 'warm-up block')} dropped, seed {self.seed}, "
+            f"{duration(self.elapsed)} in all{ended}"
+        )
+
     def series(self, arm: Arm, metric: Metric | None = None) -> Array:
-        """One arm's figures in block order, warm-ups left out; the metric that is judged."""
-        own = (run for run in self.runs if run.arm == arm.key and not run.warmup)
+        """One arm's figures in block order, whole blocks alone; the metric that is judged."""
+        own = (run for run in self.runs if run.arm == arm.key and run.block in self.whole)
         ordered = sorted(own, key=lambda run: run.block)
         if (metric or self.metric) == "cpu":
             return np.array([run.user + run.system for run in ordered])
@@ -141,7 +169,11 @@ class Results:
     def _judge(self, metric: Metric) -> Judgement:
         first, again, *others = self.arms
         if np.any(self.series(first, metric) <= 0):
-            raise Problem("the command is too short for its CPU time to be measured", code=1)
+            raise Problem(
+                "the command is too short for its CPU time to be measured",
+                "Give it more work, or judge elapsed time: leave --metric cpu out.",
+                1,
+            )
         return inference.judge(
             first.label,
             self.series(first, metric),
@@ -175,6 +207,7 @@ class Results:
             "elapsed_seconds": self.elapsed,
             "method": inference.__doc__,
             "metric": self.metric_title,
+            "stopped": self.stopped.sentence if self.stopped else None,
             "noise": asdict(self.judged.noise),
             "variants": [self._variant_json(index) for index in range(len(self.variants))],
             "runs": [asdict(run) for run in self.runs],
@@ -211,23 +244,31 @@ def write_json(value: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def write_csv(runs: Sequence[Run], labels: dict[str, str], path: Path) -> None:
-    """One line for each run, warm-ups too, in the order in which they ran."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(
+class RunLog:
+    """The CSV file of raw runs: one line each, warm-ups too, on disk as soon as it ran."""
+
+    def __init__(self, path: Path) -> None:
+        self.stream = path.open("w", newline="", encoding="utf-8")
+        self.writer = csv.writer(self.stream)
+        self.writer.writerow(
             ["block", "place", "variant", "warmup", "seconds", "user", "system", "exit_code"]
         )
-        for run in runs:
-            writer.writerow(
-                [
-                    run.block,
-                    run.place,
-                    labels[run.arm],
-                    int(run.warmup),
-                    f"{run.seconds:.9f}",
-                    f"{run.user:.6f}",
-                    f"{run.system:.6f}",
-                    run.exit_code,
-                ]
-            )
+
+    def add(self, arm: Arm, run: Run) -> None:
+        times = (f"{run.seconds:.9f}", f"{run.user:.6f}", f"{run.system:.6f}")
+        self.writer.writerow(
+            [run.block, run.place, arm.title, int(run.warmup), *times, run.exit_code]
+        )
+        self.stream.flush()
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def write_csv(results: Results, path: Path) -> None:
+    """The same from results that are complete."""
+    arms = {arm.key: arm for arm in results.arms}
+    log = RunLog(path)
+    for run in results.runs:
+        log.add(arms[run.arm], run)
+    log.close()

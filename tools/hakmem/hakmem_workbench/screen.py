@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What the measuring commands show things with: one width rule, one look of tables."""
+"""What the measuring commands show things with: one width rule, one look of tables and legends."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from rich import box
 from rich.console import Console
@@ -23,3 +25,13 @@ def titled_table(title: str) -> Table:
         title_justify="left",
         title_style="bold",
     )
+
+
+def legend(words: Iterable[tuple[str, str]]) -> Table:
+    """Below a table: each word and what it means."""
+    grid = Table(box=None, show_header=False, pad_edge=False, style="dim")
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for word, meaning in words:
+        grid.add_row(f"  {word}", meaning)
+    return grid

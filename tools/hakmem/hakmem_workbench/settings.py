@@ -17,10 +17,12 @@ from pathlib import Path
 from . import elf, statsfile
 from .errors import Problem
 from .library import Library
+from .library import parts as parts_of
 from .statsfile import Setting, Stats
-from .text import closest
+from .text import closest, listing
 
 PREFIX = "HAKMEM_"
+TOO_OLD = "It is older than this tool: take a newer library, or the tool that came with it."
 # Small, present everywhere, and sure to allocate: one that doesn't never wakes the library.
 _WITNESSES = (["/bin/cat", "/dev/null"], ["/bin/ls", "-d", "/"], ["/usr/bin/env"])
 
@@ -29,7 +31,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
     """'KEY=VALUE', where KEY may lack HAKMEM_ and be in small letters."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise Problem(f"'{text}' is not KEY=VALUE")
+        raise Problem(f"'{text}' is not KEY=VALUE", "As in: HAKMEM_BACKEND=legacy.")
     name = key.strip().upper()
     return (name if name.startswith(PREFIX) else PREFIX + name), value
 
@@ -70,7 +72,7 @@ def _ask(library: Library, assigned: Mapping[str, str], inherit: bool) -> tuple[
             said = done.stderr.strip().splitlines()
             raise Problem(
                 f"{library.path} did not answer: a program under it wrote no statistics",
-                said[-1] if said else "Is it hakmem?",
+                f"It said: {said[-1]}" if said else "Is it hakmem? Name another with --library.",
             )
         return statsfile.load(target), done.stderr
 
@@ -94,18 +96,61 @@ def check(library: Library, assigned: Mapping[str, str]) -> Stats:
     """Raises a Problem for the first assignment that did not take effect."""
     stats, said = _ask(library, assigned, False)
     if not stats.settings:
-        raise Problem(f"{library.path} tells no settings; it is older than this tool")
+        raise Problem(f"{library.path} tells no settings", TOO_OLD)
     for name, hint in unknown(assigned, stats.settings):
         raise Problem(f"{name} is not a setting of hakmem", hint or "'hakmem options' lists all.")
     for name, value in assigned.items():
         setting = stats.setting(name)
         if name not in ASKED_WITH and setting is not None and refused(setting, value, said):
-            allowed = f", allowed: {setting.range}" if setting.range else ""
             raise Problem(
-                f"{name}={value} was refused by the library ({setting.type}{allowed})",
-                next((line for line in said.splitlines() if f"{name}=" in line), ""),
+                f"{name}={value} was refused by the library{reason(name, said)}",
+                allowed(library, setting, stats),
             )
     return stats
+
+
+def reason(name: str, said: str) -> str:
+    """What the library has against it, where it said so: ': no such part in this build'."""
+    line = next((line for line in said.splitlines() if f"{name}=" in line), "")
+    words = line.partition(f"{name}=")[2].partition(": ")[2]
+    return f": {words.partition(';')[0]}" if words else ""
+
+
+def allowed(library: Library, setting: Setting, stats: Stats) -> str:
+    """What may stand there instead."""
+    if found := parts(library, setting, stats):
+        return f"There are: {listing(found)}."
+    if _kind_of_part(setting):
+        return "This library was stripped and does not tell its parts: ask who built it."
+    return f"Allowed: {setting.type}{f', {setting.range}' if setting.range else ''}."
+
+
+def parts(library: Library, setting: Setting, stats: Stats) -> tuple[str, ...]:
+    """The parts that a setting chooses among, those of other people too; none for a number.
+
+    The setting lists them, or the library's file does, which is then asked for each.
+    """
+    kind = _kind_of_part(setting)
+    if setting.choices or not kind:
+        return setting.choices
+    names = parts_of(library, kind)
+    return tuple(name for name in names if _accepted(library, setting.name, name))
+
+
+def effective(setting: Setting, stats: Stats) -> str:
+    """The value that is at work: of a part that nobody chose, the one that the library took."""
+    kind = _kind_of_part(setting)
+    return str(stats.allocator.get(kind) or setting.value) if kind else setting.value
+
+
+def _kind_of_part(setting: Setting) -> str:
+    """'backend' for a setting by name that shows as allocator.backend, else nothing."""
+    place, _, kind = setting.moves.partition(".")
+    return kind if place == "allocator" and setting.type in ("string", "enum") else ""
+
+
+def _accepted(library: Library, name: str, value: str) -> bool:
+    return f"{name}=" not in _ask(library, {name: value}, False)[1]
 
 
 def refused(setting: Setting, value: str, said: str) -> bool:

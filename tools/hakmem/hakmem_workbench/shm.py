@@ -2,13 +2,14 @@
 """Reads the live counters of a running process, without stopping it.
 
 Under HAKMEM_STATS_SHM=1 the library keeps /dev/shm/hakmem.PID (mode 0600):
-a header of 64 bytes, then `entries` records (src/core/live.h has the same):
+a header of 64 bytes, then `entries` records (src/core/process/live.h has the same):
 
     header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries, u64 pid,
             u64 updates, u64 started_ns, u32 record_size, u8 reserved[20]
     record  char name[56] (NUL-padded), u64 value
 
-Names are GROUP.REST. We map it read-only; the library alone writes, one aligned
+Names are GROUP.REST. A few values are no counters: they are what the library was
+set to, and kept apart here. We map it read-only; the library alone writes, one aligned
 word at a time, and raises `updates` after each refresh.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,10 @@ MAGIC = b"HAKSTAT1"
 HEADER = struct.Struct("=8sIIQQQI20x")
 RECORD = struct.Struct("=56sQ")
 TRIES = 5
+_SET = re.compile(
+    r"limit\.limit_bytes|large\.cache_budget|space\.(reserved_bytes|zones)"
+    r"|pool\.adaptive_prewarm\..*"
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,16 @@ class Snapshot:
     started_ns: int
     values: dict[str, int]
 
+    def counters(self) -> dict[str, int]:
+        return {name: value for name, value in self.values.items() if not _SET.fullmatch(name)}
+
+    def configuration(self) -> dict[str, int]:
+        return {name: value for name, value in self.values.items() if _SET.fullmatch(name)}
+
     def groups(self) -> dict[str, dict[str, int]]:
         """Counters under the word before their first dot, in the library's order."""
         found: dict[str, dict[str, int]] = {}
-        for name, value in self.values.items():
+        for name, value in self.counters().items():
             group, dot, rest = name.partition(".")
             found.setdefault(group if dot else "other", {})[rest or name] = value
         return found
@@ -66,7 +78,9 @@ class Live:
                 f"{path} belongs to another user", "Use sudo, or look as that user."
             ) from error
         except (OSError, ValueError) as error:
-            raise Problem(f"{path} can't be read: {error}") from error
+            raise Problem(
+                f"{path} can't be read: {error}", "Has the process ended? Look again."
+            ) from error
 
     def follow(self) -> None:
         """After exec the process is another program, with a new file of the same name."""
@@ -87,7 +101,10 @@ class Live:
 
     def _read(self) -> Snapshot:
         if len(self.data) < HEADER.size:
-            raise Problem(f"{self.path} is too short for live counters")
+            raise Problem(
+                f"{self.path} is too short for live counters",
+                "Look again; if it stays, remove it: no process of hakmem wrote it.",
+            )
         magic, header, entries, pid, updates, started, size = HEADER.unpack_from(self.data)
         if magic != MAGIC or header < HEADER.size or size < RECORD.size:
             raise Problem(
@@ -113,7 +130,9 @@ def open_live(pid: int) -> Live:
     path = next((path for path in _places(pid) if os.path.exists(path)), None)
     if path is None:
         if not lives:
-            raise Problem(f"there is no process {pid}", code=1)
+            raise Problem(
+                f"there is no process {pid}", "Without PID the one that shows counters is taken.", 1
+            )
         raise Problem(
             f"process {pid} shows no live counters",
             "It must be started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD).",
@@ -126,6 +145,24 @@ def open_live(pid: int) -> Live:
             code=1,
         )
     return Live(path, pid)
+
+
+def program(pid: int) -> str:
+    """The command line of the process, as it shows itself; empty once it has ended."""
+    return " ".join(_strings(pid, "cmdline"))
+
+
+def settings(pid: int) -> list[str]:
+    """The settings of hakmem in its environment, as they were at its start."""
+    return sorted(word for word in _strings(pid, "environ") if word.startswith("HAKMEM_"))
+
+
+def _strings(pid: int, name: str) -> list[str]:
+    try:
+        words = Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")
+    except OSError:
+        return []
+    return [os.fsdecode(word) for word in words if word]
 
 
 def running() -> list[int]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import children
 from .observe import Observation
 
 MEMORY_CALLS = ("mmap", "munmap", "mremap", "brk", "madvise", "process_madvise", "mprotect")
@@ -87,15 +88,12 @@ def count_system_calls(
         target = Path(folder) / "calls"
         # -E sets a variable for the command only, so strace stays outside of the preload.
         settings = [word for key, value in assigned.items() for word in ("-E", f"{key}={value}")]
-        done = subprocess.run(
+        done = children.run(
             [strace, "-f", "-c", "-o", str(target), *settings, "--", *command],
             env=dict(environment),
             stdin=source,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            check=False,
         )
         if not target.exists() or not (text := target.read_text(encoding="utf-8")).strip():
             said = done.stderr.strip().splitlines()

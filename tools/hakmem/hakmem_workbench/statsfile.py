@@ -106,23 +106,26 @@ class Stats:
         return next((setting for setting in self.settings if setting.name == name), None)
 
 
+_WRITE_ONE = "Write one with HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json."
+
+
 def load(path: Path) -> Stats:
     """The stats in a file; a Problem says what is wrong with it."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise Problem(f"{path}: {error.strerror}") from error
+        raise Problem(f"{path} can't be read: {error.strerror}", _WRITE_ONE) from error
     except UnicodeDecodeError as error:
-        raise Problem(f"{path} is not a stats file: it is not text") from error
+        raise Problem(f"{path} is not a stats file: it is not text", _WRITE_ONE) from error
     return loads(text, str(path))
 
 
 def loads(text: str, origin: str) -> Stats:
     """Accepts one object, or several after each other: then the last one counts."""
-    hint = "Write one with HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json."
     start = text.find("{")
     if start < 0:
-        raise Problem(f"{origin} is empty" if not text.strip() else f"{origin} holds no JSON", hint)
+        what = "holds no JSON" if text.strip() else "is empty"
+        raise Problem(f"{origin} {what}", _WRITE_ONE)
     decoder = json.JSONDecoder()
     value: Any = None
     while start >= 0:
@@ -136,9 +139,21 @@ def loads(text: str, origin: str) -> Stats:
         start = text.find("{", end)
     if not isinstance(value, dict) or not {"allocator", "os_calls", "settings"} & value.keys():
         raise Problem(
-            f"{origin} is JSON, but not of hakmem: no allocator, settings or os_calls", hint
+            f"{origin} is JSON, but not of hakmem: no allocator, settings or os_calls", _WRITE_ONE
         )
     return parse(value)
+
+
+def most_telling(folder: Path, pid: int) -> Stats | None:
+    """Of the files PID.json that a command left: its own, else the child's with most calls."""
+    found: list[tuple[bool, int, Stats]] = []
+    for path in folder.glob("*.json"):
+        try:
+            stats = load(path)
+        except Problem:
+            continue
+        found.append((path.stem == str(pid), sum(row.calls for row in stats.os_calls), stats))
+    return max(found, key=lambda item: item[:2])[2] if found else None
 
 
 def parse(value: Mapping[str, Any]) -> Stats:

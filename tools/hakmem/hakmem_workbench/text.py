@@ -82,6 +82,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {best}?" if best else ""
 
 
+def said(stderr: str, otherwise: str) -> str:
+    """'It said: …' with the last line of a program's complaint; else the advice."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return f"It said: {lines[-1]}" if lines else otherwise
+
+
 def _three(value: float) -> str:
     magnitude = abs(value)
     if magnitude >= 99.95:

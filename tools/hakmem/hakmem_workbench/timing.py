@@ -9,7 +9,6 @@ alike, so that hyperfine itself never runs under an allocator under test.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import statistics
@@ -19,7 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import children
 from .errors import TOOL_FAILED, Problem
+from .text import said
 
 
 @dataclass(frozen=True)
@@ -84,19 +85,18 @@ class Hyperfine:
                 arguments.append("--ignore-failure")
             if self.show_output:
                 arguments.append("--show-output")
-            done = subprocess.run(
+            done = children.run(
                 [*arguments, shlex.join(words)],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=None if self.show_output else subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                check=False,
             )
             if done.returncode or not target.exists():
                 raise Problem(
-                    f"{shlex.join(command)} failed while it was timed", _last_line(done.stderr), 1
+                    f"{shlex.join(command)} failed while it was timed",
+                    said(done.stderr, "-i accepts exit codes other than 0."),
+                    1,
                 )
             result = json.loads(target.read_text(encoding="utf-8"))["results"][0]
         code = (result.get("exit_codes") or [0])[0]
@@ -111,19 +111,17 @@ class Hyperfine:
         """What the user wants done before each run."""
         if not self.prepare:
             return
-        done = subprocess.run(
+        done = children.run(
             ["/bin/sh", "-c", self.prepare],
             env=self.environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         if done.returncode:
             raise Problem(
                 f"the preparation '{self.prepare}' failed with exit code {done.returncode}",
-                _last_line(done.stderr),
+                said(done.stderr, "Try it alone: it must succeed before every run."),
                 1,
             )
 
@@ -132,8 +130,3 @@ class Hyperfine:
         nothing = shutil.which("true") or "/bin/true"
         quiet = Hyperfine(self.environment)
         return statistics.median(quiet.once([nothing], {}).seconds for _ in range(7))
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return os.linesep.join(lines[-1:])

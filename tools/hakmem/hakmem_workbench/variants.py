@@ -123,13 +123,17 @@ class _Draft:
 
     def _take_base(self, word: str) -> None:
         if self.base is not None:
-            raise Problem(f"'{self.spec}' names two allocators")
+            raise Problem(
+                f"'{self.spec}' names two allocators", "Put a space between two variants."
+            )
         self.base = word
 
     def _set_variable(self, text: str) -> None:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise Problem(f"'env:{text}' is not env:NAME=VALUE")
+            raise Problem(
+                f"'env:{text}' is not env:NAME=VALUE", "As in: env:PYTHONMALLOC=malloc."
+            )
         if name == "LD_PRELOAD" or name.startswith(settings.PREFIX):
             raise Problem(
                 f"env:{name} is not for the allocator's own variables",
@@ -166,10 +170,15 @@ class _Draft:
             found = library.find_peer(base)
         is_hakmem = found is not None and library.is_hakmem(elf.read(found.path))
         if self.settings and not is_hakmem:
-            raise Problem(f"'{self.spec}': {base} is not hakmem and has none of its settings")
+            raise Problem(
+                f"'{self.spec}': {base} is not hakmem and has none of its settings",
+                "Leave backend=, release= and set: to variants of hakmem.",
+            )
         if base == "hakmem" and not is_hakmem:
             assert found is not None
-            raise Problem(f"{found.path} is not hakmem")
+            raise Problem(
+                f"{found.path} is not hakmem", "Name it with lib:PATH, or hakmem with --library."
+            )
         variant = Variant(
             self.label or self._label(base),
             self.spec,

@@ -7,12 +7,17 @@ is asserted: CPU time where a size matters, and more runs where a verdict does.
 
 import csv
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Hakmem
+from conftest import TOOL, Hakmem, clean_environment
 
 pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
@@ -36,6 +41,9 @@ def test_terminal_report(experiment: Path) -> None:
         "context switches, voluntary",
         "partial_release",
         "Written:",
+        "of the bytes given back, those handed out again within a second",
+        "address space set aside once at start",
+        "median over the blocks of its figure divided by the baseline's",
     ):
         assert words in out, out
 
@@ -153,8 +161,131 @@ def test_mistakes(hakmem: Hakmem, library: Path) -> None:
     assert "did you mean mimalloc?" in complaint("mimaloc", "--", "ls")
     assert "HAKMEM_TINY_SS_PARTIAL?" in complaint("set:HAKMEM_TINY_SS_PARTAIL=0", "--", "ls")
     assert "is not a number of 1 or more" in complaint("--runs", "0", "--", "ls")
-    assert "there is no file" in complaint("--input", "/nowhere", "--", "cat")
+    assert "there is no such file" in complaint("--input", "/nowhere", "--", "cat")
     assert "the preparation 'false' failed" in complaint("-p", "false", "--", "ls")
+
+
+def test_the_folder_comes_first(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:
+    """Where it can't be written to nothing is run; where nothing was measured none stays."""
+    mark = tmp_path / "ran"
+    words = ("ab", "--library", library, "--runs", "2")
+    done = hakmem(*words, "-o", "/proc/none", "--", "touch", mark)
+    assert done.code == 1 and "/proc/none can't be written to" in done.err
+    assert not mark.exists()
+    folder = tmp_path / "new" / "folder"
+    assert hakmem(*words, "-o", folder, "--", "false").code == 1
+    assert not folder.parent.exists()
+    kept = tmp_path / "old"
+    kept.mkdir()
+    (kept / "ab.csv").write_text("of yesterday")
+    assert hakmem(*words, "-o", kept, "--", "false").code == 1
+    assert (kept / "ab.csv").read_text() == "of yesterday"
+
+
+def test_too_few_runs_are_told_before_anything_runs(hakmem: Hakmem, library: Path) -> None:
+    words = ("ab", "--library", library, "--no-files", "--runs", "7")
+    said = hakmem(*words, "--", "false").err.splitlines()
+    assert said[0].startswith("hakmem: --runs 7 is too few for a verdict: 8 are needed")
+    assert "too few" not in hakmem(*words[:-1], "8", "--", "false").err
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Path:
+    """A program that nobody else runs."""
+    return Path(shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleeper"))
+
+
+def interrupted(
+    library: Path,
+    folder: Path,
+    command: tuple[object, ...],
+    number: int,
+    ready: Callable[[], bool],
+) -> tuple[int, str]:
+    """Sends the signal at that moment; (exit code, stderr)."""
+    words = ("ab", "--library", library, "--runs", "60", "-q", "-o", folder, "--", *command)
+    process = subprocess.Popen(
+        [sys.executable, TOOL, *map(str, words)],
+        env=clean_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert holds_within(60, ready)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def runs(program: Path) -> bool:
+    for link in Path("/proc").glob("[0-9]*/exe"):
+        try:
+            if os.readlink(link) == str(program):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(library: Path, sleeper: Path, tmp_path: Path, number: int) -> None:
+    """What was measured is shown and written, and the exit code says that it is not all."""
+    folder = tmp_path / "out"
+    raw = folder / "ab.csv"
+
+    def five_blocks() -> bool:
+        return raw.exists() and raw.read_text().count("\n") > 1 + 3 + 5 * 3
+
+    code, said = interrupted(library, folder, (sleeper, "0.02"), number, five_blocks)
+    assert code == 128 + number
+    name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    assert f"hakmem: interrupted by {name} after " in said
+    assert f"what was measured is in {folder}" in said
+    found = json.loads((folder / "ab.json").read_text())
+    assert found["stopped"].startswith(f"interrupted by {name}")
+    with (folder / "ab.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["warmup"] == "0"]
+    assert len(rows) == sum(not run["warmup"] for run in found["runs"]) >= 15
+    assert f"{len(rows) // 3} blocks of 3 runs" in (folder / "ab.html").read_text()
+    assert found["stopped"] in (folder / "ab.html").read_text()
+
+
+def test_interrupted_before_a_block_is_whole(
+    library: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    """No judgement, no page; the raw runs stay, and nothing goes on behind our back.
+
+    The fourth run, which is the second warm-up, would take a minute.
+    """
+    folder, log = tmp_path / "out", tmp_path / "log"
+    script = f"echo x >> {log}; test $(wc -l < {log}) -lt 4 || {sleeper} 60"
+    command = ("sh", "-c", script)
+    code, said = interrupted(library, folder, command, signal.SIGINT, lambda: runs(sleeper))
+    assert code == 130 and "after 0 timed runs" in said
+    assert [path.name for path in folder.iterdir()] == ["ab.csv"]
+    assert holds_within(20, lambda: not runs(sleeper))
+
+
+def test_a_failure_keeps_what_was_measured(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:
+    """The command fails at its 24th run, in the middle of the timing."""
+    log = tmp_path / "log"
+    script = f"echo x >> {log}; test $(wc -l < {log}) -lt 24 || {{ echo no disk >&2; exit 4; }}"
+    folder = tmp_path / "out"
+    words = ("ab", "--library", library, "--runs", "30", "--no-syscalls", "-o", folder)
+    done = hakmem(*words, "--", "sh", "-c", script)
+    assert done.code == 1
+    assert "stopped after 18 timed runs" in done.err and str(folder) in done.err.splitlines()[-1]
+    assert "6 blocks of 3 runs" in done.out and "Written:" in done.out
+    assert json.loads((folder / "ab.json").read_text())["stopped"].startswith("stopped after 18")
 
 
 def test_prepare_and_input(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +116,14 @@ def test_in_short_says_what_to_try() -> None:
 
 @pytest.mark.library
 def test_every_cause_of_the_library_is_explained() -> None:
-    """The list of causes is src/core/os.h; what a later one means must be said here too."""
-    source = Path(__file__).resolve().parents[3] / "src" / "core" / "os.h"
-    if not source.is_file():
+    """The list of causes is src/core/os/os.h; what a later one means must be said here too."""
+    core = Path(__file__).resolve().parents[3] / "src" / "core"
+    if not core.is_dir():
         pytest.skip("not in the source tree")
-    causes = set(re.findall(r"X\((\w+), \"", source.read_text()))
+    causes = set(re.findall(r"X\((\w+), \"", (core / "os" / "os.h").read_text()))
     assert len(causes) > 10
-    assert causes - explain._CAUSES.keys() == set()
-    assert explain._CAUSES.keys() - causes == set()
+    assert causes - explain.CAUSES.keys() == set()
+    assert explain.CAUSES.keys() - causes == set()
 
 
 def test_supply_and_books(said: str) -> None:
@@ -174,3 +175,20 @@ def test_bad_files(hakmem: Hakmem, tmp_path: Path, content: str | bytes, said: s
 def test_missing_file(hakmem: Hakmem) -> None:
     assert "No such file" in hakmem("causes", "/nowhere/stats.json").err
     assert "is needed" in hakmem("causes").err
+
+
+def test_statistics_of_a_child(hakmem: Hakmem, library: Path) -> None:
+    """A shell that leaves without writing any: those of what it ran."""
+    script = "import os, subprocess; subprocess.run(['ls', '/']); os._exit(0)"
+    done = hakmem("causes", "--library", library, "--", sys.executable, "-c", script)
+    assert done.code == 0, done.err
+    assert "System calls" in done.out
+
+
+@pytest.mark.library
+@pytest.mark.parametrize("command", ["ls /", "cat /dev/null", "sort /dev/null", "sh -c ls"])
+def test_programs_that_close_stderr(hakmem: Hakmem, real_library: Path, command: str) -> None:
+    """All of coreutils does at its exit."""
+    done = hakmem("causes", "--library", real_library, "--", *command.split())
+    assert done.code == 0, done.err
+    assert "System calls" in done.out and "They balance" in done.out

@@ -34,6 +34,46 @@ def test_complaints_of_the_parser_are_like_all_others(hakmem: Hakmem) -> None:
         assert words[-1] in done.err and f"'hakmem {words[0]} --help'" in done.err
 
 
+def test_every_problem_says_what_to_do() -> None:
+    """Each is raised with a sentence and a hint that is not empty."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Problem":
+                names = {word.arg for word in node.keywords}
+                assert len(node.args) > 1 or "hint" in names, f"{path.name}:{node.lineno}"
+                hint = node.args[1] if len(node.args) > 1 else None
+                empty = isinstance(hint, ast.Constant) and not hint.value
+                assert not empty, f"{path.name}:{node.lineno}"
+
+
+MISTAKES = (
+    ("verfy",),
+    ("run", "--", "no-such-command"),
+    ("run", "--set", "PARTIAL", "--", "ls"),
+    ("run", "--library", "/nowhere", "--", "ls"),
+    ("verify", "--allow", "nothing", "--", "ls"),
+    ("ab", "mimaloc", "--", "ls"),
+    ("ab", "-o", "/proc/none", "--", "ls"),
+    ("matrix", "-f", "header", "--", "ls"),
+    ("options", "--backend", "legcy"),
+    ("stat", "4194999"),
+    ("causes", "/nowhere.json"),
+)
+
+
+@pytest.mark.parametrize("words", MISTAKES, ids=" ".join)
+def test_an_error_is_one_line(hakmem: Hakmem, library: Path, words: tuple[str, ...]) -> None:
+    """It names what was wrong and ends in what to do."""
+    known = words[0] in ("run", "verify", "ab", "options") and "--library" not in words
+    more = ("--library", str(library)) if known else ()
+    done = hakmem(words[0], *more, *words[1:])
+    assert done.code != 0 and done.out == ""
+    (line,) = done.err.splitlines()
+    assert line.startswith("hakmem: ") and line[-1] in ".?"
+    value = [word for word in words if word not in ("--", "ls")][-1]
+    assert value.upper().removeprefix("HAKMEM_") in line.upper()
+
+
 def test_version(hakmem: Hakmem) -> None:
     assert hakmem("--version").out == f"hakmem workbench {hakmem_workbench.__version__}\n"
 
@@ -85,7 +125,7 @@ def test_the_others_say_what_is_missing(library: Path) -> None:
 
 
 LAYERS = (
-    {"errors", "text", "screen"},
+    {"errors", "text", "glossary", "screen", "children"},
     {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing"},
     {"library", "sidecar", "explain", "inference"},
     {"settings", "resolve", "mesonbuild", "factorial"},

@@ -10,6 +10,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from hakmem_workbench import factorial, inference  # noqa: E402
+from hakmem_workbench.report import short  # noqa: E402
 
 KINDS = ("white", "drift", "tails", "bursts", "levels")
 SPREAD = 0.02
@@ -190,3 +191,32 @@ def test_parse_factor() -> None:
     for text in ("header", "header=", "header=true", "=a,b", "header=a,a"):
         with pytest.raises(factorial.Problem):
             factorial.parse_factor(text)
+
+
+def test_an_interval_without_one_has_a_reason() -> None:
+    """Whoever reads 'no difference' beside 1.010 – 1.030 reads why."""
+    told = set()
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        first, again, other = np.exp(random.normal(0, 0.02, (3, 15)))
+        judged = inference.judge("a", first, again, {"b": other * 1.012}, seed)
+        comparison = judged.comparisons["b"]
+        if comparison.verdict != "same" or not comparison.ratio.excludes_one:
+            assert comparison.reason == ""
+            continue
+        told.add(comparison.reason.split()[0])
+        assert comparison.reason in comparison.sentence
+        assert short(comparison) == f"no difference: {comparison.reason}"
+    assert told, "no such case among the seeds"
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "p", "said"),
+    [
+        (0.99, 1.01, 1.03, 0.5, ""),
+        (1.01, 1.02, 1.03, 0.001, "within the noise of 3.0 %"),
+        (0.90, 0.92, 0.95, 0.04, "chance gives as much in 4.0 % of cases"),
+    ],
+)
+def test_reasons(low: float, value: float, high: float, p: float, said: str) -> None:
+    assert inference.reason_of(inference.Ratio(value, low, high), p, 0.03) == said

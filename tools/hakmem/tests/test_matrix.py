@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import HERE, Hakmem
-from test_page import look_at
+from test_page import explained_in, look_at
 
 pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
@@ -97,6 +97,7 @@ def test_from_builds_to_page(hakmem: Hakmem, source: Path, tmp_path: Path, compi
         "Interactions",
         "header: false instead of true",
         "against itself",
+        "interaction  what two values do together beyond what each of them does alone",
     ):
         assert title in done.out
     builds = [path for path in (tmp_path / "builds").iterdir() if (path / "src").is_dir()]
@@ -110,6 +111,18 @@ def test_from_builds_to_page(hakmem: Hakmem, source: Path, tmp_path: Path, compi
     assert len(seen["rows"]["cells"]) == 4
     assert {box["name"] for box in seen["boxes"]} == {"main", "interactions", "cells"}
     assert seen["doubleIds"] == []
+    for columns, explained in explained_in((tmp_path / "matrix.html").read_text()):
+        assert columns - {"", "header", "HAKMEM_BACKEND", "state"} <= explained
+
+
+def test_the_folder_comes_before_the_builds(hakmem: Hakmem, source: Path, tmp_path: Path) -> None:
+    words = ("--source", source, "--build-root", tmp_path / "builds", "-f", "header=true,false")
+    done = hakmem("matrix", *words, "-o", "/proc/none", "--runs", "3", "--", "ls")
+    assert done.code == 1 and "/proc/none can't be written to" in done.err
+    assert done.err.startswith("hakmem: --runs 3 is too few")
+    assert not (tmp_path / "builds").exists()
+    done = hakmem("matrix", *words, "--", "no-such-command")
+    assert done.code == 127 and not (tmp_path / "builds").exists()
 
 
 def test_a_broken_build_is_told(hakmem: Hakmem, source: Path, tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 """`hakmem options`: the library's own table, with present values and their source."""
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from conftest import Hakmem
 
 
 def test_every_setting_is_listed(hakmem: Hakmem, library: Path) -> None:
-    done = hakmem("options", "--library", library)
+    done = hakmem("options", "--long", "--library", library)
     assert done.code == 0
     assert done.out.count("  from ") == 10
     for words in (
@@ -23,10 +26,69 @@ def test_every_setting_is_listed(hakmem: Hakmem, library: Path) -> None:
 
 def test_source_of_values(hakmem: Hakmem, library: Path) -> None:
     environment = {"HAKMEM_SS_PREFAULT": "1", "HAKMEM_STATS": "1"}
-    words = ("options", "--library", library, "--changed", "--set", "RELEASE=direct")
+    words = ("options", "--library", library, "--changed", "--long", "--set", "RELEASE=direct")
     done = hakmem(*words, env=environment)
     changed = [line.split("  from")[0] for line in done.out.splitlines() if "  from " in line]
     assert changed == ["HAKMEM_RELEASE = direct", "HAKMEM_SS_PREFAULT = 1", "HAKMEM_STATS = 1"]
+
+
+def test_the_short_view_has_one_line_each(hakmem: Hakmem, library: Path) -> None:
+    done = hakmem("options", "--library", library, env={"HAKMEM_SS_PREFAULT": "1"})
+    lines = [line for line in done.out.splitlines() if line.startswith("HAKMEM_")]
+    assert len(lines) == 10
+    assert "HAKMEM_BACKEND               shared_pool  Who supplies spans." in lines
+    (changed,) = (line for line in lines if line.startswith("HAKMEM_SS_PREFAULT "))
+    assert changed.split()[1:4] == ["1", "from", "environment:"]
+    assert max(map(len, done.out.splitlines()[3:])) <= 100
+    assert "--long" in done.out
+
+
+@pytest.fixture(scope="session")
+def named(compiled: Callable[..., Path]) -> Path:
+    """A library whose backends are names, as in a build with external parts."""
+    flags = ("-shared", "-fPIC", "-DPARTS_BY_NAME", "-Wl,-soname,libhakmem.so.0")
+    return compiled("fake_hakmem", *flags, name="libparts.so")
+
+
+def test_the_backend_that_is_in_effect(hakmem: Hakmem, named: Path) -> None:
+    done = hakmem("options", "--library", named, "backend")
+    assert "HAKMEM_BACKEND = shared_pool  from default" in done.out
+    assert "string, shared_pool | theirs, default the build's own" in done.out
+    (row,) = json.loads(hakmem("options", "--library", named, "--json", "backend").out)
+    assert row["value"] == "shared_pool" and row["choices"] == ["shared_pool", "theirs"]
+    done = hakmem("options", "--library", named, "backend", env={"HAKMEM_BACKEND": "mine"})
+    assert "HAKMEM_BACKEND = shared_pool  from default, as mine was refused" in done.out
+
+
+def test_a_wrong_part_is_answered_with_those_that_are_there(hakmem: Hakmem, named: Path) -> None:
+    for words in (("options", "--backend", "thiers"), ("run", "--backend", "thiers", "--", "ls")):
+        done = hakmem(words[0], "--library", named, *words[1:])
+        assert done.code == 2 and done.out == ""
+        assert "HAKMEM_BACKEND=thiers was refused" in done.err
+        assert "There are: shared_pool and theirs." in done.err
+    assert hakmem("run", "--library", named, "--backend", "theirs", "--", "true").code == 0
+
+
+def test_the_parts_of_a_stripped_library(hakmem: Hakmem, named: Path, tmp_path: Path) -> None:
+    """Its file tells none; what was installed beside it may."""
+    stripped = tmp_path / "libparts.so"
+    subprocess.run(["strip", "-o", stripped, named], check=True)
+    words = ("options", "--library", stripped, "--backend", "thiers")
+    assert "does not tell its parts" in hakmem(*words).err
+    (tmp_path / "pkgconfig").mkdir()
+    (tmp_path / "pkgconfig" / "hakmem.pc").write_text("x=1\nbackends=theirs\\ gone\n")
+    assert "There are: theirs." in hakmem(*words).err
+
+
+@pytest.mark.library
+def test_the_parts_of_the_real_library(hakmem: Hakmem, real_library: Path) -> None:
+    rows = json.loads(hakmem("options", "--library", real_library, "--json").out)
+    found = {row["name"]: row for row in rows}
+    for name in ("HAKMEM_BACKEND", "HAKMEM_RELEASE"):
+        assert found[name]["value"] in found[name]["choices"]
+    done = hakmem("options", "--library", real_library, "--set", "BACKEND=nonsense")
+    assert done.code == 2
+    assert all(part in done.err for part in found["HAKMEM_BACKEND"]["choices"])
 
 
 def test_words_choose(hakmem: Hakmem, library: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The HTML page in a real browser: title, rows, pictures; nothing from elsewhere."""
 
+import html
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hakmem_workbench import glossary
 from hakmem_workbench.text import duration
 
 pytest.importorskip("matplotlib")
@@ -89,8 +91,6 @@ def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignor
     )
     match = re.search(r'<pre id="probe-result">(.*?)</pre>', done.stdout, re.S)
     assert match, done.stdout[-2000:] + done.stderr[-2000:]
-    import html
-
     return json.loads(html.unescape(match[1]))
 
 
@@ -188,6 +188,38 @@ def test_data_travels_along(experiment: Path) -> None:
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert match
     assert json.loads(match[1]) == json.loads((experiment / "ab.json").read_text())
+
+
+def explained_in(page: str) -> list[tuple[set[str], set[str]]]:
+    """(names of columns, explained words) of each section."""
+    sections = re.findall(r"<section>(.*?)</section>", page, re.S)
+    return [
+        tuple(  # type: ignore[misc]
+            {html.unescape(word) for word in re.findall(rf"<{tag}(?: [^>]*)?>(.*?)</{tag}>", part)}
+            for tag in ("th", "dt")
+        )
+        for part in sections
+    ]
+
+
+def test_every_word_of_a_table_is_explained_below_it(experiment: Path) -> None:
+    """Names of variants speak for themselves, and the machine's table is plain English."""
+    variants = {"", "system", "hakmem", "backend=legacy", "state"}
+    found = explained_in((experiment / "ab.html").read_text())
+    assert sum(bool(words) for _, words in found) >= 4
+    for columns, words in found:
+        assert columns - variants <= words
+
+
+def test_the_guide_has_every_word() -> None:
+    """docs/tuning.md says the same as the tables."""
+    guide = Path(__file__).resolve().parents[3] / "docs" / "tuning.md"
+    if not guide.is_file():
+        pytest.skip("not in the source tree")
+    text = guide.read_text()
+    for words in glossary.TABLES.values():
+        for word, meaning in words.items():
+            assert f"| {word} | {meaning} |" in text
 
 
 def test_hostile_names_are_escaped() -> None:

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: MIT
 """`hakmem run`: everything passes through, and nothing is silently without effect."""
 
+import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import TOOL, Hakmem, clean_environment
+
+Compiled = Callable[..., Path]
 
 
 def test_under_the_library(hakmem: Hakmem, library: Path) -> None:
@@ -114,3 +120,70 @@ def test_library_with_a_space_in_its_path(hakmem: Hakmem, library: Path, tmp_pat
     (folder / library.name).write_bytes(library.read_bytes())
     done = hakmem("run", "--library", folder / library.name, "--", "true")
     assert done.code == 2 and "space" in done.err
+
+
+@pytest.mark.parametrize(
+    ("source", "flag", "said"),
+    [
+        ("allocates", "-static", "static: plain is statically linked"),
+        ("own_malloc", "-fno-builtin", "own-malloc: plain defines malloc itself"),
+    ],
+)
+def test_no_effect_is_told(
+    hakmem: Hakmem,
+    library: Path,
+    compiled: Compiled,
+    tmp_path: Path,
+    source: str,
+    flag: str,
+    said: str,
+) -> None:
+    """In one line, before the command, which runs all the same; for its scripts too."""
+    program = tmp_path / "plain"
+    shutil.copy(compiled(source, flag), program)
+    done = hakmem("run", "--library", library, "--", program)
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"hakmem: no effect on {program}, {said}")
+    assert json.loads(hakmem("verify", "--library", library, "--json", "--", program).out)[
+        "findings"
+    ][0]["sentence"] in line
+    script = tmp_path / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+    assert said in hakmem("run", "--library", library, "--", script).err
+    quiet = hakmem("run", "--library", library, "--", program, env={"HAKMEM_QUIET": "1"})
+    assert (quiet.code, quiet.err) == (0, "")
+
+
+def test_an_effect_is_not_denied(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
+    """A program that only takes malloc's address defines none; as Debian's python3."""
+    program = compiled("takes_address", "-no-pie", "-fno-pic")
+    assert hakmem("run", "--library", library, "--", program).err == ""
+
+
+def test_no_effect_on_raised_privileges(
+    hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path
+) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can make a program of another user setuid")
+    program = tmp_path / "raised"
+    shutil.copy(compiled("allocates"), program)
+    os.chown(program, 65534, -1)
+    program.chmod(0o4755)
+    done = hakmem("run", "--library", library, "--", program)
+    assert done.code == 0 and f"no effect on {program}, setuid: " in done.err
+
+
+def test_no_effect_on_another_machine(library: Path, compiled: Compiled, tmp_path: Path) -> None:
+    """Known by the two files, without running anything."""
+    from hakmem_workbench import checks
+    from hakmem_workbench import library as finder
+
+    data = bytearray(library.read_bytes())
+    data[18:20] = (183).to_bytes(2, "little")  # e_machine: aarch64
+    other = tmp_path / "libhakmem.so.0"
+    other.write_bytes(data)
+    program = str(compiled("allocates"))
+    (finding,) = checks.foresee(program, [program], finder.at(other, "test"))
+    assert finding.kind == "refused-preload" and "aarch64" in finding.sentence

@@ -81,8 +81,9 @@ def test_notes() -> None:
 
 
 def test_neighbours_do_not_count_ourselves() -> None:
-    seen = machine.Neighbours()
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
+    """Others have what we leave them, however busy the machine is."""
+    seen, began, worked = machine.Neighbours(), time.monotonic(), time.process_time()
+    while time.process_time() - worked < 0.4:
         pass
-    assert seen.cpus() < (os.cpu_count() or 1) - 0.3
+    own = (time.process_time() - worked) / (time.monotonic() - began)
+    assert seen.cpus() < (os.cpu_count() or 1) - own + 0.15

@@ -16,6 +16,11 @@ from hakmem_workbench import shm
 
 pytest.importorskip("rich")
 
+SET = {
+    "pool.adaptive_prewarm.0.size": 8192,
+    "pool.adaptive_prewarm.0.blocks": 4,
+    "limit.limit_bytes": 64 << 20,
+}
 VALUES = {
     "stages.hot": 1200,
     "stages.map": 0,
@@ -23,6 +28,7 @@ VALUES = {
     "os_calls.superslab_map.mmap.bytes": 6 << 20,
     "os_calls.superslab_map.mmap.ns": 62000,
     "lru.cached_bytes": 4 << 20,
+    **SET,
 }
 
 
@@ -35,7 +41,9 @@ def segment(pid: int, values: dict[str, int], magic: bytes = shm.MAGIC) -> bytes
 @pytest.fixture
 def process() -> Iterator[int]:
     """A process that shows counters."""
-    child = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen(
+        ["sleep", "60"], env=clean_environment() | {"HAKMEM_LIMIT_MB": "64"}
+    )
     path = Path(f"/dev/shm/hakmem.{child.pid}")
     path.write_bytes(segment(child.pid, VALUES))
     path.chmod(0o600)
@@ -64,7 +72,25 @@ def test_once(hakmem: Hakmem, process: int) -> None:
 
 def test_json(hakmem: Hakmem, process: int) -> None:
     shown = json.loads(hakmem("stat", "--json", str(process)).out)
-    assert shown == {"pid": process, "updates": 17, "values": VALUES}
+    counters = {name: value for name, value in VALUES.items() if name not in SET}
+    assert shown == {
+        "pid": process,
+        "program": "sleep 60",
+        "updates": 17,
+        "settings": ["HAKMEM_LIMIT_MB=64"],
+        "configuration": SET,
+        "values": counters,
+    }
+
+
+def test_configuration_is_no_counter(hakmem: Hakmem, process: int) -> None:
+    done = hakmem("stat", "--once", str(process))
+    assert f"process {process}  sleep 60 " in done.out
+    counted, _, rest = done.out.partition("\nconfiguration")
+    for words in ("HAKMEM_LIMIT_MB=64", "limit.limit_bytes  64.0 MiB"):
+        assert words in rest and words.split("  ")[0] not in counted
+    assert "pool.adaptive_prewarm  8.00 KiB: 4 blocks" in rest
+    assert "regret " in rest and "handed out again" in rest  # the words of the table
 
 
 def test_values_follow_the_process(process: int) -> None:

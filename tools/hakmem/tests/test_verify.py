@@ -27,7 +27,7 @@ def kinds(done: Done) -> list[str]:
 def test_in_effect(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     done = verify(hakmem, library, "--", compiled("allocates"))
     assert done.code == 0, done.text
-    assert "In effect: hakmem serves this process." in done.out
+    assert "In effect: hakmem serves this program." in done.out
     assert "libc.so.6" in done.out and "0.0-fake" in done.out
 
 
@@ -191,9 +191,19 @@ def test_effective_settings_and_their_source(
 
 def test_a_whole_tree_of_processes(hakmem: Hakmem, library: Path) -> None:
     done = verify(hakmem, library, "--", "sh", "-c", "ls / | sort | cat; exit 3")
-    assert done.code == 0
+    assert done.code == 3  # the command's own: it failed under the allocator
     assert "exit code 3" in done.out
-    assert "all 4 processes" in done.out
+    assert "all 4 programs" in done.out
+
+
+def test_programs_are_counted_and_not_processes(hakmem: Hakmem, library: Path) -> None:
+    """One process that executes two more programs, and a fork that executes none."""
+    done = verify(hakmem, library, "--", "sh", "-c", "(:); exec env env true")
+    assert done.code == 0, done.text
+    assert "all 4 programs" in done.out
+    assert "… and 1 more program like these (--all)" in done.out
+    report = json.loads(verify(hakmem, library, "--json", "--", "sh", "-c", "exit 5").out)
+    assert report["exit_code"] == 5 and report["failed"] and report["in_effect"]
 
 
 def test_a_server_is_ended(hakmem: Hakmem, library: Path) -> None:

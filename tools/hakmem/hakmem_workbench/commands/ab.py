@@ -6,19 +6,23 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import variants
+from .. import preload, variants
 from ..errors import Problem
 from .common import add_command, add_library, need
+from .output import Output, add_output, stoppable, warn_of_few
 
 if TYPE_CHECKING:
     from ..plots import Plot
     from ..results import Results
 
 EPILOG = """\
+Exit code 0: measured to its end. Stopped by a signal or a failure, it shows
+and writes what it has; the exit code is 128 + the signal's number, or the
+failure's own.
+
 variants:
   system                        the C library's malloc
   mimalloc jemalloc tcmalloc    another allocator that is installed
@@ -58,7 +62,8 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=_positive,
         metavar="N",
-        help="timed runs of each variant (default: about a minute in all, 15 to 60)",
+        help="timed runs of each variant (default: about a minute in all, 15 to 60; "
+        "a verdict needs 8)",
     )
     group.add_argument(
         "--metric",
@@ -98,18 +103,6 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
-def add_output(parser: argparse.ArgumentParser, stem: str) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        help=f"where JSON, CSV and HTML go (default: {stem}-DATE-TIME)",
-    )
-    group.add_argument("--pictures", action="store_true", help="write each picture as SVG too")
-    group.add_argument("--no-files", action="store_true", help="write no files")
-
-
 def main(args: argparse.Namespace) -> int:
     need("numpy", "matplotlib", "rich")
     from ..experiment import Experiment
@@ -123,20 +116,25 @@ def main(args: argparse.Namespace) -> int:
             "Put it behind --, as in: hakmem ab system -- ./bench 1000",
         )
     contestants = variants.lineup(args.variants, args.baseline, args.library)
-    with Display(args.quiet) as display:
-        results = Experiment(plan(args, contestants), display).carry_out()
-    show(results, console())
-    if not args.no_files:
-        write(results, target(args.output, "hakmem-ab"), args.pictures)
-    return 0
+    asked = plan(args, contestants)
+    warn_of_few(args.runs)
+    with stoppable(), Output(args, "hakmem-ab", "ab.csv") as output:
+        with Display(args.quiet) as display:
+            results = Experiment(asked, display, output.record).carry_out()
+        return output.conclude(
+            results,
+            lambda: show(results, console()),
+            lambda folder: write(results, folder, args.pictures),
+        )
 
 
 def plan(args: argparse.Namespace, contestants: list[variants.Variant]):  # type: ignore[no-untyped-def]
     """The experiment that the options describe."""
     from ..experiment import Plan
 
+    preload.resolve_command(args.command)
     if args.input and not Path(args.input).is_file():
-        raise Problem(f"there is no file {args.input}")
+        raise Problem(f"--input {args.input}: there is no such file", "Name a file that is there.")
     return Plan(
         command=args.command,
         variants=contestants,
@@ -154,26 +152,17 @@ def plan(args: argparse.Namespace, contestants: list[variants.Variant]):  # type
     )
 
 
-def target(chosen: str | None, stem: str) -> Path:
-    folder = Path(chosen or f"{stem}-{datetime.now():%Y%m%d-%H%M%S}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Problem(f"{folder} can't be made: {error.strerror}", code=1) from error
-    return folder
-
-
-def write(results: Results, folder: Path, pictures: bool = False) -> None:
-    """The three files, and the pictures."""
+def write(results: Results, folder: Path, pictures: bool = False) -> list[str]:
+    """The three files and the pictures; returns their names."""
     from ..page import ab_page
     from ..plots import ab_plots
     from ..results import write_csv, write_json
 
     write_json(results.to_json(), folder / "ab.json")
-    write_csv(results.runs, {arm.key: arm.title for arm in results.arms}, folder / "ab.csv")
+    write_csv(results, folder / "ab.csv")
     (folder / "ab.html").write_text(ab_page(results), encoding="utf-8")
     names = write_pictures(ab_plots(results), folder) if pictures else []
-    print(f"\nWritten: {folder}/{', '.join(['ab.html', 'ab.json', 'ab.csv', *names])}")
+    return ["ab.html", "ab.json", "ab.csv", *names]
 
 
 def write_pictures(plots: Iterable[Plot], folder: Path) -> list[str]:

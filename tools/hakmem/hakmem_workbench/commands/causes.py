@@ -36,7 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     if bool(args.file) == bool(args.command):
-        raise Problem("either a stats FILE or a command behind -- is needed")
+        raise Problem(
+            "either a stats FILE or a command behind -- is needed",
+            "As in: hakmem causes stats-4711.json, or hakmem causes -- ls.",
+        )
     if args.file == "-":
         stats = statsfile.loads(sys.stdin.read(), "standard input")
     elif args.file:
@@ -67,14 +70,14 @@ def _run(args: argparse.Namespace) -> Stats:
             code = process.wait()
         except KeyboardInterrupt:
             code = process.wait()
-        path = Path(folder) / f"{process.pid}.json"
-        if not path.exists():
+        stats = statsfile.most_telling(Path(folder), process.pid)
+        if stats is None:
             raise Problem(
                 f"{args.command[0]} wrote no statistics (exit code {code})",
                 "Is hakmem in effect? 'hakmem verify -- CMD' tells.",
                 code=1,
             )
-        return statsfile.load(path)
+        return stats
 
 
 def _head(printer: Printer, stats: Stats) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 
 from ..errors import Problem
 from ..settings import PREFIX, parse_assignment
@@ -60,12 +60,17 @@ def policy(args: argparse.Namespace) -> dict[str, str]:
 
 
 def need(*modules: str) -> None:
-    """Fails with one sentence where the measuring half was not installed."""
+    """Fails with one sentence where the measuring half was not installed.
+
+    Looked for, not imported: that takes longer than most mistakes.
+    """
     missing = []
     for module in modules:
         try:
-            importlib.import_module(module)
+            there = importlib.util.find_spec(module)
         except ImportError:
+            there = None
+        if there is None:
             missing.append(module)
     if missing:
         raise Problem(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from ..errors import Problem
 from ..mesonbuild import ALIASES, Project, default_root
 from ..settings import PREFIX
 from ..text import Printer, plural
-from .ab import add_measuring, add_output, plan, target, write_pictures
+from .ab import add_measuring, plan, write_pictures
 from .common import add_command, need
+from .output import Output, add_output, stoppable, warn_of_few
 
 if TYPE_CHECKING:
     from ..factorial import Factor
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 DEFAULT_FACTORS = ("header=true,false,small", "backend=shared_pool,legacy", "release=batch,direct")
 
 EPILOG = """\
+Exit codes are those of 'hakmem ab'.
+
 factors:
   header=true,false,small       build option tiny_header
   backend=shared_pool,legacy    build option default_backend
@@ -85,7 +89,7 @@ def _check_names(factors: list[Factor]) -> None:
     names = [ALIASES.get(factor.name, factor.name) for factor in factors]
     for name in names:
         if names.count(name) > 1:
-            raise Problem(f"the factor {name} is named twice")
+            raise Problem(f"the factor {name} is named twice", "Name all its values in one -f.")
 
 
 class _Builder:
@@ -154,23 +158,28 @@ def _measure(args: argparse.Namespace, factors: list[Factor], builder: _Builder)
     from ..matrix import MatrixResults, show
     from ..screen import console
 
-    contestants = builder.variants(cells(factors))
-    with Display(args.quiet) as display:
-        results = Experiment(plan(args, contestants), display).carry_out()
-    matrix = MatrixResults(factors, results)
-    show(matrix, console())
-    if not args.no_files:
-        _write(matrix, target(args.output, "hakmem-matrix"), args.pictures)
-    return 0
+    asked = plan(args, [])
+    warn_of_few(args.runs)
+    with stoppable(), Output(args, "hakmem-matrix", "matrix.csv") as output:
+        contestants = builder.variants(cells(factors))
+        with Display(args.quiet) as display:
+            results = Experiment(
+                replace(asked, variants=contestants), display, output.record
+            ).carry_out()
+        matrix = MatrixResults(factors, results)
+        return output.conclude(
+            results,
+            lambda: show(matrix, console()),
+            lambda folder: _write(matrix, folder, args.pictures),
+        )
 
 
-def _write(matrix: MatrixResults, folder: Path, pictures: bool) -> None:
+def _write(matrix: MatrixResults, folder: Path, pictures: bool) -> list[str]:
     from ..matrix import matrix_page, matrix_plots
     from ..results import write_csv, write_json
 
     write_json(matrix.to_json(), folder / "matrix.json")
-    labels = {arm.key: arm.title for arm in matrix.results.arms}
-    write_csv(matrix.results.runs, labels, folder / "matrix.csv")
+    write_csv(matrix.results, folder / "matrix.csv")
     (folder / "matrix.html").write_text(matrix_page(matrix), encoding="utf-8")
     names = write_pictures(matrix_plots(matrix), folder) if pictures else []
-    print(f"\nWritten: {folder}/{', '.join(['matrix.html', 'matrix.json', 'matrix.csv', *names])}")
+    return ["matrix.html", "matrix.json", "matrix.csv", *names]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""List every setting: type, default, range, current value and its source.
+"""List every setting and the value that is in effect.
 
-The table is the library's own: it is asked, in a program of no importance,
-under the present environment and what --set adds to it.
+With a WORD or --long each is told in full: type, range, default, source, what
+it does, and the counter that it moves. The table is the library's own: it is
+asked, in a program of no importance, under the present environment and what
+--set adds to it.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import os
 from .. import library, settings
 from ..errors import Problem
 from ..statsfile import Setting, Stats
-from ..text import Printer, did_you_mean
+from ..text import Printer, did_you_mean, plural
 from .common import add_policy, policy
 
 EPILOG = """\
 examples:
-  hakmem options                     all of them
+  hakmem options                     all of them, one line each
+  hakmem options --long              all of them, in full
   hakmem options partial lru         those that have one of the words
   hakmem options --changed           those that the environment changes
 """
@@ -29,8 +32,11 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_policy(parser)
     parser.add_argument("--changed", action="store_true", help="only what differs from the default")
+    parser.add_argument("-l", "--long", action="store_true", help="tell each in full")
     parser.add_argument("--json", action="store_true", help="for a program instead of a person")
-    parser.add_argument("words", metavar="WORD", nargs="*", help="show only what matches a word")
+    parser.add_argument(
+        "words", metavar="WORD", nargs="*", help="tell in full what has to do with a word"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -40,20 +46,32 @@ def main(args: argparse.Namespace) -> int:
         settings.check(chosen, assigned)
     stats, _ = settings.ask(chosen, assigned)
     if not stats.settings:
-        raise Problem(f"{chosen.path} tells no settings; it is older than this tool")
-    table = [_ours_aside(setting, assigned) for setting in stats.settings]
+        raise Problem(f"{chosen.path} tells no settings", settings.TOO_OLD)
+    table = [_in_effect(chosen, setting, stats, assigned) for setting in stats.settings]
     rows = [row for row in table if _wanted(row, args.words) and (row.changed or not args.changed)]
     if args.json:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
     else:
-        _print(Printer(), chosen, stats, rows)
+        _print(Printer(), chosen, stats, rows, bool(args.long or args.words))
     return _judge_environment(table, args.words, rows)
 
 
-def _ours_aside(setting: Setting, assigned: dict[str, str]) -> Setting:
-    """Asking needs four settings of its own; they are shown as the user has them."""
+def _in_effect(
+    chosen: library.Library, setting: Setting, stats: Stats, assigned: dict[str, str]
+) -> Setting:
+    """Of a part: which one serves, and which others there are.
+
+    Asking needs four settings of its own; they are shown as the user has them.
+    """
     if setting.name not in settings.ASKED_WITH:
-        return setting
+        value = settings.effective(setting, stats)
+        refused = value != setting.value and bool(setting.value)
+        return dataclasses.replace(
+            setting,
+            value=value,
+            source=f"default, as {setting.value} was refused" if refused else setting.source,
+            choices=settings.parts(chosen, setting, stats),
+        )
     value = assigned.get(setting.name, os.environ.get(setting.name))
     if value is None:
         return dataclasses.replace(setting, value=setting.default, source="default")
@@ -65,23 +83,57 @@ def _wanted(setting: Setting, words: list[str]) -> bool:
     return not words or any(word.lower() in text for word in words)
 
 
-def _print(printer: Printer, chosen: library.Library, stats: Stats, rows: list[Setting]) -> None:
+def _print(
+    printer: Printer, chosen: library.Library, stats: Stats, rows: list[Setting], full: bool
+) -> None:
     printer.line(f"{printer.style(stats.title, 'bold')}  {chosen.path} ({chosen.origin})")
     if stats.policy:
         printer.line(f"{stats.policy}")
-    for row in rows:
-        printer.line()
-        value = printer.style(row.value or "(empty)", "bold", *(("yellow",) if row.changed else ()))
-        came = printer.style(f"from {row.source}", "yellow" if row.changed else "dim")
-        printer.line(f"{printer.style(row.name, 'bold', 'cyan')} = {value}  {came}")
-        limits = f", {row.range}" if row.range else ""
-        printer.line(f"    {row.type}{limits}, default {row.default or '(empty)'}", "dim")
-        if row.sentence:
-            printer.paragraph(row.sentence, "    ")
-        if row.maps_to:
-            printer.paragraph(f"acts through: {row.maps_to}", "    ")
-        if row.moves:
-            printer.paragraph(f"watch: {row.moves}", "    ")
+    if full:
+        for row in rows:
+            _print_full(printer, row)
+    else:
+        _print_short(printer, rows)
+
+
+def _print_short(printer: Printer, rows: list[Setting]) -> None:
+    """One line each; an inherited name that changes nothing stands for another one."""
+    shown = [row for row in rows if row.changed or not row.maps_to]
+    name, value = (max((len(text) for text in column), default=0) for column in _columns(shown))
+    printer.line()
+    for row in shown:
+        words = f"{row.name:<{name}}  {row.value or '(empty)':<{value}}  "
+        words += f"from {row.source}: {row.sentence}" if row.changed else row.sentence
+        printer.line(_cut(words, printer.width), *(("yellow",) if row.changed else ()))
+    printer.line()
+    more = "'hakmem options WORD' tells in full what has to do with a word, --long everything."
+    if hidden := len(rows) - len(shown):
+        more += f" Not shown: {plural(hidden, 'inherited name')} of the same."
+    printer.paragraph(more, "", "dim")
+
+
+def _columns(rows: list[Setting]) -> tuple[list[str], list[str]]:
+    return [row.name for row in rows], [row.value or "(empty)" for row in rows]
+
+
+def _cut(words: str, width: int) -> str:
+    return words if len(words) <= width else words[: width - 1].rstrip() + "…"
+
+
+def _print_full(printer: Printer, row: Setting) -> None:
+    printer.line()
+    value = printer.style(row.value or "(empty)", "bold", *(("yellow",) if row.changed else ()))
+    came = printer.style(f"from {row.source}", "yellow" if row.changed else "dim")
+    printer.line(f"{printer.style(row.name, 'bold', 'cyan')} = {value}  {came}")
+    limits = f", {row.range}" if row.range else ""
+    default = row.default or ("the build's own" if row.choices else "(empty)")
+    printer.line(f"    {row.type}{limits}, default {default}", "dim")
+    if row.sentence:
+        printer.paragraph(row.sentence, "    ")
+    if row.maps_to:
+        printer.paragraph(f"acts through: {row.maps_to}", "    ")
+    if row.moves:
+        printer.paragraph(f"watch: {row.moves}", "    ")
 
 
 def _judge_environment(table: list[Setting], words: list[str], rows: list[Setting]) -> int:
@@ -93,5 +145,6 @@ def _judge_environment(table: list[Setting], words: list[str], rows: list[Settin
     if words and not rows:
         names = [setting.name for setting in table]
         hint = did_you_mean(settings.PREFIX + words[0].removeprefix(settings.PREFIX), names)
-        raise Problem(f"no setting has to do with {' or '.join(words)}", hint, code=1)
+        hint = hint or "'hakmem options' lists all."
+        raise Problem(f"no setting has to do with {' or '.join(words)}", hint, 1)
     return 1 if lost else 0

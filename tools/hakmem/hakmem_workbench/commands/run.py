@@ -3,7 +3,7 @@
 
 The tool replaces itself by the command: same process, same stdio, same signals,
 same exit code. Settings are checked before, so that none is silently without
-effect.
+effect, and so is the program's file.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import errno
 import os
 import signal
 
-from .. import library, preload, settings
+from .. import checks, library, preload, settings
 from ..errors import NOT_EXECUTABLE, Problem
 from .common import add_command, add_policy, policy
 
 EPILOG = """\
 exit codes: the command's own; 2 for a wrong option, setting or library,
 126 when the command is not executable, 127 when there is none.
+Where hakmem has no effect on the program a line on stderr says why, unless
+HAKMEM_QUIET=1.
 
 examples:
   hakmem run -- python3 app.py
@@ -64,6 +66,8 @@ def main(args: argparse.Namespace) -> int:
     if args.verbose:
         words = " ".join(f"{key}={value}" for key, value in assigned.items())
         os.write(2, f"hakmem: {chosen.path} ({chosen.origin}) {words}\n".encode())
+    if {**os.environ, **assigned}.get("HAKMEM_QUIET", "0") == "0":
+        _warn(path, args.command, chosen)
     environment = preload.original_environment() | preload.assignments(chosen, assigned)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores them; its children must not
@@ -72,4 +76,15 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         if error.errno == errno.ENOEXEC:  # a script without #!, which a shell would run
             os.execve("/bin/sh", ["sh", path, *args.command[1:]], environment)
-        raise Problem(f"{path}: {error.strerror}", code=NOT_EXECUTABLE) from error
+        raise Problem(
+            f"{path} can't be executed: {error.strerror}",
+            "Was it built for this machine? 'file' tells.",
+            NOT_EXECUTABLE,
+        ) from error
+
+
+def _warn(path: str, command: list[str], chosen: library.Library) -> None:
+    """The command runs all the same: it may start others, which are served."""
+    for finding in checks.foresee(path, command, chosen):
+        words = f"{finding.kind}: {finding.sentence}. {finding.hint}".rstrip()
+        os.write(2, f"hakmem: no effect on {command[0]}, {words}\n".encode())

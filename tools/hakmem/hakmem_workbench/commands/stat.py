@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from typing import TYPE_CHECKING
 
 from .. import shm
 from ..errors import Problem
 from ..shm import Live, Snapshot
-from ..text import count, duration, size
+from ..text import count, duration, listing, size
 from .common import need
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.text import Text
 
 EPILOG = """\
 The process must have been started with HAKMEM_STATS_SHM=1
@@ -59,9 +61,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         if args.json:
             now = live.read()
-            print(
-                json.dumps({"pid": now.pid, "updates": now.updates, "values": now.values}, indent=2)
-            )
+            print(json.dumps(_as_json(live.pid, now), indent=2))
             return 0
         return _show(live, max(args.interval, 0.05), args.once, args.all)
     finally:
@@ -73,23 +73,39 @@ def _only_one() -> int:
     if len(pids) == 1:
         return pids[0]
     if pids:
-        raise Problem(f"several processes show counters: {', '.join(map(str, pids))}", "Name one.")
+        found = [f"{pid} ({shm.program(pid)[:40]})" for pid in pids]
+        raise Problem(f"several processes show counters: {listing(found)}", "Name one by its PID.")
     raise Problem(
         "no process shows live counters", "Start one with hakmem run --live -- CMD.", code=1
     )
 
 
+def _as_json(pid: int, now: Snapshot) -> dict[str, object]:
+    return {
+        "pid": now.pid,
+        "program": shm.program(pid),
+        "updates": now.updates,
+        "settings": shm.settings(pid),
+        "configuration": now.configuration(),
+        "values": now.counters(),
+    }
+
+
 def _show(live: Live, interval: float, once: bool, everything: bool) -> int:
     from rich.live import Live as Screen
 
+    from ..glossary import explained
     from ..screen import console as make_console
+    from ..screen import legend
 
     console = make_console()
     now, at = live.read(), time.monotonic()
+    first = _picture(live.pid, now, None, 0, everything)
     if once or not console.is_terminal:
-        console.print(_picture(now, None, 0, everything))
+        console.print(first)
+        console.print(legend(explained("live")))
         return 0
-    with Screen(_picture(now, None, 0, everything), console=console, auto_refresh=False) as screen:
+    with Screen(first, console=console, auto_refresh=False) as screen:
         while live.path.exists() and shm.alive(live.pid):
             try:
                 time.sleep(interval)
@@ -98,13 +114,15 @@ def _show(live: Live, interval: float, once: bool, everything: bool) -> int:
             before, since = now, at
             live.follow()
             now, at = live.read(), time.monotonic()
-            screen.update(_picture(now, before, at - since, everything), refresh=True)
+            screen.update(_picture(live.pid, now, before, at - since, everything), refresh=True)
     console.print(f"process {live.pid} has ended")
     return 0
 
 
-def _picture(now: Snapshot, before: Snapshot | None, seconds: float, everything: bool) -> Group:
-    """One table: a heading a group, then its counters; the ledger one line a call."""
+def _picture(
+    pid: int, now: Snapshot, before: Snapshot | None, seconds: float, everything: bool
+) -> Group:
+    """Who it is, what it counts (a heading a group, the ledger one line a call), how it is set."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -112,6 +130,7 @@ def _picture(now: Snapshot, before: Snapshot | None, seconds: float, everything:
     head = Text.assemble(
         ("process ", "dim"),
         (str(now.pid), "bold"),
+        ("  " + shm.program(pid)[:80], "bold"),
         ("   updates ", "dim"),
         count(now.updates),
     )
@@ -131,7 +150,32 @@ def _picture(now: Snapshot, before: Snapshot | None, seconds: float, everything:
             table.add_row(Text(group, "bold cyan"))
             for row in rows:
                 table.add_row(*row)
-    return Group(head, table if table.row_count else Text("all counters are zero", "dim"))
+    counters = table if table.row_count else Text("all counters are zero", "dim")
+    return Group(head, counters, Text(), *_configuration(pid, now))
+
+
+def _configuration(pid: int, now: Snapshot) -> list[Text]:
+    """What it was set to, which nothing here counts."""
+    from rich.text import Text
+
+    lines = [Text("configuration", "bold cyan")]
+    lines += [Text(f"    {words}") for words in shm.settings(pid)]
+    lines += [Text(f"    {words}", "dim") for words in _set_values(now.configuration())]
+    return lines
+
+
+def _set_values(values: dict[str, int]) -> list[str]:
+    """One line each; a table, whose names have a number in them, is one line too."""
+    lines: dict[str, list[str]] = {}
+    for name, value in values.items():
+        table = re.fullmatch(r"(.+)\.\d+\.(\w+)", name)
+        if table and table[2] == "size":
+            lines.setdefault(table[1], []).append(f"{size(value)}:")
+        elif table:
+            lines.setdefault(table[1], []).append(f"{count(value)} {table[2]}")
+        elif value:
+            lines[name] = [_value(name, value)]
+    return [f"{name}  {' '.join(words)}" for name, words in lines.items()]
 
 
 _PIVOT = ("bytes", "ns", "regret_bytes")

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Is it in effect? Run a command once and tell who serves malloc in each object.
 
-Exit code 0: the allocator serves every program and object that was seen.
-Exit code 1: it does not, and every reason is named.
+A program is what one exec started: a process that executes another is two,
+and a fork that executes nothing belongs to the program that forked.
+
+Exit code 1: the allocator does not serve everything, and every reason is named.
+Else the command's own: 0 where it succeeded, or was ended by --for.
 """
 
 from __future__ import annotations
@@ -31,8 +34,8 @@ findings (accept one with --allow NAME):
 
 examples:
   hakmem verify -- python3 -c 'import sqlite3'
-  hakmem verify --for 5 -- redis-server --port 0     a server, ended after 5 s
-  hakmem verify --as-is -- ./linked-with-hakmem   no preload: the program itself
+  hakmem verify --for 5 -- redis-server --port 0   a server, ended after 5 s
+  hakmem verify --as-is -- ./linked-with-hakmem    no preload: as it is
 """
 )
 
@@ -58,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a finding that is no failure",
     )
-    parser.add_argument("--all", action="store_true", help="show every process and every object")
+    parser.add_argument("--all", action="store_true", help="show every program and every object")
     parser.add_argument(
         "--show-output", action="store_true", help="let the command's output through"
     )
@@ -93,7 +96,7 @@ def main(args: argparse.Namespace) -> int:
         print(json.dumps(_as_json(verdict), indent=2, ensure_ascii=False))
     else:
         _Report(Printer(), args.all).write(verdict)
-    return 1 if verdict.failures else 0
+    return 1 if verdict.failures else verdict.seen.failure
 
 
 def _examine(args: argparse.Namespace, path: str) -> _Verdict:
@@ -124,7 +127,10 @@ def _examine(args: argparse.Namespace, path: str) -> _Verdict:
         stats = _read_stats(folder)
         programs = checks.judge(seen, expected, ldtrace.linkages(folder))
     if not programs:
-        raise Problem(f"{args.command[0]} ended before it could be looked at")
+        raise Problem(
+            f"{args.command[0]} ended before it could be looked at",
+            "Tracing is refused here, and it was too short to be sampled: give it more work.",
+        )
     for one in stats.values():
         if one.violations:
             general.append(
@@ -194,8 +200,7 @@ class _Report:
             self._program(program, verdict)
         if hidden:
             self.printer.line(
-                f"… and {plural(hidden, 'more process', 'more processes')} like these (--all)",
-                "dim",
+                f"… and {plural(hidden, 'more program')} like these (--all)", "dim"
             )
             self.printer.line()
         self._settings(stats)
@@ -301,9 +306,9 @@ class _Report:
             self.printer.line(
                 "* not called or not bound yet: worked out from the order of lookup", "dim"
             )
-        if verdict.seen.exit_code:
+        if verdict.seen.failure:
             self.printer.line(
-                f"The command itself ended with exit code {verdict.seen.exit_code}.", "yellow"
+                f"The command itself failed with exit code {verdict.seen.failure}.", "yellow"
             )
             for line in verdict.seen.stderr.strip().splitlines()[-3:]:
                 self.printer.line(f"  {line}", "dim")
@@ -317,8 +322,8 @@ class _Report:
             if main in verdict.stats
             else (" (it wrote no statistics: it never allocated, was killed, or left by _exit)")
         )
-        count = len({program.image.pid for program in verdict.programs})
-        where = "this process" if count == 1 else f"all {count} processes"
+        count = len(verdict.programs)
+        where = "this program" if count == 1 else f"all {count} programs"
         self.printer.line(f"In effect: hakmem serves {where}{proof}.", "bold", "green")
 
 
@@ -329,6 +334,7 @@ def _as_json(verdict: _Verdict) -> dict[str, object]:
         "library": chosen.path if chosen else None,
         "build_id": chosen.build_id if chosen else None,
         "exit_code": verdict.seen.exit_code,
+        "failed": verdict.seen.failure != 0,
         "findings": [dataclasses.asdict(finding) for finding in verdict.failures],
         "programs": [
             {

@@ -3,7 +3,8 @@
  * A stand-in for the library in the tests of the workbench: every malloc symbol,
  * served by glibc's own heap, a small table of settings, and the statistics
  * that the real one writes. It lets the tools be tested without a build of the
- * allocator, and with figures that are known beforehand.
+ * allocator, and with figures that are known beforehand. With PARTS_BY_NAME the
+ * backend is a name that only the symbols tell, one of them somebody else's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,10 +34,18 @@ struct setting {
   const char *value, *source;
 };
 
+#ifdef PARTS_BY_NAME
+const char hak_backend_shared_pool[] = "shared_pool", hak_backend_theirs[] = "theirs", hak_backend_unlisted[] = "gone";
+#endif
+
 static struct setting table[] = {
+#ifdef PARTS_BY_NAME
+  {"HAKMEM_BACKEND", "string", "", "\"moves\": \"allocator.backend\"", 0, 0},
+#else
   {"HAKMEM_BACKEND", "enum", "shared_pool",
    "\"choices\": [\"shared_pool\", \"legacy\"], \"moves\": \"allocator.backend\", "
    "\"sentence\": \"Who supplies spans.\"", 0, 0},
+#endif
   {"HAKMEM_RELEASE", "enum", "batch",
    "\"choices\": [\"batch\", \"direct\"], \"moves\": \"os_calls.batch_release\", "
    "\"sentence\": \"How ranges go back to the kernel.\"", 0, 0},
@@ -63,6 +72,10 @@ static int accepted(const struct setting *row, const char *value) {
     return *value && strspn(value, "0123456789") == strlen(value) && atol(value) <= 65536;
   if (!strcmp(row->type, "enum"))
     return strstr(row->extra, value) != NULL;
+#ifdef PARTS_BY_NAME
+  if (row == table)
+    return !strcmp(value, hak_backend_shared_pool) || !strcmp(value, hak_backend_theirs);
+#endif
   return 1;
 }
 
@@ -76,11 +89,12 @@ static const char *value_of(const char *name) {
 __attribute__((constructor)) static void start(void) {
   for (size_t i = 0; i < COUNT; i++) {
     const char *given = getenv(table[i].name);
-    int taken = given && accepted(&table[i], given);
+    int good = given && accepted(&table[i], given);
+    int taken = good || (given && !strcmp(table[i].type, "string")); /* a wrong part stays to be read */
     table[i].value = taken ? strdup(given) : table[i].def;
     table[i].source = taken ? "environment" : "default";
-    if (given && !taken)
-      fprintf(stderr, "hakmem: %s=%s is not allowed\n", table[i].name, given);
+    if (given && !good)
+      fprintf(stderr, "hakmem: %s=%s: is not allowed; the default is used\n", table[i].name, given);
   }
 }
 
@@ -117,8 +131,8 @@ __attribute__((destructor)) static void end(void) {
   int partial = !strcmp(value_of("HAKMEM_TINY_SS_PARTIAL"), "1");
   fprintf(out, "{\"allocator\": {\"name\": \"hakmem\", \"version\": \"0.0-fake\", \"build_id\": \"feedface\", "
                "\"backend\": \"%s\", \"release\": \"%s\", \"tiny_header\": \"true\", "
-               "\"frontends\": [\"tiny\", \"large\"], \"backends\": [\"shared_pool\", \"legacy\"]},\n",
-          value_of("HAKMEM_BACKEND"), value_of("HAKMEM_RELEASE"));
+               "\"frontends\": [\"tiny\", \"large\"]},\n",
+          accepted(table, table[0].value) ? table[0].value : "shared_pool", value_of("HAKMEM_RELEASE"));
   write_settings(out);
   fprintf(out, "\"os_calls\": [{\"cause\": \"reserve\", \"call\": \"mmap\", \"calls\": 1, \"bytes\": 1073741824, "
                "\"ns\": 9000, \"regret_bytes\": 0}, {\"cause\": \"partial_release\", \"call\": \"madvise\", "

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""Runs the programs that measure (hyperfine, strace) so that nothing of them stays behind.
+
+Each gets a session of its own. Ctrl-C on the terminal then reaches the workbench
+alone, which ends the whole session: the tool and the command that it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+
+def run(words: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    """As subprocess.run; whatever interrupts it ends the program and its children too."""
+    with subprocess.Popen(
+        words, start_new_session=True, text=True, errors="replace", **more
+    ) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(list(words), process.returncode, out, err)
