@@ -18,6 +18,16 @@
 #include "outlet.h"
 #include "start.h"
 
+/* "tiny pool large": the parts that are built. All contracts begin with the name. */
+static void write_names(struct hak_stats_writer *w, const char *key, const void *list)
+{
+    const char *const *const *parts = list;
+    char names[256] = "";
+    for (size_t i = 0, n = 0; parts[i] && n + 1 < sizeof names; i++, n = strlen(names))
+        hak_text_format(names + n, sizeof names - n, "%s%s", i ? " " : "", *parts[i]);
+    hak_stats_text(w, key, names);
+}
+
 static void write_allocator(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "allocator");
@@ -27,6 +37,9 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_text(w, "backend", hak_parts.backend->name);
     hak_stats_text(w, "release", hak_parts.release->name);
     hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
+    write_names(w, "frontends", hak_frontends);
+    write_names(w, "backends", hak_backends);
+    write_names(w, "releases", hak_releases);
     hak_stats_bool(w, "sealed", hak_is_sealed());
     hak_stats_number(w, "pid", (uint64_t)getpid());
     hak_stats_end(w);

@@ -56,16 +56,6 @@ _LEADS_TO = {
     "lru": ("lru_evict",),
 }
 
-_STAGES = {
-    "hot": "the class's hot slot",
-    "empty": "EMPTY slabs",
-    "partial": "adopted PARTIAL slabs",
-    "unused": "unused slabs of mapped superslabs",
-    "drain": "drained remote frees",
-    "lru": "cached superslabs",
-    "map": "new mappings from the kernel",
-}
-
 _GIVES_BACK = (
     "partial_release",
     "batch_release",
@@ -304,7 +294,7 @@ def _supply(stats: Stats) -> Section | None:
     section = Section("Where slabs came from", f"Slabs were asked for {plural(total, 'time')}.")
     for stage, number in stages.items():
         if number:
-            meaning = f"by {_STAGES[stage]}" if stage in _STAGES else ""
+            meaning = stats.stage_finds.get(stage, "")
             section.items.append(
                 Item(stage, f"{count(number)} ({percent(number / total)})", meaning)
             )

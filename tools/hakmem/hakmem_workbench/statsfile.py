@@ -78,6 +78,7 @@ class Stats:
     settings: tuple[Setting, ...] = ()
     os_calls: tuple[OsCall, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
+    stage_finds: Mapping[str, str] = field(default_factory=dict)
     slabs: Mapping[str, int] = field(default_factory=dict)
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
@@ -164,6 +165,11 @@ def parse(value: Mapping[str, Any]) -> Stats:
         settings=tuple(_setting(row) for row in _rows(value.get("settings")) if "name" in row),
         os_calls=tuple(_os_call(row) for row in _rows(value.get("os_calls"))),
         stages=_numbers(value.get("stages")),
+        stage_finds={
+            str(row["name"]): f"{row.get('finds', '')}{', under the lock' if row.get('locked') else ''}"
+            for row in _rows(value.get("stage_list"))
+            if "name" in row
+        },
         slabs=_numbers(value.get("slabs")),
         retained=_retained(value.get("retained")) or _kept(value),
         live_bytes=_live(value),
