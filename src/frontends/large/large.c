@@ -271,7 +271,7 @@ static void stats(struct hak_stats_writer *w)
 
 const struct hak_frontend hak_frontend_large = {
     .name = "large",
-    .min_stride = 0,
+    .min_stride = 0, /* all that others leave */
     .max_stride = HAK_SMALL_MAX,
     .slab_acquire = slab_acquire,
     .slab_release = slab_release,

@@ -141,8 +141,8 @@ static void stats(struct hak_stats_writer *w)
 
 const struct hak_frontend hak_frontend_pool = {
     .name = "pool",
-    .min_stride = 8192,
-    .max_stride = HAK_SMALL_MAX,
+    .min_stride = HAK_POOL_MIN,
+    .max_stride = HAK_POOL_MAX,
     .is_on = is_on,
     .init = init,
     .slab_acquire = slab_acquire,

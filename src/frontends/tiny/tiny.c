@@ -39,7 +39,7 @@ static void thread_start(struct hak_thread *t)
 
 const struct hak_frontend hak_frontend_tiny = {
     .name = "tiny",
-    .min_stride = 16,
+    .min_stride = HAK_TINY_MIN,
     .max_stride = HAK_TINY_MAX,
     .headers = true,
     .slab_acquire = slab_acquire,
