@@ -15,7 +15,7 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly TEST=(clang libclang-rt-14-dev valgrind libc6-dbg strace git
-               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs
+               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                python3-pytest chromium)
 readonly WORKBENCH=(hyperfine strace python3-venv python3-numpy python3-matplotlib python3-rich)

@@ -188,9 +188,19 @@ class Node(Program):
         return {"result": done.out, "stderr": done.err}
 
 
+class Php(Program):
+    """Arrays, strings and regular expressions; its extensions are opened with RTLD_DEEPBIND."""
+    name = "php"
+    program = "/usr/bin/php"
+
+    def run(self, world):
+        done = world.run(["php", os.path.join(HERE, "php_workload.php")], main=True)
+        return {"result": done.out, "stderr": done.err}
+
+
 def hash_file(path):
     with open(path, "rb") as file:
         return digest(file.read())
 
 
-PROGRAMS = [Gcc(), Git(), Redis(), Sqlite(), Node()]
+PROGRAMS = [Gcc(), Git(), Redis(), Sqlite(), Node(), Php()]

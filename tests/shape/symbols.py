@@ -4,7 +4,8 @@
 
   symbols.py LIBRARY ARCHIVE HEADER --override BOOL --cxx BOOL
 
-Exported: the functions that hakmem.h declares, with --override the malloc family, with --cxx operator
+Exported: the functions that hakmem.h declares, with --override the malloc family
+and dlopen, with --cxx operator
 new and delete, and nothing else. Needed: the C library. In the archive one object defines the whole
 malloc family and no other object a part of it, so that static linking takes all of it or nothing.
 """
@@ -17,6 +18,8 @@ from common import finish, output_of
 FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
           "memalign", "valloc", "pvalloc", "malloc_usable_size", "free_sized", "free_aligned_sized",
           "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
+# Stands before the C library's, see src/api/dlopen.c.
+OPENING = {"dlopen"}
 # glibc's older form of mallinfo2, for programs that still ask for it.
 OLDER = {"mallinfo"}
 # Twins that hakmem.h must not lack.
@@ -45,7 +48,7 @@ def check_exports(library, header, override, cxx):
     elif not any(OPERATORS.match(name) for name in names):
         yield "-Dcxx=true, but no operator new or delete is exported"
     names = {name for name in names if not OPERATORS.match(name)}
-    wanted = declared | (FAMILY if override else set())
+    wanted = declared | (FAMILY | OPENING if override else set())
     yield from (f"not exported: {name}" for name in sorted(wanted - names))
     yield from (f"exported, but neither in hakmem.h nor of the malloc family: {name}"
                 for name in sorted(names - wanted - (OLDER if override else set())))

@@ -9,8 +9,10 @@
  * work large          blocks above 52 KiB of several sizes, some too large to be had
  * work whole          many blocks of one size come and go together, and with them whole superslabs
  * work whole-idle     the same, then idleness and a few small blocks
+ * work open           a library opened with RTLD_DEEPBIND
  *
  * Each does the same, call for call, whenever it runs, so that two runs differ by their settings alone. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -166,11 +168,13 @@ int main(int argc, char **argv)
         for (unsigned round = 0; round < ROUNDS; round++)
             idle();
         idle();
+    } else if (!strcmp(what, "open")) {
+        dlopen("libm.so.6", RTLD_NOW | RTLD_DEEPBIND);
     } else if (!strcmp(what, "whole-idle")) {
         whole();
         idle();
     } else {
-        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|helped|whole|whole-idle\n");
+        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|helped|whole|whole-idle|open\n");
         return 2;
     }
     return 0;

@@ -15,6 +15,7 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/release.h"
+#include "deepbind.h"
 #include "outlet.h"
 #include "start.h"
 
@@ -276,6 +277,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
     write_threads(w);
     hak_budget_stats(w);
     hak_background_stats(w);
+    hak_deepbind_stats(w);
     hak_huge_page_stats(w);
     write_ledger(w);
     write_space(w);
