@@ -237,7 +237,17 @@ def test_quiet(t):
         t.problems.append(f"HAKMEM_QUIET=1: {loud.stderr!r} without, {quiet.stderr!r} with it")
 
 
+def test_cgroup(t):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in ("memory.high", "4000000000\n"), ("memory.max", "max\n"), ("memory.current", "1000000\n"):
+            Path(folder, name).write_text(text)
+        _, _, stats = t.baseline("large", AT_ONCE | {"HAKMEM_CGROUP": folder})
+    if stats["container"]["limit_bytes"] != 4000000000:
+        t.problems.append(f"HAKMEM_CGROUP: {stats['container']}")
+
+
 OTHERS = {
+    "HAKMEM_CGROUP": test_cgroup,
     "HAKMEM_STATS": test_stats,
     "HAKMEM_STATS_FILE": test_stats_file,
     "HAKMEM_STRICT": test_strict,

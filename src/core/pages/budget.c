@@ -6,6 +6,7 @@
 #include "core/base/sealed.h"
 
 static _Atomic(int64_t) held, peak;
+static _Atomic(uint64_t) followed;
 static _Atomic(uint64_t) purges, purged_bytes, exceeded;
 
 void hak_budget_take(size_t bytes)
@@ -26,9 +27,20 @@ size_t hak_budget_held(void)
     return n > 0 ? (size_t)n : 0;
 }
 
+void hak_budget_follow(uint64_t bytes)
+{
+    HAK_STORE_RELAXED(&followed, bytes == UINT64_MAX ? 0 : bytes);
+}
+
+/* 0: none */
+static size_t budget_bytes(void)
+{
+    return hak_options.limit_mb ? hak_options.limit_mb * HAK_MIB : HAK_LOAD_RELAXED(&followed);
+}
+
 bool hak_budget_allows(size_t bytes)
 {
-    size_t budget = hak_options.limit_mb * HAK_MIB;
+    size_t budget = budget_bytes();
     return !budget || (bytes <= budget && hak_budget_held() <= budget - bytes);
 }
 
@@ -36,9 +48,10 @@ static void report(size_t wanted, size_t purged)
 {
     static _Atomic(bool) reported;
     const struct hak_option_values *o = &hak_options;
+    const char *whose = o->limit_mb ? "HAKMEM_LIMIT_MB" : "the container's MiB";
     if ((o->ace_trace || o->verbose) && !HAK_EXCHANGE_RELAXED(&reported, true))
-        hak_log("LIMIT: %zu bytes more would pass HAKMEM_LIMIT_MB=%u; %zu bytes given back, %zu held (reported once)",
-                wanted, o->limit_mb, purged, hak_budget_held());
+        hak_log("LIMIT: %zu bytes more would pass %s=%zu; %zu bytes given back, %zu held (reported once)", wanted, whose,
+                budget_bytes() / HAK_MIB, purged, hak_budget_held());
 }
 
 void hak_budget_note_purge(size_t wanted, size_t purged)
@@ -53,7 +66,7 @@ void hak_budget_note_purge(size_t wanted, size_t purged)
 void hak_budget_stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "limit");
-    hak_stats_number(w, "limit_bytes", hak_options.limit_mb * HAK_MIB);
+    hak_stats_number(w, "limit_bytes", budget_bytes());
     hak_stats_number(w, "held_bytes", hak_budget_held());
     hak_stats_number(w, "peak_bytes", (uint64_t)HAK_LOAD_RELAXED(&peak));
     hak_stats_number(w, "purges", HAK_LOAD_RELAXED(&purges));

@@ -13,6 +13,8 @@ void hak_budget_give(size_t bytes);
 size_t hak_budget_held(void);
 /* Whether so many bytes more are within it. */
 bool hak_budget_allows(size_t bytes);
+/* The limit of the container: the budget where HAKMEM_LIMIT_MB sets none. UINT64_MAX: there is none. */
+void hak_budget_follow(uint64_t bytes);
 /* What was purged to make room for a request of so many bytes. */
 void hak_budget_note_purge(size_t wanted, size_t purged);
 void hak_budget_stats(struct hak_stats_writer *w);

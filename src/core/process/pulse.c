@@ -3,6 +3,7 @@
 #include "pulse.h"
 
 #include "background.h"
+#include "container.h"
 #include "core/base/clock.h"
 #include "core/heap/thread.h"
 #include "core/pages/budget.h"
@@ -39,7 +40,12 @@ void hak_purge_tick(void)
     uint64_t now = hak_clock_ms();
     if (!take_turn(now))
         return;
+    HAK_STORE_RELAXED(&hak_purge_waits, false); /* others need not come meanwhile */
     purge_idle(now);
+    if (HAK_UNLIKELY(hak_container_is_tight(now))) {
+        hak_thread_ask_drain();
+        hak_purge_all(0);
+    }
     if (HAK_UNLIKELY(hak_options.stats_shm))
         hak_live_refresh();
 }

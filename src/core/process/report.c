@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "background.h"
+#include "container.h"
 #include "core/base/log.h"
 #include "core/heap/thread.h"
 #include "core/os/huge_page.h"
@@ -276,6 +277,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
             hak_frontends[i]->stats(w);
     write_threads(w);
     hak_budget_stats(w);
+    hak_container_stats(w);
     hak_background_stats(w);
     hak_deepbind_stats(w);
     hak_huge_page_stats(w);

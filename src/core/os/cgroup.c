@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ * See cgroup.h. Files are read by system calls of their own, since the C library's functions may end a thread that is
+ * cancelled. */
+#include "cgroup.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+
+#define MOUNT "/sys/fs/cgroup"
+#define PATH_SIZE 512
+
+/* The beginning of a file, as a string; false if it cannot be read. */
+static bool read_file(const char *path, char *text, size_t size)
+{
+    int saved = errno;
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), n = -1;
+    if (fd >= 0) {
+        n = syscall(SYS_read, fd, text, size - 1);
+        syscall(SYS_close, fd);
+    }
+    text[n > 0 ? n : 0] = 0;
+    errno = saved;
+    return n > 0;
+}
+
+static bool read_in(const char *folder, const char *name, char *text, size_t size)
+{
+    char path[PATH_SIZE + 32];
+    hak_text_format(path, sizeof path, "%s/%s", folder, name);
+    return read_file(path, text, size);
+}
+
+static uint64_t number_of(const char *text)
+{
+    uint64_t n = 0;
+    for (; *text >= '0' && *text <= '9'; text++)
+        n = n * 10 + (uint64_t)(*text - '0');
+    return n;
+}
+
+/* A limit of the folder; "max", and none, are no limit. */
+static uint64_t limit_in(const char *folder, const char *name)
+{
+    char text[32];
+    return read_in(folder, name, text, sizeof text) && text[0] >= '0' && text[0] <= '9' ? number_of(text) : UINT64_MAX;
+}
+
+static uint64_t stalled_in(const char *folder)
+{
+    char text[160];
+    const char *total = read_in(folder, "memory.pressure", text, sizeof text) ? strstr(text, "total=") : NULL;
+    return total ? number_of(total + strlen("total=")) : 0;
+}
+
+/* The folder of the process's own group. */
+static bool find_folder(char *folder)
+{
+    char text[PATH_SIZE];
+    const char *chosen = hak_options.cgroup, *line;
+    if (!strcmp(chosen, "off"))
+        return false;
+    if (chosen[0]) {
+        hak_text_format(folder, PATH_SIZE, "%s", chosen);
+        return true;
+    }
+    if (!read_file("/proc/self/cgroup", text, sizeof text) || !(line = strstr(text, "0::/")))
+        return false;
+    line += strlen("0::");
+    hak_text_format(folder, PATH_SIZE, MOUNT "%.*s", (int)strcspn(line, "\n"), line);
+    return true;
+}
+
+/* To the folder above; false at the root of the tree, which has no limits. */
+static bool go_up(char *folder)
+{
+    char *slash = strrchr(folder, '/');
+    if (!slash || slash == folder || !strcmp(folder, MOUNT))
+        return false;
+    *slash = 0;
+    return true;
+}
+
+bool hak_cgroup_read(struct hak_cgroup *cgroup)
+{
+    char folder[PATH_SIZE], text[32];
+    *cgroup = (struct hak_cgroup){.limit = UINT64_MAX};
+    if (!find_folder(folder))
+        return false;
+    bool found = false;
+    do {
+        if (!read_in(folder, "memory.current", text, sizeof text))
+            continue; /* the root, or a group whose memory nobody accounts */
+        uint64_t high = limit_in(folder, "memory.high"), max = limit_in(folder, "memory.max");
+        uint64_t limit = high < max ? high : max;
+        if (!found || limit < cgroup->limit)
+            *cgroup = (struct hak_cgroup){limit, number_of(text), stalled_in(folder)};
+        found = true;
+    } while (go_up(folder));
+    return found;
+}
