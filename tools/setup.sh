@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|test|bench|workbench|all]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all]...    (all when nothing is said)
 #
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
@@ -15,6 +15,7 @@ set -euo pipefail
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
+readonly QUICKSTART=(python3-numpy)
 readonly TEST=(clang libclang-rt-14-dev valgrind libc6-dbg strace git
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
@@ -155,6 +156,9 @@ setup() {
         build)
             install_packages "${BUILD[@]}"
             ;;
+        quickstart)
+            install_packages "${BUILD[@]}" "${QUICKSTART[@]}"
+            ;;
         test)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
             fetch_suite_part
@@ -171,7 +175,7 @@ setup() {
             fetch_suite_part
             ;;
         *)
-            fail "unknown group '$1': build, test, bench, workbench or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench or all"
             ;;
     esac
 }
