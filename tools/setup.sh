@@ -19,7 +19,7 @@ readonly QUICKSTART=(python3-numpy)
 readonly TEST=(clang libclang-rt-14-dev valgrind libc6-dbg strace git
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-               python3-pytest chromium)
+               python3-pytest chromium musl-tools)
 # pip builds from Debian's own packages only, so what it builds with (setuptools, wheel) must be among them.
 readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-wheel
                     python3-numpy python3-matplotlib python3-rich)
@@ -28,6 +28,7 @@ readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy s
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
 readonly SUITE_PART=test_sqlite3
 readonly SUITE_DIR=$ROOT/build-test/cpython
+readonly MUSL_DIR=$ROOT/build-test/musl-cmocka
 
 fail() {
     echo "setup.sh: $*" >&2
@@ -115,6 +116,14 @@ allow_sources() {
     done
 }
 
+# fetch_source PACKAGE VERSION: its upstream archive, into $WORK.
+fetch_source() {
+    allow_sources
+    source_apt update >"$LOG" 2>&1 || true
+    (cd "$WORK" && source_apt source --download-only --tar-only "$1=$2" >"$LOG" 2>&1) ||
+        step_failed "apt-get could not get the source package $1=$2"
+}
+
 # The missing part of the CPython suite, of the very version that is installed.
 fetch_suite_part() {
     local version
@@ -123,15 +132,36 @@ fetch_suite_part() {
         return 0
     fi
     echo "setup.sh: getting $SUITE_PART from the source package of python3.11"
-    allow_sources
-    source_apt update >"$LOG" 2>&1 || true
-    (cd "$WORK" && source_apt source --download-only --tar-only "python3.11=$version" >"$LOG" 2>&1) ||
-        step_failed "apt-get could not get the source package python3.11=$version"
+    fetch_source python3.11 "$version"
     rm -rf "$SUITE_DIR"
     mkdir -p "$SUITE_DIR"
     tar -xf "$WORK"/python3.11_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 --wildcards "*/Lib/test/$SUITE_PART/*" ||
         fail "no $SUITE_PART in the source package of python3.11"
     touch "$SUITE_DIR/$version"
+}
+
+# cmocka built against musl, which Debian has for its own C library only.
+build_musl_cmocka() {
+    local version from=$WORK/cmocka
+    version=$(dpkg-query -W -f='${source:Version}' libcmocka-dev)
+    if [ -f "$MUSL_DIR/$version" ]; then
+        return 0
+    fi
+    echo "setup.sh: building cmocka against musl from its source package"
+    fetch_source cmocka "$version"
+    rm -rf "$MUSL_DIR"
+    mkdir -p "$MUSL_DIR" "$from"
+    tar -xf "$WORK"/cmocka_*.orig.tar.* -C "$from" --strip-components=1
+    {
+        musl-gcc -O2 -w -D_GNU_SOURCE -DHAVE_STRUCT_TIMESPEC -DHAVE_INTTYPES_H -DHAVE_SIGNAL_H -DHAVE_STRINGS_H \
+            -DHAVE_TIME_H -DHAVE_UNISTD_H -DHAVE_GCC_THREAD_LOCAL_STORAGE -I"$from/include" \
+            -c "$from/src/cmocka.c" -o "$from/cmocka.o" &&
+            ar rcs "$MUSL_DIR/libcmocka.a" "$from/cmocka.o"
+    } >"$LOG" 2>&1 || step_failed "cmocka could not be built against musl"
+    cp "$from/include/cmocka.h" "$MUSL_DIR"
+    printf 'Name: cmocka\nDescription: for musl\nVersion: %s\nCflags: -I${pcfiledir}\nLibs: -L${pcfiledir} -lcmocka\n' \
+        "${version%%-*}" >"$MUSL_DIR/cmocka.pc"
+    touch "$MUSL_DIR/$version"
 }
 
 # A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
@@ -162,6 +192,7 @@ setup() {
         test)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
             fetch_suite_part
+            build_musl_cmocka
             ;;
         workbench)
             install_packages "${BUILD[@]}" "${WORKBENCH[@]}"
@@ -173,6 +204,7 @@ setup() {
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
+            build_musl_cmocka
             ;;
         *)
             fail "unknown group '$1': build, quickstart, test, bench, workbench or all"

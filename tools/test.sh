@@ -31,7 +31,7 @@ readonly VARIANTS=(
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
-readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 quickstart refusals)
+readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
 readonly LONG_STAGES=(programs-more fresh)
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
@@ -266,6 +266,21 @@ cross() {
     done
 }
 
+# musl: unit, api, stress, misuse, memory and limits, all but what seccomp refuses (Debian's musl has no kernel headers).
+# Where the C library lacks a function that the library needs, configuring must say so.
+musl() {
+    local dir=$OUT/musl
+    rm -rf "$dir"
+    if ! PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
+        "${COMMON[@]}" >"$dir.out" 2>&1; then
+        grep 'ERROR: .*: this C library has no ' "$dir.out"
+        return
+    fi
+    ninja -C "$dir" || return 1
+    meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 --no-suite machine \
+        --suite unit --suite api --suite stress --suite misuse --suite memory --suite limits
+}
+
 # The ways of README.md to link an installed library, in a prefix that no loader knows.
 installs() {
     local program=tests/install/program.c prefix=$OUT/installed dir=$OUT/install
@@ -409,6 +424,7 @@ run_stage() {
         fresh) stage_command fresh tools/fresh.sh ;;
         reconfigure) stage_command reconfigure reconfigure ;;
         aarch64) stage_command aarch64 cross ;;
+        musl) stage_command musl musl ;;
         install) stage_command install installs ;;
         subproject) stage_command subproject embeds ;;
         linked-backend) stage_command linked-backend links_backend ;;
