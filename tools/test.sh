@@ -491,35 +491,39 @@ in_turn() {
     done
 }
 
-mapfile -t NAMES < <(variant_names)
-CHOSEN=()
-for word in "$@"; do
-    case " --long variants setup machine ${STAGES[*]} ${LONG_STAGES[*]} ${NAMES[*]} " in
-        *" $word "*) ;;
-        *)
-            echo "test.sh: unknown stage '$word' (the head of the file lists them)" >&2
-            exit 2
-            ;;
-    esac
-    case $word in
-        --long) LONG=1 ;;
-        variants) CHOSEN+=("${NAMES[@]}" machine) ;;
-        *) CHOSEN+=("$word") ;;
-    esac
-done
-if [ ${#CHOSEN[@]} -eq 0 ]; then
-    CHOSEN=(setup "${NAMES[0]}" "${STAGES[@]}" "${NAMES[@]:1}" machine)
-    if [ "$LONG" -eq 1 ]; then
-        CHOSEN+=("${LONG_STAGES[@]}")
-        echo "test.sh: all tests, and the long ones: some hours"
-    else
-        echo "test.sh: all tests: 10 minutes on two quiet processors, and some more on a new machine, for packages that must"
-        echo "         be installed first. Stages run side by side; a line comes when one has ended. Logs: build-test/*.log"
+main() {
+    local word names chosen=()
+    mapfile -t names < <(variant_names)
+    for word in "$@"; do
+        case " --long variants setup machine ${STAGES[*]} ${LONG_STAGES[*]} ${names[*]} " in
+            *" $word "*) ;;
+            *)
+                echo "test.sh: unknown stage '$word' (the head of the file lists them)" >&2
+                return 2
+                ;;
+        esac
+        case $word in
+            --long) LONG=1 ;;
+            variants) chosen+=("${names[@]}" machine) ;;
+            *) chosen+=("$word") ;;
+        esac
+    done
+    if [ ${#chosen[@]} -eq 0 ]; then
+        chosen=(setup "${names[0]}" "${STAGES[@]}" "${names[@]:1}" machine)
+        if [ "$LONG" -eq 1 ]; then
+            chosen+=("${LONG_STAGES[@]}")
+            echo "test.sh: all tests, and the long ones: some hours"
+        else
+            echo "test.sh: all tests: about 10 minutes on two quiet processors, and some more on a new machine, for packages that"
+            echo "         must be installed first. Stages run side by side; each says a line at its end. Logs: build-test/*.log"
+        fi
     fi
-fi
+    mkdir -p "$OUT"
+    trap stop_stages EXIT
+    in_turn "${chosen[@]}"
+    echo "$PASSED passed, $FAILED failed"
+    [ "$FAILED" -eq 0 ]
+}
 
-mkdir -p "$OUT"
-trap stop_stages EXIT
-in_turn "${CHOSEN[@]}"
-echo "$PASSED passed, $FAILED failed"
-[ "$FAILED" -eq 0 ]
+# In one line, so that a change of this file does not reach a run that has begun.
+main "$@"; exit
