@@ -92,7 +92,11 @@ fi
 [ "$(id -u)" -eq 0 ] || fail "run it as root: it makes a root directory and mounts into it"
 command -v debootstrap >/dev/null || fail "install debootstrap"
 began=$SECONDS
-unshare --mount --pid --fork --kill-child "$0" --in-namespace "$@" ||
+# unshare itself ignores what asks it to end, and so does the first process of a namespace; this ends both.
+trap 'kill -KILL "$namespace"; exit 1' INT TERM
+unshare --mount --pid --fork --kill-child "$0" --in-namespace "$@" &
+namespace=$!
+wait "$namespace" ||
     fail "FAILED after $((SECONDS - began)) s; the machine is kept: chroot $FRESH"
 rm -rf --one-file-system "$FRESH"
 echo "fresh.sh: both commands passed on a fresh Debian, $((SECONDS - began)) s"
