@@ -33,7 +33,7 @@ readonly VARIANTS=(
 )
 readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
-readonly LONG_STAGES=(programs-more fresh)
+readonly LONG_STAGES=(programs-more tidy fresh)
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
@@ -333,6 +333,10 @@ links_backend() {
     grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
 }
 
+tidy() {
+    ninja -C "$1" clang-tidy
+}
+
 # stage_command NAME COMMAND...: passed when the command is.
 stage_command() {
     local name=$1 log=$OUT/$1.log began=$SECONDS
@@ -421,6 +425,7 @@ run_stage() {
         setup | machine | refusals | workbench) "stage_$1" ;;
         programs) programs_of 4 ;;
         programs-more) programs_of 5 ;;
+        tidy) stage_command tidy in_default_build tidy ;;
         fresh) stage_command fresh tools/fresh.sh ;;
         reconfigure) stage_command reconfigure reconfigure ;;
         aarch64) stage_command aarch64 cross ;;
