@@ -267,15 +267,11 @@ cross() {
 }
 
 # musl: unit, api, stress, misuse, memory and limits, all but what seccomp refuses (Debian's musl has no kernel headers).
-# Where the C library lacks a function that the library needs, configuring must say so.
 musl() {
     local dir=$OUT/musl
     rm -rf "$dir"
-    if ! PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
-        "${COMMON[@]}" >"$dir.out" 2>&1; then
-        grep 'ERROR: .*: this C library has no ' "$dir.out"
-        return
-    fi
+    PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
+        "${COMMON[@]}" || return 1
     ninja -C "$dir" || return 1
     meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 --no-suite machine \
         --suite unit --suite api --suite stress --suite misuse --suite memory --suite limits
