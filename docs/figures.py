@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
 
 def classes():
-    return [re.search(r"#define HAK_NBINS (\d+)", Path(sys.argv[1]).read_text())[1]]
+    return [re.search(r"#define HAK_NCLASSES (\d+)", Path(sys.argv[1]).read_text())[1]]
 
 
 def count_settings():
