@@ -266,15 +266,16 @@ cross() {
     done
 }
 
-# musl: unit, api, stress, misuse, memory and limits, all but what seccomp refuses (Debian's musl has no kernel headers).
+# musl: the library and its tests, but for those that seccomp refuses (Debian's musl has no kernel headers).
 musl() {
-    local dir=$OUT/musl
+    local dir=$OUT/musl suites=(--suite unit --suite api --suite stress --suite misuse)
+    [ "$LONG" -eq 0 ] || suites+=(--suite memory --suite limits)
     rm -rf "$dir"
     PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
         "${COMMON[@]}" || return 1
     ninja -C "$dir" || return 1
     meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 --no-suite machine \
-        --suite unit --suite api --suite stress --suite misuse --suite memory --suite limits
+        "${suites[@]}"
 }
 
 # The ways of README.md to link an installed library, in a prefix that no loader knows.
