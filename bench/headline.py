@@ -10,6 +10,7 @@ the output folder: headline.html, headline.json, and ab.html, ab.json, ab.csv of
 import argparse
 import json
 import re
+import subprocess
 import sys
 from html import escape
 from pathlib import Path
@@ -25,6 +26,7 @@ from hakmem_workbench.mesonbuild import Project  # noqa: E402
 
 HEADERS = ("false", "true", "small")  # the first is the baseline
 PEERS = ("system", "mimalloc", "jemalloc")
+SIDE_RUNS = 5  # proof, memory, system calls
 # The original's six: its own sizes and working sets, as amounts of work instead of seconds.
 WORKS = ("random_mixed_400", "random_mixed_8192", "fixed_64", "fixed_256", "fixed_1024", "larson_exit_1",
          "larson_exit_4", "mid_large_1", "mid_large_2", "pool_tls_1", "pool_tls_4", "cache_active", "cache_passive")
@@ -129,9 +131,21 @@ def page(found, field, folder):
     (folder / "headline.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
+def duration_of(commands, runs):
+    """Seconds that all will take: each command once, for as many runs as it gets with its arms and side runs."""
+    import time
+
+    began = time.monotonic()
+    for command in commands:
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    arms = 1 + len(HEADERS) + len(PEERS)
+    return (time.monotonic() - began) * (runs + 1 + SIDE_RUNS) * arms
+
+
 def main():
     need("numpy", "matplotlib", "rich")
     from hakmem_workbench.commands.ab import write
+    from hakmem_workbench.text import duration
 
     args = arguments()
     chosen = [work for work in works.OWN if work.name in WORKS and re.search(args.works, work.name)]
@@ -140,6 +154,8 @@ def main():
     folder = args.output.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     commands = [command_of(work, folder, args) for work in chosen]
+    took = duration_of(commands, 8 if args.quick else args.runs)
+    print(f"ab: {len(chosen)} works, about {duration(took)} after the builds; results in {folder}", flush=True)
     field = contestants(folder / "builds")
     found = {}
     for work, command in zip(chosen, commands):

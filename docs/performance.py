@@ -4,6 +4,9 @@
 
   bench/run.py -n 5 --csv docs/performance.csv --allocators hakmem ...   takes the samples
   docs/performance.py                                                    writes the page about them
+  docs/performance.py --check                                            exit 1 if the page is not about them
+
+The headline of README.md comes from here too: see figures.py.
 """
 import os
 import platform
@@ -83,20 +86,47 @@ def machine():
             f"{platform.release().split('-')[0]}, {' '.join(platform.libc_ver())}, transparent huge pages {huge}")
 
 
+def mean_of(values, name):
+    return tables.geometric_mean([value for (_, of), value in values.items() if of == name])
+
+
+def headline():
+    """What README.md says: works, time and memory of ours and of the best peer, as it is written there."""
+    rows = run.read_csv(DOCS / "performance.csv")
+    time, memory = medians(rows, "cpu_s"), medians(rows, "peak_kib")
+    peers = [name for name in tables.allocators_in(rows, BASE)[1:] if name != OURS]
+    return (len(tables.names(rows, "work")), len(peers),
+            *(f"{mean:.2f}" for values in (time, memory)
+              for mean in (mean_of(values, OURS), min(mean_of(values, name) for name in peers))))
+
+
+def check(path, page):
+    """All but the line about the machine, which only the machine knows that took the samples."""
+    old, new = ([line for line in text.splitlines() if not line.startswith("- **Machine**")]
+                for text in (path.read_text(), page))
+    if old != new:
+        sys.exit(f"{path.name} is not what {path.stem}.csv says; write it anew: docs/{path.stem}.py")
+
+
 def main():
     rows = run.read_csv(DOCS / "performance.csv")
-    metric = sys.argv[1] if len(sys.argv) > 1 else "cpu_s"
+    metric = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in METRIC else "cpu_s"
     time, memory = medians(rows, metric), medians(rows, "peak_kib")
     columns = tables.allocators_in(rows, BASE)
     noise, names = columns[0], [OURS] + [name for name in columns[1:] if name != OURS]
     spread = statistics.quantiles([value for (_, name), value in time.items() if name == noise], n=4)
-    tables.draw(rows, metric, BASE, DOCS / "pictures" / "performance.png")
-    (DOCS / "performance.md").write_text(PAGE.format(
+    page = PAGE.format(
         machine=machine(), repetitions=len(tables.names(rows, "repetition")), time=METRIC[metric],
-        noise=tables.geometric_mean([value for (_, name), value in time.items() if name == noise]),
+        noise=mean_of(time, noise),
         low=spread[0], high=spread[2], peers=", ".join(names[1:]),
         time_table=ratio_table(time, [*names, noise]), memory_table=ratio_table(memory, names),
-        losses=losses(time, memory, names[1:])))
+        losses=losses(time, memory, names[1:]))
+    path = DOCS / "performance.md"
+    if "--check" in sys.argv:
+        check(path, page)
+        return
+    tables.draw(rows, metric, BASE, DOCS / "pictures" / "performance.png")
+    path.write_text(page)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@
 #
 #   tools/quickstart.sh [BUILD_DIRECTORY]    (build when nothing is said)
 #
-# The comparison takes turns (one run of each, in changing order), so that a
-# machine that slows down meanwhile slows both; it prints what was measured,
-# whoever is ahead.
+# The comparison takes turns in random order, so that a machine that slows down
+# meanwhile slows both; it prints what was measured, whoever is ahead, and claims
+# a difference by the rule of the workbench only.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -28,12 +28,15 @@ headline() {
 }
 
 build() {
-    headline "building (log: $BUILD/quickstart.log)"
+    headline "building: half a minute (log: $BUILD/quickstart.log)"
     mkdir -p "$BUILD"
     {
         [ -f "$BUILD/build.ninja" ] || meson setup "$BUILD" --buildtype=release
         ninja -C "$BUILD"
-    } >"$BUILD/quickstart.log" 2>&1 || { tail -20 "$BUILD/quickstart.log" >&2; fail "the build failed"; }
+    } >"$BUILD/quickstart.log" 2>&1 || {
+        grep -nE 'ERROR|error:|FAILED' "$BUILD/quickstart.log" | head -8 >&2 || true
+        fail "the build failed (whole log: $BUILD/quickstart.log)"
+    }
     LIBRARY=$(find "$BUILD" -name libhakmem.so.0 -print -quit)
     [ -n "$LIBRARY" ] || fail "the build made no libhakmem.so.0"
     echo "$LIBRARY"
@@ -54,46 +57,26 @@ print(f"served by: {who['name']} {who['version']}, backend {who['backend']}, tin
 EOF
 }
 
-# compare ROUNDS TITLE COMMAND: the command with and without the library, by turns.
+# compare BLOCKS TITLE COMMAND...: the command with and without the library, by turns, and the verdict.
 compare() {
-    local rounds=$1 title=$2 command=$3 round
-    local system="env PYTHONMALLOC=malloc $command" ours="env LD_PRELOAD=$LIBRARY PYTHONMALLOC=malloc $command"
-    local order=("$system" "$ours")
-    rm -f "$WORK"/round-*.json
-    for ((round = 0; round < rounds; round++)); do
-        hyperfine -N --style none --runs 1 --export-json "$WORK/round-$round.json" "${order[@]}" >/dev/null 2>&1 ||
-            fail "$title did not run: $command"
-        order=("${order[1]}" "${order[0]}")
-    done
-    "$PYTHON" - "$title" "$WORK"/round-*.json <<'EOF'
-import json, statistics, sys
-system, ours = [], []
-for path in sys.argv[2:]:
-    for result in json.load(open(path))["results"]:
-        (ours if "LD_PRELOAD=" in result["command"] else system).append(result["mean"])
-for name, times in (("system", system), ("hakmem", ours)):
-    print(f"  {name}  median {1e3 * statistics.median(times):8.1f} ms"
-          f"   ({1e3 * min(times):.1f} to {1e3 * max(times):.1f}, {len(times)} runs)")
-ratios = [a / b for a, b in zip(system, ours)]
-low, middle, high = statistics.quantiles(ratios, n=4)
-if low > 1:
-    verdict = f"hakmem is {middle:.2f} times as fast as the system malloc"
-elif high < 1:
-    verdict = f"hakmem is SLOWER: it takes {1 / middle:.2f} times as long as the system malloc"
-else:
-    verdict = "no clear difference"
-print(f"  {sys.argv[1]}: {verdict} (middle half of the rounds: {low:.2f} to {high:.2f})")
-EOF
+    local blocks=$1 title=$2
+    shift 2
+    echo "$title"
+    "$PYTHON" tools/compare.py "$LIBRARY" "$blocks" "$@" || fail "$title could not be compared"
 }
 
-tools/setup.sh build
+echo "quickstart.sh: builds hakmem, runs Python under it, compares: about a minute,"
+echo "               and two or three more where packages must be installed first"
+tools/setup.sh quickstart
 WORK=$(mktemp -d)
 readonly WORK
 trap 'rm -rf "$WORK"' EXIT
 
 build
 run_program
-headline "hakmem and the system malloc, by turns (hyperfine)"
-compare 15 "random sizes (bench_random_mixed 1000000 400 1)" "$BUILD/bench/bench_random_mixed 1000000 400 1"
-compare 7 "Python (${PROGRAM##*/})" "$PYTHON $PROGRAM"
-headline "every test: tools/test.sh"
+headline "hakmem and the system malloc, by turns: half a minute"
+compare 15 "random sizes (bench_random_mixed 1000000 400 1)" "$BUILD/bench/bench_random_mixed" 1000000 400 1
+compare 15 "Python (${PROGRAM##*/})" "$PYTHON" "$PROGRAM"
+
+headline "next"
+echo "Try it on your own program, LD_PRELOAD=$LIBRARY PROGRAM, then let docs/tuning.md lead you to its best policy."

@@ -2,32 +2,47 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|test|bench|workbench|all]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all]...    (all when nothing is said)
 #
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
 # Asks the package database first, so it is fast and silent once all is there;
 # apt-get runs at most twice (update, install), through sudo when not root.
+# A step that fails prints its line with the error, and keeps its log.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
-readonly TEST=(clang libclang-rt-14-dev valgrind libc6-dbg strace git
+readonly QUICKSTART=(python3-numpy)
+readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace git
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-               python3-pytest chromium)
-readonly WORKBENCH=(hyperfine strace python3-venv python3-numpy python3-matplotlib python3-rich)
+               python3-pytest chromium musl-tools)
+# pip builds from Debian's own packages only, so what it builds with (setuptools, wheel) must be among them.
+readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-wheel
+                    python3-numpy python3-matplotlib python3-rich)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
 readonly SUITE_PART=test_sqlite3
 readonly SUITE_DIR=$ROOT/build-test/cpython
+readonly MUSL_DIR=$ROOT/build-test/musl-cmocka
 
 fail() {
     echo "setup.sh: $*" >&2
     exit 1
+}
+
+# step_failed SENTENCE: the first lines of the log that speak of an error, and where all of it is.
+step_failed() {
+    local kept
+    kept=$(mktemp "${TMPDIR:-/tmp}/hakmem-setup.XXXXXX.log")
+    cp "$LOG" "$kept"
+    { grep -nE '^(E:|Err:|fatal:)|(^|[^[:alpha:]])[Ee]rror:|No space left|command not found' "$LOG" ||
+        tail -n 5 "$LOG"; } | head -n 8 | sed 's/^/    /' >&2 || true
+    fail "$1 (whole log: $kept)"
 }
 
 as_root() {
@@ -50,15 +65,37 @@ missing() {
     done
 }
 
+# Turns apt's own reports of its progress, "what:package:percent:text", into a line for each fifth of the way.
+show_progress() {
+    local what percent shown='' now
+    while IFS=: read -r what _ percent _; do
+        case $what in
+            dlstatus) now="downloading" ;;
+            pmstatus) now="unpacking and setting up" ;;
+            *) continue ;;
+        esac
+        now="$now: $((${percent%%.*} / 20 * 20)) %"
+        [ "$now" = "$shown" ] || echo "setup.sh:   $now"
+        shown=$now
+    done
+}
+
+# apt_install PACKAGE...: apt reports its progress on descriptor 3; sudo would close it, so a shell opens it inside.
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive sh -c 'log=$1; shift; exec apt-get "$@" 3>&1 >"$log" 2>&1' sh "$LOG" \
+        -q -o APT::Status-Fd=3 install -y --no-install-recommends "$@" | show_progress
+}
+
 install_packages() {
     local wanted
     mapfile -t wanted < <(missing "$@")
     [ ${#wanted[@]} -gt 0 ] || return 0
     [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || fail "missing ${wanted[*]}: run as root, or install sudo"
     echo "setup.sh: installing ${wanted[*]}"
-    as_root apt-get -q update >"$LOG" 2>&1 || { tail -5 "$LOG" >&2; fail "apt-get update failed"; }
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "${wanted[@]}" \
-        >"$LOG" 2>&1 || { tail -5 "$LOG" >&2; fail "apt-get could not install ${wanted[*]}"; }
+    as_root apt-get -q update >"$LOG" 2>&1 || step_failed "apt-get update failed"
+    LC_ALL=C apt-get -s -o APT::Get::Show-User-Simulation-Note=false --no-install-recommends install "${wanted[@]}" \
+        2>/dev/null | sed -nE 's/^[0-9]+ upgraded, ([0-9]+) newly installed.*/setup.sh:   \1 packages with what they need/p'
+    apt_install "${wanted[@]}" || step_failed "apt-get could not install ${wanted[*]}"
     mapfile -t wanted < <(missing "$@")
     [ ${#wanted[@]} -eq 0 ] || fail "still missing after the installation: ${wanted[*]}"
 }
@@ -79,6 +116,14 @@ allow_sources() {
     done
 }
 
+# fetch_source PACKAGE VERSION: its upstream archive, into $WORK.
+fetch_source() {
+    allow_sources
+    source_apt update >"$LOG" 2>&1 || true
+    (cd "$WORK" && source_apt source --download-only --tar-only "$1=$2" >"$LOG" 2>&1) ||
+        step_failed "apt-get could not get the source package $1=$2"
+}
+
 # The missing part of the CPython suite, of the very version that is installed.
 fetch_suite_part() {
     local version
@@ -87,15 +132,36 @@ fetch_suite_part() {
         return 0
     fi
     echo "setup.sh: getting $SUITE_PART from the source package of python3.11"
-    allow_sources
-    source_apt update >"$LOG" 2>&1 || true
-    (cd "$WORK" && source_apt source --download-only --tar-only "python3.11=$version" >"$LOG" 2>&1) ||
-        { tail -5 "$LOG" >&2; fail "apt-get could not get the source package python3.11=$version"; }
+    fetch_source python3.11 "$version"
     rm -rf "$SUITE_DIR"
     mkdir -p "$SUITE_DIR"
     tar -xf "$WORK"/python3.11_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 --wildcards "*/Lib/test/$SUITE_PART/*" ||
         fail "no $SUITE_PART in the source package of python3.11"
     touch "$SUITE_DIR/$version"
+}
+
+# cmocka built against musl, which Debian has for its own C library only.
+build_musl_cmocka() {
+    local version from=$WORK/cmocka
+    version=$(dpkg-query -W -f='${source:Version}' libcmocka-dev)
+    if [ -f "$MUSL_DIR/$version" ]; then
+        return 0
+    fi
+    echo "setup.sh: building cmocka against musl from its source package"
+    fetch_source cmocka "$version"
+    rm -rf "$MUSL_DIR"
+    mkdir -p "$MUSL_DIR" "$from"
+    tar -xf "$WORK"/cmocka_*.orig.tar.* -C "$from" --strip-components=1
+    {
+        musl-gcc -O2 -w -D_GNU_SOURCE -DHAVE_STRUCT_TIMESPEC -DHAVE_INTTYPES_H -DHAVE_SIGNAL_H -DHAVE_STRINGS_H \
+            -DHAVE_TIME_H -DHAVE_UNISTD_H -DHAVE_GCC_THREAD_LOCAL_STORAGE -I"$from/include" \
+            -c "$from/src/cmocka.c" -o "$from/cmocka.o" &&
+            ar rcs "$MUSL_DIR/libcmocka.a" "$from/cmocka.o"
+    } >"$LOG" 2>&1 || step_failed "cmocka could not be built against musl"
+    cp "$from/include/cmocka.h" "$MUSL_DIR"
+    printf 'Name: cmocka\nDescription: for musl\nVersion: %s\nCflags: -I${pcfiledir}\nLibs: -L${pcfiledir} -lcmocka\n' \
+        "${version%%-*}" >"$MUSL_DIR/cmocka.pc"
+    touch "$MUSL_DIR/$version"
 }
 
 # A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
@@ -106,7 +172,7 @@ install_workbench() {
     mkdir -p "$prefix/bin"
     { /usr/bin/python3 -m venv --clear --system-site-packages "$home" &&
         "$home/bin/pip" install --no-build-isolation --no-deps --no-index -e "$ROOT/tools/hakmem"; } >"$LOG" 2>&1 ||
-        { tail -5 "$LOG" >&2; fail "the workbench could not be installed in $home"; }
+        step_failed "the workbench could not be installed in $home"
     ln -sf "$home/bin/hakmem" "$prefix/bin/hakmem"
     echo "setup.sh: the command is $prefix/bin/hakmem"
     case :$PATH: in
@@ -120,9 +186,13 @@ setup() {
         build)
             install_packages "${BUILD[@]}"
             ;;
+        quickstart)
+            install_packages "${BUILD[@]}" "${QUICKSTART[@]}"
+            ;;
         test)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
             fetch_suite_part
+            build_musl_cmocka
             ;;
         workbench)
             install_packages "${BUILD[@]}" "${WORKBENCH[@]}"
@@ -134,9 +204,10 @@ setup() {
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
+            build_musl_cmocka
             ;;
         *)
-            fail "unknown group '$1': build, test, bench, workbench or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench or all"
             ;;
     esac
 }

@@ -5,38 +5,43 @@
 #
 #   tools/test.sh [--long] [STAGE]...
 #
-# A stage is setup, refusals, reconfigure, aarch64, quickstart, workbench, programs, the
-# name of a variant below, or `variants` for all of them; without one everything runs.
-# --long adds the long stress in every variant without a sanitizer.
+# A stage is one of STAGES or LONG_STAGES below, the name of a variant, or
+# `variants` for all of them; without one, STAGES and all variants run.
+# --long runs LONG_STAGES too, the long stress in every variant without a
+# sanitizer, and the suites that the table leaves to it.
 #
-# Builds and logs go to build-test/.  The last line is "N passed, N failed",
-# and the exit status says whether anything failed.
+# As many stages run side by side as there are processors; a line comes when
+# one has ended. Builds and logs go to build-test/. The last line is
+# "N passed, N failed", and the exit status says whether anything failed.
 set -euo pipefail
 
-# name | compiler | options | which tests, all when empty
-# The limits (refused calls, a thousand forks) take the longest and differ by header mode, not by compiler or subset.
+# name | compiler | options | which tests, all when empty | which more by --long
+# Alone among all tests, those of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 readonly VARIANTS=(
-    "default      | gcc   |                                                                   |"
-    "header       | gcc   | -Dtiny_header=true -Dbench=false                                  | --no-suite limits --no-suite memory"
-    "small-header | clang | -Dtiny_header=small -Dbench=false                                 | --no-suite limits --no-suite memory"
-    "clang        | clang |                                                                   | --suite unit --suite shape"
-    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false            | --no-suite limits --no-suite memory"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false                 | --no-suite limits --no-suite memory"
-    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false       | --no-suite limits --no-suite memory"
-    "hardened     | gcc   | -Dhardened=true -Dbench=false                                     | --suite unit --suite misuse"
-    "external     | gcc   | -Dexternal=example_backend -Dbench=false                          | --suite api --suite stress"
-    "no-override  | gcc   | -Doverride=false -Dbench=false                                    | --suite unit --suite shape"
-    "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress"
-    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false      | --suite unit --suite stress"
+    "default      | gcc   | | --no-suite machine |"
+    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
+    "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress |"
+    "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite memory | --suite limits --suite memory"
+    "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite memory |"
+    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false | --no-suite limits --no-suite memory |"
+    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | --no-suite limits --no-suite memory |"
+    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite memory |"
+    "clang        | clang | | --suite unit --suite shape |"
+    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse |"
+    "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress |"
+    "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
+readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
+# programs-more: those programs under the builds that the table below leaves to it.
+readonly LONG_STAGES=(programs-more tidy fresh)
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
-# label | variant | what its reports must say | environment
+# label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
 readonly PROGRAM_BUILDS=(
-    "default      | default      | tiny_header=false backend=shared_pool |"
-    "header       | header       | tiny_header=true backend=shared_pool  |"
-    "small-header | small-header | tiny_header=small backend=shared_pool |"
-    "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy"
+    "default      | default      | tiny_header=false backend=shared_pool |                       | *                        |"
+    "header       | header       | tiny_header=true backend=shared_pool  |                       | gcc redis test_threading | *"
+    "small-header | small-header | tiny_header=small backend=shared_pool |                       |                          | *"
+    "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy |                          | *"
 )
 
 # a choice that makes no sense | a word that the sentence which refuses it must contain
@@ -57,6 +62,7 @@ readonly REFUSALS=(
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly OUT=$PWD/build-test
 readonly PYTHON=/usr/bin/python3
+readonly WIDTH=$(nproc)
 PASSED=0
 FAILED=0
 LONG=0
@@ -99,8 +105,17 @@ variant_line() {
     return 1
 }
 
-# build_variant NAME LOG: configure and compile build-test/NAME.
+# build_variant NAME LOG: configure and compile build-test/NAME; whoever needs it at the same time waits.
 build_variant() {
+    local lock status=0
+    exec {lock}>"$OUT/$1.lock"
+    flock "$lock"
+    build_unlocked "$@" || status=$?
+    exec {lock}>&-
+    return "$status"
+}
+
+build_unlocked() {
     local line options dir=$OUT/$1 log=$2
     line=$(variant_line "$1")
     read -r -a options <<<"$(field "$line" 2)"
@@ -145,14 +160,16 @@ meson_test() {
 }
 
 stage_variant() {
-    local name=$1 log=$OUT/$1.log began=$SECONDS passed=0 failed=0 line tests
+    local name=$1 log=$OUT/$1.log began=$SECONDS passed=0 failed=0 line tests more
     line=$(variant_line "$name")
     read -r -a tests <<<"$(field "$line" 3)"
+    read -r -a more <<<"$(field "$line" 4)"
     : >"$log"
     if build_variant "$name" "$log"; then
         meson_test "$name" "$log" "${tests[@]}"
-        if [ "$LONG" -eq 1 ] && [[ $line != *b_sanitize* ]]; then
-            STRESS_LONG=1 meson_test "$name" "$log" --suite long
+        if [ "$LONG" -eq 1 ]; then
+            [ ${#more[@]} -eq 0 ] || meson_test "$name" "$log" "${more[@]}" --no-suite machine
+            [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long
         fi
     else
         failed=1
@@ -160,40 +177,16 @@ stage_variant() {
     report "$name" "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
-# beside_others NAME: one variant whose lines come at its end, and whose counts go to a file.
-beside_others() {
-    (
-        PASSED=0 FAILED=0
-        stage_variant "$1"
-        echo "$PASSED $FAILED" >"$OUT/$1.count"
-    ) >"$OUT/$1.said" 2>&1 || true
-    cat "$OUT/$1.said"
-}
-
-# Two at a time, since much of a suite is waiting; but alone what runs the limits, which change a setting of
-# the whole machine for a moment.
-stage_variants() {
-    local line name running=0 counts beside=()
-    for line in "${VARIANTS[@]}"; do
-        name=$(field "$line" 0)
-        if [ -z "$(field "$line" 3)" ]; then
-            stage_variant "$name"
-        else
-            beside+=("$name")
-        fi
-    done
-    for name in "${beside[@]}"; do
-        rm -f "$OUT/$name.count"
-        [ "$running" -lt 2 ] || { wait -n || true; running=$((running - 1)); }
-        beside_others "$name" &
-        running=$((running + 1))
-    done
-    wait
-    for name in "${beside[@]}"; do
-        read -r -a counts < <(cat "$OUT/$name.count" 2>/dev/null || echo 0 1)
-        PASSED=$((PASSED + counts[0]))
-        FAILED=$((FAILED + counts[1]))
-    done
+# Runs when no other stage does.
+stage_machine() {
+    local log=$OUT/machine.log began=$SECONDS passed=0 failed=0
+    : >"$log"
+    if build_variant default "$log"; then
+        meson_test default "$log" --suite machine
+    else
+        failed=1
+    fi
+    report machine "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
 # refused OPTIONS WORD LOG: meson must fail, of its own will, with a sentence that holds the word.
@@ -273,6 +266,74 @@ cross() {
     done
 }
 
+# musl: the library and its tests, but for those that seccomp refuses (Debian's musl has no kernel headers).
+musl() {
+    local dir=$OUT/musl suites=(--suite unit --suite api --suite stress --suite misuse)
+    [ "$LONG" -eq 0 ] || suites+=(--suite memory --suite limits)
+    rm -rf "$dir"
+    PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
+        "${COMMON[@]}" || return 1
+    ninja -C "$dir" || return 1
+    meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 --no-suite machine \
+        "${suites[@]}"
+}
+
+# The ways of README.md to link an installed library, in a prefix that no loader knows.
+installs() {
+    local program=tests/install/program.c prefix=$OUT/installed dir=$OUT/install
+    local -x PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=
+    rm -rf "$dir" "$prefix"
+    meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
+    meson install -C "$dir" --quiet || return 1
+    # shellcheck disable=SC2046
+    {
+        cc $program $(pkg-config --cflags --libs hakmem) -o "$dir/shared" &&
+            cc $program $(pkg-config --cflags --libs-only-L hakmem) -l:libhakmem.a -pthread -o "$dir/archive" &&
+            cc -static $program $(pkg-config --cflags --libs --static hakmem) -o "$dir/static"
+    } || return 1
+    LD_LIBRARY_PATH=$prefix/lib "$dir/shared" && "$dir/archive" && "$dir/static"
+}
+
+# A project that embeds the checkout, linked in both ways; of hakmem it installs nothing.
+embeds() {
+    local how dir=$OUT/parent
+    rm -rf "$dir"
+    mkdir -p "$dir/subprojects"
+    cp tests/install/* "$dir"
+    ln -s "$PWD" "$dir/subprojects/hakmem"
+    for how in shared static; do
+        meson setup "$dir/$how" "$dir" --prefix "$dir/$how/prefix" -Dlibrary=$how "${COMMON[@]}" || return 1
+        ninja -C "$dir/$how" || return 1
+        "$dir/$how/parent" || return 1
+        meson install -C "$dir/$how" || return 1
+        [ "$(cd "$dir/$how/prefix" && find . -type f)" = ./bin/parent ] || return 1
+    done
+    ! ldd "$dir/static/parent" | grep hakmem
+}
+
+# The example backend through a link to its folder; and a link whose name is not that of the struct, which must be
+# refused with the name that was expected.
+links_backend() {
+    local entry dir=$OUT/linked
+    rm -rf "$dir"
+    mkdir -p "$dir/subprojects"
+    for entry in meson.build meson_options.txt src docs bench tests; do
+        ln -s "$PWD/$entry" "$dir/$entry"
+    done
+    ln -s "$PWD/subprojects/example_backend" "$dir/subprojects/example_backend"
+    ln -s "$PWD/subprojects/example_backend" "$dir/subprojects/misnamed"
+    meson setup "$dir/build" "$dir" -Dexternal=example_backend -Ddefault_backend=example_backend -Dtests=false \
+        -Dbench=false "${COMMON[@]}" || return 1
+    ninja -C "$dir/build" || return 1
+    says linked/build backend example_backend || return 1
+    ! meson setup "$dir/refused" "$dir" -Dexternal=misnamed -Dtests=false >"$dir/refused.out" 2>&1 || return 1
+    grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
+}
+
+tidy() {
+    ninja -C "$1" clang-tidy
+}
+
 # stage_command NAME COMMAND...: passed when the command is.
 stage_command() {
     local name=$1 log=$OUT/$1.log began=$SECONDS
@@ -284,17 +345,23 @@ stage_command() {
     fi
 }
 
+in_default_build() {
+    build_variant default /dev/stdout && "$@" "$OUT/default"
+}
+
+# program_tests LINE LOG PROGRAM...: the programs named, under the library of one line of PROGRAM_BUILDS.
 program_tests() {
     local line=$1 log=$2 label expect settings variant passed=0 failed=0 began=$SECONDS said
+    shift 2
     label=$(field "$line" 0)
     variant=$(field "$line" 1)
     read -r -a expect <<<"$(field "$line" 2)"
     read -r -a settings <<<"$(field "$line" 3)"
     : >"$log"
     if build_variant "$variant" "$log"; then
-        "$PYTHON" tests/programs/run.py "$(library_of "$variant")" --jobs 2 --label "$label" \
-            --baseline-dir "$OUT/baselines" --expect "${expect[@]}" --env "${settings[@]}" 2>&1 | tee -a "$log" |
-            sed '/^[0-9]* passed, /d' || true
+        "$PYTHON" tests/programs/run.py "$(library_of "$variant")" --jobs "$WIDTH" --label "$label" --only "$@" \
+            --baseline-dir "$OUT/baselines" --expect "${expect[@]}" --env "${settings[@]}" >>"$log" 2>&1 || true
+        grep -A15 '^FAILED' "$log" || true
         said=$(tail -1 "$log")
     fi
     if [[ ${said:-} =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
@@ -306,11 +373,12 @@ program_tests() {
     report "programs, $label" "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
-stage_programs() {
-    local line
-    rm -rf "$OUT/baselines"
+# programs_of COLUMN: the programs that a column of the table names, under each build.
+programs_of() {
+    local line only
     for line in "${PROGRAM_BUILDS[@]}"; do
-        program_tests "$line" "$OUT/programs-$(field "$line" 0).log"
+        read -r -a only <<<"$(field "$line" "$1")"
+        [ ${#only[@]} -eq 0 ] || program_tests "$line" "$OUT/programs-$(field "$line" 0)-$1.log" "${only[@]}"
     done
 }
 
@@ -342,48 +410,122 @@ stage_workbench() {
     report workbench "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
+# Its progress is shown: on a new machine it takes minutes.
 stage_setup() {
-    stage_command setup tools/setup.sh all
+    local log=$OUT/setup.log began=$SECONDS failed=0
+    tools/setup.sh all 2>&1 | tee "$log" || failed=1
+    report setup $((1 - failed)) "$failed" $((SECONDS - began)) "$log"
 }
 
 run_stage() {
     case $1 in
-        setup | refusals | variants | workbench | programs) "stage_$1" ;;
+        setup | machine | refusals | workbench) "stage_$1" ;;
+        programs) programs_of 4 ;;
+        programs-more) programs_of 5 ;;
+        tidy) stage_command tidy in_default_build tidy ;;
+        fresh) stage_command fresh tools/fresh.sh ;;
         reconfigure) stage_command reconfigure reconfigure ;;
         aarch64) stage_command aarch64 cross ;;
-        quickstart) stage_command quickstart tools/quickstart.sh "$OUT/default" ;;
+        musl) stage_command musl musl ;;
+        install) stage_command install installs ;;
+        subproject) stage_command subproject embeds ;;
+        linked-backend) stage_command linked-backend links_backend ;;
+        quickstart) stage_command quickstart in_default_build tools/quickstart.sh ;;
         *) stage_variant "$1" ;;
     esac
 }
 
-STAGES=()
-for word in "$@"; do
-    case $word in
-        --long)
-            LONG=1
-            ;;
-        setup | refusals | reconfigure | aarch64 | quickstart | workbench | programs | variants)
-            STAGES+=("$word")
-            ;;
-        *)
-            variant_line "$word" >/dev/null || {
+# aside STAGE: its lines come at its end; its counts, and the time that processors worked for it, go to files.
+aside() {
+    (
+        PASSED=0 FAILED=0
+        run_stage "$1"
+        echo "$PASSED $FAILED" >"$OUT/$1.count"
+        times >"$OUT/$1.times"
+    ) >"$OUT/$1.said" 2>&1 || true
+    cat "$OUT/$1.said"
+}
+
+# side_by_side STAGE...: each in a process group of its own, which ends with this script.
+side_by_side() {
+    local stage counts running=0
+    set -m
+    for stage in "$@"; do
+        rm -f "$OUT/$stage.count"
+        [ "$running" -lt "$WIDTH" ] || { wait -n || true; running=$((running - 1)); }
+        aside "$stage" &
+        running=$((running + 1))
+    done
+    wait
+    set +m
+    for stage in "$@"; do
+        read -r -a counts < <(cat "$OUT/$stage.count" 2>/dev/null || echo 0 1)
+        PASSED=$((PASSED + counts[0]))
+        FAILED=$((FAILED + counts[1]))
+    done
+}
+
+stop_stages() {
+    local job
+    for job in $(jobs -p); do
+        kill -- "-$job" 2>/dev/null || true
+    done
+}
+
+variant_names() {
+    local line
+    for line in "${VARIANTS[@]}"; do
+        field "$line" 0
+        echo
+    done
+}
+
+# in_turn STAGE...: setup before all others, machine after them, the rest side by side.
+in_turn() {
+    local stage beside=()
+    for stage in "$@"; do
+        [ "$stage" != setup ] || run_stage setup
+        [ "$stage" = setup ] || [ "$stage" = machine ] || beside+=("$stage")
+    done
+    side_by_side "${beside[@]}"
+    for stage in "$@"; do
+        [ "$stage" != machine ] || run_stage machine
+    done
+}
+
+main() {
+    local word names chosen=()
+    mapfile -t names < <(variant_names)
+    for word in "$@"; do
+        case " --long variants setup machine ${STAGES[*]} ${LONG_STAGES[*]} ${names[*]} " in
+            *" $word "*) ;;
+            *)
                 echo "test.sh: unknown stage '$word' (the head of the file lists them)" >&2
-                exit 2
-            }
-            STAGES+=("$word")
-            ;;
-    esac
-done
-[ ${#STAGES[@]} -gt 0 ] || STAGES=(setup refusals variants reconfigure aarch64 quickstart workbench programs)
+                return 2
+                ;;
+        esac
+        case $word in
+            --long) LONG=1 ;;
+            variants) chosen+=("${names[@]}" machine) ;;
+            *) chosen+=("$word") ;;
+        esac
+    done
+    if [ ${#chosen[@]} -eq 0 ]; then
+        chosen=(setup "${names[0]}" "${STAGES[@]}" "${names[@]:1}" machine)
+        if [ "$LONG" -eq 1 ]; then
+            chosen+=("${LONG_STAGES[@]}")
+            echo "test.sh: all tests, and the long ones: some hours"
+        else
+            echo "test.sh: all tests: about 10 minutes on two quiet processors, and some more on a new machine, for packages that"
+            echo "         must be installed first. Stages run side by side; each says a line at its end. Logs: build-test/*.log"
+        fi
+    fi
+    mkdir -p "$OUT"
+    trap stop_stages EXIT
+    in_turn "${chosen[@]}"
+    echo "$PASSED passed, $FAILED failed"
+    [ "$FAILED" -eq 0 ]
+}
 
-# A finding of these tools must end the process, or a test would pass over it.
-export ASAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1
-
-mkdir -p "$OUT"
-for stage in "${STAGES[@]}"; do
-    run_stage "$stage"
-done
-echo "$PASSED passed, $FAILED failed"
-[ "$FAILED" -eq 0 ]
+# In one line, so that a change of this file does not reach a run that has begun.
+main "$@"; exit

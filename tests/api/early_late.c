@@ -44,10 +44,17 @@ static void preinit(void)
     take(before, 11);
 }
 
+#ifdef __GLIBC__
 typedef void (*preinit_fn)(void);
 __attribute__((section(".preinit_array"), used)) static preinit_fn preinit_entry = preinit;
+#else /* musl leaves that array alone */
+__attribute__((constructor(101))) static void first(void)
+{
+    preinit();
+}
+#endif
 
-__attribute__((constructor(101))) static void construct(void)
+__attribute__((constructor(102))) static void construct(void)
 {
     give(before, 11, 12);
     take(during, 13);

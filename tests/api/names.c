@@ -6,19 +6,24 @@
 
 #include <stdlib.h>
 
-#include "hakmem.h"
-
 #if TWINS
 #define NAME(x) hakmem_##x
-#define GLIBC_NAME(x) NULL
 #define WORLD "hakmem_ names"
 #else
 #define NAME(x) x
-#define GLIBC_NAME(x) x
 #define WORLD "plain names"
 /* C23; not declared by the C libraries this has to build on. */
 void free_sized(void *ptr, size_t size);
 void free_aligned_sized(void *ptr, size_t align, size_t size);
+#ifndef __GLIBC__
+/* What another C library lacks the library gives it. */
+void *pvalloc(size_t size);
+int malloc_trim(size_t pad);
+struct hakmem_mallinfo2 mallinfo2(void);
+int malloc_info(int options, FILE *out);
+void malloc_stats(void);
+int mallopt(int param, int value);
+#endif
 #endif
 
 struct names api = {
@@ -37,8 +42,8 @@ struct names api = {
     .free_sized = NAME(free_sized),
     .free_aligned_sized = NAME(free_aligned_sized),
     .malloc_trim = NAME(malloc_trim),
-    .mallinfo2 = GLIBC_NAME(mallinfo2),
-    .malloc_info = GLIBC_NAME(malloc_info),
-    .malloc_stats = GLIBC_NAME(malloc_stats),
-    .mallopt = GLIBC_NAME(mallopt),
+    .mallinfo2 = (struct hakmem_mallinfo2(*)(void))(void (*)(void))NAME(mallinfo2),
+    .malloc_info = NAME(malloc_info),
+    .malloc_stats = NAME(malloc_stats),
+    .mallopt = NAME(mallopt),
 };

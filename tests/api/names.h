@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "hakmem.h"
+
 struct names {
     const char *world;
     void *(*malloc)(size_t size);
@@ -28,8 +30,8 @@ struct names {
     void (*free_sized)(void *ptr, size_t size);
     void (*free_aligned_sized)(void *ptr, size_t align, size_t size);
     int (*malloc_trim)(size_t pad);
-    /* glibc's own additions have no twins: NULL there. */
-    struct mallinfo2 (*mallinfo2)(void);
+    /* glibc's own additions. */
+    struct hakmem_mallinfo2 (*mallinfo2)(void);
     int (*malloc_info)(int options, FILE *out);
     void (*malloc_stats)(void);
     int (*mallopt)(int param, int value);

@@ -156,16 +156,14 @@ static bool call_trim(struct job *j)
 static bool call_mallinfo2(struct job *j)
 {
     (void)j;
-    if (api.mallinfo2 == NULL)
-        return true;
-    struct mallinfo2 info = api.mallinfo2();
+    struct hakmem_mallinfo2 info = api.mallinfo2();
     return info.uordblks <= info.arena;
 }
 
 static bool call_mallopt(struct job *j)
 {
     (void)j;
-    return api.mallopt == NULL || api.mallopt(123456, 0) == 0;
+    return api.mallopt(123456, 0) == 0;
 }
 
 static bool call_refused(struct job *j)

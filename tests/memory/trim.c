@@ -10,6 +10,8 @@
 
 #include "hakmem.h"
 
+int malloc_trim(size_t pad); /* not in every malloc.h */
+
 #define BURST (1024 * MIB)
 #define KEEP (64 * MIB)
 

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The figures in prose that follow from something else in this tree, and the links between documents.
+
+  figures.py SIZE_TABLE            exit 1 if a figure or a link is wrong
+  figures.py SIZE_TABLE --write    put the figures right
+
+SIZE_TABLE is the sizeclass_table.h of a default build.
+"""
+import re
+import sys
+from pathlib import Path
+
+import performance
+import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+
+
+def classes():
+    return [re.search(r"#define HAK_NCLASSES (\d+)", Path(sys.argv[1]).read_text())[1]]
+
+
+def count_settings():
+    return [sum(len(group.settings) for group in settings.read_groups(settings.TABLE))]
+
+
+def example_lines():
+    example = ROOT / "subprojects" / "example_backend" / "example_backend.c"
+    return [round(len(example.read_text().splitlines()), -1)]
+
+
+# document, words around the figures, where the figures come from
+FIGURES = [
+    ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
+     r"memory. The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
+     lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
+    ("docs/tuning.md", r"Settings: all (\d+) at their defaults", count_settings),
+    ("docs/scale.md", r"Over all (\d+) classes", classes),
+    ("docs/write-your-own-backend.md", r"has about (\d+) lines", example_lines),
+]
+
+
+def put(text, pattern, values):
+    """The text with the figures of the only place that the pattern fits."""
+    found = list(re.finditer(pattern, text))
+    if len(found) != 1:
+        sys.exit(f"figures.py: {len(found)} places say: {pattern}")
+    for group in range(len(values), 0, -1):
+        low, high = found[0].span(group)
+        text = text[:low] + str(values[group - 1]) + text[high:]
+    return text
+
+
+def check_figures(write):
+    for name, pattern, source in FIGURES:
+        path, values = ROOT / name, source()
+        text = path.read_text()
+        right = put(text, pattern, values)
+        if right != text and write:
+            path.write_text(right)
+        elif right != text:
+            yield f"{name}: should say {re.search(pattern, right)[0]!r}; docs/figures.py --write puts it right"
+
+
+def check_links():
+    folders = [ROOT, ROOT / "docs", ROOT / "bench", ROOT / "tools" / "hakmem"]
+    for page in sorted(path for folder in folders for path in folder.glob("*.md")):
+        for target in LINK.findall(page.read_text()):
+            if not (page.parent / target).exists():
+                yield f"{page.relative_to(ROOT)}: links to {target}, which does not exist"
+
+
+def main():
+    problems = [*check_figures("--write" in sys.argv), *check_links()]
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The README's two commands on a machine made new: a minimal Debian 12 by
+# debootstrap, this checkout's files in it, and nothing else.
+#
+#   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (all when nothing is said)
+#
+# Needs root, debootstrap and a Debian 12 whose apt works: mirror, keys and
+# proxies are those of this machine. Takes as long as both commands on an
+# empty machine: 5 minutes for the packages, then what they say themselves.
+#
+# All mounts lie in a namespace of their own, and all processes too, so nothing
+# is left of them however this ends. build-test/fresh holds the root; it goes
+# when all passed and stays for a look when something failed.
+set -euo pipefail
+
+readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly FRESH=$ROOT/build-test/fresh
+readonly RELEASE=bookworm
+readonly CHECKOUT=/root/hakmem
+
+fail() {
+    echo "fresh.sh: $*" >&2
+    exit 1
+}
+
+# The mirror that apt would ask for the release itself.
+mirror() {
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
+        awk -v release="$RELEASE" '$2 == release { print $1; exit }'
+}
+
+# How this machine reaches it: sources, keys, proxies, names.
+carry_apt() {
+    local folder
+    rm -f "$FRESH/etc/apt/sources.list"
+    for folder in sources.list sources.list.d trusted.gpg trusted.gpg.d keyrings auth.conf auth.conf.d; do
+        [ ! -e "/etc/apt/$folder" ] || cp -RL "/etc/apt/$folder" "$FRESH/etc/apt/"
+    done
+    apt-config dump | grep -E '^Acquire::(https?|Check-|Retries|Force)' >"$FRESH/etc/apt/apt.conf.d/00carried"
+    cp -L /etc/resolv.conf /etc/hosts "$FRESH/etc/"
+    [ ! -f /etc/ssl/certs/ca-certificates.crt ] || install -D -t "$FRESH/etc/ssl/certs" /etc/ssl/certs/ca-certificates.crt
+}
+
+# The files as they stand here, committed or not.
+carry_checkout() {
+    mkdir -p "$FRESH$CHECKOUT"
+    git -C "$ROOT" ls-files -z --cached --others --exclude-standard |
+        tar -C "$ROOT" --null --ignore-failed-read -T - -cf - |
+        tar -C "$FRESH$CHECKOUT" --no-same-owner -xf -
+}
+
+make_root() {
+    local from
+    from=$(mirror)
+    [ -n "$from" ] || fail "apt's sources name no mirror of $RELEASE"
+    echo "fresh.sh: making a minimal Debian in ${FRESH#"$ROOT"/} (about a minute)"
+    rm -rf --one-file-system "$FRESH"
+    mkdir -p "$FRESH"
+    debootstrap --variant=minbase "$RELEASE" "$FRESH" "$from" >"$FRESH.log" 2>&1 ||
+        { tail -n 5 "$FRESH.log" >&2; fail "debootstrap failed (whole log: $FRESH.log)"; }
+    carry_apt
+    carry_checkout
+}
+
+# inside COMMAND...: in the new root, in an environment made of nothing but the proxies.
+inside() {
+    local name proxies=()
+    for name in http_proxy https_proxy no_proxy; do
+        [ -z "${!name:-}" ] || proxies+=("$name=${!name}")
+    done
+    printf '\nfresh.sh: ==== %s\n' "$*"
+    env -i "${proxies[@]}" HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        chroot "$FRESH" sh -c "cd $CHECKOUT && exec \"\$@\"" sh "$@"
+}
+
+# Runs in the namespaces: the first process of its own, so that all others end with it.
+run_commands() {
+    make_root
+    mount -t proc proc "$FRESH/proc"
+    mount --rbind /sys "$FRESH/sys"
+    mount --rbind /dev "$FRESH/dev"
+    inside tools/quickstart.sh
+    inside tools/test.sh "$@"
+}
+
+if [ "${1:-}" = --in-namespace ]; then
+    shift
+    run_commands "$@"
+    exit
+fi
+[ "$(id -u)" -eq 0 ] || fail "run it as root: it makes a root directory and mounts into it"
+command -v debootstrap >/dev/null || fail "install debootstrap"
+began=$SECONDS
+# unshare itself ignores what asks it to end, and so does the first process of a namespace; this ends both.
+trap 'kill -KILL "$namespace"; exit 1' INT TERM
+unshare --mount --pid --fork --kill-child "$0" --in-namespace "$@" &
+namespace=$!
+wait "$namespace" ||
+    fail "FAILED after $((SECONDS - began)) s; the machine is kept: chroot $FRESH"
+rm -rf --one-file-system "$FRESH"
+echo "fresh.sh: both commands passed on a fresh Debian, $((SECONDS - began)) s"
