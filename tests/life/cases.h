@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * The cases by name, in three tables that end with an empty row: forks.c, ends.c, calls.c. */
+#ifndef TESTS_LIFE_CASES_H
+#define TESTS_LIFE_CASES_H
+
+#include "life.h"
+
+struct life_case {
+    const char *name;
+    void (*run)(unsigned count);
+    unsigned count; /* times what the command line says */
+};
+
+extern const struct life_case life_forks[], life_ends[], life_calls[];
+
+#endif

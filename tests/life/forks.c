@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT
+ * fork, vfork and posix_spawn: among threads, in a thread, in a signal handler, with the handlers of another library,
+ * beside the C library's streams. */
+#include <signal.h>
+#include <spawn.h>
+#include <sys/time.h>
+
+#include "cases.h"
+
+extern char **environ;
+
+static void fork_often(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        life_fork(i % 8 == 0);
+}
+
+static void among_threads(unsigned count)
+{
+    life_start_busy(2);
+    fork_often(count);
+    life_end_busy();
+}
+
+/* What the other library registered shows with and without a second thread. */
+static void with_handlers(unsigned count)
+{
+    fork_often(2);
+    among_threads(count);
+}
+
+static void *fork_here(void *count)
+{
+    fork_often((unsigned)(uintptr_t)count);
+    return NULL;
+}
+
+static void in_thread(unsigned count)
+{
+    pthread_t t;
+    life_start_busy(2);
+    if (pthread_create(&t, NULL, fork_here, (void *)(uintptr_t)count) || pthread_join(t, NULL))
+        die("no thread");
+    life_end_busy();
+}
+
+/* A child that forks has threads that are not there. */
+static void in_child(unsigned count)
+{
+    life_start_busy(2);
+    pid_t child = fork();
+    if (child == 0) {
+        among_threads(count);
+        exit(0);
+    }
+    expect_success(child, "the child that forks");
+    life_end_busy();
+}
+
+static _Atomic(bool) over;
+
+static void *work_locked(void *unused)
+{
+    while (!atomic_load(&over)) {
+        life_work_locked();
+        usleep(50); /* or the mutex is never free for long */
+    }
+    return unused;
+}
+
+static void with_mutex(unsigned count)
+{
+    pthread_t t;
+    if (pthread_create(&t, NULL, work_locked, NULL))
+        die("no thread");
+    for (unsigned i = 0; i < count; i++)
+        life_fork(false);
+    atomic_store(&over, true);
+    pthread_join(t, NULL);
+}
+
+/* --- in a signal handler -------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t handled, in_handlers_child;
+
+/* The child ends at once, or goes on where its parent was interrupted. */
+static void fork_in_handler(int signal)
+{
+    (void)signal;
+    if (in_handlers_child)
+        return;
+    int saved = errno;
+    pid_t child = fork();
+    handled++;
+    if (child == 0) {
+        if (handled % 2)
+            _exit(0);
+        in_handlers_child = 1;
+        return;
+    }
+    expect_success(child, "the handler's child");
+    errno = saved;
+}
+
+static void in_handler(unsigned count)
+{
+    struct sigaction action = {.sa_handler = fork_in_handler};
+    struct itimerval every = {{0, 1000}, {0, 1000}};
+    sigaction(SIGPROF, &action, NULL);
+    setitimer(ITIMER_PROF, &every, NULL); /* counts the time at work, so the child gets none */
+    uint64_t random = 1;
+    while ((unsigned)handled < count && !in_handlers_child)
+        life_traffic(100, random++);
+    if (in_handlers_child) {
+        life_traffic(200, random);
+        exit(0);
+    }
+    setitimer(ITIMER_PROF, &(struct itimerval){0}, NULL);
+}
+
+/* --- without fork's handlers ----------------------------------------------------------------------------- */
+
+static void by_vfork(unsigned count)
+{
+    char *const arguments[] = {"true", NULL};
+    life_start_busy(2);
+    for (unsigned i = 0; i < count; i++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            if (i % 2)
+                execve("/bin/true", arguments, environ);
+            _exit(0);
+        }
+        expect_success(child, "vfork's child");
+    }
+    life_end_busy();
+    life_traffic(100, 1);
+}
+
+static void by_spawn(unsigned count)
+{
+    char *const arguments[] = {"true", NULL};
+    life_start_busy(2);
+    for (unsigned i = 0; i < count; i++) {
+        pid_t child;
+        if (posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ))
+            die("posix_spawn failed");
+        expect_success(child, "the spawned program");
+    }
+    life_end_busy();
+}
+
+/* --- streams --------------------------------------------------------------------------------------------- */
+
+static FILE *shared;
+
+static void *flush_all(void *unused)
+{
+    while (!atomic_load(&over))
+        fflush(NULL);
+    return unused;
+}
+
+/* Allocates while it holds a stream. */
+static void *read_lines(void *unused)
+{
+    char *line = NULL;
+    size_t size = 0;
+    while (!atomic_load(&over)) {
+        rewind(shared);
+        while (getline(&line, &size, shared) > 0)
+            ;
+        free(line);
+        line = NULL;
+        size = 0;
+    }
+    return unused;
+}
+
+static void *write_streams(void *unused)
+{
+    while (!atomic_load(&over)) {
+        FILE *own = fopen("/dev/null", "w");
+        char *text = NULL;
+        size_t size = 0;
+        FILE *memory = open_memstream(&text, &size);
+        if (!own || !memory)
+            die("no stream");
+        fprintf(own, "%0500d\n", 1);
+        for (int i = 0; i < 40; i++)
+            fprintf(memory, "%02000d\n", i);
+        fclose(own);
+        fclose(memory);
+        free(text);
+    }
+    return unused;
+}
+
+static FILE *long_lines(void)
+{
+    FILE *f = tmpfile();
+    if (!f)
+        die("no file");
+    for (int length = 100; length < 200000; length *= 2)
+        fprintf(f, "%0*d\n", length, 1);
+    fflush(f);
+    return f;
+}
+
+static void fork_and_print(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        FILE *own = fopen("/dev/null", "w");
+        life_traffic(10, 1);
+        if (!own || fprintf(own, "%0500d\n", 1) < 0 || fclose(own))
+            _exit(2);
+        fflush(NULL);
+        _exit(0);
+    }
+    expect_success(child, "a child that prints");
+}
+
+static void beside_streams(unsigned count, void *(*const *works)(void *), unsigned threads)
+{
+    pthread_t t[4];
+    shared = long_lines();
+    for (unsigned i = 0; i < threads; i++)
+        if (pthread_create(&t[i], NULL, works[i], NULL))
+            die("no thread");
+    for (unsigned i = 0; i < count; i++)
+        fork_and_print();
+    atomic_store(&over, true);
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(t[i], NULL);
+    fclose(shared);
+}
+
+static void beside_flush(unsigned count)
+{
+    beside_streams(count, (void *(*const[])(void *)){flush_all, read_lines, write_streams}, 3);
+}
+
+static void beside_writers(unsigned count)
+{
+    beside_streams(count, (void *(*const[])(void *)){write_streams, write_streams, read_lines}, 3);
+}
+
+static void nothing(unsigned count)
+{
+    (void)count;
+    life_traffic(100, 1);
+}
+
+const struct life_case life_forks[] = {
+    {"fork_among_threads", among_threads, 30},
+    {"fork_in_thread", in_thread, 30},
+    {"fork_in_child", in_child, 10},
+    {"fork_in_handler", in_handler, 60},
+    {"atfork_prepare", with_handlers, 10},
+    {"atfork_parent", with_handlers, 10},
+    {"atfork_child", with_handlers, 10},
+    {"atfork_mutex", with_mutex, 100},
+    {"fork_in_constructor", nothing, 0}, /* the other library forks */
+    {"fork_in_destructor", nothing, 0},
+    {"vfork", by_vfork, 20},
+    {"spawn", by_spawn, 10},
+    {"streams_flushed", beside_flush, 100},
+    {"streams_written", beside_writers, 60},
+    {0},
+};
