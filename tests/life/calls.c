@@ -49,6 +49,13 @@ static void call_trim(void)
     life.trim(0);
 }
 
+static FILE *null;
+
+static void call_info(void)
+{
+    life.info(0, null);
+}
+
 /* --- what is printed ------------------------------------------------------------------------------------------ */
 
 static char told[1 << 18];
@@ -136,7 +143,10 @@ static void cancelled(unsigned count)
     } calls[] = {
         {"malloc and free", call_mixed}, {"large blocks", call_large}, {"realloc", call_realloc},
         {"calloc", call_calloc}, {"aligned_alloc", call_aligned}, {"malloc_trim", call_trim},
+        {"malloc_info", call_info},
     };
+    null = fopen("/dev/null", "w");
+    setvbuf(null, NULL, _IONBF, 0); /* so that each word of it is written at once */
     for (unsigned i = 0; i < count * COUNT(calls); i++) {
         wrong = in_cancelled_thread(calls[i % COUNT(calls)].call);
         if (wrong)

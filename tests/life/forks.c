@@ -3,6 +3,7 @@
  * beside the C library's streams. */
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 #include "cases.h"
@@ -79,6 +80,34 @@ static void with_mutex(unsigned count)
     pthread_join(t, NULL);
 }
 
+/* Destructors of keys that come after the library's own. */
+static void fork_at_end(void *unused)
+{
+    (void)unused;
+    life_fork(true);
+    life_traffic(50, 19);
+}
+
+static void *end_with_fork(void *key)
+{
+    life_traffic(50, 23);
+    pthread_setspecific(*(pthread_key_t *)key, key);
+    return NULL;
+}
+
+static void in_ending_thread(unsigned count)
+{
+    pthread_key_t key;
+    pthread_key_create(&key, fork_at_end);
+    life_start_busy(1);
+    for (unsigned i = 0; i < count; i++) {
+        pthread_t t;
+        if (pthread_create(&t, NULL, end_with_fork, &key) || pthread_join(t, NULL))
+            die("no thread");
+    }
+    life_end_busy();
+}
+
 /* --- in a signal handler -------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t handled, in_handlers_child;
@@ -135,6 +164,20 @@ static void by_vfork(unsigned count)
     }
     life_end_busy();
     life_traffic(100, 1);
+}
+
+/* Of one thread; no handler of anybody runs. */
+static void by_plain_fork(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        life_traffic(20, i);
+        pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+        if (child == 0) {
+            life_traffic(100, i);
+            exit(0);
+        }
+        expect_success(child, "a child without handlers");
+    }
 }
 
 static void by_spawn(unsigned count)
@@ -256,6 +299,7 @@ const struct life_case life_forks[] = {
     {"fork_among_threads", among_threads, 30},
     {"fork_in_thread", in_thread, 30},
     {"fork_in_child", in_child, 10},
+    {"fork_in_ending_thread", in_ending_thread, 10},
     {"fork_in_handler", in_handler, 60},
     {"atfork_prepare", with_handlers, 10},
     {"atfork_parent", with_handlers, 10},
@@ -264,6 +308,7 @@ const struct life_case life_forks[] = {
     {"fork_in_constructor", nothing, 0}, /* the other library forks */
     {"fork_in_destructor", nothing, 0},
     {"vfork", by_vfork, 20},
+    {"plain_fork", by_plain_fork, 10},
     {"spawn", by_spawn, 10},
     {"streams_flushed", beside_flush, 100},
     {"streams_written", beside_writers, 60},

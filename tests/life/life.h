@@ -20,6 +20,7 @@ struct life_allocator {
     size_t (*trim)(size_t);
     int (*stats)(int fd, int json);
     void (*print)(void); /* malloc_stats */
+    int (*info)(int options, FILE *stream);
 };
 extern struct life_allocator life;
 

@@ -50,12 +50,14 @@ OTHER = {
 # registered its handlers cannot have its own run inside of them: POSIX says in which order they run.
 CASES = {
     "fork_among_threads": tuple(WORLDS), "fork_in_thread": tuple(WORLDS), "fork_in_child": tuple(WORLDS),
+    "fork_in_ending_thread": tuple(WORLDS), "plain_fork": tuple(WORLDS),
     "fork_in_handler": tuple(WORLDS), "atfork_prepare": tuple(WORLDS), "atfork_parent": tuple(WORLDS),
     "atfork_child": tuple(WORLDS), "atfork_mutex": (*SERVING, "opened"), "fork_in_constructor": tuple(WORLDS),
     "fork_in_destructor": tuple(WORLDS), "vfork": tuple(WORLDS), "spawn": tuple(WORLDS),
     "streams_flushed": SERVING, "streams_written": SERVING, "exit_busy": tuple(WORLDS), "exit_ending": tuple(WORLDS),
     "threads_of_constructor": (*SERVING, "opened"), "first_call_frees": ("linked_first", "opened"),
-    "leaves_no_file": ("linked_first", "opened"), "cancelled": ("linked_first", "opened"), "told_cancelled": ONE,
+    "leaves_no_file": ("linked_first", "opened"),
+    "cancelled": ("linked_first", "opened"), "told_cancelled": ONE,
     "exit_cancelled": ONE,
 }
 SETTINGS_OF = {"leaves_no_file": {"HAKMEM_STATS_SHM": "1"}}

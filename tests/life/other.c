@@ -21,7 +21,7 @@ static size_t trim(size_t keep)
 }
 
 struct life_allocator life = {
-    malloc, calloc, realloc, aligned_alloc, free, malloc_usable_size, trim, NULL, malloc_stats,
+    malloc, calloc, realloc, aligned_alloc, free, malloc_usable_size, trim, NULL, malloc_stats, malloc_info,
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -209,6 +209,7 @@ static void open_allocator(const char *path)
     fetch(handle, "hakmem_malloc_usable_size", &life.usable);
     fetch(handle, "hakmem_trim", &life.trim);
     fetch(handle, "hakmem_malloc_stats", &life.print);
+    fetch(handle, "hakmem_malloc_info", &life.info);
 }
 
 static void act(void)
