@@ -2,6 +2,7 @@
  * The entry points: arguments are judged and errno is set here, and nowhere else. With HAK_OVERRIDE the C
  * library's names are aliases of the twins, all in this one object, so that static linking takes all or none.
  * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
+#include "core/base/cancel.h"
 #include "core/malloc/malloc.h"
 #include "core/os/os.h"
 #include "core/pages/space.h"
@@ -183,11 +184,13 @@ HAK_EXPORT int hakmem_malloc_info(int options, FILE *stream)
         return -1;
     }
     struct hakmem_mallinfo2 i = hakmem_mallinfo2();
+    int cancel = hak_cancel_suspend();
     int n = fprintf(stream,
                     "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
                     "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
                     "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
                     i.ordblks, i.fordblks, i.hblks, i.hblkhd, i.arena, i.arena);
+    hak_cancel_resume(cancel);
     return n < 0 ? -1 : 0;
 }
 

@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 
-enum { BUSY_MAX = 16, STARTED = 40, BLOCKS = 16, SPAN = 100000 };
+enum { BUSY_MAX = 16, STARTED = 40, FORKS = 20, BLOCKS = 16, SPAN = 100000 };
 
 static size_t trim(size_t keep)
 {
@@ -162,7 +162,7 @@ static bool is_told(const char *what)
 static void fork_busily(void)
 {
     life_start_busy(1);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < FORKS; i++)
         life_fork(false);
     life_end_busy();
 }

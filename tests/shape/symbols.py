@@ -4,10 +4,10 @@
 
   symbols.py LIBRARY ARCHIVE HEADER --override BOOL --cxx BOOL
 
-Exported: the functions that hakmem.h declares, with --override the malloc family
-and dlopen, with --cxx operator
-new and delete, and nothing else. Needed: the C library. In the archive one object defines the whole
-malloc family and no other object a part of it, so that static linking takes all of it or nothing.
+Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc
+family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library. In the archive one
+object defines the whole malloc family and no other object a part of it, so that static linking takes all of it or
+nothing.
 """
 import argparse
 import re
@@ -22,6 +22,8 @@ FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign
 OPENING = {"dlopen"}
 # glibc's older form of mallinfo2, for programs that still ask for it.
 OLDER = {"mallinfo"}
+# Where fork handlers of other libraries come by (core/process/fork.c); other C libraries have no such name.
+FORK = {"__register_atfork"}
 # Twins that hakmem.h must not lack.
 TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
 LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
@@ -51,7 +53,7 @@ def check_exports(library, header, override, cxx):
     wanted = declared | (FAMILY | OPENING if override else set())
     yield from (f"not exported: {name}" for name in sorted(wanted - names))
     yield from (f"exported, but neither in hakmem.h nor of the malloc family: {name}"
-                for name in sorted(names - wanted - (OLDER if override else set())))
+                for name in sorted(names - wanted - FORK - (OLDER if override else set())))
     yield from (f"hakmem.h lacks {name}" for name in sorted(TWINS - declared))
 
 
@@ -81,7 +83,7 @@ def check_archive(archive, override):
             member = line[:-1]
         elif line.split()[1:2] and line.split()[-2] in "TWVi":
             members.setdefault(member, set()).add(line.split()[-1])
-    for name in sorted(set().union(*members.values()) - FAMILY - OLDER):
+    for name in sorted(set().union(*members.values()) - FAMILY - OLDER - FORK):
         if not re.match("hak_|hakmem_|_Z", name):  # a program may have a function of that name
             yield f"the archive defines {name}, a name without prefix"
     holders = {m: names & FAMILY for m, names in members.items() if names & FAMILY}

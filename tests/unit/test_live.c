@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,21 +16,31 @@
 
 static char file_bytes[128 * HAK_KIB];
 
+/* By which readers find it; NULL if the process has none. */
 static const char *path_of(pid_t pid)
 {
-    static char path[48];
-    snprintf(path, sizeof path, "/dev/shm/hakmem.%d", (int)pid);
-    return path;
+    static char path[64];
+    char target[64];
+    for (int fd = 0; fd < 2000; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = 0;
+        if (strstr(target, "/memfd:" HAK_LIVE_FILE))
+            return path;
+    }
+    return NULL;
 }
 
-static bool exists(pid_t pid)
+static int descriptor_of_file(void)
 {
-    return access(path_of(pid), F_OK) == 0;
+    return atoi(strrchr(path_of(getpid()), '/') + 1);
 }
 
 static const struct hak_live_header *read_file(void)
 {
-    int fd = open(path_of(getpid()), O_RDONLY);
+    const char *path = path_of(getpid());
+    assert_non_null(path);
+    int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
     ssize_t n = read(fd, file_bytes, sizeof file_bytes);
     close(fd);
@@ -76,7 +88,7 @@ TEST(nothing_without_the_setting)
 {
     unit_start(NULL);
     unit_free_blocks(unit_blocks(100, 10000));
-    assert_false(exists(getpid()));
+    assert_null(path_of(getpid()));
 }
 
 TEST(the_file_is_there_at_once_and_for_its_user_alone)
@@ -93,8 +105,6 @@ TEST(the_file_is_there_at_once_and_for_its_user_alone)
     assert_int_equal(h->updates, 1);
     assert_true(h->entries > 20);
     assert_true(h->started_ns > UINT64_C(1600000000) * 1000000000);
-    hak_live_end();
-    assert_false(exists(getpid()));
 }
 
 TEST(values_are_those_of_the_statistics)
@@ -108,7 +118,6 @@ TEST(values_are_those_of_the_statistics)
     assert_int_equal(value_of("conservation.away_blocks"), unit_stat("conservation", "away_blocks"));
     assert_int_equal(value_of("os_calls.reserve.mmap.calls"), hak_ledger[HAK_CAUSE_reserve][HAK_OS_mmap].calls);
     unit_free_blocks(list);
-    hak_live_end();
 }
 
 TEST(slow_paths_refresh_it)
@@ -116,7 +125,6 @@ TEST(slow_paths_refresh_it)
     start();
     until_refreshed(work_and_pass);
     until_refreshed(work_and_pass);
-    hak_live_end();
 }
 
 static void grow_and_pass(void)
@@ -130,7 +138,6 @@ TEST(a_program_that_only_allocates_refreshes_it_too)
     start();
     until_refreshed(grow_and_pass);
     until_refreshed(grow_and_pass);
-    hak_live_end();
 }
 
 TEST(no_refresh_between_two_ticks_of_10_ms)
@@ -141,7 +148,6 @@ TEST(no_refresh_between_two_ticks_of_10_ms)
     uint64_t before = read_file()->updates;
     unit_free_blocks(unit_blocks(3000, 5000)); /* the coarse clock stands still */
     assert_int_equal(read_file()->updates, before);
-    hak_live_end();
 }
 
 TEST(records_keep_their_places)
@@ -162,31 +168,68 @@ TEST(records_keep_their_places)
     for (unsigned i = 0; i < h->entries; i++)
         for (unsigned j = 0; j < i; j++)
             assert_string_not_equal(r[i].name, r[j].name);
-    hak_live_end();
 }
 
-TEST(what_an_ended_process_left_behind_is_replaced)
+static void replace_descriptor(int with)
 {
-    int fd = open(path_of(getpid()), O_WRONLY | O_CREAT, 0644);
-    assert_int_equal(write(fd, "old", 3), 3);
+    int fd = descriptor_of_file();
     close(fd);
-    start();
-    assert_memory_equal(read_file()->magic, "HAKSTAT1", 8);
-    hak_live_end();
+    if (with >= 0)
+        assert_int_equal(dup2(with, fd), fd);
+    assert_null(path_of(getpid()));
 }
 
-/* A folder of that name cannot be unlinked. */
+static void write_again(void)
+{
+    unit_free_blocks(unit_blocks(3000, 1000));
+    for (unsigned i = 0; i < 1000 && !path_of(getpid()); i++) {
+        usleep(10000);
+        hak_live_refresh();
+    }
+    assert_int_equal(read_file()->pid, getpid());
+}
+
+TEST(a_program_that_closes_the_descriptor_gets_another_file)
+{
+    start();
+    replace_descriptor(-1);
+    write_again();
+}
+
+TEST(a_descriptor_in_its_place_is_left_alone)
+{
+    int pair[2];
+    start();
+    int fd = descriptor_of_file();
+    assert_int_equal(pipe(pair), 0);
+    replace_descriptor(pair[1]);
+    write_again();
+    assert_int_equal(write(fd, "x", 1), 1);
+}
+
+TEST(it_is_not_among_the_first_descriptors)
+{
+    int before = dup(0);
+    start();
+    assert_true(descriptor_of_file() > 100);
+    assert_int_equal(dup(0), before + 1);
+}
+
+static void start_without_descriptors(void)
+{
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_NOFILE, &none);
+    start();
+}
+
 TEST(a_file_that_cannot_be_made_is_told_once)
 {
     char text[600];
-    assert_int_equal(mkdir(path_of(getpid()), 0700), 0);
-    unit_stderr_of(start, text, sizeof text);
-    assert_non_null(strstr(text, "HAKMEM_STATS_SHM=1: /dev/shm/hakmem."));
+    unit_stderr_of(start_without_descriptors, text, sizeof text);
+    assert_non_null(strstr(text, "HAKMEM_STATS_SHM=1: no file can be made (errno 24)"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     hak_live_refresh();
     unit_free_blocks(unit_blocks(100, 1000));
-    hak_live_end();
-    assert_int_equal(rmdir(path_of(getpid())), 0);
 }
 
 TEST(a_refused_mapping_leaves_no_file)
@@ -194,36 +237,33 @@ TEST(a_refused_mapping_leaves_no_file)
     char text[600];
     start();
     unit_free_blocks(unit_blocks(100, 10));
-    hak_live_fork_child(); /* forgets the one that it has */
+    replace_descriptor(-1);
+    hak_live_fork_child(); /* at once, not by and by */
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
     unit_stderr_of(hak_live_refresh, text, sizeof text);
-    assert_non_null(strstr(text, "cannot be made (errno 12)"));
-    assert_false(exists(getpid()));
+    assert_non_null(strstr(text, "(errno 12)"));
+    assert_null(path_of(getpid()));
 }
 
 TEST(errno_is_kept)
 {
     start();
     unit_free_blocks(unit_blocks(100, 10));
+    replace_descriptor(-1);
     hak_live_fork_child();
     errno = 4711;
     hak_live_refresh();
     assert_int_equal(errno, 4711);
-    assert_true(exists(getpid()));
-    hak_live_end();
+    assert_non_null(path_of(getpid()));
 }
 
 static int report_of_child(void)
 {
-    if (exists(getpid()))
-        return 2; /* before its first refresh it has none, so a child that execs leaves none */
+    if (read_file()->pid != (uint64_t)getppid())
+        return 2; /* before its first refresh it has none of its own */
     unit_free_blocks(unit_blocks(3000, 1000));
     hak_live_refresh();
-    const struct hak_live_header *h = read_file();
-    if (h->pid != (uint64_t)getpid() || !exists(getppid()))
-        return 3;
-    hak_live_end();
-    return exists(getpid()) || !exists(getppid());
+    return read_file()->pid != (uint64_t)getpid();
 }
 
 TEST(a_child_makes_its_own)
@@ -239,7 +279,6 @@ TEST(a_child_makes_its_own)
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     assert_true(read_file()->updates >= updates);
-    hak_live_end();
 }
 
 static void *work(void *unused)
@@ -264,12 +303,12 @@ TEST(threads_refresh_by_turns)
     until_refreshed(hak_live_refresh);
     assert_int_equal(value_of("threads.started"), unit_stat("threads", "started"));
     assert_int_equal(value_of("bins.refills"), unit_stat("bins", "refills"));
-    hak_live_end();
 }
 
 UNIT_MAIN(T(nothing_without_the_setting), T(the_file_is_there_at_once_and_for_its_user_alone),
           T(values_are_those_of_the_statistics), T(slow_paths_refresh_it),
           T(a_program_that_only_allocates_refreshes_it_too), T(no_refresh_between_two_ticks_of_10_ms),
-          T(records_keep_their_places), T(what_an_ended_process_left_behind_is_replaced),
+          T(records_keep_their_places), T(a_program_that_closes_the_descriptor_gets_another_file),
+          T(a_descriptor_in_its_place_is_left_alone), T(it_is_not_among_the_first_descriptors),
           T(a_file_that_cannot_be_made_is_told_once), T(a_refused_mapping_leaves_no_file), T(errno_is_kept),
           T(a_child_makes_its_own), T(threads_refresh_by_turns))

@@ -4,27 +4,47 @@
 
 #include "log.h"
 
-#ifndef NDEBUG
-static __thread unsigned held; /* one bit for each rank */
-#endif
+/* One bit for each rank. A signal may come at any time: set before the lock is taken, cleared after it is released. */
+static HAK_THREAD_LOCAL unsigned held;
+static HAK_THREAD_LOCAL bool owns_all;
+
+static bool is_held(const struct hak_lock *lock)
+{
+    return held >> lock->rank & 1;
+}
 
 void hak_lock_acquire(struct hak_lock *lock)
 {
-#ifndef NDEBUG
-    HAK_CHECK(held >> lock->rank == 0);
-#endif
-    pthread_mutex_lock(&lock->mutex);
-#ifndef NDEBUG
+    if (HAK_UNLIKELY(owns_all))
+        return;
+    if (HAK_UNLIKELY(is_held(lock)))
+        hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
+    HAK_ASSERT(held >> lock->rank == 0);
     held |= 1u << lock->rank;
-#endif
+    pthread_mutex_lock(&lock->mutex);
     /* Written under the lock only; atomic because the statistics read it without. */
     HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
 }
 
 void hak_lock_release(struct hak_lock *lock)
 {
-#ifndef NDEBUG
-    held &= ~(1u << lock->rank);
-#endif
+    if (HAK_UNLIKELY(owns_all))
+        return;
     pthread_mutex_unlock(&lock->mutex);
+    held &= ~(1u << lock->rank);
+}
+
+bool hak_lock_is_any_held(void)
+{
+    return held != 0;
+}
+
+void hak_lock_own_all(bool own)
+{
+    owns_all = own;
+}
+
+bool hak_lock_owns_all(void)
+{
+    return owns_all;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Locks with ranks: they are taken in ascending rank, and a debug build checks it. fork.c takes them all, in this
- * order. */
+ * order. A thread knows which it holds: one that asks for its own was interrupted by a signal, and is told so rather
+ * than left to wait for itself. */
 #ifndef HAK_LOCK_H
 #define HAK_LOCK_H
 
@@ -32,5 +33,10 @@ struct hak_lock {
 
 void hak_lock_acquire(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
+/* Whether this thread holds a lock, or waits for one. */
+bool hak_lock_is_any_held(void);
+/* For fork, by which a thread has all locks for a while: to take and release one then means nothing. */
+void hak_lock_own_all(bool own);
+bool hak_lock_owns_all(void);
 
 #endif

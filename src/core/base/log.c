@@ -8,16 +8,19 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cancel.h"
+
 static void write_line(const char *format, va_list args)
 {
     char line[512] = "hakmem: ";
-    int saved = errno;
+    int saved = errno, cancel = hak_cancel_suspend();
     const int prefix = 8, room = (int)sizeof line - prefix - 1;
     int n = vsnprintf(line + prefix, (size_t)room, format, args);
     n = prefix + (n < 0 ? 0 : n < room ? n : room - 1);
     line[n++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
     (void)ignored;
+    hak_cancel_resume(cancel);
     errno = saved;
 }
 

@@ -24,7 +24,7 @@ static _Atomic(size_t) parked_bytes;
 
 static _Atomic(uint32_t) drain_request;
 static pthread_key_t key;
-static _Atomic(bool) key_exists;
+static bool key_exists; /* without one threads keep what they had, nothing breaks */
 static struct hak_thread orphan;
 
 static void link_first(struct hak_thread **list, struct hak_thread *t)
@@ -94,7 +94,7 @@ static struct hak_thread *start_thread(void)
     hak_counters_own = &t->counters;
     hak_heap_resume(t);
     int saved = errno;
-    if (HAK_LOAD_ACQUIRE(&key_exists))
+    if (key_exists)
         pthread_setspecific(key, t);
     each_frontend_start(t);
     errno = saved;
@@ -225,13 +225,9 @@ static void end_thread(void *value)
     errno = saved;
 }
 
-HAK_STARTUP void hak_thread_constructor(void)
+void hak_thread_make_key(void)
 {
-    if (pthread_key_create(&key, end_thread))
-        return; /* no key left: threads keep what they had, nothing breaks */
-    HAK_STORE_RELEASE(&key_exists, true);
-    if (hak_self.thread)
-        pthread_setspecific(key, hak_self.thread);
+    key_exists = key_exists || !pthread_key_create(&key, end_thread);
 }
 
 void hak_thread_fork_child(void)

@@ -17,8 +17,8 @@ struct hak_thread *hak_thread_get(void);
 struct hak_thread *hak_thread_orphan_acquire(void);
 void hak_thread_orphan_release(void);
 
-/* From the library's constructor: makes the key whose destructor ends threads. */
-void hak_thread_constructor(void);
+/* At the library's start, so before any thread begins: makes the key whose destructor ends them. */
+void hak_thread_make_key(void);
 /* In a forked child: forgets the other threads; what they owned stays pinned, and is counted. */
 void hak_thread_fork_child(void);
 /* Asks every thread to empty its bins at its next slow path. */

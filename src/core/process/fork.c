@@ -3,6 +3,8 @@
  * since they may have stopped anywhere: their slabs stay pinned and are counted. */
 #include "fork.h"
 
+#include <dlfcn.h>
+
 #include "background.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
@@ -27,36 +29,74 @@ static void each_part(bool prepare, bool in_child)
         b->fork_prepare();
 }
 
-static bool prepared; /* by the forking thread, while it holds the locks */
+/* --- the C library's streams ---------------------------------------------------------------------------- */
 
+/* glibc locks its list of streams after all prepare handlers. Who has that lock waits for streams, and who has a stream
+ * may wait for ours; so it comes first. Its owner may take it twice. Other C libraries have no such functions. */
+void _IO_list_lock(void) __attribute__((weak));
+void _IO_list_unlock(void) __attribute__((weak));
+void _IO_list_resetlock(void) __attribute__((weak));
+extern char __libc_single_threaded __attribute__((weak)); /* since 2.32 */
+
+static bool streams_locked; /* while the locks are held */
+
+/* A single thread waits for nobody. It may have been interrupted with the list half changed, where a child's reset
+ * would be wrong. */
+static bool lock_streams(void)
+{
+    if (!_IO_list_lock || (&__libc_single_threaded && __libc_single_threaded))
+        return false;
+    _IO_list_lock();
+    return true;
+}
+
+static void unlock_streams(bool locked, bool in_child)
+{
+    if (locked && in_child)
+        _IO_list_resetlock(); /* as glibc has done by now, unless it thinks that there is one thread */
+    else if (locked)
+        _IO_list_unlock();
+}
+
+/* --- the handlers ---------------------------------------------------------------------------------------- */
+
+/* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. */
 static void prepare(void)
 {
-    if (!hak_start())
+    if (hak_lock_is_any_held() || !hak_start())
         return;
+    bool locked = lock_streams();
     hak_lock_acquire(&hak_orphan_lock);
     hak_lock_acquire(&hak_thread_lock);
     each_part(true, false);
     hak_lock_acquire(&hak_space_lock);
     hak_lock_acquire(&hak_meta_lock);
-    prepared = true;
+    hak_lock_own_all(true);
+    streams_locked = locked;
+}
+
+static void forget_others(void)
+{
+    hak_thread_fork_child();
+    hak_background_fork_child();
+    if (hak_options.stats_shm)
+        hak_live_fork_child();
 }
 
 static void done(bool in_child)
 {
-    if (!prepared)
+    if (!hak_lock_owns_all())
         return;
-    prepared = false;
+    bool locked = streams_locked;
+    hak_lock_own_all(false);
     hak_lock_release(&hak_meta_lock);
     hak_lock_release(&hak_space_lock);
     each_part(false, in_child);
-    if (in_child) {
-        hak_thread_fork_child();
-        hak_background_fork_child();
-        if (hak_options.stats_shm)
-            hak_live_fork_child();
-    }
+    if (in_child)
+        forget_others();
     hak_lock_release(&hak_thread_lock);
     hak_lock_release(&hak_orphan_lock);
+    unlock_streams(locked, in_child);
 }
 
 static void parent(void)
@@ -69,7 +109,37 @@ static void child(void)
     done(true);
 }
 
-HAK_STARTUP void hak_fork_constructor(void)
+/* --- before all others ----------------------------------------------------------------------------------- */
+
+#ifdef __GLIBC__
+typedef int register_function(void (*)(void), void (*)(void), void (*)(void), void *);
+register_function __register_atfork __attribute__((weak, visibility("default")));
+
+/* As nobody's: a library's own handlers are forgotten in its destructor, and then another's may fork. */
+static void register_handlers(void)
+{
+    __register_atfork(prepare, parent, child, NULL);
+}
+
+/* glibc's pthread_atfork calls it in each library and program. Where ours is found before glibc's, as our malloc is,
+ * each registration of the process comes by here, and ours is before it, whichever constructor runs first. A static
+ * program has glibc's own, which is not weak. */
+int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void), void *library)
+{
+    register_function *next = (register_function *)dlsym(RTLD_NEXT, "__register_atfork");
+    hak_fork_register();
+    return next ? next(before, in_parent, in_child, library) : ENOSYS;
+}
+#else
+static void register_handlers(void)
 {
     pthread_atfork(prepare, parent, child);
+}
+#endif
+
+void hak_fork_register(void)
+{
+    static _Atomic(bool) registered;
+    if (!HAK_EXCHANGE_RELAXED(&registered, true))
+        register_handlers();
 }

@@ -3,10 +3,8 @@
 #include "life.h"
 
 #include "background.h"
-#include "core/base/sealed.h"
-#include "core/heap/thread.h"
+#include "core/base/cancel.h"
 #include "fork.h"
-#include "live.h"
 #include "report.h"
 
 bool hak_init(void)
@@ -14,18 +12,18 @@ bool hak_init(void)
     return hak_start();
 }
 
+/* Where the library was opened by dlopen, handlers that are registered from now on do not come by fork.c. */
 __attribute__((constructor)) static void construct(void)
 {
-    hak_thread_constructor();
-    hak_fork_constructor();
+    hak_fork_register();
 }
 
 __attribute__((destructor)) static void destruct(void)
 {
     if (!hak_is_ready_for("HAKMEM_STATS"))
         return;
+    int cancel = hak_cancel_suspend();
     hak_background_stop();
     hak_stats_at_exit();
-    if (hak_options.stats_shm)
-        hak_live_end();
+    hak_cancel_resume(cancel);
 }

@@ -4,13 +4,13 @@
 #include "live.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/cancel.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/os.h"
@@ -19,7 +19,7 @@
 #define SIZE (64 * HAK_KIB)
 #define RECORDS ((SIZE - sizeof(struct hak_live_header)) / sizeof(struct hak_live_record))
 #define REST 50 /* times as long as a refresh took */
-#define PATIENCE 1000
+#define HIGH_DESCRIPTOR 900
 
 struct hak_live_file {
     struct hak_live_header header;
@@ -28,48 +28,48 @@ struct hak_live_file {
 
 static _Atomic(bool) busy; /* acquired by who writes; released by the same. What follows belongs to that thread. */
 static struct hak_live_file *file;
+static int descriptor;
+static struct stat identity; /* of the file behind the descriptor */
 static bool refused;
 static uint64_t due_ns;
 static uint32_t place; /* where the next number is expected: the order seldom changes */
 
-static void path_of(char *out, size_t size, uint64_t pid)
+/* Where programs do not look for descriptors of their own, if there may be so many. */
+static void move_up(int *fd)
 {
-    hak_text_format(out, size, "/dev/shm/hakmem.%llu", (unsigned long long)pid);
+    int higher = fcntl(*fd, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+    if (higher < 0)
+        return;
+    close(*fd);
+    *fd = higher;
 }
 
-/* A file of that name is what an ended process with our number left behind. */
-static int open_anew(const char *path)
-{
-    unlink(path);
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-}
-
-static int map_file(const char *path)
+static int map_file(void)
 {
     void *p;
-    int fd = open_anew(path);
+    int fd = memfd_create(HAK_LIVE_FILE, MFD_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int error = ftruncate(fd, (off_t)SIZE) ? -errno : hak_os_map_file(&p, SIZE, fd, HAK_CAUSE_metadata);
-    close(fd);
-    if (error)
-        unlink(path);
-    else
-        file = p;
-    return error;
+    move_up(&fd);
+    int error = ftruncate(fd, (off_t)SIZE) || fchmod(fd, 0600) || fstat(fd, &identity)
+                    ? -errno
+                    : hak_os_map_file(&p, SIZE, fd, HAK_CAUSE_metadata);
+    if (error) {
+        close(fd);
+        return error;
+    }
+    file = p;
+    descriptor = fd;
+    return 0;
 }
 
 static bool make_file(void)
 {
-    char path[48];
-    int cancel;
-    path_of(path, sizeof path, (uint64_t)getpid());
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* malloc is no cancellation point, open is one */
-    int error = map_file(path);
-    pthread_setcancelstate(cancel, &cancel);
+    int cancel = hak_cancel_suspend(), error = map_file();
+    hak_cancel_resume(cancel);
     refused = error != 0;
     if (refused) {
-        hak_log("HAKMEM_STATS_SHM=1: %s cannot be made (errno %d); there are no live counters", path, -error);
+        hak_log("HAKMEM_STATS_SHM=1: no file can be made (errno %d); there are no live counters", -error);
         return false;
     }
     struct timespec now;
@@ -80,6 +80,30 @@ static bool make_file(void)
     file->header.pid = (uint64_t)getpid();
     file->header.started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     return true;
+}
+
+/* A program may close all descriptors that it did not open, and open others in their place. */
+static bool has_descriptor(void)
+{
+    struct stat now;
+    return !fstat(descriptor, &now) && now.st_dev == identity.st_dev && now.st_ino == identity.st_ino;
+}
+
+static void forget_file(void)
+{
+    int cancel = hak_cancel_suspend();
+    if (has_descriptor())
+        close(descriptor);
+    hak_cancel_resume(cancel);
+    hak_os_unmap(file, SIZE, HAK_CAUSE_metadata);
+    file = NULL;
+    refused = false;
+}
+
+/* A forked child has its parent's. */
+static bool is_readable(void)
+{
+    return file->header.pid == (uint64_t)getpid() && has_descriptor();
 }
 
 static bool is_named(const struct hak_live_record *r, const char *name)
@@ -126,8 +150,11 @@ static void refresh(void)
 {
     int saved = errno;
     uint64_t start = hak_os->clock_ns();
-    if (start >= due_ns && (file || (!refused && make_file()))) {
-        write_values();
+    if (start >= due_ns) {
+        if (file && !is_readable())
+            forget_file();
+        if (file || (!refused && make_file()))
+            write_values();
         uint64_t end = hak_os->clock_ns();
         due_ns = end + REST * (end - start);
     }
@@ -142,28 +169,8 @@ void hak_live_refresh(void)
     HAK_STORE_RELEASE(&busy, false);
 }
 
-void hak_live_end(void)
-{
-    char path[48];
-    for (unsigned turns = 0; HAK_EXCHANGE_ACQUIRE(&busy, true); turns++) {
-        if (turns == PATIENCE)
-            return; /* exit() from a signal handler, in the midst of a refresh: the file stays behind */
-        sched_yield();
-    }
-    /* A child made without fork's handlers must not take its parent's file away. */
-    if (!file || file->header.pid != (uint64_t)getpid())
-        return;
-    write_values();
-    path_of(path, sizeof path, file->header.pid);
-    unlink(path);
-}
-
 void hak_live_fork_child(void)
 {
-    if (file)
-        hak_os_unmap(file, SIZE, HAK_CAUSE_metadata);
-    file = NULL;
-    refused = false;
     due_ns = 0;
     HAK_STORE_RELAXED(&busy, false); /* its holder did not come along */
 }

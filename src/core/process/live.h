@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Live counters: under HAKMEM_STATS_SHM=1 a process shows its statistics in /dev/shm/hakmem.PID, for
- * `hakmem stat PID`. Readers map the file read-only; the library alone writes, and never waits for them.
+ * Live counters: under HAKMEM_STATS_SHM=1 a process shows its statistics in a file in memory, for
+ * `hakmem stat PID`. The file has no name but that of a descriptor, /proc/PID/fd/N -> /memfd:hakmem.live, so it goes
+ * with the process, however that ends. Readers map it read-only; the library alone writes, and never waits for them.
  *
  * The file is a header of 64 bytes, then records of 64. A record keeps its place and its name once it is there,
  * so a reader may hold on to it; `entries` only grows, and is released after the record. Every value is one
@@ -11,6 +12,7 @@
 
 #include "core/base/words.h"
 
+#define HAK_LIVE_FILE "hakmem.live"
 #define HAK_LIVE_MAGIC "HAKSTAT1"
 #define HAK_LIVE_NAME 56
 
@@ -34,12 +36,11 @@ _Static_assert(sizeof(struct hak_live_header) == 64 && sizeof(struct hak_live_re
 
 /* All of these are for processes with HAKMEM_STATS_SHM=1 only. */
 
-/* Brings the counters up to date, and makes the file if there is none: at the first pulse. Called on slow paths without any lock, now
- * and then; does nothing where another thread is at it, or where a refresh would take more than 2 % of the time. */
+/* Brings the counters up to date, and makes the file if there is none that readers find: at the first pulse, in a
+ * forked child, and where the program closed the descriptor. Called on slow paths without any lock, now and then; does
+ * nothing where another thread is at it, or where a refresh would take more than 2 % of the time. */
 void hak_live_refresh(void);
-/* At the end of the process: a last refresh, then the file goes. */
-void hak_live_end(void);
-/* In a forked child: the file is its parent's. Its own is made at its next refresh, so never if it execs at once. */
+/* In a forked child, which makes a file of its own at its next refresh, so never if it execs at once. */
 void hak_live_fork_child(void);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "background.h"
 #include "container.h"
+#include "core/base/cancel.h"
 #include "core/base/log.h"
 #include "core/heap/thread.h"
 #include "core/os/huge_page.h"
@@ -289,6 +290,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
 int hak_stats_write(int fd, bool json)
 {
     struct hak_stats_writer w = {.fd = fd, .form = json ? &hak_stats_as_json : &hak_stats_as_text};
+    int cancel = hak_cancel_suspend();
     hak_stats_begin(&w, NULL);
     write_allocator(&w);
     write_settings(&w);
@@ -297,6 +299,7 @@ int hak_stats_write(int fd, bool json)
         write_stage_list(&w);
     hak_stats_counters(&w);
     hak_stats_end(&w);
+    hak_cancel_resume(cancel);
     return w.error ? -w.error : 0;
 }
 

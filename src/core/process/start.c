@@ -8,9 +8,11 @@
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/work.h"
+#include "core/heap/thread.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "outlet.h"
+#include "fork.h"
 
 extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
@@ -39,6 +41,7 @@ static void seal(void)
 
 static bool init_locked(void)
 {
+    hak_thread_make_key();
     hak_options_defaults(&hak_options);
     hak_options_parse(&hak_options, environment());
     hak_options_translate(&hak_options);
@@ -63,6 +66,8 @@ bool hak_start(void)
     bool ok = HAK_LOAD_RELAXED(&ready) || init_locked();
     HAK_STORE_RELEASE(&ready, ok);
     hak_lock_release(&init_lock);
+    if (ok)
+        hak_fork_register(); /* may allocate */
     return ok;
 }
 

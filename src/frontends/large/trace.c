@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/base/cancel.h"
 #include "core/base/log.h"
 
 void hak_trace_line(const char *reason, size_t size, const char *what)
@@ -16,10 +17,11 @@ void hak_trace_line(const char *reason, size_t size, const char *what)
 /* A number from /proc/sys, "?" where it cannot be read. */
 static void read_setting(const char *path, char *out, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int cancel = hak_cancel_suspend(), fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
     if (fd >= 0)
         close(fd);
+    hak_cancel_resume(cancel);
     while (n > 0 && out[n - 1] == '\n')
         n--;
     hak_text_format(n > 0 ? out + n : out, n > 0 ? 1 : size, n > 0 ? "" : "?");
