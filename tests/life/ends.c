@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The end of threads and of the process: exit among threads that allocate or end, threads of constructors, threads
  * whose first call is free, children that leave without exit. */
+#include <glob.h>
 #include <sys/wait.h>
 
 #include "cases.h"
@@ -119,34 +120,58 @@ static void leave(unsigned how)
     kill(getpid(), SIGKILL);
 }
 
-/* The file appears at a slow path, some time after the child began. */
-static void wait_for_file(const char *path)
+/* By its descriptor: it has no other name. */
+static bool shows_counters(void)
 {
-    for (unsigned i = 0; i < 30 && access(path, F_OK); i++) {
+    char path[32], target[64];
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = 0;
+        if (strstr(target, "memfd:hakmem.live"))
+            return true;
+    }
+    return false;
+}
+
+static unsigned named_files(pid_t of)
+{
+    glob_t found;
+    char pattern[64];
+    snprintf(pattern, sizeof pattern, "/dev/shm/*%d*", (int)of);
+    unsigned n = glob(pattern, 0, NULL, &found) ? 0 : (unsigned)found.gl_pathc;
+    globfree(&found);
+    return n;
+}
+
+/* The counters appear at a slow path, some time after the child began. */
+static void live_and_leave(unsigned how)
+{
+    unsigned before = named_files(getpid()); /* of another process with this number */
+    for (unsigned i = 0; i < 30; i++) {
         life_traffic(200, i);
         usleep(1000);
     }
+    if (!shows_counters())
+        die("a child shows no live counters");
+    if (named_files(getpid()) != before)
+        die("the live counters have a name in /dev/shm");
+    leave(how);
 }
 
 static void leaves_no_file(unsigned count)
 {
-    char path[64];
+    life_traffic(200, 1);
     for (unsigned i = 0; i < count; i++) {
         pid_t child = fork();
-        if (child == 0) {
-            snprintf(path, sizeof path, "/dev/shm/hakmem.%d", (int)getpid());
-            wait_for_file(path);
-            leave(i % 4);
-        }
+        if (child == 0)
+            live_and_leave(i % 4);
         int status;
-        if (waitpid(child, &status, 0) != child)
-            die("waitpid: %s", strerror(errno));
-        snprintf(path, sizeof path, "/dev/shm/hakmem.%d", (int)child);
-        if (!access(path, F_OK)) {
-            unlink(path);
-            die("%s stays behind (case %u of _exit, exec, quick_exit, SIGKILL)", path, i % 4);
-        }
+        if (waitpid(child, &status, 0) != child || (WIFEXITED(status) && WEXITSTATUS(status)))
+            die("a child failed");
     }
+    if (!shows_counters())
+        die("the parent shows no live counters");
 }
 
 const struct life_case life_ends[] = {

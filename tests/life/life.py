@@ -152,7 +152,7 @@ def run(cell, library, programs, patience):
             said.seek(0)
             if wrong:
                 return wrong + "".join("\n  " + line for line in said.read().splitlines()[-6:])
-        return _files_wrong(child.pid, report, cell)
+        return _report_wrong(report, cell)
 
 
 def _wait(child, patience):
@@ -169,10 +169,7 @@ def _wait(child, patience):
     return wrong
 
 
-def _files_wrong(pid, report, cell):
-    if Path(f"/dev/shm/hakmem.{pid}").exists():
-        Path(f"/dev/shm/hakmem.{pid}").unlink()
-        return "the file of the live counters stays behind"
+def _report_wrong(report, cell):
     if cell.settings.get("HAKMEM_STATS") == "json":
         try:
             json.loads(report.read_text())

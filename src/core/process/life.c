@@ -9,7 +9,12 @@
 
 bool hak_init(void)
 {
-    return hak_start();
+    if (HAK_LIKELY(hak_is_ready()))
+        return true;
+    if (!hak_start())
+        return false;
+    hak_fork_register();
+    return true;
 }
 
 /* Where the library was opened by dlopen, handlers that are registered from now on do not come by fork.c. */

@@ -5,8 +5,8 @@
 
 #include "start.h"
 
-/* hak_start, for those above: who calls it has the constructor and destructor of life.c linked in, from an archive
- * too. */
+/* hak_start, for those above, and fork's handlers. Who calls it has the constructor and destructor of life.c linked in,
+ * from an archive too. */
 bool hak_init(void);
 
 #endif

@@ -12,7 +12,6 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "outlet.h"
-#include "fork.h"
 
 extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
@@ -58,22 +57,25 @@ static bool init_locked(void)
     return true;
 }
 
+bool hak_is_ready(void)
+{
+    return HAK_LOAD_ACQUIRE(&ready);
+}
+
 bool hak_start(void)
 {
-    if (HAK_LIKELY(HAK_LOAD_ACQUIRE(&ready)))
+    if (HAK_LIKELY(hak_is_ready()))
         return true;
     hak_lock_acquire(&init_lock);
     bool ok = HAK_LOAD_RELAXED(&ready) || init_locked();
     HAK_STORE_RELEASE(&ready, ok);
     hak_lock_release(&init_lock);
-    if (ok)
-        hak_fork_register(); /* may allocate */
     return ok;
 }
 
 bool hak_is_ready_for(const char *setting)
 {
-    return HAK_LOAD_ACQUIRE(&ready) || (getenv(setting) && hak_start());
+    return hak_is_ready() || (getenv(setting) && hak_start());
 }
 
 bool hak_is_sealed(void)
