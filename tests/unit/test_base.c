@@ -73,5 +73,39 @@ TEST(ranks_are_checked_in_debug_builds)
 #endif
 }
 
+static void take_twice(void)
+{
+    hak_lock_acquire(&low);
+    hak_lock_acquire(&low);
+}
+
+TEST(a_thread_does_not_wait_for_itself)
+{
+    unit_start(NULL);
+    assert_false(hak_lock_is_any_held());
+    hak_lock_acquire(&low);
+    assert_true(hak_lock_is_any_held());
+    hak_lock_release(&low);
+    assert_false(hak_lock_is_any_held());
+    assert_dies(take_twice, "the handler of a signal");
+}
+
+TEST(who_owns_all_locks_takes_none)
+{
+    hak_lock_acquire(&high);
+    hak_lock_own_all(true);
+    hak_lock_acquire(&low);
+    hak_lock_acquire(&high);
+    hak_lock_release(&high);
+    hak_lock_release(&low);
+    assert_true(hak_lock_is_any_held());
+    hak_lock_own_all(false);
+    assert_int_equal(pthread_mutex_trylock(&high.mutex), EBUSY);
+    hak_lock_release(&high);
+    assert_int_equal(pthread_mutex_trylock(&low.mutex), 0);
+    pthread_mutex_unlock(&low.mutex);
+}
+
 UNIT_MAIN(T(aligns_up), T(knows_powers_of_two), T(min_and_max), T(a_failed_check_stops_with_one_line),
-          T(locks_are_counted), T(ranks_are_checked_in_debug_builds))
+          T(locks_are_counted), T(ranks_are_checked_in_debug_builds),
+          T(a_thread_does_not_wait_for_itself), T(who_owns_all_locks_takes_none))

@@ -119,6 +119,24 @@ TEST(other_threads_slabs_are_pinned_and_counted)
     assert_int_equal(unit_census().used, 0);
 }
 
+static int go_on(void)
+{
+    hak_lock_release(&hak_thread_lock); /* what was interrupted comes to its end in the child, too */
+    return use_everything();
+}
+
+/* As the handler of a signal does that came inside of malloc. */
+TEST(a_fork_by_who_holds_a_lock_waits_for_nobody)
+{
+    unit_start(NULL);
+    mine = unit_blocks(SIZE, 100);
+    hak_lock_acquire(&hak_thread_lock);
+    in_fork(go_on);
+    assert_true(hak_lock_is_any_held());
+    hak_lock_release(&hak_thread_lock);
+    use_everything();
+}
+
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
 static _Atomic(bool) stop;
 
@@ -173,4 +191,5 @@ TEST(without_memory_fork_goes_on)
 }
 
 UNIT_MAIN(T(a_child_is_served), T(fork_as_the_first_thing), T(a_child_of_a_child),
-          T(other_threads_slabs_are_pinned_and_counted), T(without_memory_fork_goes_on) WHILE_THREADS)
+          T(other_threads_slabs_are_pinned_and_counted), T(a_fork_by_who_holds_a_lock_waits_for_nobody),
+          T(without_memory_fork_goes_on) WHILE_THREADS)

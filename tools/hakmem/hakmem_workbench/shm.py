@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Reads the live counters of a running process, without stopping it.
 
-Under HAKMEM_STATS_SHM=1 the library keeps /dev/shm/hakmem.PID (mode 0600):
+Under HAKMEM_STATS_SHM=1 the library keeps a file in memory (mode 0600), which has no
+name but that of a descriptor of the process, /proc/PID/fd/N -> /memfd:hakmem.live:
 a header of 64 bytes, then `entries` records (src/core/process/live.h has the same):
 
     header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries, u64 pid,
@@ -33,6 +34,7 @@ _SET = re.compile(
     r"limit\.limit_bytes|large\.cache_budget|space\.(reserved_bytes|zones)"
     r"|pool\.adaptive_prewarm\..*"
 )
+LINK = "/memfd:hakmem.live"
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,12 @@ class Live:
             ) from error
 
     def follow(self) -> None:
-        """After exec the process is another program, with a new file of the same name."""
+        """After exec the process is another program, with a file of its own."""
         try:
-            if os.stat(self.path).st_ino != self.inode:
+            path = _file_of(self.pid)
+            if path and os.stat(path).st_ino != self.inode:
                 self.data.close()
+                self.path = path
                 self.data, self.inode = self._map()
         except OSError:
             pass  # it ends; what is mapped stays readable
@@ -126,22 +130,20 @@ class Live:
 
 def open_live(pid: int) -> Live:
     """The counters of a process; a Problem says why there are none."""
-    lives = alive(pid)
-    path = next((path for path in _places(pid) if os.path.exists(path)), None)
+    if not alive(pid):
+        raise Problem(
+            f"there is no process {pid}", "Without PID the one that shows counters is taken.", 1
+        )
+    try:
+        path = _file_of(pid)
+    except OSError as error:
+        raise Problem(
+            f"process {pid} belongs to another user", "Use sudo, or look as that user."
+        ) from error
     if path is None:
-        if not lives:
-            raise Problem(
-                f"there is no process {pid}", "Without PID the one that shows counters is taken.", 1
-            )
         raise Problem(
             f"process {pid} shows no live counters",
             "It must be started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD).",
-            code=1,
-        )
-    if not lives:
-        raise Problem(
-            f"process {pid} has ended; {path} is what it left behind",
-            f"Remove it: rm {path}",
             code=1,
         )
     return Live(path, pid)
@@ -166,25 +168,42 @@ def _strings(pid: int, name: str) -> list[str]:
 
 
 def running() -> list[int]:
-    """Processes that show live counters now."""
+    """Processes that show live counters now, as far as this user may look."""
     pids = []
-    for path in Path("/dev/shm").glob("hakmem.*"):
-        number = path.name.partition(".")[2]
-        if number.isdigit() and alive(int(number)):
-            pids.append(int(number))
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if _file_of(int(process.name)):
+                pids.append(int(process.name))
+        except OSError:
+            pass
     return sorted(pids)
 
 
-def _places(pid: int) -> list[Path]:
-    """Our /dev/shm, then the process's own, where it lives under its own number."""
-    inner = str(pid)
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
-                inner = line.split()[-1]
-    except OSError:
-        pass
-    return [Path(f"/dev/shm/hakmem.{pid}"), Path(f"/proc/{pid}/root/dev/shm/hakmem.{inner}")]
+def _file_of(pid: int) -> Path | None:
+    """The descriptor of the process's own counters: a forked child has its parent's, too."""
+    inner = _number_inside(pid)
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(path).startswith(LINK) and _owner(path) in (inner, None):
+                return path
+        except OSError:
+            pass  # closed meanwhile
+    return None
+
+
+def _number_inside(pid: int) -> int:
+    """The process's number for itself, in a namespace of its own."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return pid
+
+
+def _owner(path: Path) -> int | None:
+    """Whose counters they are; None where the file is none that we know."""
+    with path.open("rb") as stream:
+        head = stream.read(HEADER.size)
+    return HEADER.unpack(head)[3] if len(head) == HEADER.size and head.startswith(MAGIC) else None
 
 
 def alive(pid: int) -> bool:

@@ -39,18 +39,23 @@ def segment(pid: int, values: dict[str, int], magic: bytes = shm.MAGIC) -> bytes
 
 
 @pytest.fixture
-def process() -> Iterator[int]:
-    """A process that shows counters."""
+def shown() -> Iterator[tuple[int, Path]]:
+    """A process that shows counters, and where."""
+    file = os.memfd_create("hakmem.live", 0)
     child = subprocess.Popen(
-        ["sleep", "60"], env=clean_environment() | {"HAKMEM_LIMIT_MB": "64"}
+        ["sleep", "60"], env=clean_environment() | {"HAKMEM_LIMIT_MB": "64"}, pass_fds=[file]
     )
-    path = Path(f"/dev/shm/hakmem.{child.pid}")
+    os.close(file)
+    path = Path(f"/proc/{child.pid}/fd/{file}")
     path.write_bytes(segment(child.pid, VALUES))
-    path.chmod(0o600)
-    yield child.pid
+    yield child.pid, path
     child.kill()
     child.wait()
-    path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def process(shown: tuple[int, Path]) -> int:
+    return shown[0]
 
 
 def test_layout_is_as_documented() -> None:
@@ -93,9 +98,9 @@ def test_configuration_is_no_counter(hakmem: Hakmem, process: int) -> None:
     assert "regret " in rest and "handed out again" in rest  # the words of the table
 
 
-def test_values_follow_the_process(process: int) -> None:
+def test_values_follow_the_process(shown: tuple[int, Path]) -> None:
+    process, path = shown
     live = shm.open_live(process)
-    path = Path(f"/dev/shm/hakmem.{process}")
     with path.open("r+b") as stream:
         stream.seek(64 + 56)
         stream.write((7777).to_bytes(8, "little"))
@@ -127,16 +132,23 @@ def test_no_counters(hakmem: Hakmem) -> None:
     assert done.code == 1 and "there is no process" in done.err
 
 
-def test_left_behind(hakmem: Hakmem) -> None:
+def test_ended(hakmem: Hakmem) -> None:
     child = subprocess.Popen(["true"])
+    while shm.alive(child.pid):
+        time.sleep(0.01)
+    done = hakmem("stat", str(child.pid))
     child.wait()
-    path = Path(f"/dev/shm/hakmem.{child.pid}")
-    path.write_bytes(segment(child.pid, VALUES))
-    try:
-        done = hakmem("stat", str(child.pid))
-    finally:
-        path.unlink()
-    assert done.code == 1 and "has ended" in done.err
+    assert done.code == 1 and "there is no process" in done.err
+
+
+def test_the_parents_counters_are_not_the_childs(hakmem: Hakmem, shown: tuple[int, Path]) -> None:
+    process, path = shown
+    path.write_bytes(segment(process + 1, VALUES))
+    done = hakmem("stat", str(process))
+    assert done.code == 1 and "shows no live counters" in done.err
+    assert process not in shm.running()
+    path.write_bytes(segment(process, VALUES))
+    assert process in shm.running()
 
 
 @pytest.mark.parametrize(
@@ -144,11 +156,14 @@ def test_left_behind(hakmem: Hakmem) -> None:
     [
         (b"HAKSTAT1", "too short"),
         (b"HAKSTAT9" + bytes(56), "no counters that this tool knows"),
-        (segment(1, VALUES)[:-60], ""),  # fewer records than promised: shows what is there
+        (None, ""),  # fewer records than promised: shows what is there
     ],
 )
-def test_damaged(hakmem: Hakmem, process: int, data: bytes, said: str) -> None:
-    Path(f"/dev/shm/hakmem.{process}").write_bytes(data)
+def test_damaged(
+    hakmem: Hakmem, shown: tuple[int, Path], data: bytes | None, said: str
+) -> None:
+    process, path = shown
+    path.write_bytes(segment(process, VALUES)[:-60] if data is None else data)
     done = hakmem("stat", "--once", str(process))
     assert said in done.err
     assert (done.code == 0) == (not said)
@@ -173,20 +188,18 @@ def served(real_library: Path) -> Iterator[subprocess.Popen[bytes]]:
     }
     python = os.path.realpath(sys.executable)
     child = subprocess.Popen([python, "-c", WORK], env=environment)
-    path = Path(f"/dev/shm/hakmem.{child.pid}")
     deadline = time.monotonic() + 20
-    while not path.exists() and time.monotonic() < deadline:
+    while child.pid not in shm.running() and time.monotonic() < deadline:
         time.sleep(0.02)
     yield child
     child.kill()
     child.wait()
-    path.unlink(missing_ok=True)
 
 
 @pytest.mark.library
 def test_a_living_process(hakmem: Hakmem, served: subprocess.Popen[bytes]) -> None:
     pid = served.pid
-    assert Path(f"/dev/shm/hakmem.{pid}").stat().st_mode & 0o777 == 0o600
+    assert shm.open_live(pid).path.stat().st_mode & 0o777 == 0o600
     before = json.loads(hakmem("stat", "--json", str(pid)).out)
     time.sleep(0.5)
     after = json.loads(hakmem("stat", "--json", str(pid)).out)
@@ -201,11 +214,11 @@ def test_a_living_process(hakmem: Hakmem, served: subprocess.Popen[bytes]) -> No
 
 @pytest.mark.library
 def test_run_live_and_its_end(hakmem: Hakmem, real_library: Path) -> None:
-    """hakmem run --live shows counters; at the end the file goes."""
-    look = "import os; print(os.path.exists(f'/dev/shm/hakmem.{os.getpid()}'), os.getpid())"
+    """hakmem run --live shows counters; they have no name that could stay behind."""
+    look = "import glob, os; print(*[os.readlink(f) for f in glob.glob('/proc/self/fd/9*')])"
     python = os.path.realpath(sys.executable)
+    before = set(os.listdir("/dev/shm"))
     done = hakmem("run", "--live", "--library", real_library, "--", python, "-c", look)
     assert done.code == 0, done.err
-    there, pid = done.out.split()
-    assert there == "True"
-    assert not Path(f"/dev/shm/hakmem.{pid}").exists()
+    assert shm.LINK in done.out
+    assert set(os.listdir("/dev/shm")) <= before
