@@ -3,7 +3,6 @@
  * them over by name. A file that cannot be made is told once, and not tried again. */
 #include "live.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,12 +13,12 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/os.h"
+#include "outlet.h"
 #include "report.h"
 
 #define SIZE (64 * HAK_KIB)
 #define RECORDS ((SIZE - sizeof(struct hak_live_header)) / sizeof(struct hak_live_record))
 #define REST 50 /* times as long as a refresh took */
-#define HIGH_DESCRIPTOR 900
 
 struct hak_live_file {
     struct hak_live_header header;
@@ -34,23 +33,22 @@ static bool refused;
 static uint64_t due_ns;
 static uint32_t place; /* where the next number is expected: the order seldom changes */
 
-/* Where programs do not look for descriptors of their own, if there may be so many. */
-static void move_up(int *fd)
+static int open_file(void)
 {
-    int higher = fcntl(*fd, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
-    if (higher < 0)
-        return;
-    close(*fd);
-    *fd = higher;
+    int low = memfd_create(HAK_LIVE_FILE, MFD_CLOEXEC);
+    if (low < 0)
+        return -errno;
+    int fd = hak_outlet_copy(low), error = errno;
+    close(low);
+    return fd < 0 ? -error : fd;
 }
 
 static int map_file(void)
 {
     void *p;
-    int fd = memfd_create(HAK_LIVE_FILE, MFD_CLOEXEC);
+    int fd = open_file();
     if (fd < 0)
-        return -errno;
-    move_up(&fd);
+        return fd;
     int error = ftruncate(fd, (off_t)SIZE) || fchmod(fd, 0600) || fstat(fd, &identity)
                     ? -errno
                     : hak_os_map_file(&p, SIZE, fd, HAK_CAUSE_metadata);

@@ -24,6 +24,11 @@ static int copy_number(void)
     return getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > NUMBER_MAX ? NUMBER_MAX : (int)r.rlim_cur - 1;
 }
 
+int hak_outlet_copy(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, copy_number());
+}
+
 bool hak_outlet_wants_stderr(void)
 {
     const struct hak_option_values *o = &hak_options;
@@ -39,7 +44,7 @@ void hak_outlet_keep_stderr(void)
         inode = st.st_ino;
         ssize_t n = readlink("/proc/self/fd/2", name, sizeof name - 1);
         name[n > 0 ? n : 0] = 0;
-        kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, copy_number());
+        kept = hak_outlet_copy(STDERR_FILENO);
     }
     errno = saved;
 }

@@ -6,6 +6,8 @@
 
 #include "core/base/words.h"
 
+/* A copy of a descriptor, out of the way of the program's own and closed on exec; -1 if there is none. */
+int hak_outlet_copy(int fd);
 /* Whether the settings want some statistics on stderr. */
 bool hak_outlet_wants_stderr(void);
 /* At the start, then: keeps a copy of stderr, out of the way and closed on exec. */
