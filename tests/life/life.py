@@ -6,7 +6,7 @@
 
 A cell is named WORLD/CASE or WORLD/CASE/SETTING; --only takes patterns of such names. A cell that hangs is ended by
 the watchdog, which says where each of its threads stands. --long repeats each cell with more rounds and under each
-backend.
+backend; it is skipped unless STRESS_LONG=1.
 """
 import argparse
 import concurrent.futures
@@ -21,7 +21,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common import finish
+from common import finish, skip
 from tracing import settings_only
 
 PATIENCE = 20  # seconds; a cell takes less than one, on an idle machine
@@ -189,6 +189,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--patience", type=int, default=PATIENCE, help="seconds until a cell hangs")
     args = parser.parse_args()
+    if args.long and os.environ.get("STRESS_LONG") != "1":
+        skip("the long run; STRESS_LONG=1 asks for it")
     chosen = [c for c in cells(args.library, args.backends, args.long)
               if any(fnmatch.fnmatchcase(c.name, p) for p in args.only)]
     if args.list:

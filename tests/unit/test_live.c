@@ -217,9 +217,12 @@ TEST(it_is_not_among_the_first_descriptors)
 
 static void start_without_descriptors(void)
 {
-    struct rlimit none = {0, 0};
+    struct rlimit before, none;
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = (struct rlimit){0, before.rlim_max};
     setrlimit(RLIMIT_NOFILE, &none);
     start();
+    setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(a_file_that_cannot_be_made_is_told_once)
@@ -230,6 +233,7 @@ TEST(a_file_that_cannot_be_made_is_told_once)
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     hak_live_refresh();
     unit_free_blocks(unit_blocks(100, 1000));
+    assert_null(path_of(getpid()));
 }
 
 TEST(a_refused_mapping_leaves_no_file)

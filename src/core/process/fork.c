@@ -111,7 +111,8 @@ static void child(void)
 
 /* --- before all others ----------------------------------------------------------------------------------- */
 
-#ifdef __GLIBC__
+/* A sanitizer registers handlers before it can bear code of ours; and serves malloc itself. */
+#if defined(__GLIBC__) && !HAK_SANITIZED
 typedef int register_function(void (*)(void), void (*)(void), void (*)(void), void *);
 register_function __register_atfork __attribute__((weak, visibility("default")));
 
