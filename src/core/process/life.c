@@ -7,13 +7,16 @@
 #include "fork.h"
 #include "report.h"
 
+static _Atomic(bool) complete; /* released after the start and all that may allocate; acquired by who finds it true */
+
 bool hak_init(void)
 {
-    if (HAK_LIKELY(hak_is_ready()))
+    if (HAK_LIKELY(HAK_LOAD_ACQUIRE(&complete)))
         return true;
     if (!hak_start())
         return false;
     hak_fork_register();
+    HAK_STORE_RELEASE(&complete, true);
     return true;
 }
 

@@ -57,14 +57,9 @@ static bool init_locked(void)
     return true;
 }
 
-bool hak_is_ready(void)
-{
-    return HAK_LOAD_ACQUIRE(&ready);
-}
-
 bool hak_start(void)
 {
-    if (HAK_LIKELY(hak_is_ready()))
+    if (HAK_LIKELY(HAK_LOAD_ACQUIRE(&ready)))
         return true;
     hak_lock_acquire(&init_lock);
     bool ok = HAK_LOAD_RELAXED(&ready) || init_locked();
@@ -75,7 +70,7 @@ bool hak_start(void)
 
 bool hak_is_ready_for(const char *setting)
 {
-    return hak_is_ready() || (getenv(setting) && hak_start());
+    return HAK_LOAD_ACQUIRE(&ready) || (getenv(setting) && hak_start());
 }
 
 bool hak_is_sealed(void)

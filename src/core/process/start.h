@@ -8,7 +8,6 @@
 /* Initialises the library if that has not happened: settings, parts, address space, backends, frontends, seal.
  * False without memory; a later call tries again. */
 bool hak_start(void);
-bool hak_is_ready(void);
 /* The same only where the library is in use, or the environment has `setting`. */
 bool hak_is_ready_for(const char *setting);
 /* Whether the tables are read-only memory now. */
