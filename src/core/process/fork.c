@@ -117,7 +117,7 @@ typedef int register_function(void (*)(void), void (*)(void), void (*)(void), vo
 register_function __register_atfork __attribute__((weak, visibility("default")));
 
 /* As nobody's: a library's own handlers are forgotten in its destructor, and then another's may fork. */
-static void register_handlers(void)
+HAK_STARTUP static void register_handlers(void)
 {
     __register_atfork(prepare, parent, child, NULL);
 }
@@ -125,20 +125,20 @@ static void register_handlers(void)
 /* glibc's pthread_atfork calls it in each library and program. Where ours is found before glibc's, as our malloc is,
  * each registration of the process comes by here, and ours is before it, whichever constructor runs first. A static
  * program has glibc's own, which is not weak. */
-int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void), void *library)
+HAK_STARTUP int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void), void *library)
 {
     register_function *next = (register_function *)dlsym(RTLD_NEXT, "__register_atfork");
     hak_fork_register();
     return next ? next(before, in_parent, in_child, library) : ENOSYS;
 }
 #else
-static void register_handlers(void)
+HAK_STARTUP static void register_handlers(void)
 {
     pthread_atfork(prepare, parent, child);
 }
 #endif
 
-void hak_fork_register(void)
+HAK_STARTUP void hak_fork_register(void)
 {
     static _Atomic(bool) registered;
     if (!HAK_EXCHANGE_RELAXED(&registered, true))
