@@ -121,6 +121,7 @@ ROWS = {
     "HAKMEM_MADV": Row("free", "large", "+", SPANS + RELEASES, base=NEVER | {"HAKMEM_BATCH_MAX_MB": "8"}),
     "HAKMEM_LIMIT_MB": Row("16", "large", "+", SPANS + RELEASES + ("limit.*", "os_calls.trim", "shared_pool.*")),
     "HAKMEM_BACKGROUND": Row("1", "helped", "+", RELEASES + SLABS + ("background.*", "bins.*"), base=AT_ONCE),
+    "HAKMEM_GUARD_RATE": Row("100", "churn 48", "+", ("os_calls.guard", "bins.*") + SLABS),
     "HAKMEM_DEEPBIND": Row("1", "open", "-"),
     "HAKMEM_PURGE_DELAY_MS": Row("0", "pool-idle", "+", SLABS + RELEASES),
     "HAKMEM_THP": Row("never", "churn 48", "+"),

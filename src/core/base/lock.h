@@ -20,6 +20,7 @@ enum hak_rank {
     HAK_RANK_RELEASE,
     HAK_RANK_RANGE,
     HAK_RANK_META,
+    HAK_RANK_GUARD,
     HAK_NRANKS
 };
 

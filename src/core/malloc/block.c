@@ -3,6 +3,7 @@
 #include "block.h"
 
 #include "core/base/log.h"
+#include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
@@ -46,6 +47,9 @@ static size_t usable_or_zero(const void *p)
         hak_slab_check_block(slab, p);
         return hak_class_usable(slab->cls);
     }
+    size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, "size query") : 0;
+    if (guarded)
+        return guarded;
     return hak_init() ? hak_parts.large->span_usable(slab, p) : 0;
 }
 

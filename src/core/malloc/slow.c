@@ -9,6 +9,7 @@
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
 #include "core/pages/budget.h"
+#include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/pulse.h"
@@ -99,13 +100,29 @@ static HAK_COLD void *alloc_small_in_span(size_t size)
     return alloc_span(size, 1, false);
 }
 
+static void *malloc_slowly(size_t size)
+{
+    if (size > HAK_SMALL_MAX)
+        return alloc_span(size, 1, false);
+    void *p = alloc_small(hak_class_of(size), true);
+    return HAK_LIKELY(p) ? p : alloc_small_in_span(size);
+}
+
+/* HAKMEM_GUARD_RATE. Blocks that a refill puts ready count as handed out. */
+static HAK_COLD void *malloc_guarded(size_t size, const void *caller)
+{
+    void *p = hak_guard_sample(size, caller);
+    uint32_t work = hak_work;
+    if (!p && (p = malloc_slowly(size)))
+        hak_guard_count(hak_work - work);
+    return p;
+}
+
 void *hak_malloc_slow(size_t size)
 {
-    void *p;
-    if (size > HAK_SMALL_MAX)
-        p = alloc_span(size, 1, false);
-    else if (HAK_UNLIKELY(!(p = alloc_small(hak_class_of(size), true))))
-        p = alloc_small_in_span(size);
+    hak_init(); /* the settings are read */
+    void *p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size)
+                                                 : malloc_guarded(size, __builtin_return_address(0));
     hak_pulse();
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
@@ -130,13 +147,15 @@ static void free_small(struct hak_slab *slab, void *p)
     }
 }
 
-static HAK_NOINLINE void free_by_slab(void *p)
+static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 {
     if (!p)
         return;
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab))
         free_small(slab, p);
+    else if (HAK_UNLIKELY(hak_options.guard_rate) && hak_guard_usable(p, "free"))
+        hak_guard_free(p, caller);
     else if (!hak_init() || !hak_parts.large->span_free(slab, p))
         hak_block_fail_foreign(p, "free");
     else
@@ -158,7 +177,7 @@ void hak_free_slow(void *p)
     struct hak_thread *t = hak_self.thread;
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !p || !t || !hak_class_starts_at(cls, p) ||
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
-        free_by_slab(p);
+        free_by_slab(p, __builtin_return_address(0));
         return;
     }
     hak_mark_set(p, (unsigned)cls);

@@ -27,6 +27,7 @@
     X(purge, "dirty pages that were idle for a while")                 \
     X(trim, "asked for by hakmem_trim or malloc_trim")                 \
     X(huge_page, "advice on huge pages, and the look before it")       \
+    X(guard, "guarded blocks: their pages open and close")            \
     X(seal, "tables made read-only")                                   \
     X(name, "names for /proc/PID/maps")
 

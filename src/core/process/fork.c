@@ -8,6 +8,7 @@
 #include "background.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
+#include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "live.h"
@@ -71,6 +72,7 @@ static void prepare(void)
     each_part(true, false);
     hak_lock_acquire(&hak_space_lock);
     hak_lock_acquire(&hak_meta_lock);
+    hak_guard_fork_prepare();
     hak_lock_own_all(true);
     streams_locked = locked;
 }
@@ -89,6 +91,7 @@ static void done(bool in_child)
         return;
     bool locked = streams_locked;
     hak_lock_own_all(false);
+    hak_guard_fork_done();
     hak_lock_release(&hak_meta_lock);
     hak_lock_release(&hak_space_lock);
     each_part(false, in_child);

@@ -14,6 +14,7 @@
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
+#include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/release.h"
@@ -280,6 +281,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
     hak_budget_stats(w);
     hak_container_stats(w);
     hak_background_stats(w);
+    hak_guard_stats(w);
     hak_deepbind_stats(w);
     hak_huge_page_stats(w);
     write_ledger(w);

@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/work.h"
 #include "core/heap/thread.h"
+#include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "outlet.h"
@@ -53,6 +54,8 @@ static bool init_locked(void)
     if (hak_outlet_wants_stderr())
         hak_outlet_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */
+    if (hak_options.guard_rate)
+        hak_guard_start();
     seal();
     return true;
 }

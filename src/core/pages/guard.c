@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ * See guard.h. The places are a row in one mapping: an inaccessible page, the pages of a block, an inaccessible page,
+ * and so on. Blocks lie at the end of their pages and at the beginning in turn. Own lock. */
+#include "guard.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+#include "core/os/os.h"
+
+#define PLACES 256u
+#define BLOCK_MAX (64 * HAK_KIB)
+#define FILL 0xa5 /* in the bytes of its pages that a block leaves over */
+
+enum place_state { PLACE_UNUSED, PLACE_LIVE, PLACE_FREED };
+
+static struct place {
+    enum place_state state;
+    char *block;
+    size_t size;
+    const void *allocated_by, *freed_by;
+} places[PLACES];
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_GUARD);
+static char *first;         /* the page before the first place; NULL: no guarded blocks */
+static size_t page, stride; /* of a place with the inaccessible page before it */
+static unsigned next;       /* the place that was freed the longest ago, or never used */
+static uint64_t sampled, no_place;
+static _Atomic(uint64_t) blocks_left;
+static struct sigaction before;
+
+static char *pages_of(const struct place *p)
+{
+    return first + (size_t)(p - places) * stride + page;
+}
+
+static struct place *place_of(const void *p)
+{
+    size_t offset = (size_t)((const char *)p - first);
+    return first && offset < PLACES * stride ? &places[offset / stride] : NULL;
+}
+
+/* --- what happened -------------------------------------------------------------------------------------- */
+
+/* "block 0x... of 96 bytes, allocated by the call before 0x..., freed by the call before 0x..." */
+static void describe(const struct place *p, char *out, size_t size)
+{
+    if (p->state == PLACE_UNUSED)
+        hak_text_format(out, size, "no block");
+    else if (p->state == PLACE_LIVE)
+        hak_text_format(out, size, "block %p of %zu bytes, allocated by the call before %p", (void *)p->block, p->size,
+                        p->allocated_by);
+    else
+        hak_text_format(out, size,
+                        "block %p of %zu bytes, allocated by the call before %p, freed by the call before %p",
+                        (void *)p->block, p->size, p->allocated_by, p->freed_by);
+}
+
+static void tell_access(const struct place *p, const char *address)
+{
+    char block[160];
+    describe(p, block, sizeof block);
+    if (p->state != PLACE_LIVE)
+        hak_log("invalid access to %p, in guarded pages of %s", (const void *)address, block);
+    else if (address < p->block)
+        hak_log("invalid access to %p, %zu bytes before guarded %s", (const void *)address,
+                (size_t)(p->block - address), block);
+    else
+        hak_log("invalid access to %p, %zu bytes behind guarded %s", (const void *)address,
+                (size_t)(address - (p->block + p->size)) + 1, block);
+}
+
+/* The inaccessible page behind a block is the one before the next place. */
+static struct place *nearest(const char *address)
+{
+    struct place *p = place_of(address);
+    bool before_it = address < pages_of(p);
+    if (before_it && p > places && (p->state != PLACE_LIVE || address - (pages_of(p) - page) < (ptrdiff_t)page / 2))
+        p--;
+    return p;
+}
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (place_of(info->si_addr))
+        tell_access(nearest(info->si_addr), info->si_addr);
+    sigaction(signal, &before, NULL); /* the instruction comes again, and meets what was there before us */
+}
+
+static _Noreturn HAK_COLD void fail(const struct place *p, const void *address, const char *verb, const char *what)
+{
+    char block[160];
+    describe(p, block, sizeof block);
+    hak_log_fatal("invalid %s of %p: %s; guarded %s", verb, address, what, block);
+}
+
+/* Bytes of its pages that are not the block's. */
+static void check_fill(const struct place *p, const char *verb)
+{
+    const char *from = pages_of(p), *end = from + hak_align_up(p->size, page);
+    for (const char *c = from; c < end; c++)
+        if ((c < p->block || c >= p->block + p->size) && (unsigned char)*c != FILL)
+            fail(p, p->block, verb, "bytes beside the block were written");
+}
+
+/* --- life of a place ------------------------------------------------------------------------------------ */
+
+void hak_guard_start(void)
+{
+    page = hak_os_page_size();
+    stride = page + hak_align_up(BLOCK_MAX, page);
+    void *base;
+    if (hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard))
+        return;
+    struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    sigemptyset(&handler.sa_mask);
+    sigaction(SIGSEGV, &handler, &before);
+    HAK_STORE_RELAXED(&blocks_left, hak_options.guard_rate);
+    first = base;
+}
+
+static void set_up(struct place *p, size_t size, const void *caller)
+{
+    size_t bytes = hak_align_up(size, page);
+    char *pages = pages_of(p);
+    memset(pages, FILL, bytes);
+    p->block = sampled % 2 ? pages : pages + (bytes - size) / 16 * 16;
+    p->size = size;
+    p->allocated_by = caller;
+    p->freed_by = NULL;
+    p->state = PLACE_LIVE;
+    sampled++;
+}
+
+static struct place *find_place(void)
+{
+    for (unsigned i = 0; i < PLACES; i++) {
+        struct place *p = &places[next];
+        next = (next + 1) % PLACES;
+        if (p->state != PLACE_LIVE)
+            return p;
+    }
+    no_place++;
+    return NULL;
+}
+
+static void *make_block(size_t size, const void *caller)
+{
+    void *block = NULL;
+    hak_lock_acquire(&lock);
+    struct place *p = find_place();
+    if (p && hak_os_protect(pages_of(p), hak_align_up(size, page), PROT_READ | PROT_WRITE, HAK_CAUSE_guard) == 0) {
+        set_up(p, size, caller);
+        block = p->block;
+    }
+    hak_lock_release(&lock);
+    return block;
+}
+
+/* Several threads may find that it is time: one of them takes the turn. */
+void *hak_guard_sample(size_t size, const void *caller)
+{
+    uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
+    if (!first || size > BLOCK_MAX || left > 1 || !HAK_CAS_RELAXED(&blocks_left, &left, hak_options.guard_rate))
+        return NULL;
+    return make_block(hak_max(size, 1), caller);
+}
+
+/* Two at once count as one: the rate is about right. */
+void hak_guard_count(uint32_t blocks)
+{
+    uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
+    HAK_STORE_RELAXED(&blocks_left, left > blocks ? left - blocks : 1);
+}
+
+static struct place *live_place(const void *p, const char *verb)
+{
+    struct place *place = place_of(p);
+    if (place->state == PLACE_FREED)
+        fail(place, p, verb, "it was freed before");
+    if (place->state != PLACE_LIVE || place->block != p)
+        fail(nearest(p), p, verb, "it is not the start of a block");
+    return place;
+}
+
+size_t hak_guard_usable(const void *p, const char *verb)
+{
+    if (!place_of(p))
+        return 0;
+    hak_lock_acquire(&lock);
+    size_t size = live_place(p, verb)->size;
+    hak_lock_release(&lock);
+    return size;
+}
+
+/* Its pages go back at once, and stay inaccessible. */
+void hak_guard_free(void *p, const void *caller)
+{
+    hak_lock_acquire(&lock);
+    struct place *place = live_place(p, "free");
+    size_t bytes = hak_align_up(place->size, page);
+    check_fill(place, "free");
+    hak_os_advise(pages_of(place), bytes, MADV_DONTNEED, HAK_CAUSE_guard);
+    hak_os_protect(pages_of(place), bytes, PROT_NONE, HAK_CAUSE_guard);
+    place->freed_by = caller;
+    place->state = PLACE_FREED;
+    hak_lock_release(&lock);
+}
+
+void hak_guard_fork_prepare(void)
+{
+    hak_lock_acquire(&lock);
+}
+
+void hak_guard_fork_done(void)
+{
+    hak_lock_release(&lock);
+}
+
+void hak_guard_stats(struct hak_stats_writer *w)
+{
+    hak_stats_begin(w, "guard");
+    hak_stats_number(w, "sampled", sampled);
+    hak_stats_number(w, "no_place", no_place);
+    hak_stats_end(w);
+}
