@@ -11,6 +11,7 @@
  * FAULTS_COUNTS=FILE gets a line "CALL NUMBER" for each kind at exit. door_over(), which a program may call where it
  * finds it, ends the faults and unlocks what was locked.
  * Nothing here allocates or asks the C library, which may not be ready yet when the first call comes. */
+#undef _FILE_OFFSET_BITS /* with it mmap is another name of mmap64, and both are needed here */
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -249,8 +250,7 @@ EXPORT void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t of
     return (void *)DOOR(mmap, addr, size, prot, flags, fd, offset);
 }
 
-#undef mmap64
-EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off_t offset)
+EXPORT void *mmap64(void *addr, size_t size, int prot, int flags, int fd, off64_t offset)
 {
     return (void *)DOOR(mmap, addr, size, prot, flags, fd, offset);
 }

@@ -4,6 +4,8 @@
 
 #include <sys/mman.h>
 
+#include "core/base/log.h"
+
 struct refusal {
     _Atomic(long) left; /* calls that still pass; negative: none is refused */
     _Atomic(int) error;

@@ -8,9 +8,8 @@
 #include <unistd.h>
 
 #include "../watchdog.h"
-#include "core/bin.h"
+#include "core/heap/heap.h"
 #include "core/plugin.h"
-#include "core/slow.h"
 #include "unit.h"
 
 #define HOUR_MS 3600000u
@@ -25,7 +24,7 @@ static void start(const char *settings)
 {
     unit_start(settings);
     assert_true(hak_init());
-    if (hak_dispatch.release->at_once)
+    if (hak_parts.release->at_once)
         skip(); /* what is free goes back at once, whatever the time */
     watchdog_start(SECONDS);
 }
@@ -66,7 +65,7 @@ static void give(const struct idle *s)
     for (size_t i = 0; i < s->n; i++)
         if (i % s->stays)
             hak_free(s->block[i]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
 }
 
 /* All are there before the first goes, so that none has the place of another. */
@@ -133,7 +132,7 @@ TEST(clocks_that_differ_make_nothing_old)
         fake_os_pass(unit_random(&random) % 12);
         fake_os_skew((int64_t)(unit_random(&random) % 41) - 20);
         mixed_traffic(&random, slot, COUNT(slot));
-        hak_age();
+        hak_purge_tick();
         if (releases())
             fail_msg("pages went back after %u steps of 12 ms and less, an hour early", i);
     }
@@ -142,17 +141,17 @@ TEST(clocks_that_differ_make_nothing_old)
 /* A thread reads the clock and is held up; what others free meanwhile is younger than its `now`. */
 static void age_at(uint64_t now_ms)
 {
-    if (hak_dispatch.backend->age)
-        hak_dispatch.backend->age(now_ms);
+    if (hak_parts.backend->purge_tick)
+        hak_parts.backend->purge_tick(now_ms);
     for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->age)
-            hak_frontends[i]->age(now_ms);
+        if (hak_frontends[i]->purge_tick)
+            hak_frontends[i]->purge_tick(now_ms);
 }
 
 /* Blocks stay close to each other, so that nothing is free as a whole: the plain backend does not wait then. */
 static bool may_free_while_another_is_held_up(size_t size, uint64_t used_ms)
 {
-    uint64_t now = hak_os_coarse_ms() + used_ms;
+    uint64_t now = hak_clock_ms() + used_ms;
     fake_os_pass(3);
     struct idle s = take(size, 16 * HAK_MIB, 256 * HAK_KIB);
     uint64_t before = releases();
@@ -181,7 +180,7 @@ TEST(a_clock_that_stands_makes_nothing_old)
     start("HAKMEM_PURGE_DELAY_MS=1");
     for (unsigned i = 0; i < 20000; i++) {
         mixed_traffic(&random, slot, COUNT(slot));
-        hak_age();
+        hak_purge_tick();
     }
     assert_int_equal(releases(), 0);
 }
@@ -194,7 +193,7 @@ TEST(a_leap_of_less_than_the_delay_makes_nothing_old)
     uint64_t before = releases();
     fake_os_pass(HOUR_MS - 1000);
     for (unsigned i = 0; i < 40; i++) {
-        hak_age();
+        hak_purge_tick();
         fake_os_pass(20);
     }
     assert_int_equal(releases(), before);
@@ -207,10 +206,10 @@ TEST(a_leap_beyond_the_delay_makes_all_old)
     struct idle idle[COUNT(sizes)];
     start(AN_HOUR);
     leave_idle(idle, 16 * HAK_MIB);
-    hak_age();
+    hak_purge_tick();
     fake_os_pass(HOUR_MS + 1000);
     for (unsigned i = 0; i < 40; i++) {
-        hak_age();
+        hak_purge_tick();
         fake_os_pass(20);
     }
     for (unsigned i = 0; i < COUNT(sizes); i++)
@@ -227,7 +226,7 @@ TEST(clocks_that_differ_keep_nothing_young)
     for (unsigned i = 0; i < 300; i++) {
         fake_os_pass(10);
         fake_os_skew((int64_t)(unit_random(&random) % 401) - 200);
-        hak_age();
+        hak_purge_tick();
     }
     for (unsigned i = 0; i < COUNT(sizes); i++)
         assert_gone(&idle[i], "after 3 s");

@@ -7,10 +7,9 @@
 #include <unistd.h>
 
 #include "../watchdog.h"
-#include "core/bin.h"
-#include "core/limit.h"
+#include "core/heap/heap.h"
+#include "core/pages/budget.h"
 #include "core/plugin.h"
-#include "core/slow.h"
 #include "unit.h"
 
 #define AROUND_A_PAGE (HAK_SUPERSLAB + HAK_MIB) /* may stay with it */
@@ -48,7 +47,7 @@ static void give(const struct set *s)
 {
     for (size_t i = 0; i < s->n; i++)
         hak_free(s->block[i]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
 }
 
 /* Of the pages that the blocks lie in. */
@@ -90,8 +89,8 @@ static char *page_in(const struct set *s, unsigned of_3)
 static void wait_idle(void)
 {
     for (unsigned i = 0; i < 20; i++) {
-        fake_os_pass(hak_dispatch.options.purge_delay_ms / 4 + 20);
-        hak_age();
+        fake_os_pass(hak_options.purge_delay_ms / 4 + 20);
+        hak_purge_tick();
     }
 }
 
@@ -141,14 +140,14 @@ static void give_most(const struct set *s)
     for (size_t i = 0; i < s->n; i++)
         if (i % STAYS)
             hak_free(s->block[i]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
 }
 
 static void give_rest(const struct set *s)
 {
     for (size_t i = 0; i < s->n; i += STAYS)
         hak_free(s->block[i]);
-    hak_bin_drain_all(hak_thread_get());
+    hak_heap_drain(unit_thread());
 }
 
 TEST(a_trim_goes_around_a_locked_page_among_others)
@@ -195,7 +194,7 @@ TEST(the_limit_is_kept_around_a_locked_page)
         fake_os_lock_page(page_in(&s, place));
         give_most(&s);
         struct set other = take(kinds[3].size);
-        assert_true(hak_limit_held() <= 64 * HAK_MIB);
+        assert_true(hak_budget_held() <= 64 * HAK_MIB);
         give(&other);
         fake_os_unlock_pages();
         give_rest(&s);
