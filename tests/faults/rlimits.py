@@ -22,7 +22,7 @@ from common import finish, skip
 
 KIB = [64, 256, *range(1024, 12289, 512), *range(13 << 10, 64 << 10, 3 << 10), *(1 << n for n in range(16, 31))]
 BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK}
-SECONDS, ENOUGH, LOADER = 60, 5, 127
+SECONDS, ENOUGH, LOADER = 50, 2, 127
 MORE_KIB = 16 << 10  # what the library may need beyond the program's own, to start
 LIBC = ctypes.CDLL(None)
 PR_CAPBSET_DROP, CAP_IPC_LOCK = 24, 14

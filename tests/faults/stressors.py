@@ -33,7 +33,7 @@ OPTIONS = {
 
 
 def main():
-    library, name = sys.argv[1:3]
+    library, name = Path(sys.argv[1]).resolve(), sys.argv[2]
     seconds = int(sys.argv[3]) if len(sys.argv) > 3 else SECONDS
     if not shutil.which("stress-ng"):
         skip("no stress-ng")
@@ -41,7 +41,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         command = ["stress-ng", f"--{stressor}", "2", *OPTIONS[name], "--timeout", f"{seconds}s", "--verify",
                    "--metrics-brief", "--temp-path", folder]
-        env = tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS": "json",
+        env = tracing.settings_only({"LD_PRELOAD": str(library), "HAKMEM_STATS": "json",
                                      "HAKMEM_BACKEND": os.environ.get("HAKMEM_BACKEND", ""),
                                      "HAKMEM_STATS_FILE": f"{folder}/stats"})
         try:

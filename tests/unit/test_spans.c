@@ -138,7 +138,7 @@ TEST(a_block_grows_where_it_is)
     char *p = take(HAK_PAGE);
     char *q = hak_resize(p, 8 * HAK_PAGE);
     assert_ptr_equal(q, p);
-    assert_int_equal(hak_usable_size(p), 8 * HAK_PAGE);
+    assert_int_equal(unit_usable(p), 8 * HAK_PAGE);
     assert_int_equal(large("grown_in_place"), 1);
     p[8 * HAK_PAGE - 1] = 1;
     assert_ptr_equal(hak_resize(p, 2 * HAK_PAGE), p); /* what it leaves serves others */

@@ -140,7 +140,8 @@ static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_
     while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
         chain.tail = next;
         chain.count++;
-        HAK_CHECK(chain.count <= slab->capacity);
+        if (HAK_UNLIKELY(chain.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
+            hak_slab_fail_put(slab, chain.tail);
     }
     hak_next_store(chain.tail, NULL);
     if (t)

@@ -350,10 +350,10 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
-void hak_slab_check_block(const struct hak_slab *slab, const void *block)
+void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call)
 {
     size_t offset = (size_t)((const char *)block - slab->base);
     if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->capacity))
-        hak_log_fatal("invalid free: %p is not the start of a block of slab %p (%u-byte blocks)", block,
+        hak_log_fatal("invalid %s: %p is not the start of a block of slab %p (%u-byte blocks)", call, block,
                       (void *)slab->base, slab->stride);
 }
