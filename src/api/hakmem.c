@@ -170,11 +170,12 @@ HAK_EXPORT struct hakmem_mallinfo2 hakmem_mallinfo2(void)
     hak_stats_census(&c);
     hak_space_stats(&space);
     info.arena = space.handed_out;
-    info.uordblks = c.away_bytes + c.large_bytes;
+    info.uordblks = hak_stats_held(&c);
     info.fordblks = info.arena > info.uordblks ? info.arena - info.uordblks : 0;
     info.ordblks = c.free;
-    info.hblks = c.live_large;
-    info.hblkhd = c.large_bytes;
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->count_outside)
+            hak_frontends[i]->count_outside(&info.hblks, &info.hblkhd);
     return info;
 }
 
