@@ -49,7 +49,8 @@ int hakmem_malloc_trim(size_t pad);
  * uordblks: usable in the blocks of it that the program holds; fordblks: the rest; ordblks: free blocks of slabs; hblks
  * and hblkhd: blocks with a mapping of their own, from 32 MiB on, and the bytes usable in them. The others are 0. So
  * uordblks + hblkhd is the sum of malloc_usable_size over all blocks. Free blocks that wait in the bins of other running
- * threads count as held, since nobody else can walk those; the caller's own, and those of ended threads, do not. */
+ * threads count as held, since nobody else can walk those; the caller's own, and those of ended threads, do not. Blocks
+ * that HAKMEM_GUARD_RATE guards are left out. */
 struct hakmem_mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };

@@ -47,7 +47,7 @@ static size_t usable_or_zero(const void *p, const char *call)
         hak_slab_check_block(slab, p, call);
         return hak_class_usable(slab->cls);
     }
-    size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, "size query") : 0;
+    size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, call) : 0;
     if (guarded)
         return guarded;
     return hak_init() ? hak_parts.large->span_usable(slab, p) : 0;
