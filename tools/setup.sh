@@ -16,7 +16,7 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly QUICKSTART=(python3-numpy)
-readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace git xz-utils
+readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace stress-ng git xz-utils
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                python3-pytest chromium musl-tools)

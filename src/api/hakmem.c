@@ -47,6 +47,7 @@ HAK_EXPORT void *hakmem_realloc(void *ptr, size_t size)
     if (!ptr)
         return hak_malloc(size);
     if (size == 0) {
+        hak_block_usable(ptr, "realloc"); /* says so, if it is none */
         hak_free(ptr);
         return NULL;
     }
@@ -85,7 +86,7 @@ HAK_EXPORT void *hakmem_aligned_alloc(size_t alignment, size_t size)
 
 HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
 {
-    if (alignment > PTRDIFF_MAX) {
+    if (alignment > (size_t)PTRDIFF_MAX + 1) { /* no power of two is as large */
         errno = EINVAL;
         return NULL;
     }
@@ -108,7 +109,7 @@ HAK_EXPORT void *hakmem_pvalloc(size_t size)
 
 HAK_EXPORT size_t hakmem_malloc_usable_size(void *ptr)
 {
-    return hak_usable_size(ptr);
+    return hak_block_usable(ptr, "malloc_usable_size");
 }
 
 HAK_EXPORT void hakmem_free_sized(void *ptr, size_t size)
@@ -169,11 +170,12 @@ HAK_EXPORT struct hakmem_mallinfo2 hakmem_mallinfo2(void)
     hak_stats_census(&c);
     hak_space_stats(&space);
     info.arena = space.handed_out;
-    info.uordblks = c.away_bytes + c.large_bytes;
+    info.uordblks = hak_stats_held(&c);
     info.fordblks = info.arena > info.uordblks ? info.arena - info.uordblks : 0;
     info.ordblks = c.free;
-    info.hblks = c.live_large;
-    info.hblkhd = c.large_bytes;
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->count_outside)
+            hak_frontends[i]->count_outside(&info.hblks, &info.hblkhd);
     return info;
 }
 
@@ -259,5 +261,20 @@ void malloc_stats(void);
 void malloc_stats(void) TWIN(malloc_stats);
 int mallopt(int parameter, int value);
 int mallopt(int parameter, int value) TWIN(mallopt);
+
+/* Names that glibc has had besides, and that programs which wrap malloc ask for. */
+#define OLDER(type, name, of, ...) \
+    type name(__VA_ARGS__);         \
+    type name(__VA_ARGS__) TWIN(of)
+
+OLDER(void *, __libc_malloc, malloc, size_t size);
+OLDER(void, __libc_free, free, void *ptr);
+OLDER(void, cfree, free, void *ptr);
+OLDER(void *, __libc_calloc, calloc, size_t count, size_t size);
+OLDER(void *, __libc_realloc, realloc, void *ptr, size_t size);
+OLDER(int, __posix_memalign, posix_memalign, void **out, size_t alignment, size_t size);
+OLDER(void *, __libc_memalign, memalign, size_t alignment, size_t size);
+OLDER(void *, __libc_valloc, valloc, size_t size);
+OLDER(void *, __libc_pvalloc, pvalloc, size_t size);
 
 #endif

@@ -46,8 +46,11 @@ void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size);
 int hakmem_malloc_trim(size_t pad);
 
 /* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: handed out by the address space;
- * uordblks: away from slabs and spans, blocks in threads' bins included; fordblks: the rest; ordblks: free
- * blocks; hblks and hblkhd: large spans. The others are 0. */
+ * uordblks: usable in the blocks of it that the program holds; fordblks: the rest; ordblks: free blocks of slabs; hblks
+ * and hblkhd: blocks with a mapping of their own, from 32 MiB on, and the bytes usable in them. The others are 0. So
+ * uordblks + hblkhd is the sum of malloc_usable_size over all blocks. Free blocks that wait in the bins of other running
+ * threads count as held, since nobody else can walk those; the caller's own, and those of ended threads, do not. Blocks
+ * that HAKMEM_GUARD_RATE guards are left out. */
 struct hakmem_mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };

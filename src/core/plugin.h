@@ -53,6 +53,8 @@ struct hak_frontend {
     size_t (*span_usable)(struct hak_slab *slab, const void *p);
     /* The block in place, or moved without copying; NULL: core allocates, copies and frees. */
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
+    /* Adds the blocks outside of the reserved range, and the bytes usable in them. Optional: there are none. */
+    void (*count_outside)(size_t *blocks, size_t *bytes);
     /* Gives back what it keeps beyond *keep bytes, and takes what it still keeps off *keep: others may keep the
      * rest. Returns bytes given back. Optional: keeps nothing. */
     size_t (*trim)(size_t *keep);

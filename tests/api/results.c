@@ -5,6 +5,7 @@
  * except that the sizes below walk across every border between its parts.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -593,6 +594,59 @@ static void test_mallinfo2(void **state)
     assert_true(empty.uordblks + empty.hblkhd + 31 * MIB <= full.uordblks + full.hblkhd);
 }
 
+/* To the byte: of all sizes, some of them freed, resized and aligned, by this thread and by one that ended. */
+static size_t held(void)
+{
+    struct hakmem_mallinfo2 info = api.mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void *frees_some(void *blocks)
+{
+    void **p = blocks;
+    for (size_t i = 0; i < 100; i++) {
+        api.free(p[i]);
+        p[i] = api.malloc(3 * i);
+    }
+    return NULL;
+}
+
+static void test_mallinfo2_is_what_is_held(void **state)
+{
+    (void)state;
+    static void *p[700];
+    static const size_t sizes[] = {1, 40, 700, 3000, 9000, 40000, 60000, 100000, MIB, 5 * MIB, 33 * MIB};
+    pthread_t other;
+    size_t before = held(), usable = 0;
+    for (size_t i = 0; i < COUNT(p); i++) {
+        size_t size = sizes[i % (i < 600 ? 8 : COUNT(sizes))] + i;
+        p[i] = i % 5 == 1 ? api.memalign(4096, size) : i % 5 == 2 ? api.calloc(1, size) : api.malloc(size);
+        assert_non_null(p[i]);
+        if (i % 7 == 3)
+            assert_non_null(p[i] = api.realloc(p[i], size / 2 + 3 * i));
+        if (i % 3 == 2) {
+            api.free(p[i - 1]);
+            p[i - 1] = NULL;
+        }
+    }
+    assert_int_equal(pthread_create(&other, NULL, frees_some, p), 0);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    for (size_t i = 0; i < COUNT(p); i++)
+        usable += api.usable_size(p[i]);
+    size_t now = held(), thread = 4096; /* what the C library keeps for a thread */
+    assert_in_range(now, before + usable, before + usable + thread);
+    for (size_t i = 0; i < COUNT(p); i++)
+        api.free(p[i]);
+    assert_in_range(held(), before, before + thread);
+    struct hakmem_mallinfo2 info = api.mallinfo2();
+    assert_int_equal(info.hblks, 0);
+    void *mapped = api.malloc(40 * MIB);
+    info = api.mallinfo2();
+    assert_int_equal(info.hblks, 1);
+    assert_int_equal(info.hblkhd, api.usable_size(mapped));
+    api.free(mapped);
+}
+
 static void test_mallopt(void **state)
 {
     (void)state;
@@ -669,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_free_sized),
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_mallinfo2),
+        cmocka_unit_test(test_mallinfo2_is_what_is_held),
         cmocka_unit_test(test_mallopt),
         cmocka_unit_test(test_malloc_info),
         cmocka_unit_test(test_malloc_stats),

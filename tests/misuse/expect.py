@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Runs a program that misuses malloc: it has to die of SIGABRT, or of another signal, with one line on stderr.
 
-  expect.py PROGRAM REGEX [SIGNAL]
+  expect.py PROGRAM REGEX [SIGNAL [ARGUMENT...]]
 
 In REGEX, {ptr} stands for the pointer that the program printed last on stdout.
 """
@@ -14,9 +14,9 @@ import sys
 
 def main():
     program, pattern, *rest = sys.argv[1:]
-    wanted = signal.Signals[rest[0] if rest else "SIGABRT"]
+    wanted, arguments = signal.Signals[rest[0] if rest else "SIGABRT"], rest[1:]
     try:
-        run = subprocess.run([program], capture_output=True, text=True, timeout=60)
+        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
         sys.exit(f"{program} hung")
     announced = run.stdout.split()

@@ -20,8 +20,9 @@ FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign
           "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
 # Stands before the C library's, see src/api/dlopen.c.
 OPENING = {"dlopen"}
-# glibc's older form of mallinfo2, for programs that still ask for it.
-OLDER = {"mallinfo"}
+# glibc's older form of mallinfo2, and other names of its own, for programs that still ask for them.
+OLDER = {"mallinfo", "cfree", "__posix_memalign",
+         *("__libc_" + name for name in ("malloc", "free", "calloc", "realloc", "memalign", "valloc", "pvalloc"))}
 # Where fork handlers of other libraries come by (core/process/fork.c); other C libraries have no such name.
 FORK = {"__register_atfork"}
 # Twins that hakmem.h must not lack.
@@ -50,10 +51,10 @@ def check_exports(library, header, override, cxx):
     elif not any(OPERATORS.match(name) for name in names):
         yield "-Dcxx=true, but no operator new or delete is exported"
     names = {name for name in names if not OPERATORS.match(name)}
-    wanted = declared | (FAMILY | OPENING if override else set())
+    wanted = declared | (FAMILY | OLDER | OPENING if override else set())
     yield from (f"not exported: {name}" for name in sorted(wanted - names))
     yield from (f"exported, but neither in hakmem.h nor of the malloc family: {name}"
-                for name in sorted(names - wanted - FORK - (OLDER if override else set())))
+                for name in sorted(names - wanted - FORK))
     yield from (f"hakmem.h lacks {name}" for name in sorted(TWINS - declared))
 
 
@@ -86,13 +87,14 @@ def check_archive(archive, override):
     for name in sorted(set().union(*members.values()) - FAMILY - OLDER - FORK):
         if not re.match("hak_|hakmem_|_Z", name):  # a program may have a function of that name
             yield f"the archive defines {name}, a name without prefix"
-    holders = {m: names & FAMILY for m, names in members.items() if names & FAMILY}
+    family = FAMILY | OLDER
+    holders = {m: names & family for m, names in members.items() if names & family}
     if not override:
         yield from (f"{m} defines {sorted(names)} although override is off" for m, names in holders.items())
     elif len(holders) != 1:
         yield f"the malloc family is spread over {len(holders)} objects of the archive: {holders}"
     else:
-        yield from (f"the archive lacks {name}" for name in sorted(FAMILY - next(iter(holders.values()))))
+        yield from (f"the archive lacks {name}" for name in sorted(family - next(iter(holders.values()))))
 
 
 def main():

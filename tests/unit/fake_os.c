@@ -4,6 +4,8 @@
 
 #include <sys/mman.h>
 
+#include "core/base/log.h"
+
 struct refusal {
     _Atomic(long) left; /* calls that still pass; negative: none is refused */
     _Atomic(int) error;
@@ -19,6 +21,10 @@ static int vector_error;
 static _Atomic(uint64_t) now_ms = 1000000;
 static _Atomic(size_t) huge_bytes;
 static _Atomic(uint64_t) clock_now, clock_step;
+static _Atomic(uint64_t) late_ms[HAK_NOSCALLS];
+static _Thread_local int64_t skew_ms;
+static uintptr_t locked[16];
+static unsigned locked_count;
 
 static int refused_by(struct refusal *r)
 {
@@ -34,6 +40,7 @@ static int refused_by(struct refusal *r)
 static int arrive(enum hak_os_call call)
 {
     count.calls[call]++;
+    now_ms += late_ms[call];
     int error = refused_by(&refusals[call]);
     if (!error && call != HAK_OS_prctl)
         error = refused_by(&refuse_any);
@@ -78,10 +85,31 @@ static intptr_t fake_remap(void *addr, size_t old_size, size_t new_size, int fla
     PASS(mremap, new_size, new_size > map_limit ? -ENOMEM : hak_os_linux.remap(addr, old_size, new_size, flags));
 }
 
+/* The lowest locked address in a range, or 0. */
+static uintptr_t locked_in(uintptr_t begin, size_t size)
+{
+    uintptr_t lowest = 0;
+    for (unsigned i = 0; i < locked_count; i++)
+        if (locked[i] - begin < size && (!lowest || locked[i] < lowest))
+            lowest = locked[i];
+    return lowest;
+}
+
+/* As the kernel does it: mapping by mapping, up to the locked one, which is one by itself. */
+static intptr_t advise(void *addr, size_t size, int advice)
+{
+    uintptr_t begin = (uintptr_t)addr, page = advice == MADV_HUGEPAGE ? 0 : locked_in(begin, size);
+    if (!page)
+        return hak_os_linux.advise(addr, size, advice);
+    if (page > begin)
+        hak_os_linux.advise(addr, page - begin, advice);
+    return -EINVAL;
+}
+
 static intptr_t fake_advise(void *addr, size_t size, int advice)
 {
     huge_bytes += advice == MADV_HUGEPAGE ? size : 0;
-    PASS(madvise, size, hak_os_linux.advise(addr, size, advice));
+    PASS(madvise, size, advise(addr, size, advice));
 }
 
 static size_t total(const struct iovec *ranges, size_t n)
@@ -94,11 +122,11 @@ static size_t total(const struct iovec *ranges, size_t n)
 
 static intptr_t advise_each(const struct iovec *ranges, size_t n, int advice)
 {
+    size_t done = 0;
     n = hak_min(n, vector_most);
-    for (size_t i = 0; i < n; i++)
-        if (hak_os_linux.advise(ranges[i].iov_base, ranges[i].iov_len, advice))
-            return -EINVAL;
-    return (intptr_t)total(ranges, n);
+    while (done < n && !advise(ranges[done].iov_base, ranges[done].iov_len, advice))
+        done++;
+    return n && !done ? -EINVAL : (intptr_t)total(ranges, done);
 }
 
 static intptr_t fake_advise_vector(const struct iovec *ranges, size_t n, int advice)
@@ -192,6 +220,9 @@ void fake_os_allow(void)
         refusals[i].error = 0;
     refuse_any.error = 0;
     map_limit = SIZE_MAX;
+    for (unsigned i = 0; i < HAK_NOSCALLS; i++)
+        late_ms[i] = 0;
+    fake_os_unlock_pages();
 }
 
 void fake_os_limit_maps(size_t bytes)
@@ -205,6 +236,22 @@ void fake_os_vector(int error, size_t most)
     vector_most = most;
 }
 
+void fake_os_lock_page(const void *at)
+{
+    HAK_CHECK(locked_count < sizeof locked / sizeof *locked);
+    locked[locked_count++] = (uintptr_t)at & ~(HAK_SYSTEM_PAGE - 1);
+}
+
+void fake_os_unlock_pages(void)
+{
+    locked_count = 0;
+}
+
+void fake_os_late(enum hak_os_call call, uint64_t ms)
+{
+    late_ms[call] = ms;
+}
+
 void fake_os_pass(uint64_t ms)
 {
     now_ms += ms;
@@ -213,7 +260,12 @@ void fake_os_pass(uint64_t ms)
 uint64_t __wrap_hak_clock_ms(void);
 uint64_t __wrap_hak_clock_ms(void)
 {
-    return now_ms;
+    return now_ms + (uint64_t)skew_ms;
+}
+
+void fake_os_skew(int64_t ms)
+{
+    skew_ms = ms;
 }
 
 void fake_os_clock(uint64_t step_ns)

@@ -23,7 +23,7 @@ size_t fake_os_huge_bytes(void);
 void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards);
 /* The same, counted over calls of all kinds but names. */
 void fake_os_refuse_any(unsigned nth, int error, bool onwards);
-/* Nothing is refused any more, and maps have no limit. */
+/* Nothing is refused, locked or late any more, and maps have no limit. */
 void fake_os_allow(void);
 /* A machine on which a map of more than so many bytes gives -ENOMEM. */
 void fake_os_limit_maps(size_t bytes);
@@ -31,9 +31,18 @@ void fake_os_limit_maps(size_t bytes);
 /* process_madvise: -error where it is not 0; else done up to `most` ranges a call. */
 void fake_os_vector(int error, size_t most);
 
+/* The system page at `at` is locked from now on: who gives back a range that holds it gets the kernel's answer, which
+ * is -EINVAL after the pages before it went, or the bytes of the ranges before its own. Up to 16 pages. */
+void fake_os_lock_page(const void *at);
+void fake_os_unlock_pages(void);
+/* The coarse clock moves by so much in each call of the kind: the answer comes late. */
+void fake_os_late(enum hak_os_call call, uint64_t ms);
+
 /* From now on the fine clock moves at looks at it alone, by so much. */
 void fake_os_clock(uint64_t step_ns);
 /* Moves the coarse clock. */
 void fake_os_pass(uint64_t ms);
+/* The calling thread alone reads the coarse clock so much later (below 0: earlier) than the others. */
+void fake_os_skew(int64_t ms);
 
 #endif

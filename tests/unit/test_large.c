@@ -22,7 +22,7 @@ TEST(spans_lie_in_the_range_and_know_their_size)
         assert_non_null(slab);
         assert_int_equal(hak_slab_state(slab), HAK_SLAB_LARGE);
         assert_ptr_equal(slab->base, p);
-        assert_int_equal(hak_usable_size(p), hak_align_up(size, 4096));
+        assert_int_equal(unit_usable(p), hak_align_up(size, 4096));
         assert_true(slab->pages * HAK_PAGE - size < HAK_PAGE + slab->pages * HAK_PAGE / 16);
         p[size - 1] = 1;
         hak_free(p);
@@ -40,7 +40,7 @@ TEST(big_blocks_have_mappings_of_their_own)
     assert_int_equal(calls(HAK_CAUSE_large_map, HAK_OS_mmap), 1);
     assert_int_equal(unit_stat("large", "direct_mappings"), 1);
     assert_int_equal(unit_stat("large", "direct_bytes"), DIRECT);
-    assert_int_equal(hak_usable_size(p), DIRECT);
+    assert_int_equal(unit_usable(p), DIRECT);
     p[DIRECT - 1] = 1;
     hak_free(p);
     assert_int_equal(calls(HAK_CAUSE_large_unmap, HAK_OS_munmap), 1);
@@ -127,7 +127,7 @@ TEST(a_refused_resize_copies_or_leaves)
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     assert_null(hak_resize(q, 2 * DIRECT));
     assert_int_equal(q[DIRECT - 1], 9);
-    assert_int_equal(hak_usable_size(q), DIRECT + 4096);
+    assert_int_equal(unit_usable(q), DIRECT + 4096);
     fake_os_allow();
     hak_free(q);
 }

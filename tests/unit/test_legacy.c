@@ -203,7 +203,7 @@ TEST(visible_results)
         }
         assert_non_null(slots[k]);
         size[k] = hak_max(n, 1); /* how much more is usable depends on what is free */
-        mix(hak_usable_size(slots[k]) >= size[k]);
+        mix(unit_usable(slots[k]) >= size[k]);
         slots[k][0] = (char)i;
         slots[k][size[k] - 1] = (char)(i >> 8);
     }

@@ -138,6 +138,56 @@ TEST(what_the_kernel_refuses_stays)
     assert_int_equal(hak_ledger[HAK_CAUSE_trim][HAK_OS_madvise].calls, 2);
 }
 
+/* A region with old content. */
+static struct superslab *map_dirty(void)
+{
+    struct superslab *s = map(1);
+    assert_int_equal(hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
+    hak_superslab_take_whole(s);
+    hak_superslab_put_whole(s, true);
+    return s;
+}
+
+/* The kernel refuses the oldest of so many. */
+static void cache_with_refused(unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct superslab *s = map_dirty();
+        if (i == 0)
+            fake_os_lock_page(s->base + HAK_SUPERSLAB / 2);
+        hak_lru_push(s);
+        fake_os_pass(1);
+    }
+}
+
+TEST(a_refused_one_does_not_keep_the_others_from_a_trim)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    cache_with_refused(5);
+    assert_int_equal(hak_lru_trim(0, HAK_CAUSE_trim), 4 * HAK_SUPERSLAB);
+    assert_int_equal(hak_lru_bytes(), HAK_SUPERSLAB);
+    fake_os_unlock_pages();
+    assert_int_equal(hak_lru_trim(0, HAK_CAUSE_trim), HAK_SUPERSLAB);
+    assert_int_equal(hak_superslab_dirty_bytes(), 0);
+}
+
+TEST(a_refused_one_does_not_keep_the_others_from_growing_old)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=60");
+    cache_with_refused(5);
+    hak_lru_age(hak_clock_ms() + 60001);
+    assert_int_equal(unit_stat("lru", "cached"), 1);
+}
+
+TEST(a_refused_one_does_not_lift_the_limits)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_MAX_CACHED=3");
+    cache_with_refused(12);
+    assert_true(unit_stat("lru", "cached") <= 3 + 1);
+    assert_true(unit_stat("lru", "evictions") >= 8);
+}
+
 UNIT_MAIN(T(the_most_recent_is_taken_first), T(a_region_fits_by_count_alignment_and_kind), T(at_most_so_many),
           T(none_at_all), T(at_most_so_many_bytes), T(at_most_so_old), T(trim_keeps_what_it_is_told_to),
-          T(what_the_kernel_refuses_stays))
+          T(what_the_kernel_refuses_stays), T(a_refused_one_does_not_keep_the_others_from_a_trim),
+          T(a_refused_one_does_not_keep_the_others_from_growing_old), T(a_refused_one_does_not_lift_the_limits))

@@ -137,6 +137,23 @@ TEST(kernel_without_the_self_descriptor)
     on_a_kernel_without(EBADF);
 }
 
+/* The kernel answers EINVAL to both: advice that vectors do not take, and a locked range. */
+TEST(a_locked_range_is_no_reason_to_give_the_call_up)
+{
+    unit_start(NULL);
+    for (unsigned place = 0; place < 10; place += 3) {
+        fill(10);
+        fake_os_lock_page(ranges[place].iov_base);
+        assert_int_equal(hak_os_advise_vector(ranges, 10, MADV_DONTNEED, HAK_CAUSE_trim), 9 * 4096);
+        for (size_t i = 0; i < 10; i++)
+            assert_int_equal(*(char *)ranges[i].iov_base, i == place);
+        fake_os_unlock_pages();
+        uint64_t vectors = fake_os_count(HAK_OS_process_madvise);
+        assert_returned(10);
+        assert_int_equal(fake_os_count(HAK_OS_process_madvise), vectors + 1);
+    }
+}
+
 TEST(partial_completion_is_finished_one_by_one)
 {
     unit_start(NULL);
@@ -177,6 +194,7 @@ TEST(every_cause_and_call_has_a_name)
 
 UNIT_MAIN(T(calls_are_entered_under_their_cause), T(failures_are_counted_and_errno_is_kept), T(map_at_never_replaces),
           T(one_vectored_call_for_1024_ranges), T(a_single_range_needs_no_vector), T(kernel_without_the_call),
-          T(kernel_without_the_self_descriptor), T(partial_completion_is_finished_one_by_one),
+          T(kernel_without_the_self_descriptor), T(a_locked_range_is_no_reason_to_give_the_call_up),
+          T(partial_completion_is_finished_one_by_one),
           T(refused_ranges_are_not_counted_as_returned), T(regret_is_added_to_the_release),
           T(every_cause_and_call_has_a_name))

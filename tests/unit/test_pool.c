@@ -32,7 +32,7 @@ TEST(each_class_comes_and_goes)
     static const size_t original[] = {8192, 16384, 24576, 32768, 40960, 49152, 53248};
     for (unsigned i = 0; i < COUNT(original); i++) {
         struct unit_block *blocks = unit_blocks(original[i], 100);
-        assert_int_equal(hak_usable_size(blocks), original[i]);
+        assert_int_equal(unit_usable(blocks), original[i]);
         for (struct unit_block *b = blocks; b; b = b->next)
             assert_int_equal(hak_space_slab(b)->stride, original[i]);
         unit_free_blocks(blocks);

@@ -405,7 +405,7 @@ static size_t offset;
 
 static void check_offset(void)
 {
-    hak_slab_check_block(&slab, slab.base + offset);
+    hak_slab_check_block(&slab, slab.base + offset, "free");
 }
 
 TEST(only_starts_of_blocks_are_blocks)

@@ -22,11 +22,11 @@ TEST(every_size_is_served_aligned_and_usable)
         char *p = hak_malloc(sizes[i]);
         assert_non_null(p);
         assert_int_equal((uintptr_t)p % 16, 0);
-        assert_true(hak_usable_size(p) >= sizes[i]);
-        memset(p, 1, hak_usable_size(p));
+        assert_true(unit_usable(p) >= sizes[i]);
+        memset(p, 1, unit_usable(p));
         hak_free(p);
     }
-    assert_int_equal(hak_usable_size(NULL), 0);
+    assert_int_equal(unit_usable(NULL), 0);
 }
 
 static bool reads_zero(const char *p, size_t size)
@@ -58,7 +58,7 @@ TEST(alignments)
             char *p = hak_alloc_aligned(align, sizes[i]);
             assert_non_null(p);
             assert_int_equal((uintptr_t)p % align, 0);
-            assert_true(hak_usable_size(p) >= sizes[i]);
+            assert_true(unit_usable(p) >= sizes[i]);
             memset(p, 3, sizes[i]);
             hak_free(p);
         }
@@ -81,7 +81,7 @@ TEST(resizing_keeps_the_content)
             assert_non_null(p);
             assert_true(p[0] == 'a' || both == 1);
             assert_int_equal(p[both - 1], 'z');
-            assert_true(hak_usable_size(p) >= sizes[k]);
+            assert_true(unit_usable(p) >= sizes[k]);
             hak_free(p);
         }
 }
@@ -90,7 +90,7 @@ TEST(a_small_change_stays_in_place)
 {
     unit_start(NULL);
     void *p = hak_malloc(1000), *span = hak_malloc(200000);
-    assert_ptr_equal(hak_resize(p, hak_usable_size(p)), p);
+    assert_ptr_equal(hak_resize(p, unit_usable(p)), p);
     assert_ptr_equal(hak_resize(p, 900), p);
     assert_ptr_equal(hak_resize(span, 190000), span);
     hak_free(hak_resize(p, 10));
@@ -136,7 +136,7 @@ static void free_bad(void)
 
 static void size_bad(void)
 {
-    hak_usable_size(bad);
+    unit_usable(bad);
 }
 
 TEST(what_is_no_block_stops_the_process)
@@ -146,7 +146,7 @@ TEST(what_is_no_block_stops_the_process)
     char *small = hak_malloc(2000), *span = hak_malloc(200000), *direct = hak_malloc(40 * HAK_MIB);
     bad = text + 32;
     assert_dies(free_bad, "invalid free: ");
-    assert_dies(size_bad, "invalid size query: ");
+    assert_dies(size_bad, "invalid malloc_usable_size: ");
     bad = span + 4096;
     assert_dies(free_bad, "invalid free: ");
     bad = direct + 4096;

@@ -106,7 +106,7 @@ TEST(below_the_last_rung_blocks_get_mappings_of_their_own)
         assert_non_null(p);
         assert_int_equal(hak_ledger[HAK_CAUSE_large_map][HAK_OS_mmap].calls, maps + 1);
         assert_false(hak_space_contains(p));
-        assert_true(hak_usable_size(p) >= sizes[i]);
+        assert_true(unit_usable(p) >= sizes[i]);
         memset(p, 7, sizes[i]);
         p = hak_resize(p, 2 * sizes[i]);
         assert_non_null(p);

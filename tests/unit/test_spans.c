@@ -138,7 +138,7 @@ TEST(a_block_grows_where_it_is)
     char *p = take(HAK_PAGE);
     char *q = hak_resize(p, 8 * HAK_PAGE);
     assert_ptr_equal(q, p);
-    assert_int_equal(hak_usable_size(p), 8 * HAK_PAGE);
+    assert_int_equal(unit_usable(p), 8 * HAK_PAGE);
     assert_int_equal(large("grown_in_place"), 1);
     p[8 * HAK_PAGE - 1] = 1;
     assert_ptr_equal(hak_resize(p, 2 * HAK_PAGE), p); /* what it leaves serves others */
@@ -236,6 +236,23 @@ TEST(what_is_refused_stays_dirty)
     hak_trim(0);
     assert_int_equal(large("dirty_bytes"), 0);
     hak_free(q);
+}
+
+TEST(one_refused_range_of_many_stays_alone)
+{
+    unit_start(NO_CACHE " HAKMEM_PURGE_DELAY_MS=3600000");
+    enum { N = 40 };
+    char *p[2 * N];
+    for (unsigned i = 0; i < 2 * N; i++)
+        p[i] = take(HAK_PAGE);
+    fake_os_lock_page(p[N]);
+    for (unsigned i = 0; i < 2 * N; i += 2)
+        hak_free(p[i]);
+    hak_trim(0);
+    assert_int_equal(large("dirty_bytes"), HAK_PAGE);
+    fake_os_unlock_pages();
+    hak_trim(0);
+    assert_int_equal(large("dirty_bytes"), 0);
 }
 
 TEST(alignment)
@@ -413,7 +430,8 @@ UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(the_best_fit_serves), T(a_cla
           T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
           T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_waits_is_bounded),
-          T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty), T(alignment),
+          T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty),
+          T(one_refused_range_of_many_stays_alone), T(alignment),
           T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_where_all_is_touched),
           T(small_pages_where_little_is_touched), T(long_and_short_blocks_are_judged_apart),
           T(small_pages_again_where_less_is_touched_than_before), T(huge_pages_never),

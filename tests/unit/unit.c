@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../watchdog.h"
 #include "core/malloc/malloc.h"
 
 #define OUT_FD 9
@@ -78,7 +79,7 @@ static int run_one(const struct CMUnitTest *tests, size_t count, const char *nam
 {
     for (size_t i = 0; i < count; i++)
         if (!strcmp(tests[i].name, name)) {
-            alarm(SECONDS_FOR_ONE);
+            watchdog_start(SECONDS_FOR_ONE);
             return _cmocka_run_group_tests(name, &tests[i], 1, NULL, NULL);
         }
     fprintf(stderr, "no test %s\n", name);

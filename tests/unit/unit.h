@@ -79,6 +79,8 @@ struct unit_block {
 /* Allocates n blocks of `size` bytes and links them; all must be there. */
 struct unit_block *unit_blocks(size_t size, size_t n);
 void unit_free_blocks(struct unit_block *list);
+/* What malloc_usable_size answers. */
+#define unit_usable(p) hak_block_usable(p, "malloc_usable_size")
 /* How many blocks of `size` a slab of theirs holds, and a slab's worth of them. */
 size_t unit_slab_capacity(size_t size);
 /* How many blocks wait in this thread's bin. */

@@ -113,6 +113,8 @@ HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *bloc
         else
             hak_slab_push(slab, last);
         n++;
+        if (!to_map && HAK_UNLIKELY(n > slab->used)) /* in the loop: a block that is on the list twice has no end */
+            hak_slab_fail_put(slab, last);
     } while (same_page(last, next));
     if (HAK_UNLIKELY(slab->used < n))
         hak_slab_fail_put(slab, last);
@@ -140,7 +142,8 @@ static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_
     while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
         chain.tail = next;
         chain.count++;
-        HAK_CHECK(chain.count <= slab->capacity);
+        if (HAK_UNLIKELY(chain.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
+            hak_slab_fail_put(slab, chain.tail);
     }
     hak_next_store(chain.tail, NULL);
     if (t)
@@ -152,7 +155,8 @@ static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_
 
 static _Noreturn HAK_COLD void fail_list(const void *block)
 {
-    hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was written to after free", block);
+    hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was freed twice, or written to after "
+                  "free", block);
 }
 
 void hak_drain(struct hak_thread *t, void *blocks)

@@ -38,6 +38,31 @@ void hak_heap_drain(struct hak_thread *t)
     hak_heap_each_class(t, release_idle_slabs);
 }
 
+static size_t length(const void *blocks)
+{
+    size_t n = 0;
+    for (; blocks; blocks = hak_next_load(blocks))
+        n++;
+    return n;
+}
+
+size_t hak_heap_free_bytes(void)
+{
+    const struct hak_thread *t = hak_self.thread;
+    size_t bytes = 0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        bytes += (length(hak_self.head[cls]) + (t ? t->bins[cls].remote_count : 0)) * hak_class_usable(cls);
+    return bytes;
+}
+
+size_t hak_heap_parked_bytes(const struct hak_thread *t)
+{
+    size_t bytes = 0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        bytes += length(t->bins[cls].parked) * hak_class_usable(cls);
+    return bytes;
+}
+
 static void park(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];

@@ -13,4 +13,8 @@ void hak_heap_resume(struct hak_thread *t);
 /* Ends a parked thread's ownership of everything. */
 void hak_heap_abandon(struct hak_thread *t);
 
+/* Bytes usable in the blocks that wait in the calling thread's bins and remote cache, or in those of a parked one. */
+size_t hak_heap_free_bytes(void);
+size_t hak_heap_parked_bytes(const struct hak_thread *t);
+
 #endif

@@ -266,3 +266,13 @@ void hak_thread_totals(struct hak_thread_totals *totals)
         add_thread(totals, t);
     hak_lock_release(&hak_thread_lock);
 }
+
+size_t hak_thread_free_bytes(void)
+{
+    size_t bytes = hak_heap_free_bytes();
+    hak_lock_acquire(&hak_thread_lock);
+    for (const struct hak_thread *t = parked; t; t = t->next)
+        bytes += hak_heap_parked_bytes(t);
+    hak_lock_release(&hak_thread_lock);
+    return bytes;
+}

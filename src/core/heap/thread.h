@@ -33,6 +33,9 @@ struct hak_thread_totals {
 };
 void hak_thread_totals(struct hak_thread_totals *totals);
 
+/* Bytes usable in blocks that wait in bins of the calling thread and of parked ones. */
+size_t hak_thread_free_bytes(void);
+
 extern struct hak_lock hak_thread_lock, hak_orphan_lock;
 
 #endif

@@ -28,5 +28,6 @@ void *hak_alloc_aligned(size_t align, size_t size)
     if (align <= 16)
         return hak_malloc(size);
     unsigned cls = size <= HAK_SMALL_MAX && align <= HAK_PAGE ? aligned_class(align, size) : HAK_NCLASSES;
-    return cls < HAK_NCLASSES ? hak_alloc_class(cls) : hak_alloc_span(size, align, false);
+    void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
+    return p ? p : hak_alloc_span(size, align, false); /* also where no slab of the class is to be had, as in malloc */
 }

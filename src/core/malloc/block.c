@@ -8,11 +8,11 @@
 #include "core/parts/parts.h"
 #include "core/process/life.h"
 
-void hak_block_fail_foreign(const void *p, const char *verb)
+void hak_block_fail_foreign(const void *p, const char *call)
 {
     if (hak_space_contains(p))
-        hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", verb, p);
-    hak_log_fatal("invalid %s: %p was not allocated by hakmem", verb, p);
+        hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", call, p);
+    hak_log_fatal("invalid %s: %p was not allocated by hakmem", call, p);
 }
 
 bool hak_block_in_slab(const struct hak_slab *slab)
@@ -34,31 +34,31 @@ static void check_header(const struct hak_slab *slab, const void *p)
                       p, byte, hak_header_byte(slab->cls), (void *)((uintptr_t)p - slab->stride), slab->stride - 1);
 }
 
-void hak_block_check(const struct hak_slab *slab, const void *p)
+void hak_block_check(const struct hak_slab *slab, const void *p, const char *call)
 {
-    hak_slab_check_block(slab, p);
+    hak_slab_check_block(slab, p, call);
     check_header(slab, p);
 }
 
-static size_t usable_or_zero(const void *p)
+static size_t usable_or_zero(const void *p, const char *call)
 {
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab)) {
-        hak_slab_check_block(slab, p);
+        hak_slab_check_block(slab, p, call);
         return hak_class_usable(slab->cls);
     }
-    size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, "size query") : 0;
+    size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, call) : 0;
     if (guarded)
         return guarded;
     return hak_init() ? hak_parts.large->span_usable(slab, p) : 0;
 }
 
-size_t hak_usable_size(const void *p)
+size_t hak_block_usable(const void *p, const char *call)
 {
     if (!p)
         return 0;
-    size_t usable = usable_or_zero(p);
+    size_t usable = usable_or_zero(p, call);
     if (!usable)
-        hak_block_fail_foreign(p, "size query");
+        hak_block_fail_foreign(p, call);
     return usable;
 }

@@ -7,6 +7,7 @@
 #include "block.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "core/process/pulse.h"
 #include "fast.h"
 
 static bool fits_in_place(size_t usable, size_t size)
@@ -14,11 +15,12 @@ static bool fits_in_place(size_t usable, size_t size)
     return size <= usable && (size >= usable / 2 || usable <= 64);
 }
 
+/* What shrinks stays where it is if there is no smaller block to be had: that is never refused. */
 static void *move(void *p, size_t usable, size_t size)
 {
     void *q = hak_malloc(size);
     if (!q)
-        return NULL;
+        return size <= usable ? p : NULL;
     memcpy(q, p, hak_min(usable, size));
     hak_free(p);
     return q;
@@ -26,12 +28,16 @@ static void *move(void *p, size_t usable, size_t size)
 
 static void *resize_slowly(void *p, size_t size)
 {
-    size_t usable = hak_usable_size(p);
+    size_t usable = hak_block_usable(p, "realloc");
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab)) /* another thread's */
         return fits_in_place(usable, size) ? p : move(p, usable, size);
     void *q = size > HAK_SMALL_MAX ? hak_parts.large->span_resize(slab, p, size) : NULL;
-    return q ? q : move(p, usable, size);
+    if (!q)
+        return move(p, usable, size);
+    hak_work_add(HAK_SPAN_WORK);
+    hak_pulse();
+    return q;
 }
 
 void *hak_resize(void *p, size_t size)

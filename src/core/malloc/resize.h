@@ -5,7 +5,7 @@
 
 #include "core/base/words.h"
 
-/* p: a live block. NULL without memory, or above PTRDIFF_MAX: the old block is untouched. */
+/* p: a live block. NULL without memory for more than it has, or above PTRDIFF_MAX: the old block is untouched. */
 void *hak_resize(void *p, size_t size);
 
 #endif

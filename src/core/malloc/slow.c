@@ -16,8 +16,6 @@
 #include "core/process/life.h"
 #include "mark.h"
 
-#define SPAN_WORK 32u /* a span that is taken or freed counts as so many blocks of work */
-
 /* The calling thread's descriptor; NULL before the library could start, and after the thread's end. */
 static struct hak_thread *thread_here(void)
 {
@@ -71,7 +69,7 @@ static void *alloc_span(size_t size, size_t align, bool zero)
     hak_thread_get(); /* a trim may have asked this thread for its bins */
     if (!hak_budget_allows(size))
         hak_make_room(size);
-    hak_work_add(SPAN_WORK);
+    hak_work_add(HAK_SPAN_WORK);
     return hak_parts.large->span_alloc(hak_max(size, 1), align, zero);
 }
 
@@ -135,7 +133,7 @@ void *hak_malloc_slow(size_t size)
 
 static void free_small(struct hak_slab *slab, void *p)
 {
-    hak_block_check(slab, p);
+    hak_block_check(slab, p, "free");
     struct hak_thread *t = thread_here();
     if (t && HAK_LOAD_RELAXED(&slab->owner) == t)
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
@@ -159,7 +157,7 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
     else if (!hak_init() || !hak_parts.large->span_free(slab, p))
         hak_block_fail_foreign(p, "free");
     else
-        hak_work_add(SPAN_WORK);
+        hak_work_add(HAK_SPAN_WORK);
     hak_pulse();
 }
 
@@ -170,12 +168,12 @@ static HAK_NOINLINE void after_remote_check(void)
 }
 
 /* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. (A cleared tag
- * is 0, which is a class for page 0.) */
+ * is 0, which is a class for the lowest pages, where no block is.) */
 void hak_free_slow(void *p)
 {
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = (uint32_t)(page ^ hak_tag_load(page));
     struct hak_thread *t = hak_self.thread;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !p || !t || !hak_class_starts_at(cls, p) ||
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t || !hak_class_starts_at(cls, p) ||
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;

@@ -5,6 +5,8 @@
 
 #include "core/base/words.h"
 
+#define HAK_SPAN_WORK 32u /* a span that is taken, resized or freed counts as so many blocks of work */
+
 /* The bin is empty, or the size is not small. Sets errno: malloc itself has no time for it. */
 HAK_NOINLINE void *hak_malloc_slow(size_t size);
 /* The block is not known to be of a slab of this thread's. */

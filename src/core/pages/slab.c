@@ -114,6 +114,12 @@ void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *own
     HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
 }
 
+static _Noreturn HAK_COLD void fail_list(const struct hak_slab *slab, const void *block)
+{
+    hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has more on its list of free blocks than came "
+                  "back; one is %p", (void *)slab->base, slab->stride, block);
+}
+
 static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
 {
     struct hak_chain chain = {slab->free, slab->free, 1};
@@ -122,7 +128,8 @@ static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
         chain.count++;
     }
     slab->free = hak_next_load(chain.tail);
-    HAK_CHECK(chain.count <= slab->free_count);
+    if (HAK_UNLIKELY(chain.count > slab->free_count))
+        fail_list(slab, chain.tail);
     slab->free_count -= chain.count;
     return chain;
 }
@@ -350,10 +357,10 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
-void hak_slab_check_block(const struct hak_slab *slab, const void *block)
+void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call)
 {
     size_t offset = (size_t)((const char *)block - slab->base);
     if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->capacity))
-        hak_log_fatal("invalid free: %p is not the start of a block of slab %p (%u-byte blocks)", block,
+        hak_log_fatal("invalid %s: %p is not the start of a block of slab %p (%u-byte blocks)", call, block,
                       (void *)slab->base, slab->stride);
 }

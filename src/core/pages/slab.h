@@ -179,7 +179,7 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
 bool hak_slab_all_back(const struct hak_slab *slab);
 
 /* Stops the process if `block` is not the start of a carved block. */
-void hak_slab_check_block(const struct hak_slab *slab, const void *block);
+void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call);
 
 const char *hak_slab_state_name(enum hak_slab_state state);
 

@@ -195,6 +195,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     if (state == HAK_SLAB_LARGE) {
         c->live_large++;
         c->large_bytes += page->pages * HAK_PAGE;
+        c->held_bytes += page->requested;
         return;
     }
     if (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_FULL && state != HAK_SLAB_PARTIAL)
@@ -207,6 +208,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
     c->away_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
+    c->held_bytes += (uint64_t)(page->used > remote ? page->used - remote : 0) * hak_class_usable(page->cls);
     c->violations += page->used + hak_slab_free_blocks(page) != page->carved;
     c->violations += remote > page->used || page->carved > page->capacity;
     c->violations += state == HAK_SLAB_FULL && (hak_slab_free_blocks(page) || page->carved != page->capacity);
@@ -216,6 +218,11 @@ void hak_stats_census(struct hak_census *census)
 {
     memset(census, 0, sizeof *census);
     hak_space_each_page(visit_slab, census);
+}
+
+uint64_t hak_stats_held(const struct hak_census *census)
+{
+    return census->held_bytes - hak_min(census->held_bytes, hak_thread_free_bytes()); /* others go on meanwhile */
 }
 
 static void write_census(struct hak_stats_writer *w)

@@ -17,9 +17,12 @@ struct hak_census {
     uint64_t pages[8]; /* 64 KiB pages by state of their slab */
     uint64_t carved, free, used, remote, capacity;
     uint64_t free_bytes, away_bytes, live_large, large_bytes;
+    uint64_t held_bytes; /* usable in blocks and spans that neither a slab nor its remote list has; bins may */
     uint64_t violations;
 };
 /* Walks all descriptors. Exact when no other thread allocates meanwhile. */
 void hak_stats_census(struct hak_census *census);
+/* Of its held bytes those that are in no bin of the calling thread and of parked ones. Not for signal handlers. */
+uint64_t hak_stats_held(const struct hak_census *census);
 
 #endif

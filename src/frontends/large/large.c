@@ -240,6 +240,13 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
     return move_growing(slab, p, size);
 }
 
+static void count_outside(size_t *blocks, size_t *bytes)
+{
+    size_t mappings;
+    *bytes += hak_registry_bytes(&mappings);
+    *blocks += mappings;
+}
+
 /* --- the rest ----------------------------------------------------------------------------------------- */
 
 static void fork_prepare(void)
@@ -279,6 +286,7 @@ const struct hak_frontend hak_frontend_large = {
     .span_free = span_free,
     .span_usable = span_usable,
     .span_resize = span_resize,
+    .count_outside = count_outside,
     .trim = hak_spans_trim,
     .purge_tick = hak_spans_age,
     .fork_prepare = fork_prepare,

@@ -27,7 +27,7 @@ static void attach(struct mapping *entry)
     entry->next = NULL;
     *bucket = entry;
     mappings++;
-    bytes += entry->size;
+    bytes += entry->usable;
 }
 
 static struct mapping *detach(const void *block)
@@ -36,7 +36,7 @@ static struct mapping *detach(const void *block)
     if (entry) {
         *m = entry->next;
         mappings--;
-        bytes -= entry->size;
+        bytes -= entry->usable;
     }
     return entry;
 }

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Limits of the kernel, swept from below what a program has mapped at its start to plenty.
+
+  PYTHONPATH=tests rlimits.py LIBRARY PROGRAM as|data|memlock early|late
+  PYTHONPATH=tests rlimits.py LIBRARY PROGRAM bounds
+  PYTHONPATH=tests rlimits.py LIBRARY PROGRAM lockall
+
+A limit is there before exec (early) or set by the program (late). No process hangs or dies of a signal that does not
+kill it without the library, and with a few MiB more than it needs by itself it runs. bounds: a late limit of N leaves
+N usable, less a quarter, and no more. lockall: what may be locked without the library may be locked with it.
+"""
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+
+import tracing
+from common import finish, skip
+
+
+KIB = [64, 256, *range(1024, 12289, 512), *range(13 << 10, 64 << 10, 3 << 10), *(1 << n for n in range(16, 31))]
+BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK}
+SECONDS, ENOUGH, LOADER = 50, 2, 127
+MORE_KIB = 16 << 10  # what the library may need beyond the program's own, to start
+LIBC = ctypes.CDLL(None)
+PR_CAPBSET_DROP, CAP_IPC_LOCK = 24, 14
+
+
+def run(words, library=None, before=None):
+    """(status or "hangs", stdout, stderr); `before` runs in the child before exec."""
+    env = tracing.settings_only({"HAKMEM_BACKEND": os.environ.get("HAKMEM_BACKEND", "")})
+    if library:
+        env["LD_PRELOAD"] = library
+    try:
+        ended = subprocess.run(list(map(str, words)), capture_output=True, text=True, env=env, preexec_fn=before,
+                               timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return "hangs", "", ""
+    except subprocess.SubprocessError:
+        return "not allowed", "", ""
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def hard_limit(name, kib):
+    """What is there, or if that is less and may be raised, as much as is asked for."""
+    most = resource.getrlimit(BY_NAME[name])[1]
+    return most if most == resource.RLIM_INFINITY else max(most, kib << 10)
+
+
+def may_have(name, kib):
+    """Tried in a child, as what was raised cannot be lowered and raised again by everybody."""
+    return run(["true"], None, lambda: resource.setrlimit(BY_NAME[name], (kib << 10, hard_limit(name, kib))))[0] == 0
+
+
+def with_limit(name, kib):
+    """Soft, so that the program can lift it; and root gives up to lock whatever it likes."""
+    def before():
+        if name == "memlock" and os.geteuid() == 0 and LIBC.prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0):
+            os._exit(1)
+        if kib:
+            resource.setrlimit(BY_NAME[name], (kib << 10, hard_limit(name, kib)))
+    return before
+
+
+def sweep(library, program, name, late):
+    problems, needs, worst = [], None, 0
+    limits = [kib for kib in KIB if may_have(name, kib)]
+    for kib in limits:
+        if len(problems) == ENOUGH:
+            break
+        before, words = with_limit(name, 0 if late else kib), [program, name, kib if late else 0]
+        alone, _, _ = run(words, None, before)
+        status, _, err = run(words, library, before)
+        needs = kib if needs is None and alone == 0 else needs
+        started = "shared object" not in err and "TLS" not in err and "libc.so" not in err
+        if status == 0:
+            continue
+        worst = kib
+        if status == LOADER and not started and (needs is None or kib < needs + MORE_KIB):
+            continue
+        if status != "hangs" and status < 0 and alone == status:
+            continue
+        problems.append(f"{name} {kib} KiB: {status}, alone {alone}\n{err[-1500:]}")
+    finish(problems, f"{len(limits)} limits; alone the program starts with {needs} KiB, and runs with {worst} and more")
+
+
+def bounds(library, program):
+    problems, seen = [], []
+    for kib in (512 << 10, 1 << 20):
+        for size in (1000, 20000, 300000, 3 << 20):
+            status, out, err = run([program, "bounds", kib, size], library)
+            if status:
+                problems.append(f"{kib >> 10} MiB, {size}-byte blocks: {status}\n{err}")
+                continue
+            usable = int(out)
+            seen.append(f"{usable >> 10} of {kib >> 10} MiB in {size}-byte blocks")
+            if not kib * 3 // 4 <= usable <= kib:
+                problems.append(seen[-1])
+    finish(problems, "; ".join(seen))
+
+
+def lockall(library, program):
+    problems = []
+    limits = [kib for kib in (320 << 10, 1 << 20, 8 << 20) if may_have("memlock", kib)]
+    if not limits:
+        skip("more may be locked by nobody here")
+    for kib in limits:
+        alone, _, _ = run([program, "lockall"], None, with_limit("memlock", kib))
+        status, _, err = run([program, "lockall"], library, with_limit("memlock", kib))
+        if status != alone:
+            problems.append(f"mlockall(MCL_CURRENT) with {kib >> 10} MiB: {status}, alone {alone} {err}")
+    finish(problems, "mlockall(MCL_CURRENT) as without the library")
+
+
+if __name__ == "__main__":
+    if sys.argv[3] in BY_NAME:
+        sweep(*sys.argv[1:4], sys.argv[4] == "late")
+    {"bounds": bounds, "lockall": lockall}[sys.argv[3]](*sys.argv[1:3])

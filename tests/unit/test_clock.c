@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ * Age on a clock that threads read out of order, that stands still and that leaps: what was used a moment ago never
+ * counts as idle, and whatever is idle goes back after the delay, in each kind of memory and whatever the program
+ * does meanwhile, as long as it does something that takes a slow path. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../watchdog.h"
+#include "core/heap/heap.h"
+#include "core/plugin.h"
+#include "unit.h"
+
+#define HOUR_MS 3600000u
+#define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=86400"
+#define IDLE (64 * HAK_MIB)
+#define STAYS (4 * HAK_MIB) /* bins, caches, and what the traffic itself uses */
+#define SECONDS 60
+
+static const size_t sizes[] = {100, 4000, 20000, 300000, HAK_MIB};
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    assert_true(hak_init());
+    if (hak_parts.release->at_once)
+        skip(); /* what is free goes back at once, whatever the time */
+    watchdog_start(SECONDS);
+}
+
+static uint64_t releases(void)
+{
+    static const enum hak_cause causes[] = {HAK_CAUSE_partial_release, HAK_CAUSE_batch_release,
+                                            HAK_CAUSE_direct_release,  HAK_CAUSE_lru_evict,
+                                            HAK_CAUSE_purge,           HAK_CAUSE_trim};
+    uint64_t n = 0;
+    for (unsigned i = 0; i < COUNT(causes); i++)
+        n += unit_cause_calls(causes[i]);
+    return n;
+}
+
+/* --- touched blocks of a size, all free but a few, which keep their regions from being free as a whole ----- */
+
+struct idle {
+    char **block;
+    size_t n, size, stays; /* one of how many blocks stays */
+};
+
+static struct idle take(size_t size, size_t bytes, size_t one_of)
+{
+    struct idle s = {.n = bytes / size, .size = size, .stays = one_of / size + 1};
+    s.block = mmap(NULL, s.n * sizeof *s.block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(s.block, MAP_FAILED);
+    for (size_t i = 0; i < s.n; i++) {
+        s.block[i] = hak_malloc(size);
+        assert_non_null(s.block[i]);
+        memset(s.block[i], 1, size);
+    }
+    return s;
+}
+
+static void give(const struct idle *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (i % s->stays)
+            hak_free(s->block[i]);
+    hak_heap_drain(unit_thread());
+}
+
+/* All are there before the first goes, so that none has the place of another. */
+static void leave_idle(struct idle *each, size_t bytes)
+{
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        each[i] = take(sizes[i], bytes, 4 * HAK_MIB);
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        give(&each[i]);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    char *const *p = a, *const *q = b;
+    return (*p > *q) - (*p < *q);
+}
+
+/* Sorted, so that no page is counted twice. */
+static size_t resident(const struct idle *s)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    uintptr_t next = 0;
+    qsort(s->block, s->n, sizeof *s->block, by_address);
+    for (size_t i = 0; i < s->n; i++) {
+        uintptr_t end = (uintptr_t)s->block[i] + s->size;
+        for (uintptr_t at = hak_max((uintptr_t)s->block[i] & ~(page - 1), next); at < end; at = next = at + page) {
+            unsigned char is = 0;
+            if (mincore((void *)at, page, &is) == 0 && is & 1)
+                bytes += page;
+        }
+    }
+    return bytes;
+}
+
+/* What may stay: the slab or span of each block that does. */
+static void assert_gone(const struct idle *s, const char *when)
+{
+    size_t around = s->size <= HAK_SMALL_MAX ? hak_slab_pages[hak_class_of(s->size)] * HAK_PAGE
+                                             : hak_align_up(s->size, HAK_PAGE);
+    size_t now = resident(s), most = (s->n / s->stays + 1) * around + STAYS;
+    if (now > most)
+        fail_msg("of %zu KiB idle in %zu-byte blocks %zu stay %s, more than %zu", s->n * s->size / HAK_KIB, s->size,
+                 now / HAK_KIB, when, most / HAK_KIB);
+}
+
+/* --- nothing goes back early ------------------------------------------------------------------------------- */
+
+static void mixed_traffic(uint64_t *random, char **slot, size_t slots)
+{
+    size_t size = sizes[unit_random(random) % COUNT(sizes)], i = unit_random(random) % slots;
+    hak_free(slot[i]);
+    slot[i] = hak_malloc(size);
+    assert_non_null(slot[i]);
+    slot[i][0] = 1;
+}
+
+/* Each read of the clock is off by up to 20 ms, as if threads made them that were held up. */
+TEST(clocks_that_differ_make_nothing_old)
+{
+    static char *slot[400];
+    uint64_t random = 1;
+    start(AN_HOUR);
+    for (unsigned i = 0; i < 20000; i++) {
+        fake_os_pass(unit_random(&random) % 12);
+        fake_os_skew((int64_t)(unit_random(&random) % 41) - 20);
+        mixed_traffic(&random, slot, COUNT(slot));
+        hak_purge_tick();
+        if (releases())
+            fail_msg("pages went back after %u steps of 12 ms and less, an hour early", i);
+    }
+}
+
+/* A thread reads the clock and is held up; what others free meanwhile is younger than its `now`. */
+static void age_at(uint64_t now_ms)
+{
+    if (hak_parts.backend->purge_tick)
+        hak_parts.backend->purge_tick(now_ms);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->purge_tick)
+            hak_frontends[i]->purge_tick(now_ms);
+}
+
+/* Blocks stay close to each other, so that nothing is free as a whole: the plain backend does not wait then. */
+static bool may_free_while_another_is_held_up(size_t size, uint64_t used_ms)
+{
+    uint64_t now = hak_clock_ms() + used_ms;
+    fake_os_pass(3);
+    struct idle s = take(size, 16 * HAK_MIB, 256 * HAK_KIB);
+    uint64_t before = releases();
+    fake_os_pass(used_ms);
+    give(&s);
+    age_at(now);
+    age_at(now);
+    if (releases() != before)
+        print_error("%zu-byte blocks: pages that were freed 3 ms after `now` went back, an hour early\n", size);
+    return releases() == before;
+}
+
+TEST(a_thread_that_was_held_up_makes_nothing_old)
+{
+    bool ok = true;
+    start(AN_HOUR);
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        ok &= may_free_while_another_is_held_up(sizes[i], 0) & may_free_while_another_is_held_up(sizes[i], 100);
+    assert_true(ok);
+}
+
+TEST(a_clock_that_stands_makes_nothing_old)
+{
+    static char *slot[400];
+    uint64_t random = 1;
+    start("HAKMEM_PURGE_DELAY_MS=1");
+    for (unsigned i = 0; i < 20000; i++) {
+        mixed_traffic(&random, slot, COUNT(slot));
+        hak_purge_tick();
+    }
+    assert_int_equal(releases(), 0);
+}
+
+TEST(a_leap_of_less_than_the_delay_makes_nothing_old)
+{
+    struct idle idle[COUNT(sizes)];
+    start(AN_HOUR);
+    leave_idle(idle, 16 * HAK_MIB);
+    uint64_t before = releases();
+    fake_os_pass(HOUR_MS - 1000);
+    for (unsigned i = 0; i < 40; i++) {
+        hak_purge_tick();
+        fake_os_pass(20);
+    }
+    assert_int_equal(releases(), before);
+}
+
+/* --- everything idle goes back ------------------------------------------------------------------------------ */
+
+TEST(a_leap_beyond_the_delay_makes_all_old)
+{
+    struct idle idle[COUNT(sizes)];
+    start(AN_HOUR);
+    leave_idle(idle, 16 * HAK_MIB);
+    hak_purge_tick();
+    fake_os_pass(HOUR_MS + 1000);
+    for (unsigned i = 0; i < 40; i++) {
+        hak_purge_tick();
+        fake_os_pass(20);
+    }
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        assert_gone(&idle[i], "after a leap of an hour");
+}
+
+TEST(clocks_that_differ_keep_nothing_young)
+{
+    struct idle idle[COUNT(sizes)];
+    uint64_t random = 2;
+    start(NULL);
+    fake_os_skew(200);
+    leave_idle(idle, 16 * HAK_MIB);
+    for (unsigned i = 0; i < 300; i++) {
+        fake_os_pass(10);
+        fake_os_skew((int64_t)(unit_random(&random) % 401) - 200);
+        hak_purge_tick();
+    }
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        assert_gone(&idle[i], "after 3 s");
+}
+
+/* --- whatever the program does ------------------------------------------------------------------------------- */
+
+static void spans(uint64_t r)
+{
+    char *p = hak_malloc(100 * HAK_KIB + r % (200 * HAK_KIB));
+    p[0] = 1;
+    hak_free(p);
+}
+
+static void zeroed_spans(uint64_t r)
+{
+    hak_free(hak_alloc_zeroed(100 * HAK_KIB + r % (200 * HAK_KIB)));
+}
+
+static void aligned_spans(uint64_t r)
+{
+    hak_free(hak_alloc_aligned(HAK_PAGE << r % 3, 100 * HAK_KIB));
+}
+
+static void mappings(uint64_t r)
+{
+    hak_free(hak_malloc(40 * HAK_MIB + r % HAK_MIB));
+}
+
+static void resized_spans(uint64_t r)
+{
+    static void *p;
+    if (!p)
+        p = hak_malloc(100 * HAK_KIB);
+    p = hak_resize(p, 100 * HAK_KIB + r % (200 * HAK_KIB));
+    assert_non_null(p);
+}
+
+static void resized_mappings(uint64_t r)
+{
+    static void *p;
+    if (!p)
+        p = hak_malloc(40 * HAK_MIB);
+    p = hak_resize(p, 40 * HAK_MIB + r % HAK_MIB);
+    assert_non_null(p);
+}
+
+static void frees_of_spans(uint64_t r)
+{
+    static void *block[3000];
+    static unsigned left;
+    (void)r;
+    if (!block[0])
+        while (left < COUNT(block))
+            block[left++] = hak_malloc(70000);
+    hak_free(block[--left]);
+}
+
+static void small_blocks(uint64_t r)
+{
+    unit_free_blocks(unit_blocks(16 + r % 1000, 300));
+}
+
+static void pool_blocks(uint64_t r)
+{
+    unit_free_blocks(unit_blocks(8192 + r % 40000, 30));
+}
+
+static const struct traffic {
+    const char *name;
+    void (*once)(uint64_t random);
+} traffics[] = {
+    {"spans", spans},
+    {"zeroed spans", zeroed_spans},
+    {"aligned spans", aligned_spans},
+    {"mappings", mappings},
+    {"resized spans", resized_spans},
+    {"resized mappings", resized_mappings},
+    {"frees of spans", frees_of_spans},
+    {"small blocks", small_blocks},
+    {"pool blocks", pool_blocks},
+};
+
+/* 3 s of one kind of traffic, once a millisecond, in a process of its own. */
+TEST(one_traffic_ages_all)
+{
+    struct idle idle[COUNT(sizes)];
+    if (!unit_argument)
+        return;
+    const struct traffic *t = &traffics[unit_argument[0] - '0'];
+    uint64_t random = 3;
+    start(NULL);
+    if (t->once == frees_of_spans)
+        t->once(0);
+    leave_idle(idle, IDLE);
+    for (unsigned i = 0; i < 2900; i++) {
+        fake_os_pass(1);
+        t->once(unit_random(&random));
+    }
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        assert_gone(&idle[i], "after 3 s");
+}
+
+TEST(every_slow_path_ages_all)
+{
+    unsigned failed = 0;
+    for (unsigned i = 0; i < COUNT(traffics); i++) {
+        char number[] = {(char)('0' + i), 0};
+        if (unit_spawn("one_traffic_ages_all", number, NULL, 0)) {
+            print_error("traffic of %s\n", traffics[i].name);
+            failed++;
+        }
+    }
+    assert_int_equal(failed, 0);
+}
+
+UNIT_MAIN(T(clocks_that_differ_make_nothing_old), T(a_thread_that_was_held_up_makes_nothing_old),
+          T(a_clock_that_stands_makes_nothing_old), T(a_leap_of_less_than_the_delay_makes_nothing_old),
+          T(a_leap_beyond_the_delay_makes_all_old), T(clocks_that_differ_keep_nothing_young), T(one_traffic_ages_all),
+          T(every_slow_path_ages_all))

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT
+ * A kernel that takes back a part: one system page of what is free is still locked, a vector is done in part, one
+ * call of many fails, answers come late. Whatever is asked of the library then ends; all goes back but what lies
+ * around the locked page; and once the fault is over, that too. On each kind of memory and each backend. */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../watchdog.h"
+#include "core/heap/heap.h"
+#include "core/pages/budget.h"
+#include "core/plugin.h"
+#include "unit.h"
+
+#define AROUND_A_PAGE (HAK_SUPERSLAB + HAK_MIB) /* may stay with it */
+#define OWN_SLABS (2 * HAK_MIB)                       /* what the thread's bins keep */
+#define SECONDS 30
+#define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000"
+
+static const struct kind {
+    const char *name;
+    size_t size;
+} kinds[] = {{"small", 4000}, {"pool", 20000}, {"large", 300000}, {"long", 12 * HAK_MIB}};
+
+static size_t amount = 48 * HAK_MIB;
+
+/* As many blocks of one size as make the amount. */
+struct set {
+    char **block;
+    size_t n, size;
+};
+
+static struct set take(size_t size)
+{
+    struct set s = {.n = hak_max(1, amount / size), .size = size};
+    s.block = mmap(NULL, s.n * sizeof *s.block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(s.block, MAP_FAILED);
+    for (size_t i = 0; i < s.n; i++) {
+        s.block[i] = hak_malloc(size);
+        assert_non_null(s.block[i]);
+        memset(s.block[i], 1, size);
+    }
+    return s;
+}
+
+static void give(const struct set *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        hak_free(s->block[i]);
+    hak_heap_drain(unit_thread());
+}
+
+/* Of the pages that the blocks lie in. */
+static size_t resident(const struct set *s)
+{
+    static unsigned char each[16 * HAK_MIB / HAK_SYSTEM_PAGE];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        uintptr_t from = (uintptr_t)s->block[i] & ~(page - 1);
+        size_t length = hak_align_up((uintptr_t)s->block[i] + s->size - from, page);
+        if (mincore((void *)from, length, each)) /* not mapped any more */
+            continue;
+        for (size_t k = 0; k < length / page; k++)
+            bytes += each[k] & 1 ? page : 0;
+    }
+    return bytes;
+}
+
+static void assert_resident(const struct set *s, size_t most, const char *when)
+{
+    size_t now = resident(s);
+    if (now > most)
+        fail_msg("%zu KiB of %zu KiB in %zu-byte blocks are resident %s, more than %zu", now / HAK_KIB,
+                 s->n * s->size / HAK_KIB, s->size, when, most / HAK_KIB);
+}
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    assert_true(hak_init());
+    watchdog_start(SECONDS);
+}
+
+static char *page_in(const struct set *s, unsigned of_3)
+{
+    return s->block[of_3 * (s->n - 1) / 2] + s->size / 2;
+}
+
+static void wait_idle(void)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        fake_os_pass(hak_options.purge_delay_ms / 4 + 20);
+        hak_purge_tick();
+    }
+}
+
+/* --- one page is locked ------------------------------------------------------------------------------- */
+
+static void trim_around_a_page(const struct kind *kind, const char *settings)
+{
+    start(settings);
+    for (unsigned place = 0; place < 3; place++) {
+        struct set s = take(kind->size);
+        fake_os_lock_page(page_in(&s, place));
+        give(&s);
+        uint64_t calls = fake_os_total();
+        hak_trim(0);
+        assert_resident(&s, AROUND_A_PAGE, "after a trim around a locked page");
+        assert_true(fake_os_total() - calls < amount / HAK_PAGE);
+        hak_trim(0);
+        fake_os_unlock_pages();
+        hak_trim(0);
+        assert_resident(&s, OWN_SLABS, "after a trim with no page locked");
+        unit_census();
+    }
+}
+
+static void wait_around_a_page(const struct kind *kind)
+{
+    start(NULL);
+    for (unsigned place = 0; place < 3; place++) {
+        struct set s = take(kind->size);
+        fake_os_lock_page(page_in(&s, place));
+        give(&s);
+        wait_idle();
+        assert_resident(&s, AROUND_A_PAGE, "after the purge delay around a locked page");
+        fake_os_unlock_pages();
+        wait_idle();
+        assert_resident(&s, OWN_SLABS, "after the purge delay with no page locked");
+        unit_census();
+    }
+}
+
+/* Blocks that stay make many ranges of what goes, and the kernel takes some of them: that is neither all nor none. */
+#define STAYS 128 /* one of so many */
+#define AROUND_WHAT_STAYS(s) ((s)->n / STAYS * HAK_PAGE)
+
+static void give_most(const struct set *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (i % STAYS)
+            hak_free(s->block[i]);
+    hak_heap_drain(unit_thread());
+}
+
+static void give_rest(const struct set *s)
+{
+    for (size_t i = 0; i < s->n; i += STAYS)
+        hak_free(s->block[i]);
+    hak_heap_drain(unit_thread());
+}
+
+TEST(a_trim_goes_around_a_locked_page_among_others)
+{
+    start(AN_HOUR);
+    for (unsigned place = 0; place < 3; place++) {
+        struct set s = take(kinds[0].size);
+        fake_os_lock_page(page_in(&s, place));
+        give_most(&s);
+        hak_trim(0);
+        assert_resident(&s, AROUND_A_PAGE + AROUND_WHAT_STAYS(&s), "after a trim around a locked page");
+        fake_os_unlock_pages();
+        give_rest(&s);
+        hak_trim(0);
+        assert_resident(&s, OWN_SLABS, "after a trim with no page locked");
+        unit_census();
+    }
+}
+
+#define FOR_KIND(number, kind)                                  \
+    TEST(a_trim_goes_around_a_locked_page_##kind)               \
+    {                                                           \
+        trim_around_a_page(&kinds[number], AN_HOUR);            \
+    }                                                           \
+    TEST(giving_back_at_once_goes_around_a_locked_page_##kind)  \
+    {                                                           \
+        trim_around_a_page(&kinds[number], "HAKMEM_RELEASE=direct"); \
+    }                                                           \
+    TEST(time_goes_around_a_locked_page_##kind)                 \
+    {                                                           \
+        wait_around_a_page(&kinds[number]);                     \
+    }
+FOR_KIND(0, small)
+FOR_KIND(1, pool)
+FOR_KIND(2, large)
+FOR_KIND(3, long)
+
+/* The request for a long block is the one that must make room. */
+TEST(the_limit_is_kept_around_a_locked_page)
+{
+    start("HAKMEM_LIMIT_MB=64 " AN_HOUR);
+    for (unsigned place = 0; place < 3; place++) {
+        struct set s = take(kinds[0].size);
+        fake_os_lock_page(page_in(&s, place));
+        give_most(&s);
+        struct set other = take(kinds[3].size);
+        assert_true(hak_budget_held() <= 64 * HAK_MIB);
+        give(&other);
+        fake_os_unlock_pages();
+        give_rest(&s);
+    }
+}
+
+/* What is used again is written to again: a page that was refused is no page that was given back. */
+TEST(what_was_refused_is_not_taken_for_zero)
+{
+    start(AN_HOUR);
+    for (unsigned i = 0; i < COUNT(kinds); i++) {
+        struct set s = take(kinds[i].size);
+        for (unsigned place = 0; place < 3; place++)
+            fake_os_lock_page(page_in(&s, place));
+        give(&s);
+        hak_trim(0);
+        for (size_t k = 0; k < s.n; k++) {
+            s.block[k] = hak_alloc_zeroed(s.size);
+            for (size_t at = 0; at < s.size; at++)
+                assert_int_equal(s.block[k][at], 0);
+        }
+        give(&s);
+        fake_os_unlock_pages();
+    }
+}
+
+/* --- calls that fail, are done in part, or come late --------------------------------------------------- */
+
+static void every_nth_fails(enum hak_os_call call, int error, bool onwards)
+{
+    for (unsigned i = 0; i < COUNT(kinds); i++)
+        for (unsigned nth = 1; nth <= 8; nth++) {
+            struct set s = take(kinds[i].size);
+            give(&s);
+            fake_os_refuse(call, nth, error, onwards);
+            hak_trim(0);
+            fake_os_allow();
+            hak_trim(0);
+            assert_resident(&s, OWN_SLABS, "after a trim that followed a refused one");
+            munmap(s.block, s.n * sizeof *s.block);
+        }
+    unit_census();
+}
+
+TEST(whichever_call_fails_the_next_trim_makes_up_for_it)
+{
+    static const int errors[] = {ENOMEM, EAGAIN, EINTR, EINVAL, EPERM};
+    start(AN_HOUR);
+    amount = 5 * HAK_MIB;
+    for (unsigned i = 0; i < COUNT(errors); i++) {
+        every_nth_fails(HAK_OS_madvise, errors[i], false);
+        every_nth_fails(HAK_OS_madvise, errors[i], true);
+        every_nth_fails(HAK_OS_process_madvise, errors[i], false);
+    }
+}
+
+TEST(a_vector_done_in_part_is_finished)
+{
+    start(AN_HOUR);
+    for (unsigned most = 0; most < 4; most++)
+        for (unsigned i = 0; i < COUNT(kinds); i++) {
+            struct set s = take(kinds[i].size);
+            give(&s);
+            fake_os_vector(0, most);
+            hak_trim(0);
+            assert_resident(&s, OWN_SLABS, "after vectors done in part");
+        }
+    unit_census();
+}
+
+TEST(late_answers_delay_nothing_else)
+{
+    start(NULL);
+    fake_os_late(HAK_OS_madvise, 50);
+    fake_os_late(HAK_OS_process_madvise, 1000);
+    for (unsigned i = 0; i < COUNT(kinds); i++) {
+        struct set s = take(kinds[i].size);
+        give(&s);
+        wait_idle();
+        assert_resident(&s, OWN_SLABS, "after the purge delay with late answers");
+    }
+    unit_census();
+}
+
+UNIT_MAIN(T(a_trim_goes_around_a_locked_page_small), T(a_trim_goes_around_a_locked_page_pool),
+          T(a_trim_goes_around_a_locked_page_large), T(a_trim_goes_around_a_locked_page_long),
+          T(giving_back_at_once_goes_around_a_locked_page_small),
+          T(giving_back_at_once_goes_around_a_locked_page_pool),
+          T(giving_back_at_once_goes_around_a_locked_page_large),
+          T(giving_back_at_once_goes_around_a_locked_page_long), T(time_goes_around_a_locked_page_small),
+          T(time_goes_around_a_locked_page_pool), T(time_goes_around_a_locked_page_large),
+          T(time_goes_around_a_locked_page_long), T(a_trim_goes_around_a_locked_page_among_others), T(the_limit_is_kept_around_a_locked_page),
+          T(what_was_refused_is_not_taken_for_zero), T(whichever_call_fails_the_next_trim_makes_up_for_it),
+          T(a_vector_done_in_part_is_finished), T(late_answers_delay_nothing_else))
