@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * Threads that start, end, are parked, resumed and broken up (core/thread.c as it is), with bins that only note whose
+ * they are: a descriptor and all behind it belongs to one thread at a time. */
+#include "core/bin.h"
+#include "core/dispatch.h"
+#include "core/meta.h"
+#include "world.h"
+
+union hak_sealed hak_sealed;
+const struct hak_frontend *const hak_frontends[] = {NULL};
+
+static const struct hak_release release = {.name = "model"};
+static struct hak_thread descriptors[MODEL_THREADS];
+static unsigned used_descriptors;
+static void (*destructor)(void *);
+
+static void setup(void)
+{
+    hak_dispatch.release = &release;
+    hak_dispatch.options.parked_threads = 1;
+}
+
+static void setup_with_key(void)
+{
+    setup();
+    hak_thread_constructor();
+}
+
+/* --- key: the constructor beside a thread of an earlier library's ------------------------------------------- */
+
+static void make_key(unsigned self)
+{
+    if (self == 0)
+        hak_thread_constructor();
+    else
+        MODEL_CHECK(hak_thread_get() == hak_thread_get());
+}
+
+static void expect_key(void)
+{
+    MODEL_CHECK(destructor);
+}
+
+/* --- park: threads come and go, and one breaks up what waits ------------------------------------------------- */
+
+static void come_and_go(unsigned self)
+{
+    if (self == 2) {
+        hak_thread_break_up(UINT64_MAX);
+        return;
+    }
+    struct hak_thread *t = hak_thread_get();
+    MODEL_CHECK(t && t->tag && t->tag == hak_self.tag);
+    t->bins[0].batch++;
+    destructor(t);
+    MODEL_CHECK(!hak_thread_get() && hak_self.tag == HAK_TAG_NOBODY);
+}
+
+static void expect_two(void)
+{
+    struct hak_thread_totals totals;
+    hak_thread_totals(&totals);
+    MODEL_CHECK(totals.started == 2 && totals.threads == 0 && totals.parked <= 1);
+    model_reached(totals.parked);
+    if (totals.resumed)
+        model_reached(2);
+    hak_thread_break_up(UINT64_MAX);
+    hak_thread_totals(&totals);
+    MODEL_CHECK(totals.parked == 0 && used_descriptors <= 2);
+}
+
+/* --- what thread.c calls ----------------------------------------------------------------------------------------- */
+
+void hak_bin_resume_all(struct hak_thread *t)
+{
+    t->bins[0].batch++;
+}
+
+void hak_bin_park_all(struct hak_thread *t)
+{
+    t->bins[0].batch++;
+    t->parked_bytes = 100;
+}
+
+void hak_bin_abandon_all(struct hak_thread *t)
+{
+    t->bins[0].batch = 0;
+}
+
+void hak_bin_drain_all(struct hak_thread *t)
+{
+    t->bins[0].batch = 0;
+}
+
+void *hak_meta_alloc(size_t size)
+{
+    MODEL_CHECK(size == sizeof descriptors[0] && used_descriptors < MODEL_THREADS);
+    return &descriptors[used_descriptors++];
+}
+
+bool hak_init(void)
+{
+    return true;
+}
+
+uint64_t hak_os_coarse_ms(void)
+{
+    return 7;
+}
+
+int pthread_key_create(pthread_key_t *key, void (*end)(void *))
+{
+    *key = 1;
+    destructor = end;
+    return 0;
+}
+
+int pthread_setspecific(pthread_key_t key, const void *value)
+{
+    MODEL_CHECK(key == 1 && value);
+    return 0;
+}
+
+const struct model models[] = {
+    {"key", 2, setup, make_key, expect_key, 0},
+    {"park", 3, setup_with_key, come_and_go, expect_two, 3},
+    {0},
+};
