@@ -114,6 +114,19 @@ static void reclaim(unsigned self)
     }
 }
 
+/* --- reclaim from another: whose old tag is still seen ------------------------------------------------------- */
+
+static void reclaim_other(unsigned self)
+{
+    if (self == 0 && hak_slab_reclaim(slab, world_thread(0))) {
+        MODEL_CHECK(slab->used == 2 && slab->touched == HAK_PAGE);
+        model_reached(0);
+    } else if (self == 1) {
+        slab->touched = HAK_PAGE;
+        hak_slab_retire(slab);
+    }
+}
+
 /* --- disown: the owner ends; a block is free, two are away --------------------------------------------------- */
 
 static void setup_disown(void)
@@ -193,7 +206,7 @@ static void expect_counts(void)
 
 const struct model models[] = {
     {"collect", 3, setup_collect, collect, expect_whole, 3}, {"retire", 3, setup_retire, retire, expect_whole, 3},
-    {"reclaim", 2, setup_reclaim, reclaim, expect_whole, 2}, {"disown", 3, setup_disown, disown, expect_whole, 3},
+    {"reclaim", 2, setup_reclaim, reclaim, expect_whole, 2}, {"reclaim_other", 2, setup_retire, reclaim_other, expect_whole, 1}, {"disown", 3, setup_disown, disown, expect_whole, 3},
     {"full", 3, setup_full, full, expect_whole, 3},          {"reuse", 3, setup_reuse, reuse, expect_counts, 2},
     {0},
 };

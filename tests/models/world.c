@@ -15,8 +15,9 @@
 
 static struct hak_slab descriptors[WORLD_PAGES];
 static _Atomic(uint64_t) tags[WORLD_PAGES];
-struct hak_tags hak_tags = {.table = tags, .mask = WORLD_PAGES - 1};
-struct hak_page_map hak_page_map; /* of size 0: all is looked up below */
+/* In space.c, where that is the model. */
+__attribute__((weak)) struct hak_tags hak_tags = {.table = tags, .mask = WORLD_PAGES - 1};
+__attribute__((weak)) struct hak_page_map hak_page_map; /* of size 0: all is looked up below */
 
 __attribute__((constructor)) static void map_memory(void)
 {
@@ -56,7 +57,7 @@ struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_thread *o
     return slab;
 }
 
-struct hak_slab *hak_space_slab(const void *p)
+__attribute__((weak)) struct hak_slab *hak_space_slab(const void *p)
 {
     return &descriptors[((uintptr_t)p - (uintptr_t)MEMORY) / HAK_PAGE];
 }
