@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Is the checker right? Small programs whose outcomes C11 settles: those that may happen must be reached, and those that
- * may not are failures. The last ones are wrong on purpose: each must be found (tests/models/meson.build). */
+ * may not are failures. The last ones are wrong on purpose: each must be found. */
 #include "checker.h"
 
 #include <pthread.h>
