@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/options.h"
+#include "core/base/log.h"
+#include "core/base/options.h"
 #include "shadow.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -50,8 +50,8 @@ void __wrap_hak_log_fatal(const char *format, ...)
 /* --- the plain reading ------------------------------------------------------------------------------------ */
 
 struct reading {
-    struct hak_options options;
-    uint64_t set;
+    struct hak_option_values options;
+    bool set[HAK_OPTION_COUNT];
     unsigned lines;
     bool stops;
 };
@@ -93,14 +93,14 @@ static void read_entry(struct reading *r, const char *entry)
     const char *value = strchr(entry, '=');
     if (r->stops || !value)
         return;
-    for (unsigned i = 0; i < hak_option_count; i++) {
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *row = &hak_option_table[i];
         size_t length = strlen(row->name);
         if (length != (size_t)(value - entry) || memcmp(entry, row->name, length))
             continue;
         if (!read_value(r, row, value + 1))
             break;
-        r->set |= (uint64_t)1 << i;
+        r->set[i] = true;
         return;
     }
     r->stops = r->options.strict;
@@ -129,7 +129,7 @@ static void make_entries(const uint8_t *bytes, size_t size)
     while (i < size && count < ENTRIES) {
         entries[count++] = text + used;
         if (bytes[i] > 127)
-            used += (size_t)sprintf(text + used, "%s=", hak_option_table[(bytes[i++] - 128u) % hak_option_count].name);
+            used += (size_t)sprintf(text + used, "%s=", hak_option_table[(bytes[i++] - 128u) % HAK_OPTION_COUNT].name);
         for (; i < size && bytes[i] != '\n' && bytes[i]; i++)
             text[used++] = (char)bytes[i];
         text[used++] = 0;
@@ -140,8 +140,7 @@ static void make_entries(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static struct hak_options options;
-    static uint64_t set;
+    static struct hak_option_values options;
     static struct reading expected;
     if (size > TEXT / 4)
         return -1;
@@ -152,14 +151,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     hak_options_defaults(&options);
     bool stops = setjmp(stopped) != 0;
     if (!stops)
-        hak_options_parse(&options, entries, &set);
-    if (stops != expected.stops || lines != expected.lines || set != expected.set)
-        stress_fail("fuzz: stops %d, %u lines, set %#zx; expected %d, %u, %#zx", stops, lines, (size_t)set,
-                    expected.stops, expected.lines, (size_t)expected.set);
-    for (unsigned i = 0; i < hak_option_count; i++) {
+        hak_options_parse(&options, entries);
+    if (stops != expected.stops || lines != expected.lines)
+        stress_fail("fuzz: stops %d, %u lines; expected %d, %u", stops, lines, expected.stops, expected.lines);
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *row = &hak_option_table[i];
         const char *mine = (char *)&options + row->offset, *theirs = (char *)&expected.options + row->offset;
-        if (row->type == HAK_OPTION_TEXT ? strcmp(mine, theirs) : memcmp(mine, theirs, sizeof(uint32_t)))
+        bool differs = row->type == HAK_OPTION_TEXT ? strcmp(mine, theirs) != 0 : memcmp(mine, theirs, sizeof(uint32_t)) != 0;
+        if (differs || hak_options_from_environment[i] != expected.set[i])
             stress_fail("fuzz: %s differs", row->name);
     }
     return 0;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/stats.h"
+#include "core/process/report.h"
 #include "fake_os.h"
 #include "hakmem.h"
 #include "shadow.h"

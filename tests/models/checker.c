@@ -26,14 +26,15 @@
 #include <unistd.h>
 
 enum {
-    LOCATIONS = 250,
+    LOCATIONS = 600,
     MESSAGES = 48,
     DEPTH = 2000,
     STACK = 1 << 16,
     TLS = 1 << 16,
     RANGES = 4,
     SITES = 512,
-    BUCKETS = 256,
+    BUCKETS_LG = 11,
+    BUCKETS = 1 << BUCKETS_LG,
     VARIABLES = 8,
 };
 
@@ -101,7 +102,7 @@ static struct thread threads[MODEL_THREADS];
 static struct thread *current; /* NULL: setup, check, and between */
 static struct location locations[LOCATIONS];
 static unsigned location_count;
-static uint8_t buckets[BUCKETS];
+static uint16_t buckets[BUCKETS];
 static struct node nodes[DEPTH];
 static unsigned known;
 static struct {
@@ -261,14 +262,14 @@ static void append(struct location *l, uint64_t value)
 
 static struct location *location_of(const struct operation *op)
 {
-    uint8_t *bucket = &buckets[(op->address >> 2) * 0x9e3779b97f4a7c15u >> 56];
+    uint16_t *bucket = &buckets[(op->address >> 2) * 0x9e3779b97f4a7c15u >> (64 - BUCKETS_LG)];
     while (*bucket && locations[*bucket - 1].address != op->address)
         bucket = bucket == &buckets[BUCKETS - 1] ? buckets : bucket + 1;
     if (!*bucket) {
         if (location_count == LOCATIONS)
             give_up("too many locations");
         struct location *l = &locations[location_count++];
-        *bucket = (uint8_t)location_count;
+        *bucket = (uint16_t)location_count;
         l->address = op->address;
         l->size = op->size;
         l->count = l->floor = 0;

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/slab_stack.c), PARTIAL
- * slabs with publication, adoption and sweep (shared_pool/partial.c, core/drain.c), and hot ones (shared_pool/hot.c).
+ * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c), PARTIAL
+ * slabs with publication, adoption and sweep (shared_pool/partial.c, core/parts/parts.c), and hot ones (shared_pool/hot.c).
  * A slab must come to one thread at a time, with all that its last one wrote. */
 #include "backends/shared_pool/hot.h"
 #include "backends/shared_pool/partial.h"
-#include "core/dispatch.h"
-#include "core/slab_stack.h"
+#include "core/pages/slab_stack.h"
+#include "core/parts/parts.h"
 #include "world.h"
-
-union hak_sealed hak_sealed;
 
 static struct hak_slab *slabs[WORLD_PAGES];
 static void *blocks[WORLD_PAGES];
-static unsigned bin; /* of all of them */
+static unsigned cls; /* of all of them */
 static struct hak_slab_stack stack;
 
 /* A frontend's: from there the slab may serve anything. */
@@ -24,16 +22,20 @@ static void take_back(struct hak_slab *slab)
 static const struct hak_frontend frontend = {.name = "model", .slab_release = take_back};
 static const struct hak_release release = {.name = "model"};
 
+const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
+const struct hak_backend *const hak_backends[] = {NULL};
+const struct hak_release *const hak_releases[] = {&release, NULL};
+
 static void setup(unsigned hot, unsigned taken)
 {
     world_setup();
-    hak_dispatch.release = &release;
-    hak_dispatch.options.hot_slabs = hot;
-    for (unsigned i = 0; i < HAK_NBINS; i++)
-        hak_dispatch.by_bin[i] = &frontend;
+    hak_parts.release = &release;
+    hak_options.hot_slabs = hot;
+    for (unsigned i = 0; i < HAK_NCLASSES; i++)
+        hak_parts.by_class[i] = &frontend;
     for (unsigned i = 0; i < WORLD_PAGES; i++)
         slabs[i] = world_slab(i, 2, world_thread(0), taken, &blocks[i]);
-    bin = slabs[0]->bin;
+    cls = slabs[0]->cls;
 }
 
 static void own(struct hak_slab *slab, unsigned self)
@@ -124,7 +126,7 @@ static void hot(unsigned self)
         }
         return;
     }
-    struct hak_slab *slab = hak_hot_pop(bin);
+    struct hak_slab *slab = hak_hot_pop(cls);
     if (slab) {
         own(slab, self);
         model_reached(2);
@@ -151,9 +153,9 @@ static void publish(unsigned self)
             hak_partial_put(slabs[0]);
     } else if (self == 1) {
         if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
-            hak_partial_note_idle(bin);
+            hak_partial_note_idle(cls);
     } else {
-        struct hak_slab *slab = hak_partial_take(world_thread(self), bin);
+        struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
         if (slab)
             model_reached(world_use_up(slab) - 1);
     }
@@ -161,7 +163,7 @@ static void publish(unsigned self)
 
 static void expect_published(void)
 {
-    struct hak_slab *slab = hak_partial_take(world_thread(0), bin);
+    struct hak_slab *slab = hak_partial_take(world_thread(0), cls);
     MODEL_CHECK(!slab == (hak_slab_state(slabs[0]) == HAK_SLAB_ACTIVE && slabs[0]->used > 0) || slab == slabs[0]);
     hak_slab_collect(slabs[0]);
     MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
@@ -180,16 +182,16 @@ static void sweep(unsigned self)
 {
     if (self == 0) {
         if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
-            hak_partial_note_idle(bin);
+            hak_partial_note_idle(cls);
         hak_partial_sweep_all();
     } else if (self == 1) {
-        struct hak_slab *slab = hak_partial_take(world_thread(self), bin);
+        struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
         if (slab) {
             world_use_up(slab);
             model_reached(0);
         }
     } else {
-        struct hak_slab *slab = hak_hot_pop(bin);
+        struct hak_slab *slab = hak_hot_pop(cls);
         if (slab) {
             own(slab, self);
             model_reached(1);
@@ -203,9 +205,9 @@ static void expect_swept(void)
     MODEL_CHECK(state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL || state == HAK_SLAB_EMPTY);
     MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
     if (state == HAK_SLAB_PARTIAL)
-        MODEL_CHECK(hak_partial_take(world_thread(0), bin) == slabs[0]);
+        MODEL_CHECK(hak_partial_take(world_thread(0), cls) == slabs[0]);
     if (state == HAK_SLAB_EMPTY)
-        MODEL_CHECK(hak_hot_pop(bin) == slabs[0]);
+        MODEL_CHECK(hak_hot_pop(cls) == slabs[0]);
 }
 
 const struct model models[] = {

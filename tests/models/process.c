@@ -1,46 +1,53 @@
 /* SPDX-License-Identifier: MIT
- * What happens once in a process or an interval: start (core/dispatch.c), the purge tick, and live counters
- * (core/live.c), as they are, with parts that only note what was done. */
+ * What happens once in a process or an interval: start (core/process/start.c), the purge tick (pulse.c), and live
+ * counters (live.c), as they are, with parts that only note what was done. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/background.h"
-#include "core/dispatch.h"
-#include "core/fork.h"
-#include "core/live.h"
-#include "core/log.h"
-#include "core/thread.h"
+#include "core/os/os.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/process/live.h"
+#include "core/process/outlet.h"
+#include "core/process/pulse.h"
+#include "core/process/start.h"
 #include "world.h"
 
 static unsigned ready_parts; /* written while the library starts */
 static uint64_t now_ms;
-static _Atomic(unsigned) aged;
+static _Atomic(unsigned) ticks;
 static bool more;
 
-static int start_part(const struct hak_options *options)
+static int start_part(const struct hak_option_values *options)
 {
     (void)options;
     ready_parts++;
     return 0;
 }
 
-static bool age_part(uint64_t now)
+static bool tick_part(uint64_t now)
 {
     (void)now;
-    atomic_fetch_add_explicit(&aged, 1, memory_order_relaxed);
+    static _Atomic(unsigned) inside;
+    unsigned others = atomic_fetch_add_explicit(&inside, 1, memory_order_relaxed);
+    MODEL_CHECK(others == 0 || more);
+    atomic_fetch_sub_explicit(&inside, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ticks, 1, memory_order_relaxed);
     return more;
 }
 
-static const struct hak_backend backend = {.name = HAK_DEFAULT_BACKEND, .init = start_part, .age = age_part};
+static bool waits(void)
+{
+    return HAK_LOAD_RELAXED(&hak_purge_waits);
+}
+
+static const struct hak_backend backend = {.name = HAK_DEFAULT_BACKEND, .init = start_part, .purge_tick = tick_part};
 static const struct hak_release release = {.name = "direct"};
 static const struct hak_frontend frontend = {.name = "large", .max_stride = SIZE_MAX};
 const struct hak_backend *const hak_backends[] = {&backend, NULL};
 const struct hak_release *const hak_releases[] = {&release, NULL};
 const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
-/* No settings: they would be read over and over. */
-const struct hak_option_info hak_option_table[] = {{.name = "HAKMEM_MODEL"}};
-const unsigned hak_option_count = 1;
 const struct hak_os hak_os_linux, *hak_os = &hak_os_linux;
 
 /* --- start: all that come first wait for one, and find all set up ------------------------------------------- */
@@ -48,8 +55,8 @@ const struct hak_os hak_os_linux, *hak_os = &hak_os_linux;
 static void start(unsigned self)
 {
     (void)self;
-    MODEL_CHECK(hak_init());
-    MODEL_CHECK(ready_parts == 1 && hak_dispatch.backend == &backend);
+    MODEL_CHECK(hak_start());
+    MODEL_CHECK(ready_parts == 1 && hak_parts.backend == &backend);
 }
 
 static void expect_started(void)
@@ -61,7 +68,7 @@ static void expect_started(void)
 
 static void setup_tick(void)
 {
-    MODEL_CHECK(hak_init());
+    MODEL_CHECK(hak_start());
     now_ms = 100;
 }
 
@@ -74,18 +81,18 @@ static void setup_more(void)
 static void tick(unsigned self)
 {
     (void)self;
-    hak_age();
+    hak_purge_tick();
 }
 
 static void expect_once(void)
 {
-    MODEL_CHECK(atomic_load_explicit(&aged, memory_order_relaxed) == 1 && !hak_age_pending());
+    MODEL_CHECK(atomic_load_explicit(&ticks, memory_order_relaxed) == 1 && !waits());
 }
 
 static void expect_pending(void)
 {
-    unsigned n = atomic_load_explicit(&aged, memory_order_relaxed);
-    MODEL_CHECK(n >= 1 && hak_age_pending());
+    unsigned n = atomic_load_explicit(&ticks, memory_order_relaxed);
+    MODEL_CHECK(n >= 1 && waits());
     model_reached(n - 1);
 }
 
@@ -114,18 +121,24 @@ static void nothing(void)
 
 /* --- what the real files call --------------------------------------------------------------------------------------- */
 
-void hak_options_defaults(struct hak_options *options)
+void hak_options_defaults(struct hak_option_values *options)
 {
     options->purge_delay_ms = 500;
 }
 
-void hak_options_parse(struct hak_options *options, char **environment, uint64_t *set)
+/* No settings: they would be read over and over. */
+void hak_options_parse(struct hak_option_values *options, char **environment)
 {
     (void)options, (void)environment;
-    *set = 0;
 }
 
-void hak_options_reject(const struct hak_options *options, const char *name, const char *value, const char *why)
+bool hak_options_is_set(const char *name)
+{
+    (void)name;
+    return false;
+}
+
+void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why)
 {
     (void)options;
     model_fail("%s=%s: %s", name, value, why);
@@ -153,17 +166,14 @@ void hak_text_format(char *out, size_t size, const char *format, ...)
     out[0] = out[size - 1] = 0;
 }
 
-uint64_t hak_os_coarse_ms(void)
+uint64_t hak_clock_ms(void)
 {
     return now_ms;
 }
 
-void hak_thread_constructor(void)
+bool hak_outlet_wants_stderr(void)
 {
-}
-
-void hak_fork_constructor(void)
-{
+    return false;
 }
 
 /* There are no live counters to be had. */

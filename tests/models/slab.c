@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The slab word: remote frees against its owner's collect, retire, disown and reclaim, and against adoption
- * (core/slab.c, slab_stack.c as they are). Every block must come to one thread, ordered after its last use. */
-#include "core/slab.h"
-#include "core/slab_stack.h"
+ * (core/pages/slab.c, slab_stack.c as they are). Every block must come to one thread, ordered after its last use. */
+#include "core/pages/slab.h"
+#include "core/pages/slab_stack.h"
 #include "world.h"
 
 static struct hak_slab *slab;

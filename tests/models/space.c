@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * The address space as it is (core/space.c): a zone is added, and descriptors become writable, while another thread
+ * The address space as it is (core/pages/space.c): a zone is added, and descriptors become writable, while another thread
  * looks an address up. What it finds must be filled in and writable. */
-#include "core/space.h"
+#include "core/pages/space.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core/dispatch.h"
-#include "core/meta.h"
-#include "core/os.h"
+#include "core/os/meta.h"
+#include "core/os/os.h"
 #include "world.h"
 
 #define RANGE ((uintptr_t)1 << 45)
 #define ROOM ((size_t)1 << 24)
 #define LIMIT ((size_t)1 << 30) /* of RLIMIT_AS: two granules of descriptors, and zones of a 16th */
-
-union hak_sealed hak_sealed;
 
 static uint64_t zone_bits[8][8];
 static unsigned zone_bits_used;
@@ -120,11 +117,6 @@ void *hak_meta_alloc(size_t size)
 {
     MODEL_CHECK(size <= sizeof zone_bits[0] && zone_bits_used < 8);
     return zone_bits[zone_bits_used++];
-}
-
-bool hak_release_is_lazy(void)
-{
-    return false;
 }
 
 const struct model models[] = {

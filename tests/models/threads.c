@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Threads that start, end, are parked, resumed and broken up (core/thread.c as it is), with bins that only note whose
+ * Threads that start, end, are parked, resumed and broken up (core/heap/thread.c as it is), with bins that only note whose
  * they are: a descriptor and all behind it belongs to one thread at a time. */
-#include "core/bin.h"
-#include "core/dispatch.h"
-#include "core/meta.h"
+#include "core/heap/heap.h"
+#include "core/heap/thread.h"
+#include "core/os/meta.h"
+#include "core/parts/parts.h"
 #include "world.h"
 
-union hak_sealed hak_sealed;
 const struct hak_frontend *const hak_frontends[] = {NULL};
 
 static const struct hak_release release = {.name = "model"};
@@ -16,8 +16,8 @@ static void (*destructor)(void *);
 
 static void setup(void)
 {
-    hak_dispatch.release = &release;
-    hak_dispatch.options.parked_threads = 1;
+    hak_parts.release = &release;
+    hak_options.parked_threads = 1;
 }
 
 static void setup_with_key(void)
@@ -71,23 +71,23 @@ static void expect_two(void)
 
 /* --- what thread.c calls ----------------------------------------------------------------------------------------- */
 
-void hak_bin_resume_all(struct hak_thread *t)
+void hak_heap_resume(struct hak_thread *t)
 {
     t->bins[0].batch++;
 }
 
-void hak_bin_park_all(struct hak_thread *t)
+void hak_heap_park(struct hak_thread *t)
 {
     t->bins[0].batch++;
     t->parked_bytes = 100;
 }
 
-void hak_bin_abandon_all(struct hak_thread *t)
+void hak_heap_abandon(struct hak_thread *t)
 {
     t->bins[0].batch = 0;
 }
 
-void hak_bin_drain_all(struct hak_thread *t)
+void hak_heap_drain(struct hak_thread *t)
 {
     t->bins[0].batch = 0;
 }
@@ -98,12 +98,7 @@ void *hak_meta_alloc(size_t size)
     return &descriptors[used_descriptors++];
 }
 
-bool hak_init(void)
-{
-    return true;
-}
-
-uint64_t hak_os_coarse_ms(void)
+uint64_t hak_clock_ms(void)
 {
     return 7;
 }

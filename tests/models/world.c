@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "core/log.h"
-#include "core/meta.h"
-#include "core/space.h"
+#include "core/base/log.h"
+#include "core/os/meta.h"
+#include "core/pages/space.h"
 
 #define MEMORY ((char *)((uintptr_t)1 << 44))
 
@@ -34,10 +34,10 @@ void world_setup(void)
 /* A class of blocks too large for a map, in slabs of one page. */
 static unsigned large_class(void)
 {
-    unsigned bin = 0;
-    while (hak_slab_pages[bin] != 1 || hak_strides[bin] <= HAK_MAP_STRIDE)
-        bin++;
-    return bin;
+    unsigned cls = 0;
+    while (hak_slab_pages[cls] != 1 || hak_strides[cls] <= HAK_MAP_STRIDE)
+        cls++;
+    return cls;
 }
 
 void world_format(struct hak_slab *slab, unsigned blocks, struct hak_thread *owner)
@@ -104,14 +104,13 @@ void hak_log(const char *format, ...)
     (void)format;
 }
 
-/* In base.c, where locks are part of the model. */
-__attribute__((weak)) void hak_check_failed(const char *what, const char *file, int line)
+void hak_check_failed(const char *what, const char *file, int line)
 {
     model_fail("%s:%d: not so: %s", file, line, what);
 }
 
-/* In thread.c, where that is part of the model. */
-__attribute__((weak)) void hak_slab_count(enum hak_slab_state from, enum hak_slab_state to)
+/* In counters.c, where that is part of the model. */
+__attribute__((weak)) void hak_count_transition(unsigned from, unsigned to)
 {
     (void)from, (void)to;
 }

@@ -5,7 +5,7 @@
 #define TESTS_MODELS_WORLD_H
 
 #include "checker.h"
-#include "core/slab.h"
+#include "core/pages/slab.h"
 
 enum { WORLD_PAGES = 2 };
 
