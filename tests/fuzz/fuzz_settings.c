@@ -80,9 +80,9 @@ static bool read_value(struct reading *r, const struct hak_option_info *row, con
 {
     char *field = (char *)&r->options + row->offset;
     uint32_t n;
-    if (row->type == HAK_OPTION_TEXT)
+    if (row->type == HAK_TYPE_TEXT)
         return strlen(value) < HAK_TEXT_MAX && strcpy(field, value);
-    if (!(row->type == HAK_OPTION_ENUM ? read_choice(row, value, &n) : read_number(row, value, &n)))
+    if (!(row->type == HAK_TYPE_ENUM ? read_choice(row, value, &n) : read_number(row, value, &n)))
         return false;
     memcpy(field, &n, sizeof n);
     return true;
@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *row = &hak_option_table[i];
         const char *mine = (char *)&options + row->offset, *theirs = (char *)&expected.options + row->offset;
-        bool differs = row->type == HAK_OPTION_TEXT ? strcmp(mine, theirs) != 0 : memcmp(mine, theirs, sizeof(uint32_t)) != 0;
+        bool differs = row->type == HAK_TYPE_TEXT ? strcmp(mine, theirs) != 0 : memcmp(mine, theirs, sizeof(uint32_t)) != 0;
         if (differs || hak_options_from_environment[i] != expected.set[i])
             stress_fail("fuzz: %s differs", row->name);
     }
