@@ -103,8 +103,9 @@ class Tests:
         self.seconds = {}
 
     def targets(self):
-        return sorted({os.path.relpath(a, self.build) for t in self.all for a in t["cmd"]
-                       if a.startswith(str(self.build) + "/")})
+        """What the commands name, in the build's folder or from it."""
+        words = {os.path.relpath(a, self.build) if a.startswith("/") else a for t in self.all for a in t["cmd"]}
+        return sorted(word for word in words if word.startswith("tests/"))
 
     def passes(self, test, limit):
         env = os.environ | test["env"]
@@ -152,9 +153,10 @@ class Bench:
         if not (self.build / "build.ninja").exists():
             subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS], check=True, capture_output=True,
                            env=os.environ | {"CC": "clang"})
+        subprocess.run(["ninja", "-C", self.build, "build.ninja"], capture_output=True)  # the tree may have changed
         self.tests = Tests(self.build)
         if not self.compile():
-            sys.exit(f"{self.tree} does not build")
+            sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
         self.tests.measure()
         self.code = self.hash_of_code()
 
