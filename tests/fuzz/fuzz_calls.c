@@ -28,7 +28,7 @@ static struct shared {
     size_t size;
     uint8_t bytes[FUZZ_INPUT_MAX];
     struct fuzz_trace trace;
-} *shared;
+} * shared;
 static pid_t reference;
 
 static _Noreturn void serve(void)

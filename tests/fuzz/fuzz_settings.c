@@ -157,7 +157,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *row = &hak_option_table[i];
         const char *mine = (char *)&options + row->offset, *theirs = (char *)&expected.options + row->offset;
-        bool differs = row->type == HAK_TYPE_TEXT ? strcmp(mine, theirs) != 0 : memcmp(mine, theirs, sizeof(uint32_t)) != 0;
+        bool differs =
+            row->type == HAK_TYPE_TEXT ? strcmp(mine, theirs) != 0 : memcmp(mine, theirs, sizeof(uint32_t)) != 0;
         if (differs || hak_options_from_environment[i] != expected.set[i])
             stress_fail("fuzz: %s differs", row->name);
     }

@@ -22,6 +22,7 @@ enum {
     THREADS = 4,
     EDGE = 256,       /* bytes at both ends of a block that carry its pattern whole; */
     SPARSE = 1 << 14, /* between them one byte in so many */
+    ENDING = 18,      /* the call by which a thread ends */
     EXACT_MAX = 3000, /* up to here the usable size follows from the request alone: no larger class is borrowed */
 };
 #define LIVE_MAX (512 * MIB)
@@ -189,7 +190,7 @@ static void do_calloc(void)
     unsigned char *p = hakmem_calloc(count, size / count);
     expect_errno(p, ENOMEM);
     size = size / count * count;
-    for (size_t i = 0; p && i < size; i += size > MIB && i >= 4 * KIB ? 509 : 1)
+    for (size_t i = 0; p && i<size; i += size> MIB && i >= 4 * KIB ? 509 : 1)
         if (p[i] || p[size - 1 - i])
             stress_fail("fuzz: calloc of %zu gave %p, not zero at %zu from an end", size, (void *)p, i);
     adopt(s, p, size, 16, size <= EXACT_MAX);
@@ -360,28 +361,77 @@ static void do_refuse(void)
         fake_os_allow();
 }
 
-enum { ENDING = 18 };
+static void do_aligned_alloc(void)
+{
+    do_aligned(0);
+}
+
+static void do_memalign(void)
+{
+    do_aligned(1);
+}
+
+static void do_posix_memalign(void)
+{
+    do_aligned(2);
+}
+
+static void do_page_aligned(void)
+{
+    do_aligned(3 + next_byte() % 2u);
+}
+
+static void do_free(void)
+{
+    release(next_slot(), 0);
+}
+
+static void do_free_sized(void)
+{
+    release(next_slot(), 1);
+}
+
+static void do_free_aligned_sized(void)
+{
+    release(next_slot(), 2);
+}
+
+static void do_pass(void)
+{
+    fake_os_pass(next_byte() * 8u);
+}
+
+/* By the number in a program. */
+static void (*const calls[])(void) = {
+    do_malloc,
+    do_malloc,
+    do_calloc,
+    do_realloc,
+    do_grow,
+    do_reallocarray,
+    do_aligned_alloc,
+    do_memalign,
+    do_posix_memalign,
+    do_page_aligned,
+    do_free,
+    do_free_sized,
+    do_free_aligned_sized,
+    do_burst,
+    do_sweep,
+    do_look,
+    do_give_back,
+    do_pass,
+    [ENDING] = NULL,
+    do_ask,
+    do_refuse,
+};
 
 static void call(unsigned what)
 {
-    switch (what) {
-    case 0: case 1: do_malloc(); break;
-    case 2: do_calloc(); break;
-    case 3: do_realloc(); break;
-    case 4: do_grow(); break;
-    case 5: do_reallocarray(); break;
-    case 6: case 7: case 8: do_aligned(what - 6); break;
-    case 9: do_aligned(3 + next_byte() % 2u); break;
-    case 10: case 11: case 12: release(next_slot(), what - 10); break;
-    case 13: do_burst(); break;
-    case 14: do_sweep(); break;
-    case 15: do_look(); break;
-    case 16: do_give_back(); break;
-    case 17: fake_os_pass(next_byte() * 8u); break;
-    case 19: do_ask(); break;
-    case 20: do_refuse(); break;
-    default: do_overflow(); break;
-    }
+    if (what < sizeof calls / sizeof *calls)
+        calls[what]();
+    else
+        do_overflow();
 }
 
 /* --- threads: one at a time, when the program says so ---------------------------------------------------- */

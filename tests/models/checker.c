@@ -39,8 +39,8 @@ enum {
 };
 
 enum kind { LOAD, STORE, ADD, SUB, OR, AND, XOR, EXCHANGE, CAS, LOCK, UNLOCK, NONE };
-static const char *const kind_names[] = {"load", "store", "add", "sub", "or", "and", "xor", "exchange", "cas",
-                                         "lock", "unlock"};
+static const char *const kind_names[] = {"load", "store",    "add", "sub",  "or",    "and",
+                                         "xor",  "exchange", "cas", "lock", "unlock"};
 enum order { RELAXED, CONSUME, ACQUIRE, RELEASE, ACQ_REL, SEQ_CST };
 static const char *const order_names[] = {"relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst"};
 
@@ -655,15 +655,15 @@ void __tsan_func_exit(void)
 {
 }
 
-#define PLAIN(name, bytes, writes)                                  \
+#define PLAIN(name, bytes, writes)                                   \
     void __tsan_##name(void *at);                                    \
     void __tsan_##name(void *at)                                     \
     {                                                                \
         access_plain((uintptr_t)at, bytes, writes, (uintptr_t)SITE); \
     }
-#define PLAINS(bytes)                       \
-    PLAIN(read##bytes, bytes, false)        \
-    PLAIN(write##bytes, bytes, true)        \
+#define PLAINS(bytes)                          \
+    PLAIN(read##bytes, bytes, false)           \
+    PLAIN(write##bytes, bytes, true)           \
     PLAIN(unaligned_read##bytes, bytes, false) \
     PLAIN(unaligned_write##bytes, bytes, true)
 PLAINS(1)
@@ -672,35 +672,35 @@ PLAINS(4)
 PLAINS(8)
 PLAINS(16)
 
-#define MODIFY(bits, name, kind)                                                                     \
-    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *at, uint##bits##_t v, int order);     \
-    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *at, uint##bits##_t v, int order)      \
-    {                                                                                                \
-        return (uint##bits##_t)atomic(kind, at, bits / 8, v, 0, order, RELAXED, SITE);               \
+#define MODIFY(bits, name, kind)                                                                 \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *at, uint##bits##_t v, int order); \
+    uint##bits##_t __tsan_atomic##bits##_##name(volatile void *at, uint##bits##_t v, int order)  \
+    {                                                                                            \
+        return (uint##bits##_t)atomic(kind, at, bits / 8, v, 0, order, RELAXED, SITE);           \
     }
-#define ATOMICS(bits)                                                                                      \
-    MODIFY(bits, exchange, EXCHANGE)                                                                       \
-    MODIFY(bits, fetch_add, ADD)                                                                           \
-    MODIFY(bits, fetch_sub, SUB)                                                                           \
-    MODIFY(bits, fetch_or, OR)                                                                             \
-    MODIFY(bits, fetch_and, AND)                                                                           \
-    MODIFY(bits, fetch_xor, XOR)                                                                           \
-    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *at, int order);                         \
-    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *at, int order)                          \
-    {                                                                                                      \
-        return (uint##bits##_t)atomic(LOAD, at, bits / 8, 0, 0, order, RELAXED, SITE);                     \
-    }                                                                                                      \
-    void __tsan_atomic##bits##_store(volatile void *at, uint##bits##_t v, int order);                      \
-    void __tsan_atomic##bits##_store(volatile void *at, uint##bits##_t v, int order)                       \
-    {                                                                                                      \
-        atomic(STORE, at, bits / 8, v, 0, order, RELAXED, SITE);                                           \
-    }                                                                                                      \
-    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *at, uint##bits##_t expected,  \
-                                                              uint##bits##_t v, int order, int failure);   \
-    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *at, uint##bits##_t expected,  \
-                                                              uint##bits##_t v, int order, int failure)    \
-    {                                                                                                      \
-        return (uint##bits##_t)atomic(CAS, at, bits / 8, v, expected, order, failure, SITE);               \
+#define ATOMICS(bits)                                                                                     \
+    MODIFY(bits, exchange, EXCHANGE)                                                                      \
+    MODIFY(bits, fetch_add, ADD)                                                                          \
+    MODIFY(bits, fetch_sub, SUB)                                                                          \
+    MODIFY(bits, fetch_or, OR)                                                                            \
+    MODIFY(bits, fetch_and, AND)                                                                          \
+    MODIFY(bits, fetch_xor, XOR)                                                                          \
+    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *at, int order);                        \
+    uint##bits##_t __tsan_atomic##bits##_load(const volatile void *at, int order)                         \
+    {                                                                                                     \
+        return (uint##bits##_t)atomic(LOAD, at, bits / 8, 0, 0, order, RELAXED, SITE);                    \
+    }                                                                                                     \
+    void __tsan_atomic##bits##_store(volatile void *at, uint##bits##_t v, int order);                     \
+    void __tsan_atomic##bits##_store(volatile void *at, uint##bits##_t v, int order)                      \
+    {                                                                                                     \
+        atomic(STORE, at, bits / 8, v, 0, order, RELAXED, SITE);                                          \
+    }                                                                                                     \
+    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *at, uint##bits##_t expected, \
+                                                              uint##bits##_t v, int order, int failure);  \
+    uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(volatile void *at, uint##bits##_t expected, \
+                                                              uint##bits##_t v, int order, int failure)   \
+    {                                                                                                     \
+        return (uint##bits##_t)atomic(CAS, at, bits / 8, v, expected, order, failure, SITE);              \
     }
 ATOMICS(8)
 ATOMICS(16)
@@ -756,7 +756,7 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
     return 0;
 }
 
-/* --- the object ---------------------------------------------------------------------------------------------------- */
+/* --- the object --------------------------------------------------------------------------------------------- */
 
 static int find_data(struct dl_phdr_info *info, size_t size, void *name)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c), PARTIAL
- * slabs with publication, adoption and sweep (shared_pool/partial.c, core/parts/parts.c), and hot ones (shared_pool/hot.c).
- * A slab must come to one thread at a time, with all that its last one wrote. */
+ * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c),
+ * PARTIAL slabs with publication, adoption and sweep (shared_pool/partial.c, core/parts/parts.c), and hot ones
+ * (shared_pool/hot.c). A slab must come to one thread at a time, with all that its last one wrote. */
 #include "backends/shared_pool/hot.h"
 #include "backends/shared_pool/partial.h"
 #include "core/pages/slab_stack.h"
@@ -169,7 +169,8 @@ static void expect_published(void)
     MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
 }
 
-/* --- sweep: an idle slab is swept to EMPTY, or adopted; who gets it reuses it ----------------------------------------- */
+/* --- sweep: an idle slab is swept to EMPTY, or adopted; who gets it reuses it
+ * ----------------------------------------- */
 
 static void setup_sweep(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Is the checker right? Small programs whose outcomes C11 settles: those that may happen must be reached, and those that
- * may not are failures. The last ones are wrong on purpose: each must be found. */
+ * Is the checker right? Small programs whose outcomes C11 settles: those that may happen must be reached, and those
+ * that may not are failures. The last ones are wrong on purpose: each must be found. */
 #include "checker.h"
 
 #include <pthread.h>
@@ -109,11 +109,11 @@ static void compare(unsigned self)
 {
     unsigned expected = 0;
     if (self == 0)
-        model_reached(!atomic_compare_exchange_strong_explicit(&x, &expected, 5, memory_order_relaxed,
-                                                               memory_order_relaxed));
+        model_reached(
+            !atomic_compare_exchange_strong_explicit(&x, &expected, 5, memory_order_relaxed, memory_order_relaxed));
     else
-        model_reached(2 + !atomic_compare_exchange_strong_explicit(&x, &expected, 6, memory_order_relaxed,
-                                                                   memory_order_relaxed));
+        model_reached(
+            2 + !atomic_compare_exchange_strong_explicit(&x, &expected, 6, memory_order_relaxed, memory_order_relaxed));
 }
 
 static void whether_one(void)

@@ -37,11 +37,12 @@ KEPT = {
 # Of two orders that do the same, one must stay: weakened together they are caught.
 TOGETHER = [
     [("load_word_acquire", "load", "acquire", "relaxed"), ("swap_word", "cas", "acq_rel", "release")],
-    [("hak_slab_stack_take_all", "load", "acquire", "relaxed"), ("hak_slab_stack_take_all", "cas", "acquire", "relaxed"),
+    [("hak_slab_stack_take_all", "load", "acquire", "relaxed"),
+     ("hak_slab_stack_take_all", "cas", "acquire", "relaxed"),
      ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed")],
 ]
 
-ORDERED = re.compile(r"memory_order_(acquire|release|acq_rel)|\bHAK_\w+_(ACQUIRE|RELEASE|ACQ_REL)\(|__ATOMIC_(ACQUIRE|RELEASE)")
+ORDERED = re.compile(r"memory_order_(acquire|release|acq_rel)|HAK_\w+_(ACQUIRE|RELEASE|ACQ_REL)\(|__ATOMIC_[AR]")
 Site = collections.namedtuple("Site", "file line function kind order failure")
 
 
@@ -139,8 +140,9 @@ def main(arguments):
         print("skipped: set STRESS_LONG=1 to run it")
         return SKIPPED
     checker, source, *models = [a for a in arguments if a != "--long"]
-    by_model = {model: {s: at for s, at in sites_of(checker, model).items() if s.file.startswith(os.path.realpath(source))}
-                for model in models}
+    source = os.path.realpath(source)
+    by_model = {model: {site: offsets for site, offsets in sites_of(checker, model).items()
+                        if site.file.startswith(source)} for model in models}
     sites = sorted(set().union(*by_model.values()))
     caught, missed = set(), set()
     for site in sites:

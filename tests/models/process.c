@@ -119,7 +119,8 @@ static void nothing(void)
 {
 }
 
-/* --- what the real files call --------------------------------------------------------------------------------------- */
+/* --- what the real files call ---------------------------------------------------------------------------------------
+ */
 
 void hak_options_defaults(struct hak_option_values *options)
 {

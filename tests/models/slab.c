@@ -205,8 +205,12 @@ static void expect_counts(void)
 }
 
 const struct model models[] = {
-    {"collect", 3, setup_collect, collect, expect_whole, 3}, {"retire", 3, setup_retire, retire, expect_whole, 3},
-    {"reclaim", 2, setup_reclaim, reclaim, expect_whole, 2}, {"reclaim_other", 2, setup_retire, reclaim_other, expect_whole, 1}, {"disown", 3, setup_disown, disown, expect_whole, 3},
-    {"full", 3, setup_full, full, expect_whole, 3},          {"reuse", 3, setup_reuse, reuse, expect_counts, 2},
+    {"collect", 3, setup_collect, collect, expect_whole, 3},
+    {"retire", 3, setup_retire, retire, expect_whole, 3},
+    {"reclaim", 2, setup_reclaim, reclaim, expect_whole, 2},
+    {"reclaim_other", 2, setup_retire, reclaim_other, expect_whole, 1},
+    {"disown", 3, setup_disown, disown, expect_whole, 3},
+    {"full", 3, setup_full, full, expect_whole, 3},
+    {"reuse", 3, setup_reuse, reuse, expect_counts, 2},
     {0},
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The address space as it is (core/pages/space.c): a zone is added, and descriptors become writable, while another thread
- * looks an address up. What it finds must be filled in and writable. */
+ * The address space as it is (core/pages/space.c): a zone is added, and descriptors become writable, while another
+ * thread looks an address up. What it finds must be filled in and writable. */
 #include "core/pages/space.h"
 
 #include <sys/mman.h>

@@ -24,7 +24,7 @@ enum {
     MAX_LANES = 64,
     SLOTS = 512,
     MAILBOXES = 256,
-    BATCH = 512,      /* steps between two looks at the gate */
+    BATCH = 512, /* steps between two looks at the gate */
     BURST = 128,
     LANE_BYTES = 8 << 20, /* live, at most */
     DIRECT_MIN = 4 << 20, /* a block that grew to this may be a mapping of its own */
@@ -395,11 +395,21 @@ static void oversee(unsigned seconds, unsigned count, uint64_t seed)
     for (time_t end = now.tv_sec + (time_t)seconds, next = now.tv_sec + 1; now.tv_sec < end;) {
         usleep(50000);
         switch (next_random(&random) % 8) {
-        case 0: case 1: fork_once(&random); break;
-        case 2: squeeze(RLIMIT_AS, 0); break;
-        case 3: squeeze(RLIMIT_DATA, 5); break;
-        case 4: hakmem_trim(0); break;
-        default: break;
+        case 0:
+        case 1:
+            fork_once(&random);
+            break;
+        case 2:
+            squeeze(RLIMIT_AS, 0);
+            break;
+        case 3:
+            squeeze(RLIMIT_DATA, 5);
+            break;
+        case 4:
+            hakmem_trim(0);
+            break;
+        default:
+            break;
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (now.tv_sec >= next) {
