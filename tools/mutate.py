@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src/core", "src/frontends", "src/backends")
 SUITES = ("unit", "models", "api", "stress")
 OPTIONS = ["-Dbench=false", "-Dman=false", "-Db_ndebug=false"]
+PARTS = "src/libhakmem_parts"
 PATIENCE = (10, 8)  # seconds, and times as long as a test takes without a mutant
 
 Mutant = collections.namedtuple("Mutant", "id kind file line start end text was")
@@ -102,9 +103,9 @@ class Tests:
         self.all = [t for t in self.all if "long" not in t["name"].split()]
         self.seconds = {}
 
-    def targets(self):
+    def targets(self, tests):
         """What the commands name, in the build's folder or from it."""
-        words = {os.path.relpath(a, self.build) if a.startswith("/") else a for t in self.all for a in t["cmd"]}
+        words = {os.path.relpath(a, self.build) if a.startswith("/") else a for t in tests for a in t["cmd"]}
         return sorted(word for word in words if word.startswith("tests/"))
 
     def passes(self, test, limit):
@@ -127,13 +128,14 @@ class Tests:
             sys.exit("these fail without a mutant: " + ", ".join(broken))
         self.all.sort(key=lambda t: self.seconds[t["name"]])
 
-    def killer(self, stem, jobs):
+    def near(self, stem):
+        return [t for t in self.all if stem in t["name"].split()[1:2]]
+
+    def killer(self, tests, jobs):
         """The first test that fails, or None."""
-        near = [t for t in self.all if stem in t["name"].split()[1:2]]
-        rest = [t for t in self.all if t not in near]
         limit = lambda t: max(PATIENCE[0], PATIENCE[1] * self.seconds[t["name"]])
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for group in [near] + [rest[i:i + 2 * jobs] for i in range(0, len(rest), 2 * jobs)]:
+            for group in [tests[i:i + 2 * jobs] for i in range(0, len(tests), 2 * jobs)]:
                 for test, passed in zip(group, pool.map(lambda t: self.passes(t, limit(t)), group)):
                     if not passed:
                         return test["name"]
@@ -155,18 +157,18 @@ class Bench:
                            env=os.environ | {"CC": "clang"})
         subprocess.run(["ninja", "-C", self.build, "build.ninja"], capture_output=True)  # the tree may have changed
         self.tests = Tests(self.build)
-        if not self.compile():
+        if not self.compile(self.tests.all):
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
         self.tests.measure()
         self.code = self.hash_of_code()
 
-    def compile(self):
-        return subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", *self.tests.targets()],
-                              capture_output=True).returncode == 0
+    def compile(self, tests):
+        targets = [PARTS + ".a", *self.tests.targets(tests)]
+        return subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", *targets], capture_output=True).returncode == 0
 
     def hash_of_code(self):
         total = hashlib.sha1()
-        for path in sorted(self.build.glob("src/libhakmem_parts.a.p/*.o")):
+        for path in sorted(self.build.glob(f"{PARTS}.a.p/*.o")):
             total.update(path.read_bytes())
         return total.hexdigest()
 
@@ -175,12 +177,16 @@ class Bench:
         text = path.read_text()
         path.write_text(text[:m.start] + m.text + text[m.end:])
         try:
-            if not self.compile():
-                return "invalid", None
-            if self.hash_of_code() == self.code:
-                return "equivalent", None
-            by = self.tests.killer(path.stem, self.jobs)
-            return ("killed", by) if by else ("survived", None)
+            near = self.tests.near(path.stem)
+            for tests in near, self.tests.all:
+                if not self.compile(tests):
+                    return "invalid", None
+                if self.hash_of_code() == self.code:
+                    return "equivalent", None
+                by = self.tests.killer([t for t in tests if tests is near or t not in near], self.jobs)
+                if by:
+                    return "killed", by
+            return "survived", None
         finally:
             path.write_text(text)
 

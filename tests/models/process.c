@@ -42,7 +42,9 @@ static bool waits(void)
     return HAK_LOAD_RELAXED(&hak_purge_waits);
 }
 
-static const struct hak_backend backend = {.name = HAK_DEFAULT_BACKEND, .init = start_part, .purge_tick = tick_part};
+static const struct hak_stage no_stages[] = {{0}};
+static const struct hak_backend backend = {
+    .name = HAK_DEFAULT_BACKEND, .stages = no_stages, .init = start_part, .purge_tick = tick_part};
 static const struct hak_release release = {.name = "direct"};
 static const struct hak_frontend frontend = {.name = "large", .max_stride = SIZE_MAX};
 const struct hak_backend *const hak_backends[] = {&backend, NULL};
@@ -133,10 +135,9 @@ void hak_options_parse(struct hak_option_values *options, char **environment)
     (void)options, (void)environment;
 }
 
-bool hak_options_is_set(const char *name)
+void hak_options_translate(struct hak_option_values *options)
 {
-    (void)name;
-    return false;
+    (void)options;
 }
 
 void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why)
