@@ -8,6 +8,7 @@
 #include "core/os/os.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "core/process/container.h"
 #include "core/process/live.h"
 #include "core/process/outlet.h"
 #include "core/process/pulse.h"
@@ -171,6 +172,12 @@ void hak_text_format(char *out, size_t size, const char *format, ...)
 uint64_t hak_clock_ms(void)
 {
     return now_ms;
+}
+
+bool hak_container_is_tight(uint64_t now)
+{
+    (void)now;
+    return false;
 }
 
 bool hak_outlet_wants_stderr(void)
