@@ -374,6 +374,8 @@ static void operate(struct thread *t, unsigned option)
         l->holder = (int)(t - threads);
         join(&t->view, &l->held);
     } else if (op->kind == UNLOCK) {
+        if (l->holder != (int)(t - threads))
+            model_fail("thread %u releases a lock that it does not hold", (unsigned)(t - threads));
         l->holder = -1;
         l->held = t->view;
     } else if (op->kind == STORE) {
