@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * What happens once in a process or an interval: start (core/process/start.c), the purge tick (pulse.c), and live
  * counters (live.c), as they are, with parts that only note what was done. */
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
+#include "core/heap/thread.h"
 #include "core/os/os.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -174,6 +173,10 @@ uint64_t hak_clock_ms(void)
     return now_ms;
 }
 
+void hak_thread_make_key(void)
+{
+}
+
 bool hak_container_is_tight(uint64_t now)
 {
     (void)now;
@@ -186,17 +189,11 @@ bool hak_outlet_wants_stderr(void)
 }
 
 /* There are no live counters to be had. */
-int open(const char *path, int flags, ...)
+int memfd_create(const char *name, unsigned flags)
 {
-    (void)path, (void)flags;
+    (void)name, (void)flags;
     errno = EACCES;
     return -1;
-}
-
-int unlink(const char *path)
-{
-    (void)path;
-    return 0;
 }
 
 const struct model models[] = {

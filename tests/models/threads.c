@@ -18,27 +18,7 @@ static void setup(void)
 {
     hak_parts.release = &release;
     hak_options.parked_threads = 1;
-}
-
-static void setup_with_key(void)
-{
-    setup();
-    hak_thread_constructor();
-}
-
-/* --- key: the constructor beside a thread of an earlier library's ------------------------------------------- */
-
-static void make_key(unsigned self)
-{
-    if (self == 0)
-        hak_thread_constructor();
-    else
-        MODEL_CHECK(hak_thread_get() == hak_thread_get());
-}
-
-static void expect_key(void)
-{
-    MODEL_CHECK(destructor);
+    hak_thread_make_key();
 }
 
 /* --- park: threads come and go, and one breaks up what waits ------------------------------------------------- */
@@ -117,7 +97,6 @@ int pthread_setspecific(pthread_key_t key, const void *value)
 }
 
 const struct model models[] = {
-    {"key", 2, setup, make_key, expect_key, 0},
-    {"park", 3, setup_with_key, come_and_go, expect_two, 3},
+    {"park", 3, setup, come_and_go, expect_two, 3},
     {0},
 };
