@@ -23,6 +23,7 @@ enum {
     WORDS_PER_PAGE = (1 << (PAGE_LG - GRANULE_LG)) / 64,
     PAGES_PER_LEAF = 1 << (LEAF_LG - PAGE_LG),
     LEAVES = 1 << (48 - LEAF_LG),
+    PATIENCE_MS = 2000,
 };
 
 #define PAGE ((uintptr_t)1 << PAGE_LG)
@@ -35,6 +36,17 @@ struct page {
 
 static _Atomic(struct page *) leaves[LEAVES];
 
+/* A test that squeezes the address space does so for a moment. */
+static void *map_patiently(size_t bytes)
+{
+    for (int turn = 0; turn < PATIENCE_MS; turn++, usleep(1000)) {
+        void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p != MAP_FAILED)
+            return p;
+    }
+    stress_fail("stress: no memory for the shadow map");
+}
+
 static struct page *page_of(uintptr_t addr)
 {
     uintptr_t leaf = addr >> LEAF_LG;
@@ -43,10 +55,7 @@ static struct page *page_of(uintptr_t addr)
     struct page *pages = atomic_load_explicit(&leaves[leaf], memory_order_acquire);
     if (pages == NULL) {
         size_t bytes = sizeof(struct page) * PAGES_PER_LEAF;
-        struct page *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (fresh == MAP_FAILED)
-            stress_fail("stress: no memory for the shadow map");
+        struct page *fresh = map_patiently(bytes);
         /* Release: whoever sees the table sees it mapped and zero. */
         if (atomic_compare_exchange_strong_explicit(&leaves[leaf], &pages, fresh, memory_order_acq_rel,
                                                     memory_order_acquire))

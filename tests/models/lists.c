@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c),
+ * PARTIAL slabs with publication, adoption and sweep (shared_pool/partial.c, core/parts/parts.c), and hot ones
+ * (shared_pool/hot.c). A slab must come to one thread at a time, with all that its last one wrote. */
+#include "backends/shared_pool/hot.h"
+#include "backends/shared_pool/partial.h"
+#include "core/pages/slab_stack.h"
+#include "core/parts/parts.h"
+#include "world.h"
+
+static struct hak_slab *slabs[WORLD_PAGES];
+static void *blocks[WORLD_PAGES];
+static unsigned cls; /* of all of them */
+static struct hak_slab_stack stack;
+
+/* A frontend's: from there the slab may serve anything. */
+static void take_back(struct hak_slab *slab)
+{
+    hak_hot_push(slab);
+}
+
+static const struct hak_frontend frontend = {.name = "model", .slab_release = take_back};
+static const struct hak_release release = {.name = "model"};
+
+const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
+const struct hak_backend *const hak_backends[] = {NULL};
+const struct hak_release *const hak_releases[] = {&release, NULL};
+
+static void setup(unsigned hot, unsigned taken)
+{
+    world_setup();
+    hak_parts.release = &release;
+    hak_options.hot_slabs = hot;
+    for (unsigned i = 0; i < HAK_NCLASSES; i++)
+        hak_parts.by_class[i] = &frontend;
+    for (unsigned i = 0; i < WORLD_PAGES; i++)
+        slabs[i] = world_slab(i, 2, world_thread(0), taken, &blocks[i]);
+    cls = slabs[0]->cls;
+}
+
+static void own(struct hak_slab *slab, unsigned self)
+{
+    world_format(slab, 2, world_thread(self));
+    world_use_up(slab);
+}
+
+/* --- stack: one thread takes two and puts the first back while another one takes ---------------------------- */
+
+static unsigned held[MODEL_THREADS];
+
+static void setup_stack(void)
+{
+    setup(8, 0);
+    for (unsigned i = 0; i < WORLD_PAGES; i++)
+        hak_slab_stack_push(&stack, slabs[i]);
+}
+
+static struct hak_slab *take(unsigned self)
+{
+    struct hak_slab *slab = hak_slab_stack_pop(&stack);
+    if (slab) {
+        held[self]++;
+        slab->used++;
+    }
+    return slab;
+}
+
+static void put(unsigned self, struct hak_slab *slab)
+{
+    held[self]--;
+    slab->used--;
+    hak_slab_stack_push(&stack, slab);
+}
+
+static void pop_and_push(unsigned self)
+{
+    struct hak_slab *first = take(self), *second = self ? NULL : take(self);
+    if (first && !self)
+        put(self, first);
+    model_reached(second != NULL);
+}
+
+/* Who holds a slab and who stands on the stack make up all of them. */
+static void expect_all(void)
+{
+    unsigned n = held[0] + held[1] + held[2];
+    for (struct hak_slab *slab = hak_slab_stack_take_all(&stack); slab; slab = hak_slab_stack_next(slab), n++)
+        MODEL_CHECK(n < WORLD_PAGES && slab->used == 0);
+    MODEL_CHECK(n == WORLD_PAGES && slabs[0]->used + slabs[1]->used == held[0] + held[1] + held[2]);
+}
+
+/* --- take_all against pop ------------------------------------------------------------------------------------- */
+
+static void take_or_pop(unsigned self)
+{
+    if (self == 0) {
+        struct hak_slab *next, *slab = hak_slab_stack_take_all(&stack);
+        for (; slab; slab = next, held[self]++) {
+            next = hak_slab_stack_next(slab);
+            slab->used++;
+        }
+    } else {
+        struct hak_slab *slab = take(self);
+        if (slab && self == 1)
+            put(self, slab);
+        model_reached(slab != NULL);
+    }
+}
+
+/* --- hot: two threads push where there is room for one, a third pops -------------------------------------------- */
+
+static void setup_hot(void)
+{
+    setup(1, 0);
+}
+
+static void hot(unsigned self)
+{
+    if (self < 2) {
+        hak_slab_empty(slabs[self]);
+        struct hak_slab *next, *before = hak_hot_push(slabs[self]);
+        model_reached(before != NULL);
+        for (; before; before = next) {
+            next = hak_slab_stack_next(before);
+            own(before, self);
+        }
+        return;
+    }
+    struct hak_slab *slab = hak_hot_pop(cls);
+    if (slab) {
+        own(slab, self);
+        model_reached(2);
+    }
+}
+
+static void expect_hot(void)
+{
+    for (unsigned i = 0; i < WORLD_PAGES; i++)
+        MODEL_CHECK(hak_slab_state(slabs[i]) == HAK_SLAB_EMPTY || slabs[i]->used == 2);
+}
+
+/* --- publish: an owner ends, the last block comes back, and a thread wants a slab --------------------------------- */
+
+static void setup_publish(void)
+{
+    setup(8, 1);
+}
+
+static void publish(unsigned self)
+{
+    if (self == 0) {
+        if (hak_slab_disown(slabs[0]) == HAK_SLAB_PARTIAL)
+            hak_partial_put(slabs[0]);
+    } else if (self == 1) {
+        if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
+            hak_partial_note_idle(cls);
+    } else {
+        struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
+        if (slab)
+            model_reached(world_use_up(slab) - 1);
+    }
+}
+
+/* Nobody forgets it: one whose blocks are all back is swept, any other is taken. */
+static void expect_published(void)
+{
+    bool idle = hak_slab_all_back(slabs[0]);
+    hak_partial_sweep_all();
+    struct hak_slab *slab = idle ? hak_hot_pop(cls) : hak_partial_take(world_thread(0), cls);
+    MODEL_CHECK(slab == slabs[0] || (!slab && hak_slab_state(slabs[0]) == HAK_SLAB_ACTIVE));
+    if (!idle)
+        hak_slab_collect(slabs[0]);
+    MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
+}
+
+/* --- sweep: an idle slab is swept to EMPTY, or adopted; who gets it reuses it
+ * ----------------------------------------- */
+
+static void setup_sweep(void)
+{
+    setup(8, 1);
+    hak_slab_disown(slabs[0]);
+    hak_partial_put(slabs[0]);
+}
+
+static void sweep(unsigned self)
+{
+    if (self == 0) {
+        if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
+            hak_partial_note_idle(cls);
+        hak_partial_sweep_all();
+    } else if (self == 1) {
+        struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
+        if (slab) {
+            world_use_up(slab);
+            model_reached(0);
+        }
+    } else {
+        struct hak_slab *slab = hak_hot_pop(cls);
+        if (slab) {
+            own(slab, self);
+            model_reached(1);
+        }
+    }
+}
+
+static void expect_swept(void)
+{
+    enum hak_slab_state state = hak_slab_state(slabs[0]);
+    MODEL_CHECK(state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL || state == HAK_SLAB_EMPTY);
+    MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
+    if (state == HAK_SLAB_PARTIAL)
+        MODEL_CHECK(hak_partial_take(world_thread(0), cls) == slabs[0]);
+    if (state == HAK_SLAB_EMPTY)
+        MODEL_CHECK(hak_hot_pop(cls) == slabs[0]);
+}
+
+const struct model models[] = {
+    {"stack", 2, setup_stack, pop_and_push, expect_all, 2},
+    {"take_all", 3, setup_stack, take_or_pop, expect_all, 2},
+    {"hot", 3, setup_hot, hot, expect_hot, 3},
+    {"publish", 3, setup_publish, publish, expect_published, 2},
+    {"sweep", 3, setup_sweep, sweep, expect_swept, 2},
+    {0},
+};

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ * What happens once in a process or an interval: start (core/process/start.c), the purge tick (pulse.c), and live
+ * counters (live.c), as they are, with parts that only note what was done. */
+#include <sys/mman.h>
+
+#include "core/heap/thread.h"
+#include "core/os/os.h"
+#include "core/pages/space.h"
+#include "core/parts/parts.h"
+#include "core/process/container.h"
+#include "core/process/live.h"
+#include "core/process/outlet.h"
+#include "core/process/pulse.h"
+#include "core/process/start.h"
+#include "world.h"
+
+static unsigned ready_parts; /* written while the library starts */
+static uint64_t now_ms;
+static _Atomic(unsigned) ticks;
+static bool more;
+
+static int start_part(const struct hak_option_values *options)
+{
+    (void)options;
+    ready_parts++;
+    return 0;
+}
+
+static bool tick_part(uint64_t now)
+{
+    (void)now;
+    static _Atomic(unsigned) inside;
+    unsigned others = atomic_fetch_add_explicit(&inside, 1, memory_order_relaxed);
+    MODEL_CHECK(others == 0 || more);
+    atomic_fetch_sub_explicit(&inside, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ticks, 1, memory_order_relaxed);
+    return more;
+}
+
+static bool waits(void)
+{
+    return HAK_LOAD_RELAXED(&hak_purge_waits);
+}
+
+static const struct hak_stage no_stages[] = {{0}};
+static const struct hak_backend backend = {
+    .name = HAK_DEFAULT_BACKEND, .stages = no_stages, .init = start_part, .purge_tick = tick_part};
+static const struct hak_release release = {.name = "direct"};
+static const struct hak_frontend frontend = {.name = "large", .max_stride = SIZE_MAX};
+const struct hak_backend *const hak_backends[] = {&backend, NULL};
+const struct hak_release *const hak_releases[] = {&release, NULL};
+const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
+const struct hak_os hak_os_linux, *hak_os = &hak_os_linux;
+
+/* --- start: all that come first wait for one, and find all set up ------------------------------------------- */
+
+static void start(unsigned self)
+{
+    (void)self;
+    MODEL_CHECK(hak_start());
+    MODEL_CHECK(ready_parts == 1 && hak_parts.backend == &backend);
+}
+
+static void expect_started(void)
+{
+    MODEL_CHECK(ready_parts == 1);
+}
+
+/* --- tick: of all that find it due, one does the work ---------------------------------------------------------- */
+
+static void setup_tick(void)
+{
+    MODEL_CHECK(hak_start());
+    now_ms = 100;
+}
+
+static void setup_more(void)
+{
+    setup_tick();
+    more = true;
+}
+
+static void tick(unsigned self)
+{
+    (void)self;
+    hak_purge_tick();
+}
+
+static void expect_once(void)
+{
+    MODEL_CHECK(atomic_load_explicit(&ticks, memory_order_relaxed) == 1 && !waits());
+}
+
+static void expect_pending(void)
+{
+    unsigned n = atomic_load_explicit(&ticks, memory_order_relaxed);
+    MODEL_CHECK(n >= 1 && waits());
+    model_reached(n - 1);
+}
+
+/* --- live counters: one writer at a time ------------------------------------------------------------------------- */
+
+static void refresh(unsigned self)
+{
+    (void)self;
+    hak_live_refresh();
+}
+
+static uint64_t clock_ns(void)
+{
+    return 1000000;
+}
+
+static void setup_live(void)
+{
+    static const struct hak_os os = {.clock_ns = clock_ns};
+    hak_os = &os;
+}
+
+static void nothing(void)
+{
+}
+
+/* --- what the real files call ---------------------------------------------------------------------------------------
+ */
+
+void hak_options_defaults(struct hak_option_values *options)
+{
+    options->purge_delay_ms = 500;
+}
+
+/* No settings: they would be read over and over. */
+void hak_options_parse(struct hak_option_values *options, char **environment)
+{
+    (void)options, (void)environment;
+}
+
+void hak_options_translate(struct hak_option_values *options)
+{
+    (void)options;
+}
+
+void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why)
+{
+    (void)options;
+    model_fail("%s=%s: %s", name, value, why);
+}
+
+int hak_space_init(void)
+{
+    return 0;
+}
+
+size_t hak_os_page_size(void)
+{
+    return 1; /* nothing can be sealed */
+}
+
+int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause)
+{
+    (void)addr, (void)size, (void)prot, (void)cause;
+    return -ENOMEM;
+}
+
+void hak_text_format(char *out, size_t size, const char *format, ...)
+{
+    (void)format;
+    out[0] = out[size - 1] = 0;
+}
+
+uint64_t hak_clock_ms(void)
+{
+    return now_ms;
+}
+
+void hak_thread_make_key(void)
+{
+}
+
+bool hak_container_is_tight(uint64_t now)
+{
+    (void)now;
+    return false;
+}
+
+bool hak_outlet_wants_stderr(void)
+{
+    return false;
+}
+
+/* There are no live counters to be had. */
+int memfd_create(const char *name, unsigned flags)
+{
+    (void)name, (void)flags;
+    errno = EACCES;
+    return -1;
+}
+
+const struct model models[] = {
+    {"start", 3, nothing, start, expect_started, 0},
+    {"tick", 3, setup_tick, tick, expect_once, 0},
+    {"tick_more", 3, setup_more, tick, expect_pending, 3},
+    {"live", 2, setup_live, refresh, nothing, 0},
+    {0},
+};

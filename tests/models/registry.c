@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * Direct mappings come, are resized, looked up and go, in several threads (frontends/large/registry.c as it is). */
+#include "frontends/large/registry.h"
+
+#include "core/os/meta.h"
+#include "world.h"
+
+static struct mapping entries[MODEL_THREADS];
+static unsigned entries_used;
+
+static void *block_of(unsigned self)
+{
+    return (void *)(((uintptr_t)self + 1) << 25);
+}
+
+static void come_and_go(unsigned self)
+{
+    size_t count;
+    struct mapping found;
+    MODEL_CHECK(hak_registry_add((struct mapping){.block = block_of(self), .size = HAK_MIB}));
+    if (self == 0) {
+        struct mapping *entry = hak_registry_detach(block_of(0));
+        MODEL_CHECK(entry && !hak_registry_find(block_of(0), &found));
+        entry->size = 2 * HAK_MIB;
+        hak_registry_attach(entry);
+        MODEL_CHECK(hak_registry_find(block_of(0), &found) && found.size == 2 * HAK_MIB);
+    } else {
+        size_t bytes = hak_registry_bytes(&count);
+        MODEL_CHECK(count >= 1 && bytes >= HAK_MIB);
+        model_reached(count - 1);
+        MODEL_CHECK(hak_registry_remove(block_of(self), &found) && found.size == HAK_MIB);
+    }
+}
+
+static void expect_one(void)
+{
+    size_t count;
+    MODEL_CHECK(hak_registry_bytes(&count) == 2 * HAK_MIB && count == 1 && entries_used <= 2);
+}
+
+void *hak_meta_alloc(size_t size)
+{
+    MODEL_CHECK(size == sizeof entries[0] && entries_used < MODEL_THREADS);
+    return &entries[entries_used++];
+}
+
+const struct model models[] = {
+    {"registry", 2, world_setup, come_and_go, expect_one, 2},
+    {0},
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * What all models of slabs share: pages of memory with their descriptors, and what the real files call beyond those
+ * that a model is about. */
+#ifndef TESTS_MODELS_WORLD_H
+#define TESTS_MODELS_WORLD_H
+
+#include "checker.h"
+#include "core/pages/slab.h"
+
+enum { WORLD_PAGES = 2 };
+
+/* First of all in each setup. */
+void world_setup(void);
+/* The descriptor of a page: an ACTIVE slab of `blocks` blocks, of which `taken` are in `out`. */
+struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_thread *owner, unsigned taken, void **out);
+/* Formats a slab, but for so few blocks. */
+void world_format(struct hak_slab *slab, unsigned blocks, struct hak_thread *owner);
+/* As a program does with a block that it has. */
+void world_use(void *block);
+/* Takes all that is free from a slab that the caller owns, and uses it; how many blocks. */
+unsigned world_use_up(struct hak_slab *slab);
+/* Gives a block back from outside. */
+enum hak_remote world_free(struct hak_slab *slab, void *block);
+/* Who a thread is: an address, never looked at. */
+struct hak_thread *world_thread(unsigned number);
+
+#endif
