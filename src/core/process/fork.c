@@ -12,6 +12,7 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "live.h"
+#include "pulse.h"
 #include "start.h"
 
 static void each_part(bool prepare, bool in_child)
@@ -81,6 +82,7 @@ static void forget_others(void)
 {
     hak_thread_fork_child();
     hak_background_fork_child();
+    hak_pulse_fork_child();
     if (hak_options.stats_shm)
         hak_live_fork_child();
 }

@@ -15,6 +15,7 @@
 #define BACKGROUND_ROUNDS 1000 /* without a rest: what is refused again and again must not keep the thread busy */
 
 static _Atomic(uint64_t) due_ms;
+static _Atomic(bool) ticking; /* acquired by who ticks, and released by the same */
 
 static void purge_idle(uint64_t now_ms)
 {
@@ -28,26 +29,34 @@ static void purge_idle(uint64_t now_ms)
     HAK_STORE_RELAXED(&hak_purge_waits, more);
 }
 
-/* One thread ticks; those that come at the same time go on. */
-static bool take_turn(uint64_t now_ms)
+static bool is_due(uint64_t now_ms)
 {
-    uint64_t due = HAK_LOAD_RELAXED(&due_ms);
-    return (now_ms >= due || HAK_LOAD_RELAXED(&hak_purge_waits)) && HAK_CAS_RELAXED(&due_ms, &due, now_ms + TICK_MS);
+    return now_ms >= HAK_LOAD_RELAXED(&due_ms) || HAK_LOAD_RELAXED(&hak_purge_waits);
 }
 
+/* One thread ticks; those that come at the same time go on. */
 void hak_purge_tick(void)
 {
     uint64_t now = hak_clock_ms();
-    if (!take_turn(now))
+    if (!is_due(now) || HAK_EXCHANGE_ACQUIRE(&ticking, true))
         return;
-    HAK_STORE_RELAXED(&hak_purge_waits, false); /* others need not come meanwhile */
-    purge_idle(now);
-    if (HAK_UNLIKELY(hak_container_is_tight(now))) {
-        hak_thread_ask_drain();
-        hak_purge_all(0);
+    if (is_due(now)) {
+        HAK_STORE_RELAXED(&due_ms, now + TICK_MS);
+        HAK_STORE_RELAXED(&hak_purge_waits, false); /* others need not come meanwhile */
+        purge_idle(now);
+        if (HAK_UNLIKELY(hak_container_is_tight(now))) {
+            hak_thread_ask_drain();
+            hak_purge_all(0);
+        }
+        if (HAK_UNLIKELY(hak_options.stats_shm))
+            hak_live_refresh();
     }
-    if (HAK_UNLIKELY(hak_options.stats_shm))
-        hak_live_refresh();
+    HAK_STORE_RELEASE(&ticking, false);
+}
+
+void hak_pulse_fork_child(void)
+{
+    HAK_STORE_RELAXED(&ticking, false); /* who ticked did not come along */
 }
 
 static void purge_in_background(void)

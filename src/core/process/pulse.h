@@ -16,6 +16,8 @@ HAK_INLINE void hak_pulse(void)
 
 /* If one is due: all parts purge what has been idle. A call is bounded; hak_purge_waits tells whether more is idle. */
 void hak_purge_tick(void);
+/* In a forked child. */
+void hak_pulse_fork_child(void);
 /* All parts purge what is free beyond `keep` bytes, which they share. Returns the bytes. */
 size_t hak_purge_all(size_t keep);
 /* Before a request that would pass the memory budget: everything idle goes. */
