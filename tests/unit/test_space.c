@@ -51,7 +51,7 @@ TEST(a_plan_costs_no_address_space)
     start();
     hak_free(hak_malloc(100));
     struct fake_calls seen = fake_os_calls();
-    assert_true(seen.bytes[HAK_OS_mmap] < 8 * HAK_MIB);
+    assert_true(seen.bytes[HAK_OS_mmap] - seen.bytes[HAK_OS_munmap] < 8 * HAK_MIB);
     assert_true(stats().mapped <= 2 * HAK_SUPERSLAB);
 }
 
@@ -231,6 +231,9 @@ TEST(a_header_zone_in_the_way_of_others_ends)
 
 TEST(a_zone_goes_on_beyond_what_others_have_mapped)
 {
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it leaves a program too few addresses */
+#endif
     start();
     char *first = take(1), *p = first;
     occupy(first + 10 * HAK_MIB + HAK_PAGE, HAK_MIB);
@@ -250,11 +253,13 @@ TEST(a_zone_goes_on_beyond_what_others_have_mapped)
 
 TEST(tables_that_others_are_in_the_way_of_end_the_plan)
 {
+    enum { TOGETHER = 8192 }; /* descriptors, of 512 MiB */
     start();
-    occupy(hak_page_map.descriptors, HAK_PAGE); /* of the second 512 MiB */
+    size_t index = (size_t)(hak_space_page(take(1)) - hak_page_map.descriptors);
+    occupy(hak_page_map.descriptors + ((hak_align_up(index + 1, TOGETHER)) & hak_page_map.mask), HAK_PAGE);
     while (hak_space_alloc(1, 1, false))
-        assert_true(stats().handed_out <= 512 * HAK_MIB);
-    assert_true(stats().handed_out > 500 * HAK_MIB || HAK_HEADER_LIMIT);
+        assert_true(stats().handed_out <= TOGETHER * HAK_PAGE);
+    assert_int_equal(stats().handed_out, (hak_align_up(index + 1, TOGETHER) - index) * HAK_PAGE);
     use_everything(); /* by mappings of their own */
     assert_not_ours();
 }
