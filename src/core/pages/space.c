@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "core/base/log.h"
 #include "core/base/sealed.h"
@@ -220,14 +221,24 @@ static int map_to(struct zone *z, size_t end)
     return 0;
 }
 
+/* What a zone with headers has serves nothing else, so it gets a quarter of what the process may have. */
+static size_t most_bytes(const struct zone *z)
+{
+    struct rlimit space, data;
+    size_t planned = z->superslabs * HAK_SUPERSLAB;
+    if (!z->header || getrlimit(RLIMIT_AS, &space) || getrlimit(RLIMIT_DATA, &data))
+        return planned;
+    return hak_min(planned, hak_min(space.rlim_cur, data.rlim_cur) / 4 & ~(HAK_SUPERSLAB - 1));
+}
+
 /* Zones double, so that few calls are made; near a limit they get no more than is needed. */
 static int grow(struct zone *z, size_t end)
 {
     size_t mapped = mapped_bytes(z), step = hak_min(hak_max(mapped, STEP_FIRST), STEP_MAX);
     if (end <= mapped)
         return 0;
-    size_t want = hak_align_up(hak_max(mapped + step, end), HAK_SUPERSLAB);
-    int error = map_to(z, hak_min(want, z->superslabs * HAK_SUPERSLAB));
+    size_t most = most_bytes(z), want = hak_min(hak_align_up(hak_max(mapped + step, end), HAK_SUPERSLAB), most);
+    int error = end <= most ? map_to(z, want) : -ENOMEM;
     return error && want > end ? map_to(z, end) : error;
 }
 
