@@ -238,7 +238,7 @@ TEST(a_zone_goes_on_beyond_what_others_have_mapped)
     char *first = take(1), *p = first;
     unsigned jumps = 0;
     occupy(first + 10 * HAK_MIB + HAK_PAGE, HAK_MIB);
-    for (size_t n = 2; n < 200; n++) {
+    for (size_t n = 2; n <= 400 * HAK_MIB / HAK_SUPERSLAB; n++) {
         char *next = take(1);
         jumps += next != p + HAK_SUPERSLAB;
         memset(p = next, 1, HAK_PAGE);
