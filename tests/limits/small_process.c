@@ -12,7 +12,7 @@
 
 #include "check.h"
 
-enum { MOST_MIB = 64, BLOCK = 100000, WORDS = BLOCK / sizeof(uint64_t) };
+enum { MOST_MIB = 128, BLOCK = 100000, WORDS = BLOCK / sizeof(uint64_t) };
 
 /* Not to be found in any core but through the block. */
 static uint64_t mark_of_word(uint64_t i)
