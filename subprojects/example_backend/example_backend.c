@@ -67,12 +67,10 @@ static size_t unmap_region(struct region *r)
 
 /* --- runs ------------------------------------------------------------------------------------------ */
 
-/* Makes the pages writable and their descriptors say that they are one run; NULL without memory. */
+/* Makes the descriptors of the pages say that they are one run. */
 static struct hak_slab *describe(struct region *r, size_t first, size_t pages)
 {
     char *base = r->base + first * HAK_PAGE;
-    if (hak_space_commit(base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
-        return NULL;
     struct hak_slab *slab = hak_space_page(base);
     slab->base = base;
     slab->pages = (uint16_t)pages;
@@ -97,9 +95,9 @@ static struct region *with_room(size_t pages, bool header)
 static struct hak_slab *bump(size_t pages, bool header, bool *zeroed)
 {
     struct region *r = with_room(pages, header);
-    struct hak_slab *slab = r ? describe(r, r->bumped, pages) : NULL;
-    if (!slab)
+    if (!r)
         return NULL;
+    struct hak_slab *slab = describe(r, r->bumped, pages);
     *zeroed = !r->dirty;
     r->bumped += pages;
     r->live += pages;
@@ -111,12 +109,10 @@ static struct hak_slab *bump_whole(size_t pages, size_t align)
 {
     size_t superslabs = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
     struct region *r = map_region(superslabs, hak_max(1, align / HAK_SUPERSLAB_PAGES), false);
-    struct hak_slab *slab = r ? describe(r, 0, pages) : NULL;
-    if (r && !slab)
-        unmap_region(r);
-    if (slab)
-        r->live = pages;
-    return slab;
+    if (!r)
+        return NULL;
+    r->live = pages;
+    return describe(r, 0, pages);
 }
 
 static struct hak_slab *take_run(size_t pages, size_t align, bool header, bool *zeroed)

@@ -5,7 +5,7 @@
  * Under RLIMIT_AS: allocate until NULL, free every other block, allocate as
  * many again, check what stayed, free all, and go on. For each of several
  * sizes a process of its own, which has the limit from its start or, with
- * "late", gets it after the library has set itself up.
+ * "late", sets it itself once it has used malloc.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -37,7 +37,6 @@ struct worker {
 };
 
 static size_t limit_bytes, block_size, thread_count;
-static size_t byte_budget; /* of one thread; only "late" needs one */
 static pthread_barrier_t start, all_here;
 
 static size_t size_of_attempt(const struct worker *w, size_t i)
@@ -85,7 +84,7 @@ static struct node *fill_up(struct worker *w)
 {
     struct node *all = NULL;
     size_t refusals_to_end = block_size == MIXED ? MIXED_REFUSALS : 1;
-    for (size_t i = 0, refusals = 0; refusals < refusals_to_end && w->bytes < byte_budget; i++) {
+    for (size_t i = 0, refusals = 0; refusals < refusals_to_end; i++) {
         struct node *n = allocate(w, size_of_attempt(w, i));
         refusals = n == NULL ? refusals + 1 : 0;
         if (n == NULL)
@@ -157,7 +156,7 @@ static void set_limit(void)
         die("setrlimit: %s", strerror(errno));
 }
 
-static void judge(const struct worker *workers, bool late)
+static void judge(const struct worker *workers)
 {
     size_t bytes = 0, blocks = 0, freed = 0, again = 0;
     for (size_t i = 0; i < thread_count; i++) {
@@ -168,8 +167,8 @@ static void judge(const struct worker *workers, bool late)
     }
     say("%7zu-byte blocks: %zu MiB of %zu in %zu blocks, %zu freed, %zu of them served again", block_size,
         bytes / MIB, limit_bytes / MIB, blocks, freed, again);
-    if (late)
-        return;
+    if (bytes > limit_bytes)
+        die("the limit did not hold");
     if (bytes < limit_bytes / 100 * USABLE_SHARE)
         die("less than %d %% of the limit was usable", USABLE_SHARE);
     /* One thread and one size: the very same blocks will do. */
@@ -186,9 +185,10 @@ static int run(bool late)
     pthread_attr_setstacksize(&attr, 256 * KIB);
     pthread_barrier_init(&start, NULL, (unsigned)thread_count + 1);
     pthread_barrier_init(&all_here, NULL, (unsigned)thread_count);
-    /* The kernel holds what lies in a reservation against the limit only when it is
-     * mapped, so a limit that comes late may bound little: stop by count. */
-    byte_budget = late ? 2 * limit_bytes / thread_count : SIZE_MAX;
+    if (late) {
+        free(malloc(1));
+        set_limit();
+    }
     size_t sizes_bytes = thread_count * MIXED_BLOCKS * sizeof(uint32_t);
     uint32_t *sizes = block_size != MIXED ? NULL
                                           : mmap(NULL, sizes_bytes, PROT_READ | PROT_WRITE,
@@ -202,12 +202,10 @@ static int run(bool late)
         if (err != 0)
             die("no thread: %s", strerror(err));
     }
-    if (late)
-        set_limit();
     pthread_barrier_wait(&start);
     for (size_t i = 0; i < thread_count; i++)
         pthread_join(workers[i].thread, NULL);
-    judge(workers, late);
+    judge(workers);
     return 0;
 }
 

@@ -11,7 +11,7 @@ import tracing
 from common import finish
 
 # Whole process, one thread: loader, C library and all. A thread more may cost a stack and its guard.
-LIMITS = {"mmap": 14, "munmap": 2, "mprotect": 12, "mremap": 0}
+LIMITS = {"mmap": 19, "munmap": 2, "mprotect": 7, "mremap": 0}
 PER_THREAD = {"mmap": 1, "mprotect": 1}
 # The library's own releases: none is needed, but what has been idle may go back.
 RELEASES = ("madvise", "process_madvise")

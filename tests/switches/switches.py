@@ -33,8 +33,10 @@ OTHER_SLABS = SLABS + ("bins.*",)
 RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
 
 
+# The heap grows otherwise; each step of a larger one has a name.
+GROWTH = ("os_calls.superslab_map", "os_calls.name")
 # Spans are found elsewhere, so chunks come and go otherwise.
-SPANS = ("large.*", "os_calls.superslab_map", "lru.*")
+SPANS = ("large.*", "lru.*") + GROWTH
 
 
 @dataclass
@@ -105,11 +107,11 @@ ROWS = {
 
     "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.misses", "os_calls.superslab_map"),
                            elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.misses", "os_calls.superslab_map"),
+    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
                                          elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.misses", "os_calls.superslab_map"),
+    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
                                         elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.misses", "os_calls.superslab_map"),
+    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
                                                elsewhere=("shrink",)),
     "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.slabs_taken", "bins.*", "slabs.*")),
 
@@ -124,7 +126,7 @@ ROWS = {
     "HAKMEM_GUARD_RATE": Row("100", "churn 48", "+", ("os_calls.guard", "bins.*") + SLABS),
     "HAKMEM_DEEPBIND": Row("1", "open", "-"),
     "HAKMEM_PURGE_DELAY_MS": Row("0", "pool-idle", "+", SLABS + RELEASES),
-    "HAKMEM_THP": Row("never", "churn 48", "+"),
+    "HAKMEM_THP": Row("never", "churn 48", "+", ("os_calls.superslab_map",)),
 }
 
 

@@ -17,7 +17,7 @@ static struct {
 } count;
 static struct refusal refusals[HAK_NOSCALLS], refuse_any;
 static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
-static int vector_error;
+static int vector_error, place_error;
 static _Atomic(uint64_t) now_ms = 1000000;
 static _Atomic(size_t) huge_bytes;
 static _Atomic(uint64_t) clock_now, clock_step;
@@ -62,7 +62,9 @@ static intptr_t leave(enum hak_os_call call, size_t size, intptr_t result)
 
 static intptr_t fake_map(void *hint, size_t size, int prot, int flags)
 {
-    PASS(mmap, size, size > map_limit ? -ENOMEM : hak_os_linux.map(hint, size, prot, flags));
+    PASS(mmap, size, hint && place_error  ? -place_error
+                     : size > map_limit ? -ENOMEM
+                                        : hak_os_linux.map(hint, size, prot, flags));
 }
 
 static intptr_t fake_map_file(int fd, size_t size)
@@ -223,11 +225,17 @@ void fake_os_allow(void)
     for (unsigned i = 0; i < HAK_NOSCALLS; i++)
         late_ms[i] = 0;
     fake_os_unlock_pages();
+    place_error = 0;
 }
 
 void fake_os_limit_maps(size_t bytes)
 {
     map_limit = bytes;
+}
+
+void fake_os_refuse_places(int error)
+{
+    place_error = error;
 }
 
 void fake_os_vector(int error, size_t most)

@@ -23,10 +23,12 @@ size_t fake_os_huge_bytes(void);
 void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards);
 /* The same, counted over calls of all kinds but names. */
 void fake_os_refuse_any(unsigned nth, int error, bool onwards);
-/* Nothing is refused, locked or late any more, and maps have no limit. */
+/* Nothing is refused, locked or late any more, and maps have neither limit nor place. */
 void fake_os_allow(void);
 /* A machine on which a map of more than so many bytes gives -ENOMEM. */
 void fake_os_limit_maps(size_t bytes);
+/* Maps at an address that the library chose give -error. */
+void fake_os_refuse_places(int error);
 
 /* process_madvise: -error where it is not 0; else done up to `most` ranges a call. */
 void fake_os_vector(int error, size_t most);

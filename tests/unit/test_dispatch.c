@@ -155,7 +155,7 @@ TEST(the_tables_are_read_only_then)
 TEST(a_refused_seal_does_no_harm)
 {
     unit_start(NULL);
-    fake_os_refuse(HAK_OS_mprotect, 2, ENOMEM, false);
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
     init();
     unit_free_blocks(unit_blocks(100, 1000));
 }
@@ -196,9 +196,9 @@ TEST(threads_start_it_once)
         assert_non_null(p);
         hak_free(p);
     }
-    /* a rung of the ladder may be refused where a sanitizer has its own mappings */
-    const struct hak_ledger_entry *reserve = &hak_ledger[HAK_CAUSE_reserve][HAK_OS_mmap];
-    assert_int_equal(reserve->calls - reserve->failed, 1);
+    /* where a sanitizer has its own mappings, the first places are refused or given back */
+    const struct hak_ledger_entry *calls = hak_ledger[HAK_CAUSE_metadata];
+    assert_int_equal(calls[HAK_OS_mmap].calls - calls[HAK_OS_mmap].failed - calls[HAK_OS_munmap].calls, 1);
 }
 
 UNIT_MAIN(T(every_bin_has_the_narrowest_frontend), T(limits_are_sane), T(the_pool_can_be_switched_off),

@@ -232,7 +232,7 @@ TEST(trace_exhaustion_of_the_range)
 {
     unit_start("HAKMEM_ACE_TRACE=1");
     hak_free(hak_malloc(100));
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
+    fake_os_refuse_places(ENOMEM);
     const char *text = trace_of(20 * HAK_MIB, 1);
     assert_non_null(strstr(text, "ACE Exhaustion: 20971520 bytes, "));
     assert_non_null(strstr(text, "mapped directly"));

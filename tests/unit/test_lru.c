@@ -125,7 +125,6 @@ TEST(what_the_kernel_refuses_stays)
 {
     start("HAKMEM_RELEASE=direct");
     struct superslab *s = map(1);
-    assert_int_equal(hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
     hak_superslab_take_whole(s);
     hak_superslab_put_whole(s, true);
     hak_lru_push(s);
@@ -142,7 +141,6 @@ TEST(what_the_kernel_refuses_stays)
 static struct superslab *map_dirty(void)
 {
     struct superslab *s = map(1);
-    assert_int_equal(hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map), 0);
     hak_superslab_take_whole(s);
     hak_superslab_put_whole(s, true);
     return s;

@@ -66,10 +66,10 @@ TEST(map_at_never_replaces)
     unit_start(NULL);
     char *p = map();
     *p = 1;
-    assert_int_not_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_reserve), 0);
+    assert_int_not_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_metadata), 0);
     assert_int_equal(*p, 1);
-    assert_int_equal(hak_os_unmap(p, SIZE, HAK_CAUSE_reserve), 0);
-    assert_int_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_reserve), 0);
+    assert_int_equal(hak_os_unmap(p, SIZE, HAK_CAUSE_metadata), 0);
+    assert_int_equal(hak_os_map_at(p, SIZE, RW, HAK_CAUSE_metadata), 0);
     assert_int_equal(*p, 0);
 }
 
@@ -187,7 +187,7 @@ TEST(regret_is_added_to_the_release)
 
 TEST(every_cause_and_call_has_a_name)
 {
-    assert_string_equal(hak_cause_name(HAK_CAUSE_reserve), "reserve");
+    assert_string_equal(hak_cause_name(HAK_CAUSE_metadata), "metadata");
     assert_string_equal(hak_cause_name(HAK_NCAUSES - 1), "name");
     assert_string_equal(hak_os_call_name(HAK_OS_process_madvise), "process_madvise");
 }

@@ -159,7 +159,7 @@ TEST(trim_gives_free_pages_back)
 TEST(near_a_limit_a_chunk_is_as_small_as_needed)
 {
     start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     assert_null(hak_parts.by_class[HAK_NCLASSES - 1]->slab_acquire(unit_thread(), HAK_NCLASSES - 1));
     fake_os_allow();
     unit_free_blocks(unit_blocks(50000, 10));

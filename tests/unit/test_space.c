@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The reserved range: its ladder of sizes, zones, tables, and what is made writable when. */
+ * The address space: where it is planned, zones, what is mapped when, what others have mapped in the way, tables. */
 #include "core/pages/space.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <sys/personality.h>
+#include <unistd.h>
 
 #include "core/malloc/malloc.h"
 #include "core/heap/heap.h"
@@ -37,15 +37,7 @@ static uint64_t mask(void)
     return hak_tags.mask;
 }
 
-/* --- the ladder --------------------------------------------------------------------------------------- */
-
-/* Bytes of the one mapping of a rung: descriptors, first metadata, tags, range, and one superslab to align. */
-static size_t rung_size(size_t size)
-{
-    size_t entries = hak_max(size >> HAK_PAGE_LG, 8192);
-    return entries * (sizeof(struct hak_slab) + sizeof(uint64_t)) +
-           hak_align_up(256 * HAK_KIB + size / HAK_SUPERSLAB / 8, HAK_PAGE) + size + HAK_SUPERSLAB;
-}
+/* --- the plan ------------------------------------------------------------------------------------------ */
 
 static void use_everything(void)
 {
@@ -54,51 +46,78 @@ static void use_everything(void)
     unit_census();
 }
 
-/* A sanitizer's own maps cut the address space into pieces; elsewhere a missing piece is a failure. */
-static bool sanitizer_is_in_the_way(size_t bytes)
+TEST(a_plan_costs_no_address_space)
 {
-    void *p = HAK_SANITIZED ? mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : NULL;
-    if (p == MAP_FAILED)
-        return true;
-    if (p)
-        munmap(p, bytes);
-    return false;
+    start();
+    hak_free(hak_malloc(100));
+    struct fake_calls seen = fake_os_calls();
+    assert_true(seen.bytes[HAK_OS_mmap] - seen.bytes[HAK_OS_munmap] < 8 * HAK_MIB);
+    assert_true(stats().mapped <= 2 * HAK_SUPERSLAB);
 }
 
-/* As a program of its own for each rung; the argument is the exponent. */
-TEST(a_rung)
+static void *occupied;
+static size_t occupied_size;
+
+/* Somebody else's mapping. */
+static void occupy(void *at, size_t size)
 {
-    if (!unit_argument)
-        return;
-    size_t size = (size_t)1 << atoi(unit_argument);
-    if (sanitizer_is_in_the_way(rung_size(size)))
-        return;
-    unit_start(NULL);
-    fake_os_limit_maps(rung_size(size));
-    assert_true(hak_init());
-    assert_int_equal(stats().reserved, size);
-    assert_int_equal(hak_tags.header_size, HAK_HEADER_LIMIT && size / HAK_SUPERSLAB >= 3
-                                               ? size / HAK_SUPERSLAB / 3 * HAK_SUPERSLAB : 0);
-    use_everything();
+    occupied = mmap(at, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    occupied_size = size;
+    assert_ptr_equal(occupied, at);
 }
 
-TEST(the_ladder_rung_by_rung)
+static void assert_not_ours(void)
 {
-    for (int lg = 40; lg >= 22; lg -= lg > 36 ? 2 : 1) {
-        char argument[16];
-        snprintf(argument, sizeof argument, "%d", lg);
-        if (unit_spawn("a_rung", argument, NULL, 0))
-            fail_msg("rung 2^%d", lg);
+    for (size_t i = 0; i < occupied_size; i += HAK_PAGE) {
+        assert_false(hak_space_contains((char *)occupied + i));
+        assert_int_equal(((char *)occupied)[i], 0);
     }
 }
 
-TEST(below_the_last_rung_blocks_get_mappings_of_their_own)
+/* As a process of its own, which is told where the one before had its zone. */
+TEST(where_it_lies)
+{
+    char text[32];
+    if (!unit_argument)
+        return;
+    start();
+    snprintf(text, sizeof text, "%p", (void *)hak_page_map.base);
+    assert_int_equal(write(unit_out, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+TEST(each_process_has_its_own_place)
+{
+    char first[32], next[32];
+    if (personality(0xffffffff) & ADDR_NO_RANDOMIZE)
+        skip();
+    assert_int_equal(unit_spawn("where_it_lies", "", first, sizeof first), 0);
+    assert_int_equal(unit_spawn("where_it_lies", "", next, sizeof next), 0);
+    assert_string_not_equal(first, next);
+}
+
+TEST(a_place_that_is_refused_is_no_end)
 {
     unit_start(NULL);
-    fake_os_limit_maps(rung_size(0));
+    fake_os_refuse(HAK_OS_mmap, 1, EEXIST, false);
     assert_true(hak_init());
-    assert_int_equal(stats().zones, 0);
-    fake_os_limit_maps(HAK_SUPERSLAB); /* no further zone either */
+    use_everything();
+}
+
+TEST(without_tables_no_start)
+{
+    unit_start(NULL);
+    fake_os_refuse_places(ENOMEM);
+    assert_int_equal(hak_space_init(), -ENOMEM);
+    assert_in_range(fake_os_count(HAK_OS_mmap), 1, 64);
+    fake_os_allow();
+    assert_int_equal(hak_space_init(), 0);
+    assert_non_null(take(1));
+}
+
+TEST(without_superslabs_blocks_get_mappings_of_their_own)
+{
+    start();
+    fake_os_refuse_places(ENOMEM);
     static const size_t sizes[] = {1, 16, 100, 5000, 50000, 200000};
     for (unsigned i = 0; i < COUNT(sizes); i++) {
         uint64_t maps = hak_ledger[HAK_CAUSE_large_map][HAK_OS_mmap].calls;
@@ -113,45 +132,11 @@ TEST(below_the_last_rung_blocks_get_mappings_of_their_own)
         assert_int_equal(p[sizes[i] - 1], 7);
         hak_free(p);
     }
-    assert_null(hak_malloc(HAK_GIB));
+    assert_int_equal(stats().handed_out, 0);
     fake_os_allow();
-    use_everything(); /* and a zone is found as soon as there may be one */
-    assert_int_equal(stats().zones, 1);
+    use_everything(); /* and superslabs are found as soon as there may be some */
+    assert_true(stats().handed_out > 0);
 }
-
-TEST(without_tables_no_start)
-{
-    unit_start(NULL);
-    fake_os_limit_maps(rung_size(0) - 1);
-    assert_int_equal(hak_space_init(), -ENOMEM);
-    fake_os_limit_maps(rung_size((size_t)1 << 30));
-    assert_int_equal(hak_space_init(), 0);
-    assert_int_equal(stats().reserved, (size_t)1 << 30);
-}
-
-TEST(a_rung_whose_tables_cannot_be_written_goes_back)
-{
-    unit_start(NULL);
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
-    assert_int_equal(hak_space_init(), 0);
-    assert_int_equal(fake_os_count(HAK_OS_munmap), 1);
-    assert_true(stats().reserved < (size_t)1 << 40);
-}
-
-#if !HAK_SANITIZED
-TEST(at_most_a_quarter_of_the_address_space_limit)
-{
-    struct rlimit limit = {HAK_GIB, HAK_GIB};
-    unit_start(NULL);
-    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
-    assert_true(hak_init());
-    assert_in_range(stats().reserved, HAK_GIB / 32, HAK_GIB / 4);
-    use_everything();
-}
-#define LIMITED T(at_most_a_quarter_of_the_address_space_limit),
-#else
-#define LIMITED
-#endif
 
 /* --- zones ------------------------------------------------------------------------------------------- */
 
@@ -215,72 +200,107 @@ TEST(a_superslab_comes_back_once)
 TEST(blocks_with_headers_have_a_zone_of_their_own)
 {
     start();
-    char *header = hak_space_alloc(1, 1, true), *plain = take(1);
+    assert_false(hak_tag_in_header_zone((void *)hak_page_map.base));
+    char *header = hak_space_alloc(1, 1, HAK_HEADER_LIMIT != 0), *plain = take(1);
     assert_int_equal(hak_tag_in_header_zone(header), HAK_HEADER_LIMIT != 0);
     assert_false(hak_tag_in_header_zone(plain));
-    assert_int_equal(hak_tags.header_size != 0, HAK_HEADER_LIMIT != 0);
     assert_false(hak_tag_in_header_zone(&header));
     assert_false(hak_tag_in_header_zone(NULL));
+    if (HAK_HEADER_LIMIT) /* what is only planned may be anybody's */
+        assert_false(hak_tag_in_header_zone(header + HAK_GIB));
 }
 
-/* A small machine: zones are added until there are no more, then NULL, and what came back serves again. */
-TEST(zones_are_added_until_the_end)
-{
-    unit_start(NULL);
-    fake_os_limit_maps(rung_size((size_t)1 << 22));
-    assert_true(hak_init());
-    size_t n = 0;
-    char *p, *last = NULL;
-    while ((p = hak_space_alloc(1, 1, false)) && n < 100000) {
-        assert_int_equal((uintptr_t)p % HAK_SUPERSLAB, 0);
-        last = p;
-        n++;
-    }
-    assert_in_range(n, 8, 99999);
-    assert_true(stats().zones > 1);
-    assert_int_equal(stats().handed_out, n * HAK_SUPERSLAB);
-    hak_space_free(last, 1, HAK_CAUSE_direct_release);
-    assert_ptr_equal(take(1), last);
-    use_everything(); /* by mappings of their own */
-}
-
-/* --- making memory writable ------------------------------------------------------------------------- */
-
-TEST(memory_becomes_writable_in_growing_steps)
+#if HAK_HEADER_LIMIT
+TEST(a_header_zone_in_the_way_of_others_ends)
 {
     start();
-    uint64_t before = fake_os_count(HAK_OS_mprotect);
-    char *p = take(256 * HAK_MIB / HAK_SUPERSLAB);
-    for (size_t done = 0; done < 256 * HAK_MIB; done += HAK_PAGE) {
-        assert_int_equal(hak_space_commit(p + done, HAK_PAGE, HAK_CAUSE_superslab_map), 0);
-        p[done] = 1;
+    char *p = hak_space_alloc(1, 1, true);
+    assert_non_null(p);
+    occupy(p + 64 * HAK_MIB, HAK_PAGE);
+    while (hak_space_alloc(1, 1, true))
+        assert_true(stats().handed_out <= 64 * HAK_MIB);
+    assert_int_equal(stats().handed_out, 64 * HAK_MIB);
+    assert_false(hak_tag_in_header_zone(occupied));
+    use_everything();
+    assert_not_ours();
+}
+#define HEADERS T(a_header_zone_in_the_way_of_others_ends),
+#else
+#define HEADERS
+#endif
+
+TEST(a_zone_goes_on_beyond_what_others_have_mapped)
+{
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it leaves a program too few addresses */
+#endif
+    start();
+    char *first = take(1), *p = first;
+    unsigned jumps = 0;
+    occupy(first + 10 * HAK_MIB + HAK_PAGE, HAK_MIB);
+    for (size_t n = 2; n <= 400 * HAK_MIB / HAK_SUPERSLAB; n++) {
+        char *next = take(1);
+        jumps += next != p + HAK_SUPERSLAB;
+        memset(p = next, 1, HAK_PAGE);
+        assert_ptr_equal(hak_space_page(next), hak_space_page(first) + (n - 1) * HAK_SUPERSLAB_PAGES);
+        assert_int_equal(stats().handed_out, n * HAK_SUPERSLAB);
     }
-    assert_true(fake_os_count(HAK_OS_mprotect) - before < 12);
-    assert_true(stats().committed >= 256 * HAK_MIB);
+    assert_int_equal(jumps, 1);
+    occupy(p + 256 * HAK_MIB, HAK_PAGE); /* more than is mapped ahead */
+    for (unsigned i = 0; i < 2 * HAK_GIB / HAK_SUPERSLAB; i++)
+        *take(1) = 1;
+    use_everything();
+    assert_not_ours();
+}
+
+TEST(tables_that_others_are_in_the_way_of_end_the_plan)
+{
+    enum { TOGETHER = 8192 }; /* descriptors, of 512 MiB */
+    start();
+    size_t index = (size_t)(hak_space_page(take(1)) - hak_page_map.descriptors);
+    occupy(hak_page_map.descriptors + ((hak_align_up(index + 1, TOGETHER)) & hak_page_map.mask), HAK_PAGE);
+    while (hak_space_alloc(1, 1, false))
+        assert_true(stats().handed_out <= TOGETHER * HAK_PAGE);
+    assert_int_equal(stats().handed_out, (hak_align_up(index + 1, TOGETHER) - index) * HAK_PAGE);
+    use_everything(); /* by mappings of their own */
+    assert_not_ours();
+}
+
+/* --- mapping ------------------------------------------------------------------------------------------- */
+
+TEST(memory_is_mapped_in_growing_steps)
+{
+    start();
+    uint64_t before = fake_os_count(HAK_OS_mmap);
+    for (size_t done = 0; done < 512 * HAK_MIB; done += HAK_SUPERSLAB)
+        memset(take(1), 1, HAK_SUPERSLAB / 64);
+    assert_true(fake_os_count(HAK_OS_mmap) - before < 20);
+    assert_in_range(stats().mapped, 512 * HAK_MIB, 512 * HAK_MIB + 64 * HAK_MIB);
 }
 
 TEST(near_a_limit_no_more_than_needed)
 {
     start();
-    char *p = take(2 * HAK_MIB / HAK_SUPERSLAB + 1);
-    assert_int_equal(hak_space_commit(p, HAK_PAGE, HAK_CAUSE_superslab_map), 0);
-    size_t before = stats().committed;
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
-    assert_int_equal(hak_space_commit(p + before, HAK_PAGE, HAK_CAUSE_superslab_map), 0);
-    assert_int_equal(stats().committed, before + HAK_PAGE);
-    p[before] = 1;
+    take(4);
+    size_t before = stats().mapped;
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
+    while (stats().mapped == before)
+        *take(1) = 1;
+    assert_int_equal(stats().mapped, before + HAK_SUPERSLAB);
 }
 
-TEST(refused_memory_can_be_asked_for_again)
+TEST(refused_memory_changes_nothing_and_can_be_asked_for_again)
 {
     start();
     char *p = take(1);
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
-    assert_int_equal(hak_space_commit(p, HAK_PAGE, HAK_CAUSE_superslab_map), -ENOMEM);
-    assert_int_equal(stats().committed, 0);
+    size_t before = stats().mapped;
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    for (unsigned i = 0; i < 1000; i++)
+        assert_null(hak_space_alloc(before / HAK_SUPERSLAB, 1, false));
+    assert_int_equal(stats().handed_out, HAK_SUPERSLAB);
+    assert_int_equal(stats().mapped, before);
     fake_os_allow();
-    assert_int_equal(hak_space_commit(p, HAK_PAGE, HAK_CAUSE_superslab_map), 0);
-    *p = 1;
+    assert_ptr_equal(take(1), p + HAK_SUPERSLAB);
 }
 
 /* --- the tables --------------------------------------------------------------------------------------- */
@@ -319,9 +339,7 @@ TEST(each_page_in_use_is_visited_once)
 
 static void use_address_space(size_t bytes)
 {
-    char *p = take(bytes / HAK_SUPERSLAB);
-    assert_int_equal(hak_space_commit(p, bytes, HAK_CAUSE_superslab_map), 0);
-    p[bytes - 1] = 1;
+    take(bytes / HAK_SUPERSLAB)[bytes - 1] = 1;
 }
 
 /* Frees whose tag was lost go home as foreign ones, and may wait there. */
@@ -352,22 +370,23 @@ TEST(tags_that_cannot_grow_are_shared)
 {
     start();
     struct unit_block *blocks = unit_blocks(3000, 500);
-    char *p = take(2 * HAK_GIB / HAK_SUPERSLAB);
-    for (size_t done = 0; done < 2 * HAK_GIB; done += 64 * HAK_MIB) {
-        fake_os_refuse(HAK_OS_mprotect, 1 + done / (64 * HAK_MIB) % 3, ENOMEM, false);
-        hak_space_commit(p + done, 64 * HAK_MIB, HAK_CAUSE_superslab_map);
-    }
-    fake_os_allow();
+    occupy((char *)(hak_tags.table + 8192), HAK_PAGE);
+    use_address_space(2 * HAK_GIB);
+    assert_int_equal(mask(), 8191);
+    struct unit_block *later = unit_blocks(3000, 500);
     unit_free_blocks(blocks);
+    unit_free_blocks(later);
     assert_all_back();
+    assert_not_ours();
 }
 
-UNIT_MAIN(T(a_rung), T(the_ladder_rung_by_rung), T(below_the_last_rung_blocks_get_mappings_of_their_own),
-          T(without_tables_no_start), T(a_rung_whose_tables_cannot_be_written_goes_back), LIMITED
-          T(superslabs_are_aligned_and_apart), T(what_comes_back_is_handed_out_first),
-          T(runs_are_found_over_many_words_of_the_bitmap), T(a_superslab_comes_back_once),
-          T(blocks_with_headers_have_a_zone_of_their_own), T(zones_are_added_until_the_end),
-          T(memory_becomes_writable_in_growing_steps), T(near_a_limit_no_more_than_needed),
-          T(refused_memory_can_be_asked_for_again), T(addresses_find_the_head_of_their_slab),
+UNIT_MAIN(T(a_plan_costs_no_address_space), T(where_it_lies), T(each_process_has_its_own_place),
+          T(a_place_that_is_refused_is_no_end), T(without_tables_no_start),
+          T(without_superslabs_blocks_get_mappings_of_their_own), T(superslabs_are_aligned_and_apart),
+          T(what_comes_back_is_handed_out_first), T(runs_are_found_over_many_words_of_the_bitmap),
+          T(a_superslab_comes_back_once), T(blocks_with_headers_have_a_zone_of_their_own), HEADERS
+          T(a_zone_goes_on_beyond_what_others_have_mapped), T(tables_that_others_are_in_the_way_of_end_the_plan),
+          T(memory_is_mapped_in_growing_steps), T(near_a_limit_no_more_than_needed),
+          T(refused_memory_changes_nothing_and_can_be_asked_for_again), T(addresses_find_the_head_of_their_slab),
           T(each_page_in_use_is_visited_once), T(tags_grow_with_the_range_in_use_and_frees_are_served),
           T(tags_that_cannot_grow_are_shared))

@@ -366,7 +366,7 @@ TEST(huge_pages_never)
         take(HAK_MIB);
     against = hak_ledger[HAK_CAUSE_huge_page][HAK_OS_madvise].calls;
     assert_true(against > 0);
-    assert_true(against <= hak_ledger[HAK_CAUSE_superslab_map][HAK_OS_mprotect].calls); /* each says no */
+    assert_true(against <= hak_ledger[HAK_CAUSE_superslab_map][HAK_OS_mmap].calls); /* each says no */
 }
 
 /* --- HAKMEM_MADV=free: pages that went back may keep their content ------------------------------------------- */

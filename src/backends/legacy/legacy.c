@@ -62,8 +62,6 @@ static void unmap_region(struct superslab *s)
 
 static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
 {
-    if (hak_space_commit(base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
-        return NULL;
     struct hak_slab *slab = hak_space_page(base);
     slab->base = base;
     slab->region = s;
@@ -113,14 +111,12 @@ static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool head
         return NULL;
     unsigned i = (unsigned)__builtin_ctzll(~s->used);
     struct hak_slab *slab = describe(s, s->base + (size_t)i * slab_pages * HAK_PAGE, slab_pages);
-    if (slab) {
-        s->used |= (uint64_t)1 << i;
-        if (!(s->dirty >> i & 1))
-            hak_budget_take(slab_pages * HAK_PAGE);
-        dirty_slabs -= s->dirty >> i & 1;
-        s->dirty &= ~((uint64_t)1 << i);
-        hak_count_stage(STAGE_UNUSED);
-    }
+    s->used |= (uint64_t)1 << i;
+    if (!(s->dirty >> i & 1))
+        hak_budget_take(slab_pages * HAK_PAGE);
+    dirty_slabs -= s->dirty >> i & 1;
+    s->dirty &= ~((uint64_t)1 << i);
+    hak_count_stage(STAGE_UNUSED);
     return slab;
 }
 
@@ -170,12 +166,8 @@ static struct hak_slab *acquire_region(size_t pages, size_t align)
     struct superslab *s = map_region(count, hak_max(1, align / HAK_SUPERSLAB_PAGES), false);
     if (!s)
         return NULL;
-    struct hak_slab *slab = describe(s, s->base, pages);
-    if (slab)
-        hak_budget_take(count * HAK_SUPERSLAB);
-    else
-        unmap_region(s);
-    return slab;
+    hak_budget_take(count * HAK_SUPERSLAB);
+    return describe(s, s->base, pages);
 }
 
 static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)

@@ -80,8 +80,6 @@ struct hak_slab *hak_runs_take(struct superslab *s, unsigned pages, bool *clean)
 struct hak_slab *hak_runs_take_whole(struct superslab *s, size_t pages, bool *clean)
 {
     *clean = hak_superslab_is_zero(s, ALL_PAGES);
-    if (hak_space_commit(s->base, pages * HAK_PAGE, HAK_CAUSE_superslab_map))
-        return NULL;
     hak_superslab_take_whole(s);
     return describe(s, s->base, pages);
 }

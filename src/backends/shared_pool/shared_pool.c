@@ -122,15 +122,12 @@ static void advise_huge(struct superslab *s)
     mapped[turn] = s->base;
     turn = (turn + 1) % HUGE_LOOK_BACK;
     hak_space_stats(&space);
-    if (space.handed_out > HUGE_FROM && is_dense(before) &&
-        !hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
+    if (space.handed_out > HUGE_FROM && is_dense(before))
         hak_huge_page_advise(s->base, HAK_SUPERSLAB);
 }
 
 static void prefault(struct superslab *s)
 {
-    if (hak_space_commit(s->base, HAK_SUPERSLAB, HAK_CAUSE_superslab_map))
-        return;
     if (hak_os_advise(s->base, HAK_SUPERSLAB, MADV_POPULATE_WRITE, HAK_CAUSE_prefault) == 0 ||
         hak_options.no_fallback_prefault)
         return;

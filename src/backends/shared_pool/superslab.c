@@ -253,11 +253,6 @@ size_t hak_superslab_batch_add(struct superslab_batch *b, struct superslab *s, u
 
 /* --- pages --------------------------------------------------------------------------------------- */
 
-static bool commit(const struct superslab *s, unsigned first, unsigned pages)
-{
-    return hak_space_commit(s->base + first * HAK_PAGE, pages * HAK_PAGE, HAK_CAUSE_superslab_map) == 0;
-}
-
 /* Pages that are taken again: were they given back just now? */
 static void note_regret(struct superslab *s, uint64_t taken)
 {
@@ -270,7 +265,7 @@ static void note_regret(struct superslab *s, uint64_t taken)
 bool hak_superslab_take_at(struct superslab *s, unsigned first, unsigned pages)
 {
     uint64_t mask = superslab_run(first, pages);
-    if (first + pages > HAK_SUPERSLAB_PAGES || (s->free & mask) != mask || !commit(s, first, pages))
+    if (first + pages > HAK_SUPERSLAB_PAGES || (s->free & mask) != mask)
         return false;
     s->free &= ~mask;
     s->used |= mask;

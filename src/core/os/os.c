@@ -13,6 +13,8 @@
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
+/* Thread sanitizer makes address 0 of an address that is its own; where it is only a wish, that does no harm. */
+#define MAP_THERE (HAK_SANITIZED ? 0 : MAP_FIXED_NOREPLACE)
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
 #define PR_SET_VMA_ANON_NAME 0
@@ -156,12 +158,12 @@ int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)
 int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
 {
     intptr_t p = THROUGH_DOOR(cause, mmap, size,
-                              hak_os->map(hint, size, prot, MAP_NORESERVE | MAP_FIXED_NOREPLACE));
+                              hak_os->map(hint, size, prot, MAP_NORESERVE | MAP_THERE));
     if (p < 0 && p > -4096)
         return (int)p;
     if ((void *)p == hint)
         return 0;
-    hak_os_unmap((void *)p, size, cause); /* a kernel before 4.17 took it as a hint */
+    hak_os_unmap((void *)p, size, cause); /* taken as a wish, as by kernels before 4.17 */
     return -EEXIST;
 }
 

@@ -13,9 +13,8 @@
 
 /* cause, and what it means */
 #define HAK_CAUSES(X)                                                   \
-    X(reserve, "address space reserved at start")                      \
-    X(metadata, "tables and descriptors made writable, live counters") \
-    X(superslab_map, "superslabs made writable")                       \
+    X(metadata, "tables and descriptors, live counters")               \
+    X(superslab_map, "superslabs mapped")                              \
     X(large_map, "a large block mapped directly")                      \
     X(large_unmap, "a direct mapping given back")                      \
     X(realloc_remap, "a direct mapping resized")                       \

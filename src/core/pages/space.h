@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The address space: one large reserved range (in time more, where limits allow only small ones), handed
- * out as superslabs, and before it, in the same mapping, two tables with an entry for each 64 KiB page: slab
- * descriptors, and the page tags that every free reads. Nothing inside the range is ever unmapped or moved,
+ * The address space: a plan of up to 2^40 bytes of addresses, handed out as superslabs, and two tables with an
+ * entry for each 64 KiB page of it: slab descriptors, and the page tags that every free reads. Planned addresses cost
+ * nothing and are nobody's; they are mapped when the heap grows. Nothing that was mapped is ever unmapped or moved,
  * so that the kernel cannot hand one of its addresses to somebody else while a tag still names it. */
 #ifndef HAK_SPACE_H
 #define HAK_SPACE_H
@@ -13,20 +13,17 @@
 #define HAK_SUPERSLAB ((size_t)1 << HAK_SUPERSLAB_LG)
 #define HAK_SUPERSLAB_PAGES (HAK_SUPERSLAB / HAK_PAGE)
 
-/* Reserves the range: 2^40 bytes, or what a ladder down from there gives, at most a quarter of RLIMIT_AS.
- * Only a table that cannot be had is an error (-ENOMEM). */
+/* Makes the plan and maps the first part of its tables; -ENOMEM where that cannot be had. */
 int hak_space_init(void);
-/* Contiguous superslabs, aligned to `align` superslabs (a power of two); NULL when there are none. Their
- * pages read as zero, and become writable by hak_space_commit. `header`: from the zone of header
- * blocks, which does not grow: without room there, callers take a slab whose blocks have none. */
+/* Contiguous superslabs, aligned to `align` superslabs (a power of two), to read and write; NULL when there are none,
+ * and nothing has changed then. Pages that were not handed out before read as zero. `header`: from the zone of header
+ * blocks, which is one range; without room there, callers take a slab whose blocks have none. */
 void *hak_space_alloc(size_t superslabs, size_t align, bool header);
 /* Takes superslabs back whose pages have been given back to the kernel; those that went lazily are made to go now, for
  * `cause`, and never used again where the kernel refuses. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
-/* Makes the bytes writable, in coarse steps. 0 or -ENOMEM. */
-int hak_space_commit(void *base, size_t size, enum hak_cause cause);
 bool hak_space_contains(const void *p);
-/* What a lookup needs, in one cache line: the writable part of the first zone, and the descriptors. */
+/* What a lookup needs, in one cache line: the mapped part of the first zone, and the descriptors. */
 struct hak_page_map {
     struct hak_slab *descriptors;
     uint64_t rotation, mask; /* index of a page's descriptor: (number + rotation) & mask */
@@ -54,11 +51,11 @@ HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
     return page - page->head_offset;
 }
 
-/* Calls `visit` for the descriptor of each 64 KiB page that was ever made writable. */
+/* Calls `visit` for the descriptor of each 64 KiB page that was ever handed out. */
 void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context);
 
 struct hak_space_stats {
-    size_t reserved, handed_out, committed, zones;
+    size_t mapped, handed_out, zones;
 };
 void hak_space_stats(struct hak_space_stats *stats);
 

@@ -19,7 +19,7 @@ struct hak_tags {
     _Atomic(uint64_t) *table;
     _Atomic(uint64_t) mask;
     uintptr_t header_base; /* blocks with a header byte lie in [base, base + size) and nothing else does */
-    uintptr_t header_size;
+    _Atomic(uint64_t) header_size; /* grows */
 };
 extern HAK_HIDDEN struct hak_tags hak_tags;
 
@@ -49,7 +49,7 @@ HAK_INLINE void hak_tag_clear(const void *p)
 
 HAK_INLINE bool hak_tag_in_header_zone(const void *p)
 {
-    return (uintptr_t)p - hak_tags.header_base < hak_tags.header_size;
+    return (uintptr_t)p - hak_tags.header_base < HAK_TAG_LOAD(hak_tags.header_size);
 }
 
 #endif

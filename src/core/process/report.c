@@ -176,9 +176,8 @@ static void write_space(struct hak_stats_writer *w)
     struct hak_space_stats s;
     hak_space_stats(&s);
     hak_stats_begin(w, "space");
-    hak_stats_number(w, "reserved_bytes", s.reserved);
+    hak_stats_number(w, "mapped_bytes", s.mapped);
     hak_stats_number(w, "handed_out_bytes", s.handed_out);
-    hak_stats_number(w, "committed_bytes", s.committed);
     hak_stats_number(w, "zones", s.zones);
     hak_stats_number(w, "metadata_bytes", hak_meta_bytes());
     hak_stats_end(w);

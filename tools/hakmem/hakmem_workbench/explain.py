@@ -16,7 +16,6 @@ from .statsfile import OsCall, Retained, Setting, Stats
 from .text import count, duration, listing, percent, plural, size
 
 CAUSES = {
-    "reserve": "address space set aside once at start; it costs no memory until it is used",
     "superslab_map": "a slab was asked for, and no EMPTY, PARTIAL, unused or cached one was left",
     "large_map": "blocks too large for any span were mapped on their own",
     "large_unmap": "such blocks were freed, and their mappings went with them",

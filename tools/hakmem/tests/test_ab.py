@@ -60,7 +60,7 @@ def test_json(experiment: Path) -> None:
     assert base["judgement"] is None and base["library"] is None
     assert first["judgement"]["ratio"]["low"] <= first["judgement"]["ratio"]["value"]
     assert first["build_id"] and first["allocator"]["name"] == "hakmem"
-    assert {row["cause"] for row in first["os_calls"]} == {"reserve", "partial_release"}
+    assert {row["cause"] for row in first["os_calls"]} == {"metadata", "partial_release"}
     assert second["settings"] == {"HAKMEM_BACKEND": "legacy"}
     assert second["allocator"]["backend"] == "legacy"
     for variant in found["variants"]:

@@ -206,7 +206,7 @@ def test_a_living_process(hakmem: Hakmem, served: subprocess.Popen[bytes]) -> No
     assert after["pid"] == pid
     assert after["updates"] > before["updates"]
     assert after["values"]["bins.refills"] > before["values"]["bins.refills"]
-    assert after["values"]["os_calls.reserve.mmap.calls"] >= 1
+    assert after["values"]["os_calls.metadata.mmap.calls"] >= 1
     assert after["values"]["threads.live"] == 1
     shown = hakmem("stat", "--once", str(pid))
     assert shown.code == 0 and "refill_blocks" in shown.out

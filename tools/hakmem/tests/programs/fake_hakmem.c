@@ -134,7 +134,7 @@ __attribute__((destructor)) static void end(void) {
                "\"frontends\": [\"tiny\", \"large\"]},\n",
           accepted(table, table[0].value) ? table[0].value : "shared_pool", value_of("HAKMEM_RELEASE"));
   write_settings(out);
-  fprintf(out, "\"os_calls\": [{\"cause\": \"reserve\", \"call\": \"mmap\", \"calls\": 1, \"bytes\": 1073741824, "
+  fprintf(out, "\"os_calls\": [{\"cause\": \"metadata\", \"call\": \"mmap\", \"calls\": 1, \"bytes\": 1073741824, "
                "\"ns\": 9000, \"regret_bytes\": 0}, {\"cause\": \"partial_release\", \"call\": \"madvise\", "
                "\"calls\": %d, \"bytes\": %d, \"ns\": 52000, \"regret_bytes\": %d}],\n",
           partial ? 12 : 0, partial ? 25165824 : 0, partial ? 20971520 : 0);
