@@ -90,9 +90,7 @@ HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    size_t power = 16;
-    while (power < alignment)
-        power *= 2;
+    size_t power = alignment <= 16 ? 16 : (size_t)2 << (63 - __builtin_clzll(alignment - 1));
     return or_enomem(hak_alloc_aligned(power, size));
 }
 

@@ -77,6 +77,23 @@ TEST(power_of_two_strides_exist_for_alignment)
     }
 }
 
+static unsigned scan_for_aligned(size_t align, size_t size)
+{
+    unsigned cls = 0;
+    while (cls < HAK_NCLASSES && (hak_strides[cls] % align || hak_class_usable(cls) < size))
+        cls++;
+    return cls;
+}
+
+TEST(an_aligned_request_gets_the_smallest_class_of_aligned_blocks)
+{
+    for (size_t align = 32; align <= 2 * HAK_PAGE; align *= 2)
+        for (size_t size = 0; size <= HAK_SMALL_MAX + 1; size++)
+            if (hak_class_of_aligned(align, size) != scan_for_aligned(align, size))
+                fail_msg("%zu bytes aligned to %zu: class %u instead of %u", size, align,
+                         hak_class_of_aligned(align, size), scan_for_aligned(align, size));
+}
+
 TEST(an_address_tells_whether_a_block_may_begin_there)
 {
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
@@ -92,4 +109,5 @@ UNIT_MAIN(T(strides_rise_in_steps_of_16), T(every_size_fits_its_class_without_mu
           T(every_size_gets_the_smallest_class_up_to_one_index_step), T(the_map_is_monotone),
           T(headers_cover_the_strides_up_to_the_limit), T(slabs_waste_little_and_fit_the_word),
           T(power_of_two_strides_exist_for_alignment),
+          T(an_aligned_request_gets_the_smallest_class_of_aligned_blocks),
           T(an_address_tells_whether_a_block_may_begin_there))

@@ -87,7 +87,7 @@ def main():
 #define HAK_SMALL_MAX {classes[-1]}u
 #define HAK_HEADER_LIMIT {limit}u /* classes up to this stride have a header byte */
 #define HAK_HEADER_CLASSES {sum(s <= limit for s in classes)}u
-#define HAK_SIZE_BIAS(size) {f"(15 + ((size) <= {limit}u))" if limit else "15"}
+#define HAK_SIZE_BIAS(size) {f"(15 + ((size) <= {limit}u))" if limit else "((void)(size), 15)"}
 #define HAK_CLASS_HAS_HEADER(cls) {f"((cls) < HAK_HEADER_CLASSES)" if limit else "((void)(cls), false)"}
 #define HAK_MAP_SIZE {len(table)}
 #define HAK_STRIDES \\

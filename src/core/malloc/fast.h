@@ -28,19 +28,25 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 
 /* --- malloc and free ------------------------------------------------------------------------------ */
 
+/* A block of the thread's bin; NULL from an empty one. */
+HAK_INLINE void *hak_pop(unsigned cls)
+{
+    hak_count_malloc();
+    hak_cache_ref self = hak_cache_here();
+    void *p = self->head[cls];
+    if (HAK_UNLIKELY(!p))
+        return NULL;
+    self->head[cls] = hak_next_load(p);
+    hak_mark_clear(p, cls);
+    return p;
+}
+
 HAK_INLINE void *hak_malloc(size_t size)
 {
     if (HAK_UNLIKELY(size > HAK_SMALL_MAX))
         return hak_malloc_slow(size);
-    hak_count_malloc();
-    hak_cache_ref self = hak_cache_here();
-    unsigned cls = hak_class_of(size);
-    void *p = self->head[cls];
-    if (HAK_UNLIKELY(!p))
-        return hak_malloc_slow(size);
-    self->head[cls] = hak_next_load(p);
-    hak_mark_clear(p, cls);
-    return p;
+    void *p = hak_pop(hak_class_of(size));
+    return HAK_LIKELY(p) ? p : hak_malloc_slow(size);
 }
 
 HAK_INLINE void hak_free(void *p)

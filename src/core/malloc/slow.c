@@ -82,10 +82,7 @@ void *hak_alloc_span(size_t size, size_t align, bool zero)
 
 void *hak_alloc_class(unsigned cls)
 {
-    void *p = pop(cls);
-    if (p)
-        return p;
-    p = alloc_small(cls, false);
+    void *p = alloc_small(cls, false);
     hak_pulse();
     return p;
 }

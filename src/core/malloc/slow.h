@@ -13,7 +13,7 @@ HAK_NOINLINE void *hak_malloc_slow(size_t size);
 HAK_NOINLINE void hak_free_slow(void *p);
 /* So many frees of the class that its bin is to be checked. */
 HAK_NOINLINE void hak_free_check(unsigned cls);
-/* A block of the class, from the bin or a refill. */
+/* The bin is empty: a block of the class itself. */
 void *hak_alloc_class(unsigned cls);
 /* A span of its own; align: a power of two. */
 void *hak_alloc_span(size_t size, size_t align, bool zero);
