@@ -8,6 +8,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/heap.h"
+#include "core/heap/owned.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: foreign blocks go home */
@@ -96,6 +97,43 @@ TEST(full_slabs_are_reclaimed_by_their_last_owner)
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), t->counters.reclaimed);
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 0);
     assert_int_equal(unit_census().used, 0);
+}
+
+/* Frees one block of each slab, then the rest by another thread. The owner makes no call after that. */
+static struct unit_block *pinned;
+
+static void *free_pinned(void *unused)
+{
+    unit_free_blocks(pinned);
+    hak_remote_cache_flush(unit_thread());
+    return unused;
+}
+
+TEST(slabs_beyond_a_few_are_nobodys_and_empty_themselves)
+{
+    const unsigned sizes[] = {64, SIZE, 20000};
+    start(NULL);
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+        unsigned c = hak_class_of(sizes[i]);
+        size_t in_slab = unit_slab_capacity(sizes[i]), slabs = 4 * HAK_OWNED_PAGES / hak_slab_pages[c];
+        struct unit_block *block = unit_blocks(sizes[i], slabs * in_slab), *mine = NULL;
+        pinned = NULL;
+        for (size_t n = 0; block; n++) {
+            struct unit_block *next = block->next, **list = n % in_slab == 0 ? &mine : &pinned;
+            block->next = *list;
+            *list = block;
+            block = next;
+        }
+        unit_free_blocks(mine);
+        hak_drain(t, hak_self.head[c]);
+        hak_self.head[c] = NULL;
+        assert_in_range(t->bins[c].owned_pages, 1, HAK_OWNED_PAGES);
+        unit_in_thread(free_pinned, NULL);
+        unit_sweep();
+        struct hak_census census = unit_census();
+        if (unit_pages_in_use(&census) > (i + 1) * HAK_OWNED_PAGES)
+            fail_msg("%u-byte blocks: %zu pages stay", sizes[i], (size_t)unit_pages_in_use(&census));
+    }
 }
 
 static struct unit_block *shared, *shared_rest;
@@ -385,6 +423,7 @@ TEST(without_memory_a_refill_gives_null_and_later_blocks)
 UNIT_MAIN(T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
           T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
           T(draining_gives_up_every_slab_without_live_blocks), T(full_slabs_are_reclaimed_by_their_last_owner),
+          T(slabs_beyond_a_few_are_nobodys_and_empty_themselves),
           T(foreign_blocks_go_home_in_groups), T(without_a_descriptor_foreign_blocks_go_home_at_once),
           T(many_remote_blocks_are_collected_before_own_ones),
           T(few_remote_blocks_are_collected_before_new_ones_are_cut), T(few_remote_blocks_wait_while_own_ones_are_free),

@@ -11,6 +11,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/heap.h"
+#include "core/heap/owned.h"
 #include "unit.h"
 
 #define SIZE 2000 /* without a header in any build */
@@ -253,13 +254,21 @@ TEST(a_trim_breaks_parked_threads_up)
 }
 
 /* Every second one stays. */
-static void *leave_gaps(void *n)
+static void leave_gaps(size_t size, size_t n)
 {
-    kept = unit_blocks(SIZE, *(size_t *)n);
-    for (struct unit_block *b = kept; b && b->next; b = b->next) {
+    for (struct unit_block *b = unit_blocks(size, n); b && b->next; b = b->next) {
         struct unit_block *gap = b->next;
         b->next = gap->next;
         hak_free(gap);
+    }
+}
+
+/* As much as a thread may own of each of so many classes. */
+static void *own_much(void *classes)
+{
+    for (unsigned i = 0; i < *(size_t *)classes; i++) {
+        size_t size = hak_strides[HAK_NCLASSES - 1 - i];
+        leave_gaps(size, 2 * HAK_OWNED_PAGES * HAK_PAGE / size);
     }
     return NULL;
 }
@@ -267,9 +276,11 @@ static void *leave_gaps(void *n)
 TEST(a_thread_with_much_memory_is_not_parked)
 {
     start(NULL);
-    size_t n = 40 * HAK_MIB / SIZE;
+    size_t few = 2, many = 16;
     unit_thread();
-    run(leave_gaps, &n);
+    run(own_much, &few);
+    assert_int_equal(totals().parked, 1);
+    run(own_much, &many);
     assert_int_equal(totals().parked, 0);
     assert_int_equal(totals().active_slabs, 0);
 }

@@ -12,6 +12,7 @@
 /* The slabs behind one bin. */
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
+    uint32_t owned_pages;   /* and their length */
     uint16_t interval;      /* frees between two checks of the bin */
     uint16_t later;         /* of those: to come after the next heartbeat */
     uint16_t batch;         /* blocks of the next refill; doubles up to the capacity */

@@ -76,10 +76,10 @@ static bool same_page(const void *a, const void *b)
     return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
 }
 
-/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks. */
+/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks, unless he has enough. */
 static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
 {
-    if (!was_mine(t, block) || !hak_slab_reclaim(slab, t))
+    if (!was_mine(t, block) || !hak_owned_has_room(t, slab) || !hak_slab_reclaim(slab, t))
         return false;
     hak_owned_add(t, slab);
     hak_count(&t->counters.reclaimed, 1);

@@ -7,6 +7,15 @@
 #include "core/pages/slab_list.h"
 #include "descriptor.h"
 
+/* 64 KiB pages of slabs behind a bin, at most. What others free of them waits for their owner, who may never come to
+ * the class again; so slabs beyond it are nobody's, and empty themselves. */
+#define HAK_OWNED_PAGES 64u
+
+HAK_INLINE bool hak_owned_has_room(const struct hak_thread *t, const struct hak_slab *slab)
+{
+    return t->bins[slab->cls].owned_pages + slab->pages <= HAK_OWNED_PAGES;
+}
+
 HAK_INLINE void hak_owned_mark_used(struct hak_thread *t, unsigned cls)
 {
     t->used_classes[cls / 64] |= (uint64_t)1 << cls % 64;
@@ -21,12 +30,14 @@ HAK_INLINE void hak_owned_add(struct hak_thread *t, struct hak_slab *slab)
 {
     hak_owned_mark_used(t, slab->cls);
     hak_slab_list_push(&t->bins[slab->cls].slabs, slab);
+    t->bins[slab->cls].owned_pages += slab->pages;
     hak_owned_count(t, 1);
 }
 
 HAK_INLINE void hak_owned_remove(struct hak_thread *t, struct hak_slab *slab)
 {
     hak_slab_list_remove(&t->bins[slab->cls].slabs, slab);
+    t->bins[slab->cls].owned_pages -= slab->pages;
     hak_owned_count(t, -1);
 }
 
