@@ -11,6 +11,7 @@
     X(frees, "counting builds: frees of any size")                  \
     X(refills, "trips to a slab for more blocks")                   \
     X(refill_blocks, "blocks that they brought")                    \
+    X(shared_refills, "trips of those to a slab given up again")    \
     X(borrowed, "blocks of a larger class that served")             \
     X(looks, "times that a bin was checked")                        \
     X(overflows, "checks that found more than the bin keeps")       \

@@ -3,7 +3,7 @@
  *
  * A refill takes, in this order: the first slab's own free blocks, and its remote ones if they are worth it; blocks
  * of others that were freed here; blocks not yet carved; the rest of the remote list; the next slab; at last a new
- * slab from the frontend. Every so many frees a bin is checked: what it has beyond its capacity, the blocks freed
+ * slab from the frontend. Where the thread has used the class little, slabs are shared instead (share.c). Every so many frees a bin is checked: what it has beyond its capacity, the blocks freed
  * longest ago, is drained (drain.c). */
 #include "bin.h"
 
@@ -13,6 +13,7 @@
 #include "drain.h"
 #include "owned.h"
 #include "remote_cache.h"
+#include "share.h"
 
 #define COLLECT_BYTES 1024u /* on a remote list are worth a trip before new blocks are cut */
 #define WHOLE_LIST 4u
@@ -105,27 +106,42 @@ static void log_refill(const struct hak_slab *slab, uint32_t taken)
 
 /* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
  * that is not much longer than the batch is taken as it is. */
-static struct hak_chain take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static struct hak_chain take_own(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
     struct hak_slab *slab = usable_slab(t, cls, mode);
     if (!slab)
         return (struct hak_chain){0};
     bool whole = want > 1 && slab->free && slab->free_count <= want * WHOLE_LIST && slab->stride <= WHOLE_STRIDE;
     struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);
-    hak_count(&t->counters.refills, 1);
-    hak_count(&t->counters.refill_blocks, chain.count);
     if (HAK_UNLIKELY(hak_options.p0_log))
         log_refill(slab, chain.count);
     return chain;
 }
 
-void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static struct hak_chain take_shared(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
-    return take(t, cls, 1, mode).head;
+    hak_count(&t->counters.shared_refills, 1);
+    return hak_share_take(t, cls, want, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
 }
 
-static uint32_t longest_interval(unsigned cls)
+static struct hak_chain take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
+    struct hak_chain chain = hak_share_is_on(&t->bins[cls], cls) ? take_shared(t, cls, want, mode)
+                                                                 : take_own(t, cls, want, mode);
+    hak_count(&t->counters.refills, chain.count != 0);
+    hak_count(&t->counters.refill_blocks, chain.count);
+    return chain;
+}
+
+void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+{
+    return take_shared(t, cls, 1, mode).head;
+}
+
+static uint32_t longest_interval(const struct hak_bin *b, unsigned cls)
+{
+    if (hak_share_is_on(b, cls))
+        return 2 * hak_share_capacity(cls) + 1;
     return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[cls]));
 }
 
@@ -133,7 +149,7 @@ static uint32_t longest_interval(unsigned cls)
 static void start_bin(struct hak_bin *b, unsigned cls)
 {
     b->batch = (uint16_t)hak_min(FIRST_BATCH, hak_parts.batch[cls]);
-    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(cls));
+    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(b, cls));
     hak_bin_set_room(b, cls, b->interval);
 }
 
@@ -183,6 +199,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     hak_work_add(chain.count);
     hak_self.head[cls] = hak_next_load(chain.head);
     b->refills++;
+    b->trips++;
     return chain.head;
 }
 
@@ -237,18 +254,18 @@ static void *cut(void *block, uint32_t keep)
 void hak_bin_check(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t keep = hak_parts.capacity[cls];
+    uint32_t keep = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
     hak_owned_mark_used(t, cls);
     hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
-    void *rest = b->shrinking ? take_bin(cls) : cut(hak_self.head[cls], keep);
+    void *rest = b->shrinking || !keep ? take_bin(cls) : cut(hak_self.head[cls], keep);
     hak_count(&t->counters.looks, 1);
     if (rest) {
         hak_count(&t->counters.overflows, 1);
         b->shrinking = true;
-        b->interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, keep));
+        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, keep));
         hak_drain(t, rest);
     } else {
-        b->interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, b->interval * 2u));
+        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
     }
     hak_bin_set_room(b, cls, b->interval);
 }

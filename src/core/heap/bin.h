@@ -16,7 +16,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
 /* Instead of a refill, a block of one of the next three classes that has free ones when this one has none;
  * NULL otherwise. Its stride may be a multiple of nothing: not for aligned requests. */
 void *hak_bin_borrow(struct hak_thread *t, unsigned cls);
-/* One block straight from a slab, for the orphan: it has no bins. */
+/* One block from a shared slab, for the orphan: it has no bins. */
 void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode);
 /* Fills a bin up to at least `blocks` blocks, for prewarming. */
 void hak_bin_prewarm(struct hak_thread *t, unsigned cls, uint32_t blocks);

@@ -22,6 +22,7 @@ struct hak_cache {
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)
+#define HAK_TAG_SHARED ((uint64_t)1 << 32) /* of slabs that no thread with a descriptor owns */
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
 

@@ -21,6 +21,7 @@ struct hak_bin {
     bool shrinking;         /* overflowed, and not refilled since */
     int32_t parked_room;    /* the bin's room while the thread is parked */
     uint32_t refills;
+    uint32_t trips;         /* refills, and remote blocks that went home: how much the thread uses the class */
     void *remote_cache; /* other threads' blocks that were freed here */
     void *parked;       /* the bin's blocks while the thread is parked */
 };

@@ -8,6 +8,7 @@
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
 #include "heap.h"
+#include "share.h"
 
 #define PARK_BYTES (32 * HAK_MIB) /* cut from the slabs of all parked threads, at most */
 
@@ -16,7 +17,8 @@ struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
 
 /* Under hak_thread_lock. */
 static struct hak_thread *live, *parked, *recycled;
-static uint32_t ids = 1; /* 0 means none, 1 is the orphan */
+static uint32_t live_count;
+static uint32_t ids = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
 static struct hak_counters ended_counters;
 static uint64_t started, resumed, pinned_slabs;
 static _Atomic(uint32_t) parked_count; /* both written under the lock */
@@ -43,6 +45,18 @@ static void unlink_from(struct hak_thread **list, struct hak_thread *t)
         t->next->prev = t->prev;
 }
 
+static void link_live(struct hak_thread *t)
+{
+    link_first(&live, t);
+    hak_share_set_threads(++live_count);
+}
+
+static void unlink_live(struct hak_thread *t)
+{
+    unlink_from(&live, t);
+    hak_share_set_threads(--live_count);
+}
+
 static void unlink_parked(struct hak_thread *t)
 {
     unlink_from(&parked, t);
@@ -67,7 +81,7 @@ static struct hak_thread *new_descriptor(void)
             t->tag = (uint64_t)++ids << 32;
     }
     if (t) {
-        link_first(&live, t);
+        link_live(t);
         started++;
     }
     hak_lock_release(&hak_thread_lock);
@@ -127,7 +141,7 @@ void hak_thread_ask_drain(void)
 struct hak_thread *hak_thread_orphan_acquire(void)
 {
     hak_lock_acquire(&hak_orphan_lock);
-    orphan.tag = (uint64_t)1 << 32;
+    orphan.tag = HAK_TAG_SHARED;
     return &orphan;
 }
 
@@ -139,7 +153,7 @@ void hak_thread_orphan_release(void)
 static void recycle(struct hak_thread *t)
 {
     hak_lock_acquire(&hak_thread_lock);
-    unlink_from(&live, t);
+    unlink_live(t);
     hak_counters_add(&ended_counters, &t->counters);
     uint64_t tag = t->tag;
     memset(t, 0, offsetof(struct hak_thread, bins)); /* the bins were cleared one by one */
@@ -172,7 +186,7 @@ static bool park(struct hak_thread *t)
     hak_lock_acquire(&hak_thread_lock);
     bool room = has_room(t->parked_bytes);
     if (room) {
-        unlink_from(&live, t);
+        unlink_live(t);
         link_first(&parked, t);
         HAK_ADD_RELAXED(&parked_count, 1);
         HAK_ADD_RELAXED(&parked_bytes, t->parked_bytes);
@@ -190,7 +204,7 @@ static struct hak_thread *take_parked(uint64_t since_ms)
         ;
     if (t) {
         unlink_parked(t);
-        link_first(&live, t);
+        link_live(t);
     }
     hak_lock_release(&hak_thread_lock);
     return t;
@@ -239,8 +253,9 @@ void hak_thread_fork_child(void)
             hak_counters_add(&ended_counters, &t->counters);
         }
     live = NULL;
+    live_count = 0;
     if (self)
-        link_first(&live, self);
+        link_live(self);
 }
 
 static void add_thread(struct hak_thread_totals *totals, const struct hak_thread *t)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ * See share.h. */
+#include "share.h"
+
+#include "core/parts/parts.h"
+
+#define TRIPS_MAX 4096u   /* however many threads there are */
+#define BATCH_BYTES 512u  /* of a trip, or one block */
+#define KEEP_BYTES 512u   /* of a class, */
+#define KEEP_STRIDE 2048u /* or one block up to this size */
+
+_Atomic(uint32_t) hak_share_trips;
+
+void hak_share_set_threads(uint32_t live)
+{
+    uint64_t others = live ? live - 1 : 0;
+    HAK_STORE_RELAXED(&hak_share_trips, (uint32_t)hak_min(others * others, TRIPS_MAX));
+}
+
+uint32_t hak_share_capacity(unsigned cls)
+{
+    return hak_strides[cls] > KEEP_STRIDE ? 0 : (uint32_t)hak_max(1, KEEP_BYTES / hak_strides[cls]);
+}
+
+/* A PARTIAL one first: an EMPTY one would become one more that is hardly used. */
+static struct hak_slab *acquire(struct hak_thread *t, unsigned cls, bool may_grow)
+{
+    struct hak_slab *slab = hak_parts.backend->adopt(t, cls);
+    return slab || !may_grow ? slab : hak_parts.by_class[cls]->slab_acquire(t, cls);
+}
+
+struct hak_chain hak_share_take(struct hak_thread *t, unsigned cls, uint32_t want, bool may_grow)
+{
+    struct hak_slab *slab = acquire(t, cls, may_grow);
+    if (!slab)
+        return (struct hak_chain){0};
+    hak_slab_tag(slab, HAK_TAG_SHARED);
+    struct hak_chain chain = hak_slab_take(slab, (uint32_t)hak_min(want, hak_max(1, BATCH_BYTES / slab->stride)));
+    if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+        hak_parts.backend->publish(slab);
+    return chain;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * Shared slabs: a thread that has used a class little owns no slab of it. It adopts one that is PARTIAL, takes a few
+ * blocks and publishes it again at once, so that blocks of many threads lie in one page, and a thread that then waits
+ * holds little. Where threads are many, "little" is more. The tag of such a slab is nobody's: its blocks come back as
+ * those of others do, by number, so that what the thread keeps has a bound from the first free on. */
+#ifndef HAK_SHARE_H
+#define HAK_SHARE_H
+
+#include "descriptor.h"
+
+/* Smaller blocks are never shared: two threads would write to one cache line. */
+#define HAK_SHARE_STRIDE_MIN HAK_CACHELINE
+
+/* Trips for a class (struct hak_bin) after which a thread owns slabs of it. */
+extern _Atomic(uint32_t) hak_share_trips;
+/* To be told whenever it changes how many threads live. */
+void hak_share_set_threads(uint32_t live);
+
+/* Whether the thread shares slabs of the class. */
+HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
+{
+    return !b->slabs && b->trips < HAK_LOAD_RELAXED(&hak_share_trips) && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
+}
+
+/* Free blocks that it then keeps. */
+uint32_t hak_share_capacity(unsigned cls);
+/* A few blocks, at most `want`, of a slab that is new to the class only if it may grow; none without memory. */
+struct hak_chain hak_share_take(struct hak_thread *t, unsigned cls, uint32_t want, bool may_grow);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * Threads that use a class little, where threads are many: they own no slab of it, and hold little of it. */
+#include "core/heap/share.h"
+
+#include "core/heap/bin.h"
+#include "core/heap/heap.h"
+#include "unit.h"
+
+#define MANY 100
+#define BLOCKS 8
+
+static struct hak_thread *start_among(uint32_t threads)
+{
+    struct hak_thread *t = unit_thread();
+    assert_non_null(t);
+    hak_share_set_threads(threads); /* after the start, which sets the true number */
+    return t;
+}
+
+TEST(a_thread_alone_owns_its_slabs)
+{
+    unit_start(NULL);
+    struct hak_thread *t = unit_thread();
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        hak_free(hak_malloc(hak_class_usable(cls)));
+        assert_non_null(t->bins[cls].slabs);
+    }
+    assert_int_equal(t->counters.shared_refills, 0);
+}
+
+static void *blocks[2][HAK_NCLASSES];
+
+/* Keeps one block of each class, frees others. */
+static void *keep_some(void *out)
+{
+    struct hak_thread *t = start_among(MANY);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        void **kept = out;
+        kept[cls] = hak_malloc(hak_class_usable(cls));
+        unit_free_blocks(unit_blocks(hak_class_usable(cls), BLOCKS));
+        bool own = hak_strides[cls] < HAK_SHARE_STRIDE_MIN;
+        assert_int_equal(t->bins[cls].slabs != NULL, own);
+        if (!own)
+            assert_in_range(unit_bin_length(cls) + t->bins[cls].remote_count, 0, 3 * hak_share_capacity(cls) + 1);
+    }
+    return NULL;
+}
+
+TEST(threads_among_many_share_slabs_and_keep_little)
+{
+    unit_start(NULL);
+    unit_in_thread(keep_some, blocks[0]);
+    unit_in_thread(keep_some, blocks[1]);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        struct hak_slab *slab = hak_space_slab(blocks[0][cls]);
+        assert_ptr_not_equal(blocks[0][cls], blocks[1][cls]);
+        assert_ptr_equal(hak_space_slab(blocks[1][cls]), slab);
+        assert_int_equal(hak_slab_state(slab), HAK_SLAB_PARTIAL);
+        hak_free(blocks[0][cls]);
+        hak_free(blocks[1][cls]);
+    }
+    hak_heap_drain(unit_thread());
+    unit_sweep();
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(unit_pages_in_use(&c), 0);
+}
+
+TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
+{
+    unit_start(NULL);
+    struct hak_thread *t = start_among(MANY);
+    unsigned cls = hak_class_of(2000);
+    uint32_t rounds = 0;
+    for (; !t->bins[cls].slabs && rounds < 1000000; rounds++)
+        unit_free_blocks(unit_blocks(2000, BLOCKS));
+    assert_in_range(t->bins[cls].trips, HAK_LOAD_RELAXED(&hak_share_trips), HAK_LOAD_RELAXED(&hak_share_trips) + BLOCKS);
+    assert_true(rounds > 1);
+    unit_free_blocks(unit_blocks(2000, unit_slab_capacity(2000)));
+    assert_true(unit_bin_length(cls) > BLOCKS);
+    unit_census();
+}
+
+static struct unit_block *given;
+
+static void *give(void *n)
+{
+    hak_share_set_threads(1);
+    given = unit_blocks(2000, *(size_t *)n);
+    return NULL;
+}
+
+/* One that frees alone uses the class as well: its remote cache grows to the full size. */
+TEST(a_thread_that_only_frees_gathers_more_with_time)
+{
+    unit_start(NULL);
+    size_t n = 4000;
+    unsigned cls = hak_class_of(2000);
+    struct hak_thread *t = unit_thread();
+    unit_in_thread(give, &n);
+    hak_share_set_threads(20);
+    struct unit_block *first = given;
+    given = given->next;
+    hak_free(first);
+    assert_in_range(t->bins[cls].remote_capacity, 1, 2);
+    unit_free_blocks(given);
+    assert_true(t->bins[cls].remote_capacity > 2);
+    assert_true(t->counters.remote_batches < n / 2);
+}
+
+TEST(the_bound_rises_with_the_threads_and_ends)
+{
+    uint32_t last = 0;
+    for (uint32_t threads = 2; threads < 100000; threads *= 2) {
+        hak_share_set_threads(threads);
+        assert_true(HAK_LOAD_RELAXED(&hak_share_trips) >= last);
+        last = HAK_LOAD_RELAXED(&hak_share_trips);
+    }
+    hak_share_set_threads(UINT32_MAX);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), last);
+    hak_share_set_threads(1);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), 0);
+    hak_share_set_threads(0);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), 0);
+}
+
+TEST(without_memory_there_is_none)
+{
+    unit_start(NULL);
+    struct hak_thread *t = start_among(MANY);
+    unsigned cls = hak_class_of(2000);
+    assert_null(hak_share_take(t, cls, 4, false).head);
+    struct hak_chain chain = hak_share_take(t, cls, 4, true);
+    assert_in_range(chain.count, 1, 4);
+    assert_non_null(hak_share_take(t, cls, 4, false).head);
+}
+
+UNIT_MAIN(T(a_thread_alone_owns_its_slabs), T(threads_among_many_share_slabs_and_keep_little),
+          T(a_thread_that_goes_on_gets_slabs_of_its_own), T(a_thread_that_only_frees_gathers_more_with_time),
+          T(the_bound_rises_with_the_threads_and_ends), T(without_memory_there_is_none))
