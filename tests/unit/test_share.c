@@ -46,6 +46,23 @@ static void *keep_some(void *out)
     return NULL;
 }
 
+static void *take_one_of_each(void *out)
+{
+    start_among(MANY);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        ((void **)out)[cls] = hak_malloc(hak_class_usable(cls));
+    return NULL;
+}
+
+/* What a refill brought beyond the one block, too. */
+TEST(a_thread_that_ends_leaves_nothing_but_what_lives)
+{
+    unit_start(NULL);
+    unit_in_thread(take_one_of_each, blocks[0]);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used - c.remote, HAK_NCLASSES);
+}
+
 TEST(threads_among_many_share_slabs_and_keep_little)
 {
     unit_start(NULL);
@@ -74,7 +91,8 @@ TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
     uint32_t rounds = 0;
     for (; !t->bins[cls].slabs && rounds < 1000000; rounds++)
         unit_free_blocks(unit_blocks(2000, BLOCKS));
-    assert_in_range(t->bins[cls].trips, HAK_LOAD_RELAXED(&hak_share_trips), HAK_LOAD_RELAXED(&hak_share_trips) + BLOCKS);
+    uint32_t bound = HAK_LOAD_RELAXED(&hak_share_trips);
+    assert_in_range(t->bins[cls].trips, bound, bound + BLOCKS);
     assert_true(rounds > 1);
     unit_free_blocks(unit_blocks(2000, unit_slab_capacity(2000)));
     assert_true(unit_bin_length(cls) > BLOCKS);
@@ -135,6 +153,6 @@ TEST(without_memory_there_is_none)
     assert_non_null(hak_share_take(t, cls, 4, false).head);
 }
 
-UNIT_MAIN(T(a_thread_alone_owns_its_slabs), T(threads_among_many_share_slabs_and_keep_little),
+UNIT_MAIN(T(a_thread_alone_owns_its_slabs), T(a_thread_that_ends_leaves_nothing_but_what_lives), T(threads_among_many_share_slabs_and_keep_little),
           T(a_thread_that_goes_on_gets_slabs_of_its_own), T(a_thread_that_only_frees_gathers_more_with_time),
           T(the_bound_rises_with_the_threads_and_ends), T(without_memory_there_is_none))

@@ -3,8 +3,8 @@
  *
  * A refill takes, in this order: the first slab's own free blocks, and its remote ones if they are worth it; blocks
  * of others that were freed here; blocks not yet carved; the rest of the remote list; the next slab; at last a new
- * slab from the frontend. Where the thread has used the class little, slabs are shared instead (share.c). Every so many frees a bin is checked: what it has beyond its capacity, the blocks freed
- * longest ago, is drained (drain.c). */
+ * slab from the frontend. Where the thread has used the class little, slabs are shared instead (share.c). Every so
+ * many frees a bin is checked: what it has beyond its capacity, the blocks freed longest ago, is drained (drain.c). */
 #include "bin.h"
 
 #include "core/base/log.h"
@@ -120,6 +120,7 @@ static struct hak_chain take_own(struct hak_thread *t, unsigned cls, uint32_t wa
 
 static struct hak_chain take_shared(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
+    hak_owned_mark_used(t, cls); /* what goes to the bin is drained when the thread ends */
     hak_count(&t->counters.shared_refills, 1);
     return hak_share_take(t, cls, want, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
 }
