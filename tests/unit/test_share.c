@@ -41,7 +41,7 @@ static void *keep_some(void *out)
         bool own = hak_strides[cls] < HAK_SHARE_STRIDE_MIN;
         assert_int_equal(t->bins[cls].slabs != NULL, own);
         if (!own)
-            assert_in_range(unit_bin_length(cls) + t->bins[cls].remote_count, 0, 3 * hak_share_capacity(cls) + 1);
+            assert_in_range(unit_bin_length(cls) + t->bins[cls].remote_count, 0, 4 * hak_share_capacity(cls) + 2);
     }
     return NULL;
 }
