@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * A block freed again after the thread that had allocated and freed it is gone. */
+ * A block freed again after the thread that had allocated and freed it is gone, and its slabs are empty: it used so many
+ * that they were its own. */
 #include "misuse.h"
 
 static void *take_and_free(void *arg)
 {
-    void **p = arg;
-    *p = announce(malloc(64));
-    free(*p);
+    void **p = arg, *all[5000];
+    for (unsigned i = 0; i < 5000; i++)
+        all[i] = malloc(64);
+    *p = announce(all[4000]);
+    for (unsigned i = 0; i < 5000; i++)
+        free(all[i]);
     return NULL;
 }
 
