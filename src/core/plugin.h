@@ -29,7 +29,7 @@ struct hak_thread;
 /* --- contracts --------------------------------------------------------------------------------------- */
 
 /* A frontend owns a range of sizes. Up to HAK_SMALL_MAX bytes it supplies slabs, which core cuts into blocks. One
- * frontend, `large`, also hands out single spans: blocks of their own, of any size and alignment. */
+ * frontend of a build also hands out spans, each a single block, of any size and alignment. */
 struct hak_frontend {
     const char *name;
     /* The classes it serves, by stride in bytes. A class that several serve goes to the one whose range is
@@ -136,7 +136,7 @@ struct hak_release {
 /* Who does what in this process. Chosen at the start, then read-only memory; for slow paths. */
 struct hak_part_table {
     const struct hak_frontend *by_class[HAK_NCLASSES];
-    const struct hak_frontend *large; /* the one that hands out spans */
+    const struct hak_frontend *spans; /* the one that hands out spans */
     const struct hak_backend *backend;
     const struct hak_release *release;
     uint16_t capacity[HAK_NCLASSES]; /* blocks that a bin keeps */

@@ -28,7 +28,7 @@ TEST(every_bin_has_the_narrowest_frontend)
         assert_non_null(hak_parts.by_class[cls]);
         assert_string_equal(hak_parts.by_class[cls]->name, narrowest(hak_strides[cls]));
     }
-    assert_string_equal(hak_parts.large->name, "large");
+    assert_string_equal(hak_parts.spans->name, "large");
 }
 
 TEST(limits_are_sane)

@@ -17,7 +17,7 @@
 #include "core/base/counters.h"
 #include "core/base/sizeclass.h"
 
-#define HAK_CLASS_LARGE 0xffu /* `bin` of a span that holds one large block */
+#define HAK_CLASS_SPAN 0xffu /* `cls` of a span, which holds one large block */
 
 enum hak_slab_state {
     HAK_SLAB_UNUSED, /* zero: never used, or part of a longer run */
@@ -26,7 +26,7 @@ enum hak_slab_state {
     HAK_SLAB_PARTIAL,
     HAK_SLAB_EMPTY,    /* free, its pages dirty */
     HAK_SLAB_RETURNED, /* free, its pages given back */
-    HAK_SLAB_LARGE,    /* one large block */
+    HAK_SLAB_SPAN,     /* one large block */
     HAK_SLAB_NSTATES
 };
 _Static_assert(HAK_SLAB_NSTATES == HAK_COUNTED_STATES, "each transition has a counter");

@@ -191,7 +191,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
         return;
     enum hak_slab_state state = hak_slab_state(page);
     c->pages[state] += page->pages;
-    if (state == HAK_SLAB_LARGE) {
+    if (state == HAK_SLAB_SPAN) {
         c->live_large++;
         c->large_bytes += page->pages * HAK_PAGE;
         c->held_bytes += page->requested;
