@@ -23,7 +23,7 @@ def classes():
 
 
 def count_settings():
-    return [sum(len(group.settings) for group in settings.read_groups(settings.TABLE))]
+    return [sum(len(group.settings) for group in settings.all_groups())]
 
 
 def example_lines():
@@ -61,7 +61,7 @@ def check_figures(write):
         if right != text and write:
             path.write_text(right)
         elif right != text:
-            yield f"{name}: should say {re.search(pattern, right)[0]!r}; docs/figures.py --write puts it right"
+            yield f"{name}: should say {re.search(pattern, right)[0]!r}; meson compile -C build docs puts it right"
 
 
 def check_links():

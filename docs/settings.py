@@ -113,6 +113,10 @@ def read_groups(path):
     return groups
 
 
+def all_groups(tables=TABLES):
+    return [group for table in tables for group in read_groups(table)]
+
+
 def capital(text):
     return text[:1].upper() + text[1:]
 
@@ -164,7 +168,7 @@ def main():
     parser.add_argument("--table", type=Path, action="append", help="in place of them: the tables of a build")
     args = parser.parse_args()
     try:
-        groups = [group for table in args.table or TABLES for group in read_groups(table)]
+        groups = all_groups(args.table or TABLES)
     except (TableError, OSError) as error:
         sys.exit(f"settings.py: {error}")
     if args.check:
