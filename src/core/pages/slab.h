@@ -2,7 +2,7 @@
  * The slab: a run of 64 KiB pages cut into blocks of one class, or one large span. This file owns the
  * descriptor, its life and the word through which other threads give blocks back.
  *
- *   UNUSED --format--> ACTIVE --no block left--> FULL --first foreign free--> PARTIAL --adopt--> ACTIVE
+ *   UNUSED --format--> ACTIVE --no block left--> FULL --first remote free---> PARTIAL --adopt--> ACTIVE
  *                        |  \--owner frees one of its blocks: FULL -> ACTIVE          \--last free--> EMPTY
  *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages given back--> RETURNED
  *
