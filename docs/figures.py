@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The figures in prose that follow from something else in this tree, and the links between documents.
+"""The figures in prose that follow from something else in this tree, the links between documents, and the files that
+they name.
 
-  figures.py SIZE_TABLE            exit 1 if a figure or a link is wrong
+  figures.py SIZE_TABLE            exit 1 if a figure, a link or a file's name is wrong
   figures.py SIZE_TABLE --write    put the figures right
 
 SIZE_TABLE is the sizeclass_table.h of a default build.
@@ -15,6 +16,11 @@ import performance
 import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = [page for folder in (".", "docs", "bench", "tools/hakmem") for page in sorted((ROOT / folder).glob("*.md"))]
+FOLDERS = ["bench", "docs", "src", "subprojects", "tests", "tools"]
+NAMED = re.compile(r"`([\w./-]+\.(?:c|h|cc|py|sh|ini|def|build))`")
+PLACEHOLDER = re.compile(r"\bNAME\b|_NAME\b")
+MADE = {"parts.c", "sizeclass_table.h", "hak_settings.def"}  # by the build
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
 
@@ -23,7 +29,7 @@ def classes():
 
 
 def count_settings():
-    return [sum(len(group.settings) for group in settings.read_groups(settings.TABLE))]
+    return [sum(len(group.settings) for group in settings.all_groups())]
 
 
 def example_lines():
@@ -61,19 +67,28 @@ def check_figures(write):
         if right != text and write:
             path.write_text(right)
         elif right != text:
-            yield f"{name}: should say {re.search(pattern, right)[0]!r}; docs/figures.py --write puts it right"
+            yield f"{name}: should say {re.search(pattern, right)[0]!r}; meson compile -C build docs puts it right"
 
 
 def check_links():
-    folders = [ROOT, ROOT / "docs", ROOT / "bench", ROOT / "tools" / "hakmem"]
-    for page in sorted(path for folder in folders for path in folder.glob("*.md")):
+    for page in PAGES:
         for target in LINK.findall(page.read_text()):
             if not (page.parent / target).exists():
                 yield f"{page.relative_to(ROOT)}: links to {target}, which does not exist"
 
 
+def check_names():
+    """A page names files by the end of their path."""
+    files = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("*") if path.is_file()]
+    files += [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    for page in PAGES:
+        for name in NAMED.findall(page.read_text()):
+            if not (PLACEHOLDER.search(name) or name in MADE or any(file.endswith(f"/{name}") for file in files)):
+                yield f"{page.relative_to(ROOT)}: names {name}, which does not exist"
+
+
 def main():
-    problems = [*check_figures("--write" in sys.argv), *check_links()]
+    problems = [*check_figures("--write" in sys.argv), *check_links(), *check_names()]
     if problems:
         sys.exit("\n".join(problems))
 

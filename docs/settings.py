@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the list of HAKMEM_* settings from the one table, src/core/options.def.
+"""Writes the list of HAKMEM_* settings from their tables: src/core/options.def, and settings.def beside a part.
 
   settings.py                        the Markdown page, docs/settings.md
+  settings.py --write FILE           writes it there
   settings.py --check FILE           exit 1 if FILE is not that page
   settings.py --man                  the section of the man page
   settings.py --man TEMPLATE --version VERSION
@@ -14,7 +15,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TABLE = Path(__file__).resolve().parent.parent / "src" / "core" / "options.def"
+SRC = Path(__file__).resolve().parent.parent / "src"
+TABLES = [SRC / "core" / "options.def", *sorted(SRC.glob("*/*/settings.def"))]
 ARGUMENTS = {  # of each macro, after the field's name
     "BOOL": ["name", "default", "moves", "sentence"],
     "NUM": ["name", "default", "min", "max", "moves", "sentence"],
@@ -29,7 +31,7 @@ ARGUMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^",]+?))\s*(?:,|$)')
 HEADER = """\
 # Settings
 
-<!-- Generated from src/core/options.def. To write it anew: docs/settings.py >docs/settings.md -->
+<!-- Generated from src/core/options.def and src/*/*/settings.def. To write it anew: meson compile -C build docs -->
 
 hakmem reads these variables of the environment once, when the process allocates for the first time.
 A wrong name or value gives one line on stderr, and the default is used: `HAKMEM_STRICT=1` makes it fatal, `HAKMEM_QUIET=1` leaves the line out.
@@ -44,7 +46,7 @@ A text that begins with → belongs to an inherited name: what follows says whic
 
 
 class TableError(Exception):
-    """options.def is not as its head says."""
+    """A table is not as the head of options.def says."""
 
 
 @dataclass
@@ -111,6 +113,10 @@ def read_groups(path):
     return groups
 
 
+def all_groups(tables=TABLES):
+    return [group for table in tables for group in read_groups(table)]
+
+
 def capital(text):
     return text[:1].upper() + text[1:]
 
@@ -149,24 +155,27 @@ def man_section(groups):
 def check(path, wanted):
     if path.is_file() and path.read_text() == wanted:
         return 0
-    print(f"{path} does not match {TABLE.name}; write it anew: docs/settings.py >docs/settings.md", file=sys.stderr)
+    print(f"{path} does not match the tables of settings; write it anew: meson compile -C build docs", file=sys.stderr)
     return 1
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", metavar="FILE", type=Path)
+    parser.add_argument("--write", metavar="FILE", type=Path)
     parser.add_argument("--man", metavar="TEMPLATE", nargs="?", const="")
     parser.add_argument("--version", default="")
-    parser.add_argument("--table", type=Path, action="append", help="in place of it: the tables of a build")
+    parser.add_argument("--table", type=Path, action="append", help="in place of them: the tables of a build")
     args = parser.parse_args()
     try:
-        groups = [group for table in args.table or [TABLE] for group in read_groups(table)]
+        groups = all_groups(args.table or TABLES)
     except (TableError, OSError) as error:
         sys.exit(f"settings.py: {error}")
     if args.check:
         return check(args.check, markdown(groups))
-    if args.man is None:
+    if args.write:
+        args.write.write_text(markdown(groups))
+    elif args.man is None:
         sys.stdout.write(markdown(groups))
     elif not args.man:
         sys.stdout.write(man_section(groups))

@@ -39,5 +39,13 @@ def code_of(path):
     return _BLANKED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), path.read_text())
 
 
+def literals_of(path):
+    """(text, line number) of each string in a C file's code."""
+    text = path.read_text()
+    for match in _BLANKED.finditer(text):
+        if match[0].startswith('"'):
+            yield match[0][1:-1], line_of(text, match.start())
+
+
 def line_of(text, position):
     return text.count("\n", 0, position) + 1

@@ -29,7 +29,7 @@ readonly VARIANTS=(
     "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse |"
-    "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress |"
+    "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
 readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The entry points: arguments are judged and errno is set here, and nowhere else. With HAK_OVERRIDE the C
- * library's names are aliases of the twins, all in this one object, so that static linking takes all or none.
+ * The entry points. Arguments are judged here; errno is set here, and by hak_malloc_slow. With HAK_OVERRIDE the C
+ * library's names are aliases of hakmem_*, all in this one object, so that static linking takes all of them or none.
  * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
 #include "core/base/cancel.h"
 #include "core/malloc/malloc.h"

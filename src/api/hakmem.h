@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * hakmem: public interface. All sizes and alignments are in bytes; all functions may be called from any
- * thread and from a forked child, none from a signal handler. Each function that returns NULL for lack of
- * memory sets errno to ENOMEM; no function that frees changes errno. Results are aligned to 16 bytes unless
- * said otherwise. The functions named like those of the C library behave like them; the source of the
- * behaviour stands in brackets. */
+ * hakmem: public interface. Sizes and alignments are in bytes. Any thread may call any function, a forked child too;
+ * a signal handler may call none. A function that returns NULL for lack of memory sets errno to ENOMEM. No function
+ * that frees changes errno. Blocks are aligned to 16 bytes, unless it says otherwise. Functions that are named like
+ * those of the C library behave like them; the brackets name the document that says how. */
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
@@ -26,7 +25,7 @@ void *hakmem_realloc(void *ptr, size_t size);
 /* [POSIX.1-2024] realloc of count * size; NULL and ENOMEM on overflow. */
 void *hakmem_reallocarray(void *ptr, size_t count, size_t size);
 /* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or ENOMEM;
- * errno is left alone, and *out too on failure. */
+ * errno is left alone; on failure *out is too. */
 int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
 /* [C23 7.24.3.1] NULL and EINVAL when alignment is no power of two. size need not be a multiple of it. */
 void *hakmem_aligned_alloc(size_t alignment, size_t size);
@@ -64,18 +63,18 @@ void hakmem_malloc_stats(void);
  * run time; docs/settings.md names the settings of the environment that serve the same ends. */
 int hakmem_mallopt(int parameter, int value);
 
-/* Gives free memory back, keeping at most `keep` bytes ready for reuse. All threads: those other than the
- * caller empty their bins at their next slow path. Returns the bytes given back by this call. */
+/* Gives free memory of all threads back, but for at most `keep` bytes, which stay ready for reuse. Threads other than
+ * the caller empty their bins at their next slow path. Returns the bytes that this call gave back. */
 size_t hakmem_trim(size_t keep);
-/* The thread of HAKMEM_BACKGROUND=1 starts now, instead of 100 ms after the process began. Does nothing without the
- * setting, or the second time. */
+/* Starts the thread of HAKMEM_BACKGROUND=1 now, instead of when the process is 100 ms old. Does nothing without the
+ * setting, or at a second call. */
 void hakmem_main_called(void);
 /* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. 0, or a negative
  * errno (ENOMEM before the library could start, else that of write). Allocates nothing. */
 int hakmem_stats(int fd, int json);
 /* The version, "major.minor.patch". */
 const char *hakmem_version(void);
-/* The span backend in use, "shared_pool" or "legacy". */
+/* The span backend in use, such as "shared_pool". */
 const char *hakmem_backend(void);
 
 #ifdef __cplusplus

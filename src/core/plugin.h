@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The contracts of hakmem's parts: the one page that the author of a frontend or backend reads.
+ * The contracts of hakmem's parts, and what core offers them: the one header that the author of a frontend, a backend or
+ * a release policy includes.
  *
- * A part is a folder below src/frontends or src/backends with a meson.build and one constant struct of the
- * kinds below, named hak_frontend_NAME, hak_backend_NAME or hak_release_NAME. It includes core and never a
- * sibling. docs/write-your-own-backend.md walks through an example that is built and run by the tests.
+ * A part is a folder with a meson.build and one constant struct of the kinds below, named hak_frontend_NAME,
+ * hak_backend_NAME or hak_release_NAME. It includes core, never another part. docs/write-your-own-backend.md walks
+ * through an example that the tests build and run; docs/write-your-own-frontend.md tells what differs for a frontend.
  *
- * Slots marked "optional" may be NULL; what that means stands beside them. All functions may be called from
- * any thread unless it says otherwise; none may call malloc or free. Lock ranks are in base/lock.h. */
+ * Slots marked "optional" may be NULL; what that means stands beside them. Any thread may call any function, unless its
+ * comment says otherwise. None may call malloc or free. Locks are taken in the order of their ranks (base/lock.h). */
 #ifndef HAK_PLUGIN_H
 #define HAK_PLUGIN_H
 
@@ -20,16 +21,19 @@
 #include "core/pages/budget.h"
 #include "core/pages/slab.h"
 #include "core/pages/slab_list.h"
+#include "core/pages/slab_stack.h"
 #include "core/pages/space.h"
 
 struct hak_thread;
 
-/* A frontend owns a range of sizes. Up to HAK_SMALL_MAX bytes it supplies slabs, which core's bins cut into
- * blocks; the frontend that takes the sizes above (at least one must: large) hands out single spans. */
+/* --- contracts --------------------------------------------------------------------------------------- */
+
+/* A frontend owns a range of sizes. Up to HAK_SMALL_MAX bytes it supplies slabs, which core cuts into blocks. One
+ * frontend of a build also hands out spans, each a single block, of any size and alignment. */
 struct hak_frontend {
     const char *name;
     /* The classes it serves, by stride in bytes. A class that several serve goes to the one whose range is
-     * narrowest; so `large`, which serves all, takes what the others leave. */
+     * narrowest; so a frontend that serves all takes what the others leave. */
     size_t min_stride, max_stride;
     bool headers; /* its blocks of header classes carry the byte, in builds that have one */
     /* Whether the settings leave it switched on; the others take its classes where not. Optional: it is. */
@@ -40,11 +44,10 @@ struct hak_frontend {
     struct hak_slab *(*slab_acquire)(struct hak_thread *t, unsigned cls);
     /* Takes an EMPTY slab back. */
     void (*slab_release)(struct hak_slab *slab);
-    /* Blocks that a bin may hold. Optional: NULL leaves it to core. */
+    /* Blocks that a bin of the class may hold. Optional: core decides, as it does for 0. */
     uint32_t (*bin_capacity)(unsigned cls);
-    /* One block of more than HAK_SMALL_MAX bytes or of an alignment that no class has. `zero`: its bytes
-     * must read as zero. NULL without memory. Optional: NULL for frontends of small sizes only, as for
-     * the next four. */
+    /* One block of more than HAK_SMALL_MAX bytes, or of an alignment that no class has. `zero`: its bytes must
+     * read as zero. NULL without memory. Optional, with the next three: it has no spans. */
     void *(*span_alloc)(size_t size, size_t align, bool zero);
     /* False if `p` is not the start of a span of this frontend. `slab` is its descriptor, or NULL for an
      * address outside of the reserved range. */
@@ -55,12 +58,12 @@ struct hak_frontend {
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
     /* Adds the blocks outside of the reserved range, and the bytes usable in them. Optional: there are none. */
     void (*count_outside)(size_t *blocks, size_t *bytes);
-    /* Gives back what it keeps beyond *keep bytes, and takes what it still keeps off *keep: others may keep the
-     * rest. Returns bytes given back. Optional: keeps nothing. */
+    /* Purges what it keeps beyond *keep bytes, and takes what it still keeps off *keep: others may keep the
+     * rest. Returns the bytes purged. Optional: keeps nothing. */
     size_t (*trim)(size_t *keep);
-    /* Called on slow paths of all threads, at most every few milliseconds: gives back what has been idle for
-     * longer than its limits. A call is bounded, and tells whether more is idle: then the next slow path calls
-     * again. Optional: nothing ages. */
+    /* Called on slow paths of all threads, at most every few milliseconds: purges what has been idle for longer
+     * than hak_purge_delay_ms(). A call is bounded. True: more is idle, and the next slow path calls again.
+     * Optional: nothing ages. */
     bool (*purge_tick)(uint64_t now_ms);
     /* In the thread itself, at its first slow path and at its end. Its descriptor may come from an ended thread,
      * with blocks and slabs. Optional. */
@@ -71,11 +74,12 @@ struct hak_frontend {
     /* fork: takes and releases its locks. Optional: has none. */
     void (*fork_prepare)(void);
     void (*fork_done)(bool in_child);
-    /* Adds its numbers. Optional. */
+    /* Adds its counters: an object under its name. Optional. */
     void (*stats)(struct hak_stats_writer *w);
 };
 
-/* A way in which a backend finds a slab or run; the statistics show how often it served (hak_count_stage). */
+/* A way in which a backend finds a slab or run. The statistics show how often each one served: hak_count_stage
+ * counts, by the stage's index. */
 struct hak_stage {
     const char *name;
     bool locked;       /* it holds the backend's lock */
@@ -85,27 +89,28 @@ struct hak_stage {
 /* A span backend supplies runs of 64 KiB pages, and keeps the lists of PARTIAL slabs. */
 struct hak_backend {
     const char *name;
-    /* In the order in which they are tried; ends with a NULL name. */
+    /* In the order in which they are tried, at most HAK_STAGES; ends with a NULL name. */
     const struct hak_stage *stages;
+    /* Once, before the tables are sealed. 0 or -errno. Optional. */
     int (*init)(const struct hak_option_values *options);
-    /* A slab for `bin` owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[bin] pages that it
+    /* A slab of the class owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[cls] pages that it
      * has formatted. NULL without memory. */
     struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned cls);
-    /* An adopted PARTIAL slab of the bin, or NULL: for frontends that have pages of their own. */
+    /* An adopted PARTIAL slab of the class, or NULL: for frontends that have pages of their own. */
     struct hak_slab *(*adopt)(struct hak_thread *t, unsigned cls);
     /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
      * pages are set, its pages lead to it (hak_space_describe), its state is UNUSED, and *zeroed tells whether its
-     * bytes read as zero. */
+     * bytes read as zero. NULL without memory. */
     struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
     /* Takes back an EMPTY slab, or a run whose content is not needed any more. A run whose state is RETURNED
      * reads as zero. */
     void (*release)(struct hak_slab *slab);
     /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
     void (*publish)(struct hak_slab *slab);
-    /* The last block of a PARTIAL slab of the bin came back: now or later the slab leaves its list, and is
-     * reaped (hak_parts_reap_slab, without a lock of the backend's held). Somebody may have adopted it meanwhile. */
+    /* The last block of a PARTIAL slab of the class came back: now or later the slab leaves its list, and is
+     * reaped (hak_parts_reap_slab). Somebody may have adopted it meanwhile. */
     void (*all_back)(struct hak_slab *slab, unsigned cls);
-    /* Gives back free pages beyond the `keep` bytes that the frontends left. Returns bytes given back. */
+    /* Purges free pages beyond the `keep` bytes that the frontends left. Returns the bytes purged. */
     size_t (*trim)(size_t keep);
     /* As in struct hak_frontend. Optional. */
     bool (*purge_tick)(uint64_t now_ms);
@@ -119,16 +124,48 @@ struct hak_release {
     const char *name;
     bool at_once;         /* backends give pages back as soon as they are free, not after a delay */
     enum hak_cause cause; /* under which wholly free regions go back */
-    int (*init)(const struct hak_option_values *options);
+    int (*init)(const struct hak_option_values *options); /* as in struct hak_backend */
     /* Gives the pages of ranges back. Bytes that went back. They read as zero afterwards, unless
      * hak_pages_go_lazily(): then they may keep their content for a while. */
     size_t (*release)(const struct iovec *ranges, size_t count, enum hak_cause cause);
     void (*stats)(struct hak_stats_writer *w);
 };
 
-/* Written by Meson from the options `frontends` and `backends`; each ends with NULL. */
-extern const struct hak_frontend *const hak_frontends[];
-extern const struct hak_backend *const hak_backends[];
-extern const struct hak_release *const hak_releases[];
+/* --- what core offers, beside the headers above ------------------------------------------------------- */
+
+/* Who does what in this process. Chosen at the start, then read-only memory; for slow paths. */
+struct hak_part_table {
+    const struct hak_frontend *by_class[HAK_NCLASSES];
+    const struct hak_frontend *spans; /* the one that hands out spans */
+    const struct hak_backend *backend;
+    const struct hak_release *release;
+    uint16_t capacity[HAK_NCLASSES]; /* blocks that a bin keeps */
+    uint16_t batch[HAK_NCLASSES];    /* blocks of a refill, at most */
+};
+_Static_assert(HAK_SEALED_PARTS + sizeof(struct hak_part_table) <= HAK_SEALED_SIZE, "the sealed pages hold both");
+
+#define hak_parts (*(struct hak_part_table *)(hak_sealed.bytes + HAK_SEALED_PARTS))
+
+/* Whether slabs of the class belong in the zone of blocks with headers. */
+HAK_INLINE bool hak_parts_has_header(unsigned cls)
+{
+    return hak_class_has_header(cls) && hak_parts.by_class[cls]->headers;
+}
+
+/* For a PARTIAL slab without a block outstanding, which a backend has taken off its list: to EMPTY, and to its
+ * frontend, which calls `release`. No lock of the backend's is held. */
+void hak_parts_reap_slab(struct hak_slab *slab);
+
+/* After how long what is free is idle. */
+HAK_INLINE uint64_t hak_purge_delay_ms(void)
+{
+    return hak_parts.release->at_once ? 0 : hak_options.purge_delay_ms;
+}
+
+/* Whether nobody came to a slow path for that long since the last purge tick: all that is free is idle then. */
+HAK_INLINE bool hak_slept_since(uint64_t last_tick_ms, uint64_t now_ms)
+{
+    return last_tick_ms && hak_clock_age(last_tick_ms, now_ms) >= hak_purge_delay_ms();
+}
 
 #endif

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * The smallest useful span backend: a bump pointer through one superslab after the other. A page is handed out
  * once; it is handed out again only after its whole superslab was free. One lock guards everything.
- * Invariant: `live` of a region counts the pages handed out and not yet taken back; a region that is not the
- * current one of its kind and has live == 0 does not exist. docs/write-your-own-backend.md walks through it. */
-#include "core/parts/parts.h"
-#include "core/pages/budget.h"
-#include "core/os/meta.h"
+ * Invariant: `live` of a region counts the pages handed out and not yet taken back; a region with live == 0 is the
+ * current one of its kind, or is kept for reuse. docs/write-your-own-backend.md walks through it. */
 #include "core/plugin.h"
-#include "core/pages/slab_list.h"
 
 /* One superslab that is cut into runs, or several that hold one large run. */
 struct region {
+    struct region *next; /* of those that are kept */
     char *base;
     size_t superslabs;
+    bool header; /* for blocks with a header byte */
     size_t bumped; /* pages handed out so far: the next run begins here */
     size_t live;
     bool dirty; /* pages above `bumped` have old content */
@@ -20,15 +18,18 @@ struct region {
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
 static struct region *current[2]; /* the one being cut; [1] is for blocks with a header byte */
+static struct region *kept[2];    /* wholly free, of one superslab */
+static unsigned kept_count;
 static struct hak_meta_list unused_regions;
 static struct hak_slab *partial_lists[HAK_NCLASSES];
-static uint64_t unmaps;
+static uint64_t kept_reused, unmaps;
 
 /* The ways in which slabs are found; the statistics show how often each served. */
-enum { STAGE_PARTIAL, STAGE_BUMP, STAGE_MAP };
+enum { STAGE_PARTIAL, STAGE_BUMP, STAGE_KEPT, STAGE_MAP };
 static const struct hak_stage stages[] = {
     [STAGE_PARTIAL] = {"partial", true, "a PARTIAL slab of its class, which is adopted"},
     [STAGE_BUMP] = {"bump", true, "the next pages of the current region"},
+    [STAGE_KEPT] = {"kept", true, "a region that was kept when all of it was free"},
     [STAGE_MAP] = {"map", true, "a new region"},
     {0},
 };
@@ -41,6 +42,7 @@ static struct region *map_region(size_t superslabs, size_t align, bool header)
     if (!r)
         return NULL;
     r->superslabs = superslabs;
+    r->header = header;
     r->base = hak_space_alloc(superslabs, align, header);
     if (!r->base) {
         hak_meta_recycle(&unused_regions, r);
@@ -65,6 +67,32 @@ static size_t unmap_region(struct region *r)
     return returned ? range.iov_len : 0;
 }
 
+/* HAKMEM_EXAMPLE_KEEP: so many wholly free regions wait, with their pages and their charge to the budget. */
+static void keep_or_unmap(struct region *r)
+{
+    if (r->superslabs > 1 || kept_count >= hak_options.example_keep) {
+        unmap_region(r);
+        return;
+    }
+    r->bumped = 0;
+    r->dirty = true;
+    r->next = kept[r->header];
+    kept[r->header] = r;
+    kept_count++;
+}
+
+static struct region *take_kept(bool header)
+{
+    struct region *r = kept[header];
+    if (!r)
+        return NULL;
+    kept[header] = r->next;
+    kept_count--;
+    kept_reused++;
+    hak_count_stage(STAGE_KEPT);
+    return r;
+}
+
 /* --- runs ------------------------------------------------------------------------------------------ */
 
 /* Makes the descriptors of the pages say that they are one run. */
@@ -84,11 +112,11 @@ static struct region *with_room(size_t pages, bool header)
     struct region *r = current[header];
     if (r && r->bumped + pages <= HAK_SUPERSLAB_PAGES)
         return r;
-    struct region *fresh = map_region(1, 1, header);
-    if (!fresh)
+    struct region *fresh = take_kept(header);
+    if (!fresh && !(fresh = map_region(1, 1, header)))
         return NULL;
     if (r && r->live == 0) /* too short for this run, and nothing left in it that could come back */
-        unmap_region(r);
+        keep_or_unmap(r);
     return current[header] = fresh;
 }
 
@@ -136,7 +164,7 @@ static void release_pages(struct region *r, size_t pages)
         r->bumped = 0;
         r->dirty = true;
     } else {
-        unmap_region(r);
+        keep_or_unmap(r);
     }
 }
 
@@ -219,20 +247,38 @@ static void all_back(struct hak_slab *slab, unsigned cls)
         hak_parts_reap_slab(slab);
 }
 
-/* All that is kept without being used is the current regions. */
+static size_t unmap_current(unsigned kind)
+{
+    struct region *r = current[kind];
+    if (!r || r->live || !r->dirty)
+        return 0;
+    current[kind] = NULL;
+    return unmap_region(r);
+}
+
+static size_t unmap_kept(unsigned kind)
+{
+    struct region *r = kept[kind];
+    if (!r)
+        return 0;
+    kept[kind] = r->next;
+    kept_count--;
+    return unmap_region(r);
+}
+
+/* What is free and holds pages: the regions that are kept, and the current ones. */
 static size_t trim(size_t keep)
 {
-    size_t returned = 0;
+    size_t purged = 0;
     hak_lock_acquire(&lock);
     for (unsigned kind = 0; kind < 2; kind++) {
-        struct region *r = current[kind];
-        if (!r || r->live || !r->dirty || keep >= HAK_SUPERSLAB)
-            continue;
-        current[kind] = NULL;
-        returned += unmap_region(r);
+        while (kept[kind] && kept_count * HAK_SUPERSLAB > keep)
+            purged += unmap_kept(kind);
+        if (keep < HAK_SUPERSLAB)
+            purged += unmap_current(kind);
     }
     hak_lock_release(&lock);
-    return returned;
+    return purged;
 }
 
 static void fork_prepare(void)
@@ -250,6 +296,8 @@ static void stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&lock);
     hak_stats_begin(w, "example_backend");
+    hak_stats_number(w, "kept", kept_count);
+    hak_stats_number(w, "reused", kept_reused);
     hak_stats_number(w, "unmapped", unmaps);
     hak_stats_end(w);
     hak_lock_release(&lock);

@@ -6,7 +6,7 @@
 
 The folders of src/core are floors: a file includes, and calls, what stands on its own floor or below. No files include
 or call each other in a circle: what calls whom is read off the symbols that the objects of the archive define and use.
-core knows no part by name. Each part of src/frontends and src/backends includes core and its own folder, never a
+core knows no part by name, neither as a symbol nor as a string. Each part of src/frontends and src/backends includes core and its own folder, never a
 sibling; src/api includes core. Memory calls are made in src/core/os/os.c alone.
 """
 import re
@@ -15,7 +15,7 @@ from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from common import code_of, finish, line_of, output_of
+from common import code_of, finish, line_of, literals_of, output_of
 
 # From the ground up. options.def and plugin.h are core's two pages for outsiders, and have a floor of their own.
 FLOORS = ["base", "os", "pages", "parts", "heap", "process", "malloc"]
@@ -82,6 +82,9 @@ def name_problems(path, src, parts):
         if match[1] in parts:
             yield (f"{path.relative_to(src)}:{line_of(code, match.start())}: core names the part "
                    f'"{match[1]}"; go through the table of parts')
+    if path.suffix in {".c", ".h"}:  # options.def tells users which parts there are
+        yield from (f'{path.relative_to(src)}:{line}: core has the name of the part "{text}" as a string; '
+                    "what a part needs is a slot of its contract" for text, line in literals_of(path) if text in parts)
 
 
 def call_problems(path, src):

@@ -4,11 +4,14 @@
 
   PYTHONPATH=tests switches.py LIBRARY WORK [SETTING]...
 
-WORK is work.c. Every setting of the library has a row in ROWS: a value, a work on which it acts, and which
-way the counter moves that the setting's own description names. The work runs with and without the setting;
-all counters are compared. Without arguments all rows are tested, and that none is missing.
+WORK is work.c. A setting's own description names the counter that it moves. A setting with a row in ROWS is tested
+strictly: a value, a work on which it acts, which way the counter moves, and what else may move. The work runs with and
+without the setting; all counters are compared. For a setting without a row other values are tried, on one work after
+the other and with each backend, until its counter moves. A text, and what only prints, need a row, since only their
+author knows a value or what is printed. Without arguments all settings are tested.
 """
 import fnmatch
+import itertools
 import re
 import shutil
 import sys
@@ -208,6 +211,43 @@ class Tester:
                 self.problems.append(f"{work} is not the same twice: {stray}")
 
 
+# --- settings without a row ------------------------------------------------------------------------------
+
+WORKS = "shrink", "whole", "remote", "pool", "large", "churn 48", "churn 700", "pool-idle"
+
+
+def other_values(setting):
+    """What a setting may be instead of its default."""
+    kind, default = setting["type"], setting.get("default")
+    if kind == "bool":
+        values = [1 - default]
+    elif kind == "int":
+        values = [setting["min"], setting["max"], default * 2, default // 2, default + 1]
+    else:
+        values = setting.get("choices", "").split("|")
+    in_range = (v for v in values if kind != "int" or setting["min"] <= v <= setting["max"])
+    return [str(v) for v in dict.fromkeys(in_range) if v not in (default, "")]
+
+
+def test_unlisted(t, setting, backends):
+    """Its counter moves somewhere, and nothing is printed."""
+    name, counter, values = setting["name"], setting["moves"], other_values(setting)
+    if not values or counter.startswith("none"):
+        t.problems.append(f"{name}: needs a row in the table, with a value and with what it moves or prints")
+        return
+    own_first = sorted(backends, key=lambda backend: not counter.startswith(f"{backend}."))
+    for backend, work, value in itertools.product(own_first, WORKS, values):
+        differing, _, said = t.changed(work, NEVER | {"HAKMEM_BACKEND": backend}, name, value)
+        if said:
+            t.problems.append(f"{name}={value} on {work}: stderr {said[:300]!r}")
+        if counter in differing:
+            before, after = differing[counter]
+            print(f"{name}={value} on {work}, backend {backend}: {counter} {before} -> {after}")
+            return
+    t.problems.append(f"{name}: {counter} does not move, on {', '.join(WORKS)} with {', '.join(values)}; "
+                      f"a row in the table may name a work and a value on which it does")
+
+
 # --- settings that have no counter --------------------------------------------------------------------
 
 
@@ -261,17 +301,20 @@ OTHERS = {
 def main():
     t = Tester(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
     _, _, stats = t.baseline("churn 48", NEVER)
-    moves = {row["name"]: row["moves"] for row in stats["settings"]}
+    settings = {row["name"]: row for row in stats["settings"]}
     if stats["allocator"]["backend"] != "shared_pool" or stats["allocator"]["release"] != "batch":
         skip("the default parts are not the ones that the table is about")
-    chosen = sys.argv[3:] or moves.keys()
-    t.problems += [f"{name}: no row in the table" for name in chosen if name not in ROWS and name not in OTHERS]
-    t.problems += [f"{name}: a row, but no such setting" for name in ROWS.keys() | OTHERS.keys() if name not in moves]
+    chosen = sys.argv[3:] or settings.keys()
+    t.problems += [f"{name}: a row, but no such setting" for name in ROWS.keys() | OTHERS.keys() if name not in settings]
     for name in chosen:
-        if name in ROWS and name in moves:
-            t.test(name, ROWS[name], moves[name])
+        if name not in settings:
+            t.problems.append(f"{name}: no such setting")
+        elif name in ROWS:
+            t.test(name, ROWS[name], settings[name]["moves"])
         elif name in OTHERS:
             OTHERS[name](t)
+        else:
+            test_unlisted(t, settings[name], stats["allocator"]["backends"].split())
     t.test_repeatable()
     finish(t.problems, f"{len(chosen)} settings, each with its own counter")
 

@@ -20,16 +20,16 @@ TEST(spans_lie_in_the_range_and_know_their_size)
         char *p = hak_malloc(size);
         struct hak_slab *slab = hak_space_slab(p);
         assert_non_null(slab);
-        assert_int_equal(hak_slab_state(slab), HAK_SLAB_LARGE);
+        assert_int_equal(hak_slab_state(slab), HAK_SLAB_SPAN);
         assert_ptr_equal(slab->base, p);
         assert_int_equal(unit_usable(p), hak_align_up(size, 4096));
         assert_true(slab->pages * HAK_PAGE - size < HAK_PAGE + slab->pages * HAK_PAGE / 16);
         p[size - 1] = 1;
         hak_free(p);
-        assert_true(!hak_space_slab(p) || hak_slab_state(hak_space_slab(p)) != HAK_SLAB_LARGE);
+        assert_true(!hak_space_slab(p) || hak_slab_state(hak_space_slab(p)) != HAK_SLAB_SPAN);
     }
-    assert_int_equal(unit_transitions(HAK_SLAB_UNUSED, HAK_SLAB_LARGE),
-                     unit_transitions(HAK_SLAB_LARGE, HAK_SLAB_UNUSED));
+    assert_int_equal(unit_transitions(HAK_SLAB_UNUSED, HAK_SLAB_SPAN),
+                     unit_transitions(HAK_SLAB_SPAN, HAK_SLAB_UNUSED));
 }
 
 TEST(big_blocks_have_mappings_of_their_own)

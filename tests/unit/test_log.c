@@ -59,5 +59,17 @@ TEST(fatal_stops_the_process)
     assert_dies(fatal, "hakmem: the end of it\n");
 }
 
+static void broken(void)
+{
+    HAK_CHECK(1 == 2);
+}
+
+TEST(a_failed_check_stops_with_one_line)
+{
+    unit_start(NULL);
+    HAK_CHECK(1 == 1);
+    assert_dies(broken, "internal check failed: 1 == 2");
+}
+
 UNIT_MAIN(T(a_line_has_a_prefix_and_keeps_errno), T(a_long_line_is_cut_and_ended), T(text_is_always_terminated),
-          T(fatal_stops_the_process))
+          T(fatal_stops_the_process), T(a_failed_check_stops_with_one_line))

@@ -180,8 +180,8 @@ TEST(blocks_and_bytes_are_conserved)
     uint64_t live = 0, large = 0;
     for (unsigned i = 0; i < SLOTS; i++) {
         struct hak_slab *slab = slots[i] ? hak_space_slab(slots[i]) : NULL;
-        live += slab && hak_slab_state(slab) != HAK_SLAB_LARGE;
-        large += slab && hak_slab_state(slab) == HAK_SLAB_LARGE;
+        live += slab && hak_slab_state(slab) != HAK_SLAB_SPAN;
+        large += slab && hak_slab_state(slab) == HAK_SLAB_SPAN;
     }
     assert_int_equal(c.used - c.remote, live); /* nothing in bins, so what is away is live, or in a remote list */
     assert_int_equal(c.live_large, large);

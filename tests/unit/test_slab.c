@@ -435,7 +435,7 @@ TEST(tags_name_the_bin_to_the_owner_and_vanish)
 TEST(every_state_has_a_name)
 {
     assert_string_equal(hak_slab_state_name(HAK_SLAB_UNUSED), "unused");
-    assert_string_equal(hak_slab_state_name(HAK_SLAB_LARGE), "large");
+    assert_string_equal(hak_slab_state_name(HAK_SLAB_SPAN), "span");
 }
 
 /* --- threads: the owner takes, gives up and adopts while others give back ---------------------------- */

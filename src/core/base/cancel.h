@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * No function of the library is a cancellation point: a thread that was cancelled inside of malloc would end with locks
- * held and lists half linked. Those of the C library's that are cancellation points (open, read, write, close,
- * pthread_join, printf) stand between these two. */
+ * held and lists half linked. Calls of the C library that are cancellation points (open, read, write, close,
+ * pthread_join, printf) stand between these two functions. */
 #ifndef HAK_CANCEL_H
 #define HAK_CANCEL_H
 

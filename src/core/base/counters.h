@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a thread counts: each in counters of its own, which nobody else writes, so that counting costs no atomic
- * read-modify-write. The statistics sum them. The fast path counts nothing, but in counting builds. */
+ * What threads count. Each has counters of its own, which nobody else writes, so counting takes no atomic
+ * read-modify-write. The statistics add them up. The fast path counts in counting builds alone. */
 #ifndef HAK_COUNTERS_H
 #define HAK_COUNTERS_H
 
@@ -40,7 +40,7 @@ struct hak_counters {
     _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: slabs that each of its stages served */
 };
 
-/* The calling thread's; NULL where it has none: then those of nobody count. */
+/* The calling thread's counters. NULL where it has none: then hak_counters_nobodys counts. */
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
 extern struct hak_counters hak_counters_nobodys;
 
@@ -50,7 +50,7 @@ HAK_INLINE void hak_count(_Atomic(uint64_t) *counter, uint64_t n)
     HAK_STORE_RELAXED(counter, HAK_LOAD_RELAXED(counter) + n);
 }
 
-/* A slab's change of state, and a slab or run that a stage of the backend served; in the calling thread. */
+/* Count, in the calling thread: a slab's change of state; a slab or run that a stage of the backend found. */
 void hak_count_transition(unsigned from, unsigned to);
 void hak_count_stage(unsigned stage);
 void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c);

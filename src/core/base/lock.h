@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Locks with ranks: they are taken in ascending rank, and a debug build checks it. fork.c takes them all, in this
- * order. A thread knows which it holds: one that asks for its own was interrupted by a signal, and is told so rather
- * than left to wait for itself. */
+ * Locks with ranks. They are taken in ascending rank; a debug build checks it. process/fork.c takes them all, in this
+ * order. A thread knows which locks it holds. One that asks for a lock of its own was interrupted by a signal whose
+ * handler called malloc or free: the process stops with one line, rather than wait for itself. */
 #ifndef HAK_LOCK_H
 #define HAK_LOCK_H
 

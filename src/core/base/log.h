@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * One line to stderr, by write(2), without allocating; and the checks that end in one. Nothing here runs unless it was
- * asked for: by a debug setting, a wrong setting, or a misuse that stops the process.
+ * Lines to stderr, written at once and without allocating, and the checks that end in such a line. Nobody gets a line
+ * unasked, but for a wrong setting, or a misuse that stops the process.
  * HAK_CHECK stays in release builds: a broken invariant stops the process. HAK_ASSERT exists in debug builds only. */
 #ifndef HAK_LOG_H
 #define HAK_LOG_H

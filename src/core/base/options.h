@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Settings of the environment, parsed once into sealed memory (sealed.h). The table is core/options.def and those of
- * the parts that are built, as hak_settings.def names them.
+ * Settings of the environment, parsed once into sealed memory (sealed.h). Their tables are core/options.def and those
+ * of parts; Meson writes hak_settings.def, which includes them.
  * A wrong setting gives one line and keeps the default; under AT_SECURE all settings are ignored. */
 #ifndef HAK_OPTIONS_H
 #define HAK_OPTIONS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What is filled once, at the start, and then is read-only memory: all settings, and behind them the table of parts
- * (parts/parts.h), in pages that hold nothing else. */
+ * What is filled once, at the start, and is read-only memory from then on: all settings, and behind them the table of
+ * parts (plugin.h). Their pages hold nothing else. */
 #ifndef HAK_SEALED_H
 #define HAK_SEALED_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Writes the statistics without allocating. Whoever has numbers writes them once, by the functions below; what becomes
- * of them is the form's: indented text, one JSON object, or each number handed over by its path. */
+ * Writes the statistics without allocating. Whoever has numbers writes them by the functions below. The form decides
+ * what becomes of them: indented text, one JSON object, or each number handed over with its path. */
 #ifndef HAK_STATS_H
 #define HAK_STATS_H
 

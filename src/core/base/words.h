@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Words that every file uses: attributes, units, alignment, and loads and stores with their memory order in the
- * name. Whoever reads with acquire names the release that it meets. */
+ * What every file uses: attributes, units, alignment, and loads and stores with their memory order in the name.
+ * Each load with acquire has a store with release: ARCHITECTURE.md lists the pairs. */
 #ifndef HAK_WORDS_H
 #define HAK_WORDS_H
 

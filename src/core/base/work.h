@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Work that slow paths do is counted, in blocks, so that the clock is read once for so many of them and not at each
- * trip. Whoever works adds to it; the slow entries end in a pulse (process/pulse.h), which looks at it. */
+ * Slow paths count their work, in blocks, so that a thread reads the clock once for many of them. Whoever works adds to
+ * it. The slow entries end in a pulse (process/pulse.h), which compares it with HAK_WORK_MAX. */
 #ifndef HAK_WORK_H
 #define HAK_WORK_H
 
 #include "words.h"
 
-#define HAK_WORK_MAX 256u /* after so much a thread looks at the clock */
+#define HAK_WORK_MAX 256u /* then the thread reads the clock */
 
 /* Of this thread since its last pulse. */
 extern HAK_HIDDEN HAK_THREAD_LOCAL uint32_t hak_work;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The one refill of bins, for every frontend, and the check that keeps them in bounds. By the calling thread. */
+ * The refill of bins, one for all frontends, and the check that keeps bins within their capacity. A thread calls these
+ * for its own bins alone. */
 #ifndef HAK_BIN_H
 #define HAK_BIN_H
 

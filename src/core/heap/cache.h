@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * A thread's bins: for each class a list of free blocks, and how many frees it has room for.
  *
- * The cache lies in the thread's own storage (initial-exec), so a thread costs no page for it. All zero means empty,
+ * The cache lies in thread-local storage (initial-exec), so it takes no page of its own. All zero means empty,
  * disabled, or not yet initialised: one branch of malloc leads to the slow path for all three. Only free() counts, and
- * only down: every so many frees the bin is checked, which bounds its length. */
+ * only down: after so many frees the bin is checked, which bounds its length. */
 #ifndef HAK_CACHE_H
 #define HAK_CACHE_H
 

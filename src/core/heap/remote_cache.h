@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The remote cache: blocks of other threads' slabs that this thread freed wait here, by class, for its next refill of
- * the class. What exceeds the capacity goes home, to the remote lists of the slabs. By the calling thread. */
+ * The remote cache: blocks that this thread freed, of slabs that it does not own. They wait, by class, for its next
+ * refill of the class. When the cache of a class is full, all go home: to the remote lists of their slabs. A thread
+ * calls these for its own cache alone. */
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
 
 #include "descriptor.h"
 
-/* The cache of a class has got its first block, or is full: then all go home. */
+/* After the first block of a class, which sets its capacity; and when it is full: all go home. */
 HAK_NOINLINE void hak_remote_cache_check(struct hak_thread *t, unsigned cls);
 
-/* Whether it was checked. */
+/* True: the cache was checked. */
 HAK_INLINE bool hak_remote_cache_put(struct hak_thread *t, unsigned cls, void *block)
 {
     struct hak_bin *b = &t->bins[cls];

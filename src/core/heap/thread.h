@@ -13,7 +13,7 @@
  * memory: callers then use the orphan. The library is initialised. */
 struct hak_thread *hak_thread_get(void);
 /* Shared by all threads that have no descriptor; between the two calls the caller has it alone. Nobody's
- * tag is its tag, so blocks of its slabs always come back as foreign ones. */
+ * tag is its tag, so blocks of its slabs always come back by their remote lists. */
 struct hak_thread *hak_thread_orphan_acquire(void);
 void hak_thread_orphan_release(void);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Blocks that are zeroed, or aligned to more than 16 bytes. NULL without memory, or above PTRDIFF_MAX; errno is api's. */
+ * Blocks that are zeroed, or aligned to more than 16 bytes. NULL without memory, or above PTRDIFF_MAX; src/api sets
+ * errno. */
 #ifndef HAK_ALIGNED_H
 #define HAK_ALIGNED_H
 

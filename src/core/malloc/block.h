@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a pointer is: a live block of a slab, a span, or a misuse, which stops the process with one line. */
+ * What a pointer is: a live block of a slab, a span, or none of ours. What is none of ours stops the process with one
+ * line. */
 #ifndef HAK_BLOCK_H
 #define HAK_BLOCK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All that api calls of this folder. */
+ * All that src/api calls. */
 #ifndef HAK_MALLOC_H
 #define HAK_MALLOC_H
 

@@ -32,7 +32,7 @@ static void *resize_slowly(void *p, size_t size)
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab)) /* another thread's */
         return fits_in_place(usable, size) ? p : move(p, usable, size);
-    void *q = size > HAK_SMALL_MAX ? hak_parts.large->span_resize(slab, p, size) : NULL;
+    void *q = size > HAK_SMALL_MAX ? hak_parts.spans->span_resize(slab, p, size) : NULL;
     if (!q)
         return move(p, usable, size);
     hak_work_add(HAK_SPAN_WORK);

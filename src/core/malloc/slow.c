@@ -70,7 +70,7 @@ static void *alloc_span(size_t size, size_t align, bool zero)
     if (!hak_budget_allows(size))
         hak_make_room(size);
     hak_work_add(HAK_SPAN_WORK);
-    return hak_parts.large->span_alloc(hak_max(size, 1), align, zero);
+    return hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
 }
 
 void *hak_alloc_span(size_t size, size_t align, bool zero)
@@ -151,7 +151,7 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
         free_small(slab, p);
     else if (HAK_UNLIKELY(hak_options.guard_rate) && hak_guard_usable(p, "free"))
         hak_guard_free(p, caller);
-    else if (!hak_init() || !hak_parts.large->span_free(slab, p))
+    else if (!hak_init() || !hak_parts.spans->span_free(slab, p))
         hak_block_fail_foreign(p, "free");
     else
         hak_work_add(HAK_SPAN_WORK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Life of a slab; see slab.h for the picture. The word of a slab holds, in one compare-and-swap:
- *   bits 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks away | 32..63 first remote block / 16
+ *   bits 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks outstanding | 32..63 first remote block / 16
  * A remote free publishes the links it wrote with a release; whoever takes the list acquires them. */
 #include "slab.h"
 
@@ -18,7 +18,7 @@
 #define UNIT_LG 4
 #define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
 
-static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "large"};
+static const char *const state_names[] = {"unused", "active", "full", "partial", "empty", "returned", "span"};
 
 const char *hak_slab_state_name(enum hak_slab_state state)
 {
@@ -45,7 +45,7 @@ static void *first_of(const struct hak_slab *slab, uint64_t word)
     return slab->base + ((word >> FIRST_SHIFT) << UNIT_LG);
 }
 
-/* A word without remote blocks; `away` is zero unless the state has no owner. */
+/* A word without remote blocks; `outstanding` is zero unless the state has no owner. */
 static uint64_t make_word(enum hak_slab_state state, uint32_t outstanding)
 {
     return (uint64_t)state | (uint64_t)outstanding << OUTSTANDING_SHIFT;

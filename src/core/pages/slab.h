@@ -2,7 +2,7 @@
  * The slab: a run of 64 KiB pages cut into blocks of one class, or one large span. This file owns the
  * descriptor, its life and the word through which other threads give blocks back.
  *
- *   UNUSED --format--> ACTIVE --no block left--> FULL --first foreign free--> PARTIAL --adopt--> ACTIVE
+ *   UNUSED --format--> ACTIVE --no block left--> FULL --first remote free---> PARTIAL --adopt--> ACTIVE
  *                        |  \--owner frees one of its blocks: FULL -> ACTIVE          \--last free--> EMPTY
  *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages given back--> RETURNED
  *
@@ -17,7 +17,7 @@
 #include "core/base/counters.h"
 #include "core/base/sizeclass.h"
 
-#define HAK_CLASS_LARGE 0xffu /* `bin` of a span that holds one large block */
+#define HAK_CLASS_SPAN 0xffu /* `cls` of a span, which holds one large block */
 
 enum hak_slab_state {
     HAK_SLAB_UNUSED, /* zero: never used, or part of a longer run */
@@ -26,7 +26,7 @@ enum hak_slab_state {
     HAK_SLAB_PARTIAL,
     HAK_SLAB_EMPTY,    /* free, its pages dirty */
     HAK_SLAB_RETURNED, /* free, its pages given back */
-    HAK_SLAB_LARGE,    /* one large block */
+    HAK_SLAB_SPAN,     /* one large block */
     HAK_SLAB_NSTATES
 };
 _Static_assert(HAK_SLAB_NSTATES == HAK_COUNTED_STATES, "each transition has a counter");
@@ -40,7 +40,7 @@ struct hak_slab {
     void *free; /* collected blocks, and those given back by the owner where there is no map */
     char *base;
     uint32_t free_count; /* on that list */
-    uint32_t used;     /* blocks away: live, in a bin, or in the remote list */
+    uint32_t used;     /* blocks outstanding: live, in a bin, or in a remote cache or list */
     uint32_t carved;   /* blocks cut so far */
     uint32_t capacity; /* blocks in all */
     uint32_t stride;
@@ -48,7 +48,7 @@ struct hak_slab {
     uint8_t cls;
     uint8_t listed;       /* stands on a list */
     uint32_t marked;      /* free blocks in the map */
-    uint32_t map_divisor; /* hak_divisors[bin]; 0 without a map */
+    uint32_t map_divisor; /* hak_divisors[cls]; 0 without a map */
     /* for everyone */
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
     _Atomic(struct hak_thread *) owner;
@@ -85,11 +85,11 @@ struct hak_chain {
 
 enum hak_slab_state hak_slab_state(const struct hak_slab *slab);
 
-/* Makes a run of pages that nobody else knows an ACTIVE slab of `bin`, owned by `owner`. */
+/* Makes a run of pages that nobody else knows an ACTIVE slab of the class, owned by `owner`. */
 void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *owner);
 /* Sets the page tags of a slab to `owner_tag`, so that its owner's frees take the fast path. */
 void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag);
-/* Clears them: a free of one of its blocks, though none is away, gets looked at. */
+/* Clears them, so that a free of one of its blocks is checked: none is outstanding. */
 void hak_slab_untag(const struct hak_slab *slab);
 
 /* --- by the owner ----------------------------------------------------------------------------- */
@@ -106,9 +106,9 @@ uint32_t hak_slab_collect(struct hak_slab *slab);
 /* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
 bool hak_slab_retire(struct hak_slab *slab);
 /* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state; PARTIAL must be published, even if no
- * block is away. */
+ * block is outstanding. */
 enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
-/* Not one block away any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
+/* No block is outstanding any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);
 
 /* Cut before, and with the slab now. */
@@ -166,7 +166,7 @@ HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
 
 /* FULL -> ACTIVE for `owner`; false if someone else changed the state first. */
 bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner);
-/* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. Whether no block is away. */
+/* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. True: no block is outstanding. */
 bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner);
 /* What a remote free found out. */
 enum hak_remote {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A lock-free stack of slabs that any thread pushes to and pops from. The head holds a descriptor's address
- * and a version in one word, so that a slab which was popped and pushed again meanwhile is no mistake;
- * descriptors are never unmapped, so a late reader finds valid memory. A slab stands on one stack at most. */
+ * A lock-free stack of slabs; any thread pushes and pops. The head holds a descriptor's address and a version in one
+ * word, so a swap fails when the slab was popped and pushed again meanwhile. Descriptors are never unmapped, so a late
+ * reader finds valid memory. A slab stands on one stack at most. */
 #ifndef HAK_SLAB_STACK_H
 #define HAK_SLAB_STACK_H
 

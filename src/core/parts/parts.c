@@ -70,7 +70,7 @@ static void assign_classes(void)
         }
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->span_alloc)
-            hak_parts.large = hak_frontends[i];
+            hak_parts.spans = hak_frontends[i];
 }
 
 static uint32_t default_capacity(unsigned cls)

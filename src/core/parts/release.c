@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The release policy without a plugin: each range goes back by a call of its own, as soon as it is free. And what
- * all policies share: which advice the kernel gets. */
+ * The release policy `direct`, which every build has: each range goes back by a call of its own, as soon as it is free.
+ * And what all policies share (release.h). */
 #include "release.h"
 
 #include <sys/mman.h>

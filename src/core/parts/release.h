@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What release policies share: by one call for all ranges or one for each, with the advice that HAKMEM_MADV names. */
+ * What release policies share: ranges go back by one call for all, or by one for each, with the advice that HAKMEM_MADV
+ * names. */
 #ifndef HAK_RELEASE_H
 #define HAK_RELEASE_H
 

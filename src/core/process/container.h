@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Heeds the limits of a container: the memory budget follows them where HAKMEM_LIMIT_MB sets none, and near them
- * everything idle is purged, before the kernel reclaims what is in use. */
+ * Heeds the limits of a container. The memory budget follows them where HAKMEM_LIMIT_MB sets none. Near them all that
+ * is idle is purged, before the kernel reclaims what is in use. */
 #ifndef HAK_CONTAINER_H
 #define HAK_CONTAINER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Where the statistics at exit go: stderr as it was at the start, since many programs close theirs when they end; or
- * the file of HAKMEM_STATS_FILE. */
+ * Where the statistics at exit go: to stderr as it was at the start, since many programs close theirs before they end;
+ * or to the file of HAKMEM_STATS_FILE. */
 #ifndef HAK_OUTLET_H
 #define HAK_OUTLET_H
 
@@ -10,10 +10,10 @@
 int hak_outlet_copy(int fd);
 /* Whether the settings want some statistics on stderr. */
 bool hak_outlet_wants_stderr(void);
-/* At the start, then: keeps a copy of stderr, out of the way and closed on exec. */
+/* At the start, if they do: keeps a copy of stderr. */
 void hak_outlet_keep_stderr(void);
-/* A descriptor to write to, given back by the other; -1 if there is none. Programs that close all descriptors, or use
- * the copy's number for something else, get their statistics where stderr can be opened again by its name. */
+/* A descriptor to write to, for hak_outlet_close; -1 if there is none. A program may have closed all descriptors, or
+ * have used the copy's number for something else: then stderr is opened again by its name, where it has one. */
 int hak_outlet_stderr(void);
 /* The file; -1 after one line that says why not. */
 int hak_outlet_file(const char *pattern);

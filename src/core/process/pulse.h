@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The pulse: what the slow entries end in. Now and then it ticks the purge clock, by which memory that nobody wanted
- * for a while goes back to the kernel, then the live counters. No lock is held. */
+ * The pulse: what the slow entries end in. Now and then it is a purge tick: memory that nobody wanted for a while goes
+ * back to the kernel. Then it refreshes the live counters. The caller holds no lock. */
 #ifndef HAK_PULSE_H
 #define HAK_PULSE_H
 

@@ -183,7 +183,8 @@ static void write_space(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-/* carved = free + away, and what waits in remote lists is away; a slab out of its states' bounds counts. */
+/* carved = free + outstanding; what waits in remote lists is outstanding. A slab beyond its state's bounds is a
+ * violation. */
 HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
 {
     struct hak_census *c = context;
@@ -191,7 +192,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
         return;
     enum hak_slab_state state = hak_slab_state(page);
     c->pages[state] += page->pages;
-    if (state == HAK_SLAB_LARGE) {
+    if (state == HAK_SLAB_SPAN) {
         c->live_large++;
         c->large_bytes += page->pages * HAK_PAGE;
         c->held_bytes += page->requested;

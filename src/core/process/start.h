@@ -8,7 +8,7 @@
 /* Initialises the library if that has not happened: settings, parts, address space, backends, frontends, seal.
  * False without memory; a later call tries again. */
 bool hak_start(void);
-/* The same only where the library is in use, or the environment has `setting`. */
+/* True if the library has started. If not, and the environment has `setting`, it starts it. */
 bool hak_is_ready_for(const char *setting);
 /* Whether the tables are read-only memory now. */
 bool hak_is_sealed(void);

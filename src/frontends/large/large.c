@@ -158,10 +158,10 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
 
 static void *set_up(struct hak_slab *slab, size_t size)
 {
-    slab->cls = HAK_CLASS_LARGE;
+    slab->cls = HAK_CLASS_SPAN;
     slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
-    hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_LARGE);
-    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_LARGE);
+    hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
     count(&spans);
     return slab->base;
 }
@@ -197,14 +197,14 @@ static void *span_alloc(size_t size, size_t align, bool zero)
 
 static bool is_span(const struct hak_slab *slab, const void *p)
 {
-    return slab && hak_slab_state(slab) == HAK_SLAB_LARGE && slab->base == p;
+    return slab && hak_slab_state(slab) == HAK_SLAB_SPAN && slab->base == p;
 }
 
 static bool span_free(struct hak_slab *slab, void *p)
 {
     if (!is_span(slab, p))
         return !slab && direct_free(p);
-    hak_count_transition(HAK_SLAB_LARGE, HAK_SLAB_UNUSED);
+    hak_count_transition(HAK_SLAB_SPAN, HAK_SLAB_UNUSED);
     hak_spans_put(slab);
     return true;
 }

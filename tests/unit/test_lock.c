@@ -3,44 +3,6 @@
 
 #include "unit.h"
 
-TEST(aligns_up)
-{
-    assert_int_equal(hak_align_up(0, 16), 0);
-    assert_int_equal(hak_align_up(1, 16), 16);
-    assert_int_equal(hak_align_up(16, 16), 16);
-    assert_int_equal(hak_align_up(4097, 4096), 8192);
-}
-
-TEST(knows_powers_of_two)
-{
-    assert_false(hak_is_pow2(0));
-    for (unsigned lg = 0; lg < 64; lg++) {
-        assert_true(hak_is_pow2((size_t)1 << lg));
-        if (lg > 1)
-            assert_false(hak_is_pow2(((size_t)1 << lg) - 1));
-    }
-}
-
-TEST(min_and_max)
-{
-    assert_int_equal(hak_min(1, 2), 1);
-    assert_int_equal(hak_min(2, 1), 1);
-    assert_int_equal(hak_max(1, 2), 2);
-    assert_int_equal(hak_max(2, 2), 2);
-}
-
-static void broken(void)
-{
-    HAK_CHECK(1 == 2);
-}
-
-TEST(a_failed_check_stops_with_one_line)
-{
-    unit_start(NULL);
-    HAK_CHECK(1 == 1);
-    assert_dies(broken, "internal check failed: 1 == 2");
-}
-
 TEST(locks_are_counted)
 {
     static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_META);
@@ -106,6 +68,5 @@ TEST(who_owns_all_locks_takes_none)
     pthread_mutex_unlock(&low.mutex);
 }
 
-UNIT_MAIN(T(aligns_up), T(knows_powers_of_two), T(min_and_max), T(a_failed_check_stops_with_one_line),
-          T(locks_are_counted), T(ranks_are_checked_in_debug_builds),
-          T(a_thread_does_not_wait_for_itself), T(who_owns_all_locks_takes_none))
+UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
+          T(who_owns_all_locks_takes_none))

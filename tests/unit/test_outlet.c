@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/process/outlet.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+static char path[] = "/tmp/outlet.XXXXXX", text[300];
+
+/* stderr is an empty file from here on, and kept. */
+static void begin(void)
+{
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+    close(fd);
+    hak_outlet_keep_stderr();
+}
+
+/* What is written to stderr by the outlet arrives in the file. */
+static bool arrives(void)
+{
+    struct stat st;
+    int fd = hak_outlet_stderr();
+    bool written = fd >= 0 && write(fd, "x", 1) == 1;
+    hak_outlet_close(fd);
+    assert_int_equal(stat(path, &st), 0);
+    return written && st.st_size == 1;
+}
+
+TEST(a_copy_is_out_of_the_way_and_closed_on_exec)
+{
+    int fd = hak_outlet_copy(STDERR_FILENO);
+    assert_true(fd > 100);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    close(fd);
+    assert_int_equal(hak_outlet_copy(-1), -1);
+}
+
+TEST(stderr_may_be_closed)
+{
+    begin();
+    close(STDERR_FILENO);
+    assert_true(arrives());
+    unlink(path);
+}
+
+TEST(all_descriptors_may_be_closed)
+{
+    begin();
+    for (int fd = STDERR_FILENO; fd < 1100; fd++)
+        close(fd);
+    assert_true(arrives());
+    unlink(path);
+}
+
+TEST(what_has_the_copys_number_now_is_left_alone)
+{
+    begin();
+    for (int fd = STDERR_FILENO; fd < 1100; fd++)
+        close(fd);
+    int other = open("/dev/null", O_WRONLY);
+    for (int fd = other + 1; fd < 1100; fd++)
+        dup2(other, fd);
+    unlink(path); /* so that it cannot be opened again by its name either */
+    assert_int_equal(hak_outlet_stderr(), -1);
+}
+
+TEST(a_file_is_named_by_the_process)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/tmp/outlet.%d.end", (int)getpid());
+    int fd = hak_outlet_file("/tmp/outlet.%p.end");
+    assert_true(fd >= 0);
+    hak_outlet_close(fd);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(unlink(name), 0);
+}
+
+static void open_nowhere(void)
+{
+    assert_int_equal(hak_outlet_file("/nowhere/%p"), -1);
+}
+
+TEST(a_file_that_cannot_be_written_gives_one_line)
+{
+    char start[64];
+    snprintf(start, sizeof start, "hakmem: HAKMEM_STATS_FILE=/nowhere/%d: cannot be written", (int)getpid());
+    unit_stderr_of(open_nowhere, text, sizeof text);
+    assert_memory_equal(text, start, strlen(start));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
+UNIT_MAIN(T(a_copy_is_out_of_the_way_and_closed_on_exec), T(stderr_may_be_closed), T(all_descriptors_may_be_closed),
+          T(what_has_the_copys_number_now_is_left_alone), T(a_file_is_named_by_the_process),
+          T(a_file_that_cannot_be_written_gives_one_line))

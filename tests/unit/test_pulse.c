@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/process/pulse.h"
+
+#include "unit.h"
+
+/* Little work is not worth a look at the clock: it goes on counting. */
+TEST(a_pulse_comes_with_enough_work)
+{
+    unit_start(NULL);
+    unit_thread();
+    hak_work = 0;
+    hak_work_add(HAK_WORK_MAX - 1);
+    hak_pulse();
+    assert_int_equal(hak_work, HAK_WORK_MAX - 1);
+    hak_work_add(1);
+    hak_pulse();
+    assert_int_equal(hak_work, 0);
+}
+
+TEST(it_comes_at_once_while_memory_waits)
+{
+    unit_start(NULL);
+    unit_thread();
+    hak_work = 1;
+    HAK_STORE_RELAXED(&hak_purge_waits, true);
+    hak_pulse();
+    assert_int_equal(hak_work, 0);
+    assert_false(HAK_LOAD_RELAXED(&hak_purge_waits)); /* nothing is dirty, so nothing waits any more */
+}
+
+TEST(room_is_made_by_giving_back_what_is_idle)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
+    unit_free_blocks(unit_blocks(10000, 1000));
+    uint64_t purges = unit_stat("limit", "purges");
+    hak_thread_ask_drain();
+    unit_thread();
+    uint64_t held = unit_stat("limit", "held_bytes");
+    hak_make_room(HAK_MIB);
+    assert_int_equal(unit_stat("limit", "purges"), purges + 1);
+    assert_true(unit_stat("limit", "held_bytes") <= held);
+    assert_int_equal(hak_purge_all(0), 0);
+}
+
+UNIT_MAIN(T(a_pulse_comes_with_enough_work), T(it_comes_at_once_while_memory_waits),
+          T(room_is_made_by_giving_back_what_is_idle))

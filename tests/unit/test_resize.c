@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/malloc/resize.h"
+
+#include "sizes.h"
+#include "unit.h"
+
+TEST(resizing_keeps_the_content)
+{
+    unit_start(NULL);
+    for (unsigned i = 1; i < COUNT(sizes); i++)
+        for (unsigned k = 1; k < COUNT(sizes); k++) {
+            size_t both = hak_min(sizes[i], sizes[k]);
+            char *p = hak_malloc(sizes[i]);
+            assert_non_null(p);
+            p[0] = 'a';
+            p[both - 1] = 'z';
+            p = hak_resize(p, sizes[k]);
+            assert_non_null(p);
+            assert_true(p[0] == 'a' || both == 1);
+            assert_int_equal(p[both - 1], 'z');
+            assert_true(unit_usable(p) >= sizes[k]);
+            hak_free(p);
+        }
+}
+
+TEST(a_small_change_stays_in_place)
+{
+    unit_start(NULL);
+    void *p = hak_malloc(1000), *span = hak_malloc(200000);
+    assert_ptr_equal(hak_resize(p, unit_usable(p)), p);
+    assert_ptr_equal(hak_resize(p, 900), p);
+    assert_ptr_equal(hak_resize(span, 190000), span);
+    hak_free(hak_resize(p, 10));
+    hak_free(span);
+}
+
+TEST(a_failed_resize_leaves_the_block)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(100000);
+    p[99999] = 5;
+    assert_null(hak_resize(p, (size_t)PTRDIFF_MAX + 1));
+    fake_os_refuse_any(1, ENOMEM, true);
+    assert_null(hak_resize(p, 300 * HAK_MIB));
+    fake_os_allow();
+    assert_int_equal(p[99999], 5);
+    hak_free(p);
+}
+
+UNIT_MAIN(T(resizing_keeps_the_content), T(a_small_change_stays_in_place), T(a_failed_resize_leaves_the_block))

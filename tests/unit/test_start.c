@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/process/start.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "hakmem.h"
+#include "unit.h"
+
+static char text[1000];
+
+static void init(void)
+{
+    assert_true(hak_init());
+}
+
+static void init_with(const char *settings)
+{
+    unit_start(settings);
+    unit_stderr_of(init, text, sizeof text);
+}
+
+TEST(verbose_is_one_line)
+{
+    init_with("HAKMEM_VERBOSE=1");
+    assert_memory_equal(text, "hakmem: version ", 16);
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
+TEST(nothing_is_said_unasked)
+{
+    init_with(NULL);
+    assert_string_equal(text, "");
+}
+
+/* Whether the kernel may write to the tables, without a signal. */
+static ssize_t read_into_tables(const int ends[2])
+{
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    return read(ends[0], &hak_sealed, 1);
+}
+
+TEST(the_tables_are_read_only_then)
+{
+    int ends[2];
+    init_with(NULL);
+    if (!hak_is_sealed())
+        skip(); /* a system page larger than the alignment */
+    assert_int_equal(hak_ledger[HAK_CAUSE_seal][HAK_OS_mprotect].calls, 1);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(read_into_tables(ends), -1);
+    assert_int_equal(errno, EFAULT);
+}
+
+TEST(a_refused_seal_does_no_harm)
+{
+    unit_start(NULL);
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
+    init();
+    unit_free_blocks(unit_blocks(100, 1000));
+}
+
+TEST(a_start_without_memory_is_tried_again)
+{
+    unit_start(NULL);
+    fake_os_refuse_any(1, ENOMEM, true);
+    assert_false(hak_init());
+    errno = 0;
+    assert_null(hak_malloc(10));
+    assert_int_equal(errno, ENOMEM);
+    assert_null(hak_malloc(100000));
+    assert_int_equal(hakmem_stats(2, true), -ENOMEM);
+    assert_int_equal(hak_trim(0), 0);
+    hak_free(NULL);
+    fake_os_allow();
+    unit_free_blocks(unit_blocks(10, 1000));
+    assert_true(hak_init());
+}
+
+static void *init_in_thread(void *context)
+{
+    (void)context;
+    assert_true(hak_init());
+    return hak_malloc(33);
+}
+
+TEST(threads_start_it_once)
+{
+    unit_start(NULL);
+    pthread_t threads[4];
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, init_in_thread, NULL), 0);
+    for (unsigned i = 0; i < 4; i++) {
+        void *p;
+        pthread_join(threads[i], &p);
+        assert_non_null(p);
+        hak_free(p);
+    }
+    /* where a sanitizer has its own mappings, the first places are refused or given back */
+    const struct hak_ledger_entry *calls = hak_ledger[HAK_CAUSE_metadata];
+    assert_int_equal(calls[HAK_OS_mmap].calls - calls[HAK_OS_mmap].failed - calls[HAK_OS_munmap].calls, 1);
+}
+
+UNIT_MAIN(T(verbose_is_one_line), T(nothing_is_said_unasked), T(the_tables_are_read_only_then),
+          T(a_refused_seal_does_no_harm), T(a_start_without_memory_is_tried_again), T(threads_start_it_once))
