@@ -144,8 +144,9 @@ TEST(the_ledger_is_what_the_door_saw)
         fake_os_pass(100);
     }
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false);
-    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
     work();
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
+    hak_free(hak_malloc(40 * HAK_MIB));
     hak_free(hak_resize(hak_malloc(40 * HAK_MIB), 80 * HAK_MIB));
     hak_trim(0);
     struct fake_calls seen = fake_os_calls();
