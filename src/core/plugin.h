@@ -162,10 +162,4 @@ HAK_INLINE uint64_t hak_purge_delay_ms(void)
     return hak_parts.release->at_once ? 0 : hak_options.purge_delay_ms;
 }
 
-/* Whether nobody came to a slow path for that long since the last purge tick: all that is free is idle then. */
-HAK_INLINE bool hak_slept_since(uint64_t last_tick_ms, uint64_t now_ms)
-{
-    return last_tick_ms && hak_clock_age(last_tick_ms, now_ms) >= hak_purge_delay_ms();
-}
-
 #endif

@@ -33,6 +33,11 @@ static uint64_t became_empty(void)
     return unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY);
 }
 
+static void sweep(bool all)
+{
+    assert_false(hak_partial_sweep(all, 1000));
+}
+
 TEST(a_slab_of_the_class_is_adopted)
 {
     struct hak_slab *slab;
@@ -67,7 +72,7 @@ TEST(a_few_idle_slabs_wait_for_a_sweep)
     start();
     leave_idle(2);
     assert_int_equal(became_empty(), 0);
-    hak_partial_sweep_all();
+    sweep(true);
     assert_int_equal(became_empty(), 2);
     assert_null(hak_partial_take(t, cls));
 }
@@ -84,9 +89,9 @@ TEST(a_class_that_served_an_idle_slab_is_spared_once)
     start();
     leave_idle(2);
     assert_non_null(hak_partial_take(t, cls));
-    hak_partial_sweep_unserved();
+    sweep(false);
     assert_int_equal(became_empty(), 0);
-    hak_partial_sweep_unserved();
+    sweep(false);
     assert_int_equal(became_empty(), 1);
 }
 
@@ -97,10 +102,29 @@ TEST(a_sweep_leaves_slabs_with_live_blocks)
     put_one(&live);
     leave_idle(2);
     hak_partial_put(live);
-    hak_partial_sweep_all();
+    sweep(true);
     assert_int_equal(became_empty(), 2);
     assert_ptr_equal(hak_partial_take(t, cls), live);
 }
 
+/* Whatever the number of slabs with live blocks: a sweep goes on where the last one ended. */
+TEST(a_sweep_looks_at_so_many_slabs)
+{
+    struct hak_slab *live[MANY];
+    start();
+    for (unsigned i = 0; i < MANY; i++)
+        put_one(&live[i]);
+    leave_idle(2);
+    for (unsigned i = 0; i < MANY; i++)
+        hak_partial_put(live[i]);
+    unsigned sweeps = 1;
+    for (; hak_partial_sweep(true, 8) && became_empty() < 2; sweeps++)
+        ;
+    assert_int_equal(became_empty(), 2);
+    assert_in_range(sweeps, MANY / 8, MANY / 8 + 2);
+    assert_false(hak_partial_sweep(true, 8)); /* nothing is idle: nothing is looked at */
+}
+
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
-          T(a_class_that_served_an_idle_slab_is_spared_once), T(a_sweep_leaves_slabs_with_live_blocks))
+          T(a_class_that_served_an_idle_slab_is_spared_once), T(a_sweep_leaves_slabs_with_live_blocks),
+          T(a_sweep_looks_at_so_many_slabs))

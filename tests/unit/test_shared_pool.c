@@ -132,17 +132,17 @@ TEST(empty_of_the_same_class_then_of_the_same_length)
     struct hak_slab *e = acquire(other_bin);
     release(a);
     release(b);
-    release(c); /* hot: c; EMPTY: b, a */
+    release(c); /* hot: c; EMPTY: a, b */
     release(d);
-    release(e); /* hot: e; EMPTY: d, b, a */
+    release(e); /* hot: e; EMPTY: a, b, d */
     check();
     assert_ptr_equal(acquire(cls), c);
     assert_served("hot");
     assert_ptr_equal(acquire(cls), e);
     assert_served("warm");
-    assert_ptr_equal(acquire(cls), b); /* not d, which is more recent but of another class */
-    assert_served("empty");
     assert_ptr_equal(acquire(cls), a);
+    assert_served("empty");
+    assert_ptr_equal(acquire(cls), b); /* not d, which is of another class */
     assert_served("empty");
     assert_ptr_equal(acquire(cls), d);
     assert_served("empty");
@@ -153,8 +153,8 @@ TEST(empty_of_the_same_class_then_of_the_same_length)
 /* EMPTY slabs: a long one in front of a short one. */
 static void leave_two_empties(void)
 {
-    struct hak_slab *short_one = acquire(cls), *hot_one = acquire(cls);
     struct hak_slab *long_one = acquire(long_bin), *long_hot = acquire(long_bin);
+    struct hak_slab *short_one = acquire(cls), *hot_one = acquire(cls);
     release(short_one);
     release(hot_one);
     release(long_one);
@@ -477,10 +477,10 @@ TEST(after_a_sleep_hot_slabs_are_idle_too)
     struct hak_slab *keep = acquire(other_bin), *slab = acquire(cls);
     char *content = slab->base;
     content[0] = 1;
-    pool->purge_tick(hak_clock_ms());
+    hak_purge_tick();
     release(slab); /* hot */
     fake_os_pass(500);
-    pool->purge_tick(hak_clock_ms()); /* the first slow path since */
+    hak_purge_tick(); /* the first slow path since */
     assert_int_equal(content[0], 0);
     assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
     release(keep);
@@ -488,7 +488,8 @@ TEST(after_a_sleep_hot_slabs_are_idle_too)
 
 TEST(much_idle_memory_goes_back_in_steps)
 {
-    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096");
+    start("HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096 "
+          "HAKMEM_SUPERSLAB_TTL_SEC=3600");
     if (!delayed())
         skip();
     bool zeroed;
@@ -496,17 +497,53 @@ TEST(much_idle_memory_goes_back_in_steps)
     struct hak_slab *runs[N];
     for (unsigned i = 0; i < N; i++)
         runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    for (unsigned i = 0; i < N; i++)
+    for (unsigned i = 0; i < N; i++) {
+        hak_budget_take(HAK_SUPERSLAB); /* who has it uses it */
         pool->release(runs[i]);
-    fake_os_pass(500);
-    unsigned calls = 1;
-    for (uint64_t dirty = N * HAK_SUPERSLAB, left; pool->purge_tick(hak_clock_ms()); calls++, dirty = left) {
+    }
+    fake_os_pass(100000);
+    fake_os_clock(60000); /* each look takes so long */
+    unsigned steps = 1;
+    for (uint64_t dirty = N * HAK_SUPERSLAB, left; pool->purge_tick(hak_clock_ms()); steps++, dirty = left) {
         left = unit_stat("shared_pool", "dirty_bytes");
-        assert_true(left < dirty && dirty - left <= 256 * HAK_MIB);
+        assert_in_range(dirty - left, 1, 4 * HAK_MIB);
     }
     assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
-    assert_int_equal(calls, hak_align_up(N * HAK_SUPERSLAB, 256 * HAK_MIB) / (256 * HAK_MIB));
-    assert_true(unit_cause_calls(hak_parts.release->cause) <= calls * 2); /* many regions by each call */
+    assert_true(steps >= N * HAK_SUPERSLAB / (4 * HAK_MIB));
+}
+
+/* Nobody has come for any of it, so that nothing tells that it will be wanted. */
+TEST(a_little_may_wait_that_nobody_wanted)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500");
+    if (!delayed())
+        skip();
+    bool zeroed;
+    enum { N = 64 };
+    struct hak_slab *runs[N];
+    for (unsigned i = 0; i < N; i++)
+        runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    for (unsigned i = 0; i < N; i++) {
+        hak_budget_take(HAK_SUPERSLAB);
+        pool->release(runs[i]);
+        assert_true(unit_stat("shared_pool", "dirty_bytes") <= 4 * HAK_MIB + HAK_SUPERSLAB);
+    }
+    uint64_t purged = releases(hak_parts.release->cause);
+    for (unsigned round = 0; round < 4; round++) { /* now it is wanted, all of it */
+        for (unsigned i = 0; i < N; i++) {
+            runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+            if (zeroed)
+                hak_budget_take(HAK_SUPERSLAB);
+        }
+        for (unsigned i = 0; i < N; i++)
+            pool->release(runs[i]);
+        if (round == 0)
+            purged = releases(hak_parts.release->cause);
+    }
+    assert_int_equal(releases(hak_parts.release->cause), purged);
+    fake_os_pass(1500);
+    pool->purge_tick(hak_clock_ms());
+    assert_true(releases(hak_parts.release->cause) > purged);
 }
 
 TEST(partial_release_can_be_switched_off)
@@ -712,7 +749,7 @@ UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_the
           T(what_is_free_when_published_is_found), T(slabs_with_all_blocks_back_leave_the_list_together),
           T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
           T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
-          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps),
+          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps), T(a_little_may_wait_that_nobody_wanted),
           T(partial_release_can_be_switched_off), T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot),
           T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
           T(trim_returns_everything_that_is_free), T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches),

@@ -194,6 +194,43 @@ TEST(dirty_spans_go_back_after_the_delay_by_one_call)
     assert_int_equal(large("dirty_bytes"), 0);
 }
 
+/* Spans alone make the clock tick. */
+TEST(what_is_idle_goes_back_while_only_spans_come_and_go)
+{
+    unit_start(NO_CACHE " HAKMEM_PURGE_DELAY_MS=100000"); /* much may wait */
+    if (at_once())
+        skip();
+    enum { N = 256 };
+    static char *p[N];
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(HAK_MIB);
+    for (unsigned i = 0; i < N; i++)
+        hak_free(p[i]);
+    assert_true(large("dirty_bytes") >= N * HAK_MIB);
+    uint64_t random = 1;
+    for (unsigned i = 0; i < 3000; i++) {
+        hak_free(take(100 * HAK_KIB + unit_random(&random) % (200 * HAK_KIB)));
+        fake_os_pass(100);
+    }
+    assert_true(large("dirty_bytes") + unit_stat("large", "cached_bytes") <= HAK_MIB);
+}
+
+TEST(what_nobody_wanted_goes_at_once_but_for_a_little)
+{
+    unit_start(NO_CACHE);
+    if (at_once())
+        skip();
+    enum { N = 100, SIZE = 4 * HAK_MIB };
+    static char *p[N];
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(SIZE);
+    for (unsigned i = 0; i < N; i++) {
+        hak_free(p[i]);
+        assert_true(large("dirty_bytes") <= 4 * HAK_MIB);
+    }
+    assert_int_equal(large("refused_bytes"), 0);
+}
+
 TEST(what_waits_is_bounded)
 {
     unit_start(NO_CACHE " HAKMEM_BATCH_MAX_MB=8");
@@ -429,7 +466,8 @@ TEST(pages_go_at_once_by_default)
 UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
           T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
           T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
-          T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_waits_is_bounded),
+          T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_is_idle_goes_back_while_only_spans_come_and_go),
+          T(what_nobody_wanted_goes_at_once_but_for_a_little), T(what_waits_is_bounded),
           T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty),
           T(one_refused_range_of_many_stays_alone), T(alignment),
           T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_where_all_is_touched),

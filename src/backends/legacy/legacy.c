@@ -3,17 +3,18 @@
  * from the first superslab of its class that has one free; a superslab that is wholly free goes back at once,
  * free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
+#include "core/base/list.h"
 #include "core/parts/parts.h"
-#include "core/pages/budget.h"
+#include "core/parts/purge.h"
 #include "core/os/meta.h"
 #include "core/pages/slab_list.h"
 
 struct superslab {
-    char *base;
-    uint64_t used;  /* bit i: slab i is taken */
-    uint64_t dirty; /* bit i: slab i is free, with old content, since dirty_since_ms at the latest */
-    uint64_t dirty_since_ms;
-    unsigned class, slab_pages, capacity; /* capacity 0: a region handed out as a whole */
+    struct hak_dirty slabs; /* first: an account leads to its superslab. A unit is a slab, or a part of a run */
+    uint64_t bits[HAK_DIRTY_WORDS(64)];
+    uint64_t used; /* bit i: slab i is taken, or claimed by a purge */
+    unsigned class, capacity; /* capacity 0: a region lent as a whole */
+    enum { KNOWN, LEAVING, LEFT } state; /* LEAVING: wholly free, its pages go; LEFT: the kernel did not take all */
     size_t count; /* superslabs, for a run */
     struct superslab *next, *prev;
 };
@@ -33,60 +34,35 @@ static const struct hak_stage stages[] = {
     [STAGE_MAP] = {"map", true, "a new superslab"},
     {0},
 };
-static size_t dirty_slabs;
+static struct hak_dirty_queue dirty;
+static struct superslab *leaving; /* wholly free: they go when the lock is let go of */
 
-static struct superslab *map_region(size_t count, size_t align, bool header)
+static uint64_t slab_bits(unsigned first, unsigned slabs)
+{
+    return (~(uint64_t)0 >> (64 - slabs)) << first;
+}
+
+/* A region whose account has so many units of so many bytes. */
+static struct superslab *map_region(size_t count, size_t align, bool header, unsigned units, size_t unit)
 {
     struct superslab *s = hak_meta_new(&recycled, sizeof *s);
-    if (!s)
-        return NULL;
-    s->count = count;
-    s->base = hak_space_alloc(count, align, header);
-    if (!s->base) {
-        hak_meta_recycle(&recycled, s);
+    char *base = s ? hak_space_alloc(count, align, header) : NULL;
+    if (!base) {
+        if (s)
+            hak_meta_recycle(&recycled, s);
         return NULL;
     }
+    s->count = count;
+    hak_dirty_open(&s->slabs, &dirty, base, units, unit, s->bits, true);
     hak_count_stage(STAGE_MAP);
     return s;
 }
 
-/* If the kernel does not take the pages, the region is given up: never used again, never wrong. */
-static void unmap_region(struct superslab *s)
-{
-    struct iovec range = {s->base, s->count * HAK_SUPERSLAB};
-    if (hak_parts.release->release(&range, 1, hak_parts.release->cause) == range.iov_len)
-        hak_space_free(s->base, s->count, hak_parts.release->cause);
-    unmaps++;
-    hak_meta_recycle(&recycled, s);
-}
-
 static struct hak_slab *describe(struct superslab *s, char *base, size_t pages)
 {
-    struct hak_slab *slab = hak_space_page(base);
-    slab->base = base;
+    struct hak_slab *slab = hak_space_run(base, pages);
     slab->region = s;
-    slab->pages = (uint16_t)pages;
-    hak_space_describe(slab, 0, pages);
     return slab;
-}
-
-static void push(struct superslab *s)
-{
-    s->prev = NULL;
-    s->next = lists[s->class];
-    if (s->next)
-        s->next->prev = s;
-    lists[s->class] = s;
-}
-
-static void drop(struct superslab *s)
-{
-    *(s->prev ? &s->prev->next : &lists[s->class]) = s->next;
-    if (s->next)
-        s->next->prev = s->prev;
-    dirty_slabs -= (size_t)__builtin_popcountll(s->dirty);
-    hak_budget_give((size_t)__builtin_popcountll(s->dirty) * s->slab_pages * HAK_PAGE);
-    unmap_region(s);
 }
 
 static struct superslab *with_free_slab(unsigned class, unsigned slab_pages, bool header)
@@ -94,28 +70,25 @@ static struct superslab *with_free_slab(unsigned class, unsigned slab_pages, boo
     for (struct superslab *s = lists[class]; s; s = s->next)
         if ((unsigned)__builtin_popcountll(s->used) < s->capacity)
             return s;
-    struct superslab *s = map_region(1, 1, header);
+    unsigned capacity = (unsigned)(HAK_SUPERSLAB_PAGES / slab_pages);
+    struct superslab *s = map_region(1, 1, header, capacity, slab_pages * HAK_PAGE);
     if (!s)
         return NULL;
     s->class = class;
-    s->slab_pages = slab_pages;
-    s->capacity = (unsigned)(HAK_SUPERSLAB_PAGES / slab_pages);
-    push(s);
+    s->capacity = capacity;
+    HAK_LIST_PUSH(&lists[class], s);
     return s;
 }
 
-static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool header)
+static struct hak_slab *take_slab(unsigned class, unsigned slab_pages, bool header, bool lent, bool *zero)
 {
     struct superslab *s = with_free_slab(class, slab_pages, header);
     if (!s)
         return NULL;
     unsigned i = (unsigned)__builtin_ctzll(~s->used);
-    struct hak_slab *slab = describe(s, s->base + (size_t)i * slab_pages * HAK_PAGE, slab_pages);
+    struct hak_slab *slab = describe(s, s->slabs.base + i * s->slabs.unit, slab_pages);
     s->used |= (uint64_t)1 << i;
-    if (!(s->dirty >> i & 1))
-        hak_budget_take(slab_pages * HAK_PAGE);
-    dirty_slabs -= s->dirty >> i & 1;
-    s->dirty &= ~((uint64_t)1 << i);
+    *zero = hak_dirty_take(&s->slabs, i, 1, lent);
     hak_count_stage(STAGE_UNUSED);
     return slab;
 }
@@ -133,10 +106,10 @@ static struct hak_slab *take_partial(struct hak_thread *t, unsigned cls)
 
 static struct hak_slab *take_fresh(struct hak_thread *t, unsigned cls)
 {
-    bool header = hak_parts_has_header(cls);
-    struct hak_slab *slab = take_slab(cls, hak_slab_pages[cls], header);
+    bool header = hak_parts_has_header(cls), zero;
+    struct hak_slab *slab = take_slab(cls, hak_slab_pages[cls], header, false, &zero);
     if (!slab && header) /* their zone is full: blocks without headers serve as well */
-        slab = take_slab(cls, hak_slab_pages[cls], false);
+        slab = take_slab(cls, hak_slab_pages[cls], false, false, &zero);
     if (slab)
         hak_slab_format(slab, cls, t);
     return slab;
@@ -160,81 +133,133 @@ static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
     return slab;
 }
 
-static struct hak_slab *acquire_region(size_t pages, size_t align)
+static struct hak_slab *acquire_region(size_t pages, size_t align, bool *zero)
 {
     size_t count = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
-    struct superslab *s = map_region(count, hak_max(1, align / HAK_SUPERSLAB_PAGES), false);
+    struct superslab *s = map_region(count, hak_max(1, align / HAK_SUPERSLAB_PAGES), false, HAK_SUPERSLAB_PAGES,
+                                     count * HAK_PAGE);
     if (!s)
         return NULL;
-    hak_budget_take(count * HAK_SUPERSLAB);
-    return describe(s, s->base, pages);
+    s->used = slab_bits(0, HAK_SUPERSLAB_PAGES);
+    *zero = hak_dirty_take(&s->slabs, 0, HAK_SUPERSLAB_PAGES, true);
+    return describe(s, s->slabs.base, pages);
 }
 
-static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
+static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zero)
 {
     bool small = align <= 1 && pages <= HAK_SUPERSLAB_PAGES / 2;
     hak_lock_acquire(&lock);
-    struct hak_slab *slab = small ? take_slab((unsigned)(HAK_NCLASSES + pages), (unsigned)pages, false)
-                                  : acquire_region(pages, align);
+    struct hak_slab *slab = small ? take_slab((unsigned)(HAK_NCLASSES + pages), (unsigned)pages, false, true, zero)
+                                  : acquire_region(pages, align, zero);
     hak_lock_release(&lock);
-    *zeroed = !small;
     return slab;
 }
 
 /* --- giving back --------------------------------------------------------------------------------------- */
 
-/* What the kernel refuses stays dirty. */
-static size_t clean_superslab(struct superslab *s, enum hak_cause cause)
+/* The account is the superslab's first member. */
+static struct superslab *superslab_of(struct hak_dirty *slabs)
 {
-    struct iovec ranges[HAK_SUPERSLAB_PAGES];
-    size_t n = 0, size = s->slab_pages * HAK_PAGE;
-    for (uint64_t bits = s->dirty; bits; bits &= bits - 1)
-        ranges[n++] = (struct iovec){s->base + (size_t)__builtin_ctzll(bits) * size, size};
-    size_t returned = hak_parts.release->release(ranges, n, cause);
-    if (returned == n * size) {
-        dirty_slabs -= n;
-        s->dirty = 0;
-        hak_budget_give(returned);
+    return (struct superslab *)slabs;
+}
+
+static bool claim(struct hak_dirty *d, unsigned first, unsigned slabs)
+{
+    superslab_of(d)->used |= slab_bits(first, slabs);
+    return true;
+}
+
+/* A region that is wholly free goes when the lock is let go of. */
+static void leave(struct superslab *s)
+{
+    if (s->capacity)
+        HAK_LIST_REMOVE(&lists[s->class], s);
+    s->state = LEAVING;
+    s->next = leaving;
+    leaving = s;
+}
+
+static void unmap_if_clean(struct superslab *s)
+{
+    if (s->used || s->slabs.dirty)
+        return;
+    hak_space_free(s->slabs.base, s->count, hak_parts.release->cause);
+    hak_meta_recycle(&recycled, s);
+    unmaps++;
+}
+
+static void make_free(struct hak_dirty *d, unsigned first, unsigned slabs)
+{
+    struct superslab *s = superslab_of(d);
+    s->used &= ~slab_bits(first, slabs);
+    if (s->state == LEFT)
+        unmap_if_clean(s);
+    else if (s->state == KNOWN && !s->used)
+        leave(s);
+}
+
+static enum hak_cause cause_of(const struct hak_dirty *d)
+{
+    (void)d;
+    return HAK_CAUSE_partial_release;
+}
+
+static struct hak_purger purger = {
+    .queue = &dirty,
+    .lock = &lock,
+    .purging = HAK_LOCK_INIT(HAK_RANK_BACKEND_PURGE),
+    .claim = claim,
+    .settle = make_free,
+    .cause = cause_of,
+};
+
+/* First its pages. While the kernel refuses some, the region stays: whatever purges later asks again. */
+static void give_back(struct superslab *s)
+{
+    hak_purge_enter(&purger, true);
+    while (hak_purge_region(&purger, &s->slabs, hak_parts.release->cause))
+        ;
+    hak_purge_leave(&purger);
+    hak_lock_acquire(&lock);
+    s->state = LEFT;
+    unmap_if_clean(s);
+    hak_lock_release(&lock);
+}
+
+static void unlock(void)
+{
+    struct superslab *s = leaving;
+    leaving = NULL;
+    hak_lock_release(&lock);
+    for (struct superslab *next; s; s = next) {
+        next = s->next;
+        give_back(s);
     }
-    return returned;
 }
 
-static size_t clean_idle(uint64_t now_ms, uint64_t delay_ms, enum hak_cause cause)
+/* What a purge left wholly free goes. */
+static void unmap_free(void)
 {
-    size_t returned = 0;
-    for (unsigned class = 0; class < NLISTS && dirty_slabs; class++)
-        for (struct superslab *s = lists[class]; s; s = s->next)
-            if (s->dirty && now_ms - s->dirty_since_ms >= delay_ms)
-                returned += clean_superslab(s, cause);
-    return returned;
-}
-
-static void release_slab(struct superslab *s, size_t offset)
-{
-    uint64_t bit = (uint64_t)1 << offset / (s->slab_pages * HAK_PAGE);
-    s->used &= ~bit;
-    s->dirty |= bit;
-    s->dirty_since_ms = hak_clock_ms();
-    dirty_slabs++;
-    if (!s->used)
-        drop(s);
-    else if (hak_parts.release->at_once)
-        clean_superslab(s, HAK_CAUSE_partial_release);
+    hak_lock_acquire(&lock);
+    unlock();
 }
 
 static void release(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
     struct superslab *s = slab->region;
-    size_t offset = (size_t)(slab->base - s->base);
+    unsigned i = (unsigned)((size_t)(slab->base - s->slabs.base) / s->slabs.unit);
+    unsigned n = s->capacity ? 1 : s->slabs.pages;
+    bool old = hak_slab_state(slab) != HAK_SLAB_RETURNED;
     hak_space_forget(slab, 0, slab->pages);
-    if (s->capacity) {
-        release_slab(s, offset);
-    } else {
-        hak_budget_give(s->count * HAK_SUPERSLAB);
-        unmap_region(s);
+    hak_dirty_put(&s->slabs, i, n, old);
+    make_free(&s->slabs, i, n);
+    bool due = hak_purge_is_due(&purger);
+    unlock();
+    if (due) {
+        hak_purge_due(&purger, SIZE_MAX);
+        unmap_free();
     }
-    hak_lock_release(&lock);
 }
 
 static void publish(struct hak_slab *slab)
@@ -262,29 +287,27 @@ static void all_back(struct hak_slab *slab, unsigned cls)
 
 static size_t trim(size_t keep)
 {
-    hak_lock_acquire(&lock);
-    size_t returned = dirty_slabs * HAK_PAGE > keep ? clean_idle(hak_clock_ms(), 0, HAK_CAUSE_trim) : 0;
-    hak_lock_release(&lock);
-    return returned;
+    size_t bytes = hak_purge_trim(&purger, keep);
+    unmap_free();
+    return bytes;
 }
 
 static bool purge_tick(uint64_t now_ms)
 {
-    hak_lock_acquire(&lock);
-    clean_idle(now_ms, hak_options.purge_delay_ms, HAK_CAUSE_partial_release);
-    hak_lock_release(&lock);
-    return false;
+    bool more = hak_purge_tick_of(&purger, now_ms);
+    unmap_free();
+    return more;
 }
 
 static void fork_prepare(void)
 {
-    hak_lock_acquire(&lock);
+    hak_purge_fork_prepare(&purger);
 }
 
 static void fork_done(bool in_child)
 {
     (void)in_child;
-    hak_lock_release(&lock);
+    hak_purge_fork_done(&purger);
 }
 
 static void stats(struct hak_stats_writer *w)
@@ -292,6 +315,7 @@ static void stats(struct hak_stats_writer *w)
     hak_lock_acquire(&lock);
     hak_stats_begin(w, "legacy");
     hak_stats_number(w, "unmapped", unmaps);
+    hak_purge_stats(&purger, w);
     hak_stats_end(w);
     hak_lock_release(&lock);
 }

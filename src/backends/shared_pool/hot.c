@@ -10,6 +10,10 @@ static struct hot {
     _Atomic(int32_t) count;
 } hot[HAK_NCLASSES];
 
+#define PAGES_MAX 192 /* 12 MiB; a class that finds more keeps only the most recent slab */
+
+static _Atomic(int32_t) hot_pages; /* of all classes, as their counts say */
+
 static _Atomic(uint64_t) used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: hot[i] has held a slab */
 
 /* The first of them from `bin` on, or HAK_NCLASSES. */
@@ -33,20 +37,27 @@ static void mark_used(unsigned cls)
 
 static int32_t limit(void)
 {
-    return hak_parts.release->at_once ? 1 : (int32_t)hak_options.hot_slabs;
+    bool many = HAK_LOAD_RELAXED(&hot_pages) > PAGES_MAX;
+    return many || hak_parts.release->at_once ? 1 : (int32_t)hak_options.hot_slabs;
 }
 
-static struct hak_slab *take_all(struct hot *h)
+static void count(unsigned cls, int32_t slabs)
 {
-    HAK_STORE_RELAXED(&h->count, 0);
-    return hak_slab_stack_take_all(&h->stack);
+    HAK_ADD_RELAXED(&hot[cls].count, slabs);
+    HAK_ADD_RELAXED(&hot_pages, slabs * (int32_t)hak_slab_pages[cls]);
+}
+
+static struct hak_slab *take_all(unsigned cls)
+{
+    count(cls, -HAK_LOAD_RELAXED(&hot[cls].count));
+    return hak_slab_stack_take_all(&hot[cls].stack);
 }
 
 struct hak_slab *hak_hot_pop(unsigned cls)
 {
     struct hak_slab *slab = hak_slab_stack_pop(&hot[cls].stack);
     if (slab)
-        HAK_SUB_RELAXED(&hot[cls].count, 1);
+        count(cls, -1);
     return slab;
 }
 
@@ -66,13 +77,11 @@ struct hak_slab *hak_hot_pop_similar(unsigned pages, bool header)
 /* The most recent one stays in any case. */
 struct hak_slab *hak_hot_push(struct hak_slab *slab)
 {
-    struct hot *h = &hot[slab->cls];
-    struct hak_slab *before = NULL;
-    if (HAK_LOAD_RELAXED(&h->count) >= limit())
-        before = take_all(h);
-    mark_used(slab->cls);
-    hak_slab_stack_push(&h->stack, slab);
-    HAK_ADD_RELAXED(&h->count, 1);
+    unsigned cls = slab->cls; /* once it is pushed, the slab may become one of another class */
+    struct hak_slab *before = HAK_LOAD_RELAXED(&hot[cls].count) >= limit() ? take_all(cls) : NULL;
+    mark_used(cls);
+    hak_slab_stack_push(&hot[cls].stack, slab);
+    count(cls, 1);
     return before;
 }
 
@@ -81,6 +90,6 @@ struct hak_slab *hak_hot_take_all(unsigned *cls)
     struct hak_slab *slabs = NULL;
     for (; !slabs && (*cls = next_used(*cls)) < HAK_NCLASSES; ++*cls)
         if (!hak_slab_stack_is_empty(&hot[*cls].stack))
-            slabs = take_all(&hot[*cls]);
+            slabs = take_all(*cls);
     return slabs;
 }

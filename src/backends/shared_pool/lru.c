@@ -3,68 +3,49 @@
 #include "lru.h"
 
 #include "core/parts/parts.h"
+#include "core/base/list.h"
 #include "core/base/log.h"
 
 static struct superslab *newest, *oldest;
 static size_t cached, cached_superslabs;
 static uint64_t pushes, hits, misses, evictions;
 
+static size_t cached_bytes(void)
+{
+    return cached_superslabs * HAK_SUPERSLAB;
+}
+
 static void unlink_cached(struct superslab *s)
 {
-    *(s->prev ? &s->prev->next : &newest) = s->next;
-    *(s->next ? &s->next->prev : &oldest) = s->prev;
-    s->next = s->prev = NULL;
+    HAK_QUEUE_REMOVE(&oldest, &newest, s);
+    s->cached = false;
     cached--;
     cached_superslabs -= s->count;
-}
-
-/* False, and the region stays, where the kernel does not take the pages. */
-static bool evict(struct superslab *s, enum hak_cause cause)
-{
-    if (s->dirty)
-        hak_superslab_clean(s, cause);
-    if (s->dirty)
-        return false;
-    unlink_cached(s);
-    evictions++;
-    if (hak_options.log_lru)
-        hak_log("LRU_EVICT %p (%s)", (void *)s->base, hak_cause_name(cause));
-    hak_superslab_unmap(s);
-    return true;
-}
-
-static bool beyond_limits(void)
-{
-    const struct hak_option_values *o = &hak_options;
-    return cached > o->lru_max_cached || cached_superslabs * HAK_SUPERSLAB > o->lru_max_mb * HAK_MIB;
 }
 
 void hak_lru_push(struct superslab *s)
 {
     s->cached_since_ms = hak_clock_ms();
-    s->prev = NULL;
-    s->next = newest;
-    *(newest ? &newest->prev : &oldest) = s;
-    newest = s;
+    s->cached = true;
+    HAK_QUEUE_ADD(&oldest, &newest, s);
     cached++;
     cached_superslabs += s->count;
     pushes++;
     if (hak_options.log_lru)
-        hak_log("LRU_PUSH %p, %zu cached", (void *)s->base, cached);
-    while (oldest && beyond_limits() && evict(oldest, HAK_CAUSE_lru_evict))
-        ;
+        hak_log("LRU_PUSH %p, %zu cached", (void *)s->pages.base, cached);
 }
 
-static bool is_aligned(const struct superslab *s, size_t align)
+static bool fits(const struct superslab *s, size_t count, size_t align, bool header)
 {
-    return ((uintptr_t)s->base >> HAK_SUPERSLAB_LG) % align == 0;
+    return s->count == count && ((uintptr_t)s->pages.base >> HAK_SUPERSLAB_LG) % align == 0 &&
+           hak_tag_in_header_zone(s->pages.base) == header && s->free == ALL_PAGES;
 }
 
 struct superslab *hak_lru_pop(size_t count, size_t align, bool header)
 {
     struct superslab *s = newest;
-    while (s && (s->count != count || !is_aligned(s, align) || hak_tag_in_header_zone(s->base) != header))
-        s = s->next;
+    while (s && !fits(s, count, align, header))
+        s = s->prev;
     if (s) {
         unlink_cached(s);
         hits++;
@@ -76,31 +57,35 @@ struct superslab *hak_lru_pop(size_t count, size_t align, bool header)
     return s;
 }
 
-void hak_lru_age(uint64_t now_ms)
+static bool is_unwanted(const struct superslab *s, size_t keep)
 {
-    uint64_t limit = hak_options.lru_ttl_sec * (uint64_t)1000;
-    while (oldest && now_ms - oldest->cached_since_ms > limit && evict(oldest, HAK_CAUSE_lru_evict))
-        ;
+    const struct hak_option_values *o = &hak_options;
+    return cached > o->lru_max_cached || cached_bytes() > hak_min(keep, o->lru_max_mb * HAK_MIB) ||
+           hak_clock_age(s->cached_since_ms, hak_clock_ms()) > o->lru_ttl_sec * (uint64_t)1000;
 }
 
-size_t hak_lru_trim(size_t keep, enum hak_cause cause)
+struct superslab *hak_lru_unwanted(size_t keep)
 {
-    size_t before = hak_lru_bytes();
-    while (oldest && hak_lru_bytes() > keep && evict(oldest, cause))
-        ;
-    return before - hak_lru_bytes();
+    struct superslab *s = oldest;
+    while (s && (s->free != ALL_PAGES || s->pages.refused))
+        s = s->next;
+    return s && is_unwanted(s, keep) ? s : NULL;
 }
 
-size_t hak_lru_bytes(void)
+void hak_lru_evict(struct superslab *s, enum hak_cause cause)
 {
-    return cached_superslabs * HAK_SUPERSLAB;
+    unlink_cached(s);
+    evictions++;
+    if (hak_options.log_lru)
+        hak_log("LRU_EVICT %p (%s)", (void *)s->pages.base, hak_cause_name(cause));
+    hak_superslab_unmap(s);
 }
 
 void hak_lru_stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "lru");
     hak_stats_number(w, "cached", cached);
-    hak_stats_number(w, "cached_bytes", hak_lru_bytes());
+    hak_stats_number(w, "cached_bytes", cached_bytes());
     hak_stats_number(w, "pushes", pushes);
     hak_stats_number(w, "hits", hits);
     hak_stats_number(w, "misses", misses);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * PARTIAL slabs, on a lock-free stack for each class. One whose last block comes back stays on its stack, where
  * the next request of its class finds it: it is idle. When several of a class are, or after a while, the stack
- * is swept: idle slabs become EMPTY. Any thread; whatever may sweep is called without the pool's lock, since
+ * is swept, a few slabs at a time: idle ones become EMPTY. Any thread; whatever may sweep is called without the pool's lock, since
  * an EMPTY slab comes back to the pool through its frontend. */
 #ifndef SHARED_POOL_PARTIAL_H
 #define SHARED_POOL_PARTIAL_H
@@ -14,8 +14,8 @@ struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned cls);
 void hak_partial_put(struct hak_slab *slab);
 /* The last block of a slab of the class came back. May sweep. */
 void hak_partial_note_idle(unsigned cls);
-/* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. */
-void hak_partial_sweep_all(void);
-void hak_partial_sweep_unserved(void);
+/* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. Looks at
+ * so many slabs at most; true if there may be more. */
+bool hak_partial_sweep(bool all, unsigned most);
 
 #endif

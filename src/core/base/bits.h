@@ -11,9 +11,9 @@ HAK_INLINE bool hak_bit(const uint64_t *words, unsigned i)
     return words[i / 64] >> i % 64 & 1;
 }
 
-/* Sets bits [first, first + count) to `value`; returns how many changed. */
-unsigned hak_bits_set(uint64_t *words, unsigned first, unsigned count, bool value);
+/* Sets bits [first, first + bits) to `value`; returns how many changed. */
+unsigned hak_bits_set(uint64_t *words, unsigned first, unsigned bits, bool value);
 /* How many of them are set. */
-unsigned hak_bits_count(const uint64_t *words, unsigned first, unsigned count);
+unsigned hak_bits_count(const uint64_t *words, unsigned first, unsigned bits);
 
 #endif

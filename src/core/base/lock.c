@@ -13,17 +13,41 @@ static bool is_held(const struct hak_lock *lock)
     return held >> lock->rank & 1;
 }
 
+static void check_rank(const struct hak_lock *lock)
+{
+    if (HAK_UNLIKELY(is_held(lock)))
+        hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
+    HAK_ASSERT(held >> lock->rank == 0);
+}
+
+/* Written under the lock only; atomic because the statistics read it without. */
+static void note_taken(struct hak_lock *lock)
+{
+    HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
+}
+
 void hak_lock_acquire(struct hak_lock *lock)
 {
     if (HAK_UNLIKELY(owns_all))
         return;
-    if (HAK_UNLIKELY(is_held(lock)))
-        hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
-    HAK_ASSERT(held >> lock->rank == 0);
+    check_rank(lock);
     held |= 1u << lock->rank;
     pthread_mutex_lock(&lock->mutex);
-    /* Written under the lock only; atomic because the statistics read it without. */
-    HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
+    note_taken(lock);
+}
+
+bool hak_lock_try(struct hak_lock *lock)
+{
+    if (HAK_UNLIKELY(owns_all))
+        return true;
+    check_rank(lock);
+    held |= 1u << lock->rank;
+    if (pthread_mutex_trylock(&lock->mutex)) {
+        held &= ~(1u << lock->rank);
+        return false;
+    }
+    note_taken(lock);
+    return true;
 }
 
 void hak_lock_release(struct hak_lock *lock)

@@ -13,9 +13,12 @@ enum hak_rank {
     HAK_RANK_INIT,
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,
+    HAK_RANK_FRONTEND_PURGE, /* a purge holds it while it waits for the kernel (parts/purge.h) */
     HAK_RANK_FRONTEND,
+    HAK_RANK_SPANS_PURGE,
     HAK_RANK_SPANS,
     HAK_RANK_REGISTRY,
+    HAK_RANK_BACKEND_PURGE,
     HAK_RANK_BACKEND,
     HAK_RANK_RELEASE,
     HAK_RANK_RANGE,
@@ -33,6 +36,8 @@ struct hak_lock {
 #define HAK_LOCK_INIT(r) {PTHREAD_MUTEX_INITIALIZER, (r), 0}
 
 void hak_lock_acquire(struct hak_lock *lock);
+/* False, and nothing is taken, where another thread holds it. */
+bool hak_lock_try(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
 /* Whether this thread holds a lock, or waits for one. */
 bool hak_lock_is_any_held(void);

@@ -4,3 +4,4 @@
 
 HAK_THREAD_LOCAL uint32_t hak_work;
 _Atomic(bool) hak_purge_waits;
+_Atomic(uint64_t) hak_slept_ms;

@@ -12,6 +12,8 @@
 extern HAK_HIDDEN HAK_THREAD_LOCAL uint32_t hak_work;
 /* Memory waits to be purged: the next slow entry of any thread goes on with it. */
 extern HAK_HIDDEN _Atomic(bool) hak_purge_waits;
+/* Nobody came to a slow path for the purge delay before: all that was free then is idle. */
+extern HAK_HIDDEN _Atomic(uint64_t) hak_slept_ms;
 
 HAK_INLINE void hak_work_add(uint32_t blocks)
 {

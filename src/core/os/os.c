@@ -209,33 +209,47 @@ static size_t total_bytes(const struct iovec *ranges, size_t count)
     return bytes;
 }
 
-/* One vectored call for all of `ranges`; false where the kernel has none or did only a part. */
-static bool advise_at_once(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
+static _Atomic(bool) no_vectors; /* the kernel has no such call, or not for such advice */
+
+/* One vectored call for all of `ranges`: what it gave. -EBUSY: it was not made. */
+static intptr_t advise_at_once(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
 {
-    static _Atomic(bool) unsupported;
-    if (count < 2 || HAK_LOAD_RELAXED(&unsupported))
-        return false;
-    size_t bytes = total_bytes(ranges, count);
-    intptr_t done = THROUGH_DOOR(cause, process_madvise, bytes, hak_os->advise_vector(ranges, count, advice));
-    if (done == -EBADF || done == -ENOSYS || done == -EPERM || done == -EINVAL)
-        HAK_STORE_RELAXED(&unsupported, true);
-    return done >= 0 && (size_t)done == bytes;
+    if (count < 2 || HAK_LOAD_RELAXED(&no_vectors))
+        return -EBUSY;
+    intptr_t done = THROUGH_DOOR(cause, process_madvise, total_bytes(ranges, count),
+                                 hak_os->advise_vector(ranges, count, advice));
+    if (done == -EBADF || done == -ENOSYS || done == -EPERM)
+        HAK_STORE_RELAXED(&no_vectors, true);
+    return done;
+}
+
+static size_t advise_each(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (hak_os_advise(ranges[i].iov_base, ranges[i].iov_len, advice, cause) == 0)
+            bytes += ranges[i].iov_len;
+    return bytes;
+}
+
+/* -EINVAL has two meanings: the first range is locked, or there are no vectors. Then all of them go one by one. */
+static size_t advise_some(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
+{
+    size_t all = total_bytes(ranges, count);
+    intptr_t done = advise_at_once(ranges, count, advice, cause);
+    if (done >= 0 && (size_t)done == all)
+        return all;
+    size_t bytes = advise_each(ranges, count, advice, cause);
+    if (done == -EINVAL && bytes == all)
+        HAK_STORE_RELAXED(&no_vectors, true);
+    return bytes;
 }
 
 size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
 {
     size_t bytes = 0;
-    while (count) {
-        size_t n = hak_min(count, MAX_VECTOR);
-        if (advise_at_once(ranges, n, advice, cause))
-            bytes += total_bytes(ranges, n);
-        else
-            for (size_t i = 0; i < n; i++)
-                if (hak_os_advise(ranges[i].iov_base, ranges[i].iov_len, advice, cause) == 0)
-                    bytes += ranges[i].iov_len;
-        ranges += n;
-        count -= n;
-    }
+    for (size_t i = 0; i < count; i += MAX_VECTOR)
+        bytes += advise_some(ranges + i, hak_min(count - i, MAX_VECTOR), advice, cause);
     return bytes;
 }
 

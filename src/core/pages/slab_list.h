@@ -4,24 +4,18 @@
 #ifndef HAK_SLAB_LIST_H
 #define HAK_SLAB_LIST_H
 
+#include "core/base/list.h"
 #include "slab.h"
 
 HAK_INLINE void hak_slab_list_push(struct hak_slab **list, struct hak_slab *slab)
 {
-    slab->prev = NULL;
-    slab->next = *list;
-    if (slab->next)
-        slab->next->prev = slab;
-    *list = slab;
+    HAK_LIST_PUSH(list, slab);
     slab->listed = true;
 }
 
 HAK_INLINE void hak_slab_list_remove(struct hak_slab **list, struct hak_slab *slab)
 {
-    *(slab->prev ? &slab->prev->next : list) = slab->next;
-    if (slab->next)
-        slab->next->prev = slab->prev;
-    slab->next = slab->prev = NULL;
+    HAK_LIST_REMOVE(list, slab);
     slab->listed = false;
 }
 

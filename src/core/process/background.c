@@ -24,7 +24,7 @@ static bool stopping;
 
 static uint64_t interval_ms(void)
 {
-    return hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms);
+    return hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms / 2);
 }
 
 static struct timespec in_ms(uint64_t ms)

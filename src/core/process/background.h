@@ -8,7 +8,7 @@
 #include "core/base/stats.h"
 
 /* From pulses, with nothing half done and no lock held: starts the thread once it is time. The thread calls `purge`,
- * and again after each purge delay. */
+ * and again after each half of the purge delay. */
 void hak_background_want(uint64_t now_ms, void (*purge)(void));
 /* Now. pthread_create may call malloc. */
 void hak_background_start(void (*purge)(void));

@@ -16,17 +16,37 @@
 
 static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired by who ticks, and released by the same */
+static _Atomic(uint64_t) awake_ms; /* when a thread of the program last ticked */
 
-static void purge_idle(uint64_t now_ms)
+/* Whether nobody came to a slow path for that long: all that is free is idle then, and what ended threads left, too. */
+static bool has_slept(uint64_t awake, uint64_t now_ms)
 {
-    uint64_t delay = hak_options.purge_delay_ms;
-    if (now_ms >= delay)
-        hak_thread_break_up(now_ms - delay);
+    return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
+}
+
+static void purge_after_sleep(void)
+{
+    hak_thread_break_up(UINT64_MAX);
+    HAK_STORE_RELAXED(&hak_slept_ms, hak_clock_ms());
+}
+
+static bool tick_parts(uint64_t now_ms)
+{
     bool more = hak_parts.backend->purge_tick && hak_parts.backend->purge_tick(now_ms);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->purge_tick)
             more |= hak_frontends[i]->purge_tick(now_ms);
-    HAK_STORE_RELAXED(&hak_purge_waits, more);
+    return more;
+}
+
+static void purge_idle(uint64_t now_ms, bool slept)
+{
+    uint64_t delay = hak_options.purge_delay_ms;
+    if (slept)
+        purge_after_sleep();
+    else if (now_ms >= delay)
+        hak_thread_break_up(now_ms - delay);
+    HAK_STORE_RELAXED(&hak_purge_waits, tick_parts(slept ? HAK_LOAD_RELAXED(&hak_slept_ms) : now_ms));
 }
 
 static bool is_due(uint64_t now_ms)
@@ -35,15 +55,14 @@ static bool is_due(uint64_t now_ms)
 }
 
 /* One thread ticks; those that come at the same time go on. */
-void hak_purge_tick(void)
+static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
 {
-    uint64_t now = hak_clock_ms();
     if (!is_due(now) || HAK_EXCHANGE_ACQUIRE(&ticking, true))
         return;
     if (is_due(now)) {
         HAK_STORE_RELAXED(&due_ms, now + TICK_MS);
         HAK_STORE_RELAXED(&hak_purge_waits, false); /* others need not come meanwhile */
-        purge_idle(now);
+        purge_idle(now, has_slept(awake, now));
         if (HAK_UNLIKELY(hak_container_is_tight(now))) {
             hak_thread_ask_drain();
             hak_purge_all(0);
@@ -59,11 +78,18 @@ void hak_pulse_fork_child(void)
     HAK_STORE_RELAXED(&ticking, false); /* who ticked did not come along */
 }
 
+void hak_purge_tick(void)
+{
+    uint64_t now = hak_clock_ms();
+    tick(now, HAK_EXCHANGE_RELAXED(&awake_ms, now));
+}
+
+/* The thread's own ticks wake nobody. */
 static void purge_in_background(void)
 {
     unsigned rounds = 0;
     do
-        hak_purge_tick();
+        tick(hak_clock_ms(), HAK_LOAD_RELAXED(&awake_ms));
     while (HAK_LOAD_RELAXED(&hak_purge_waits) && ++rounds < BACKGROUND_ROUNDS);
 }
 

@@ -2,11 +2,12 @@
  * See chunk.h. */
 #include "chunk.h"
 
-#include "core/parts/parts.h"
-#include "core/pages/budget.h"
 #include "core/os/meta.h"
+#include "core/parts/parts.h"
 
-static struct chunk *all_chunks, *newest[HUGE_KINDS];
+struct hak_dirty_queue hak_chunks_dirty;
+static struct chunk *newest[HUGE_KINDS];
+static struct chunk *returning; /* wholly free and clean: they go back to the backend when the lock is let go of */
 static struct hak_meta_list recycled_spans, recycled_chunks;
 static size_t chunk_pages, chunks;
 static uint64_t mapped, merged;
@@ -24,18 +25,18 @@ static struct span *new_span(struct chunk *c, unsigned first, unsigned pages)
     return s;
 }
 
-void hak_chunk_split(struct span *s, unsigned pages)
+struct span *hak_chunk_split(struct span *s, unsigned pages)
 {
     struct span *rest = s->pages > pages ? new_span(s->chunk, s->first + pages, s->pages - pages) : NULL;
     if (!rest)
-        return;
+        return NULL;
     rest->below = s;
     rest->above = s->above;
     if (s->above)
         s->above->below = rest;
     s->above = rest;
     s->pages = (uint16_t)pages;
-    hak_free_spans_add(rest);
+    return rest;
 }
 
 struct span *hak_chunk_merge(struct span *low, struct span *high)
@@ -44,6 +45,8 @@ struct span *hak_chunk_merge(struct span *low, struct span *high)
     low->above = high->above;
     if (high->above)
         high->above->below = low;
+    if (low->chunk->looked_at == high)
+        low->chunk->looked_at = low;
     hak_meta_recycle(&recycled_spans, high);
     merged++;
     return low;
@@ -63,102 +66,91 @@ struct span *hak_chunk_put(struct span *s)
     return s;
 }
 
-/* --- chunks --------------------------------------------------------------------------------------------- */
-
-/* The newest chunk of the kind shows whether the program uses what it gets. */
-static void choose_pages(struct chunk *c, unsigned request)
+struct span *hak_chunk_free(struct span *s)
 {
-    c->kind = request > HUGE_LONG_PAGES ? HUGE_LONG : HUGE_SHORT;
-    struct chunk *last = newest[c->kind];
-    newest[c->kind] = c;
-    if (!hak_huge_matters(c->pages * HAK_PAGE))
-        return;
-    if (last) {
-        unsigned head = (unsigned)hak_min(last->pages, HUGE_HEAD / HAK_PAGE);
-        hak_huge_look(c->kind, last->base, head * HAK_PAGE,
-                      hak_bits_count(chunk_old_content(last), 0, head) * HAK_PAGE);
-    }
-    hak_huge_advise(c->kind, c->base, c->pages * HAK_PAGE, HUGE_HEAD);
+    hak_dirty_put(&s->chunk->pages, s->first, s->pages, true);
+    return hak_chunk_put(s);
 }
 
-struct span *hak_chunk_map(unsigned pages, unsigned align, unsigned request)
+struct span *hak_chunk_find(struct chunk *c, unsigned page)
 {
-    bool zeroed;
+    struct span *s = c->looked_at;
+    while (s->first > page)
+        s = s->below;
+    while (s->first + s->pages <= page)
+        s = s->above;
+    return c->looked_at = s;
+}
+
+/* --- chunks --------------------------------------------------------------------------------------------- */
+
+struct huge_sample hak_chunk_sample(enum huge_kind kind)
+{
+    struct chunk *last = newest[kind];
+    if (!last)
+        return (struct huge_sample){0};
+    unsigned head = (unsigned)hak_min(last->pages.pages, HUGE_HEAD / HAK_PAGE);
+    return (struct huge_sample){last->pages.base, head * HAK_PAGE,
+                                hak_dirty_given(&last->pages, 0, head) * HAK_PAGE};
+}
+
+struct span *hak_chunk_add(struct hak_slab *run, bool zero, enum huge_kind kind)
+{
     struct chunk *c = hak_meta_new(&recycled_chunks, sizeof *c);
-    struct span *s = c ? new_span(c, 0, pages) : NULL;
-    struct hak_slab *run = s ? hak_parts.backend->acquire_run(pages, align, &zeroed) : NULL;
-    if (!run) {
-        if (s)
-            hak_meta_recycle(&recycled_spans, s);
+    struct span *s = c ? new_span(c, 0, run->pages) : NULL;
+    if (!s) {
         if (c)
             hak_meta_recycle(&recycled_chunks, c);
         return NULL;
     }
-    c->base = run->base;
+    hak_dirty_open(&c->pages, &hak_chunks_dirty, run->base, run->pages, HAK_PAGE, c->bits, zero);
     c->region = run->region;
-    c->pages = pages;
-    c->lowest = s;
-    hak_space_forget(run, 0, pages);
-    if (zeroed)
-        hak_budget_give(pages * HAK_PAGE); /* nothing is touched yet */
-    hak_bits_set(c->dirty, 0, pages, !zeroed);
-    hak_bits_set(c->used, 0, pages, !zeroed);
-    choose_pages(c, request);
-    c->looked_ms = c->freed_ms = hak_clock_ms();
-    c->next = all_chunks;
-    if (all_chunks)
-        all_chunks->prev = c;
-    all_chunks = c;
+    c->looked_at = s;
+    c->kind = kind;
+    newest[kind] = c;
+    hak_space_forget(run, 0, run->pages);
     hak_free_spans_add(s);
     chunks++;
     mapped++;
-    chunk_pages += pages;
+    chunk_pages += s->pages;
     return s;
 }
 
 void hak_chunk_return(struct span *s)
 {
     struct chunk *c = s->chunk;
-    struct hak_slab *run = hak_space_page(c->base);
-    unsigned dirty = span_dirty(s);
     hak_free_spans_remove(s);
-    run->base = c->base;
-    run->pages = (uint16_t)c->pages;
-    run->region = c->region;
-    hak_space_describe(run, 0, c->pages);
-    if (!dirty && !hak_pages_go_lazily())
-        HAK_STORE_RELAXED(&run->word, HAK_SLAB_RETURNED);
-    hak_budget_take((c->pages - dirty) * HAK_PAGE); /* the backend gives up the whole run */
-    hak_parts.backend->release(run);
-    *(c->prev ? &c->prev->next : &all_chunks) = c->next;
-    if (c->next)
-        c->next->prev = c->prev;
+    hak_meta_recycle(&recycled_spans, s);
     if (newest[c->kind] == c)
         newest[c->kind] = NULL;
+    c->zero = hak_dirty_return(&c->pages);
+    c->next = returning;
+    returning = c;
     chunks--;
-    chunk_pages -= c->pages;
-    hak_meta_recycle(&recycled_chunks, c);
-    hak_meta_recycle(&recycled_spans, s);
+    chunk_pages -= c->pages.pages;
 }
 
-static void note_regret(struct chunk *c, unsigned first, unsigned pages)
+static void give_back(struct chunk *c)
 {
-    unsigned again = hak_bits_set(c->returned, first, pages, false);
-    if (again && hak_clock_ms() - c->returned_ms < HAK_REGRET_MS)
-        hak_os_regret(c->returned_for, again * HAK_PAGE);
+    struct hak_slab *run = hak_space_run(c->pages.base, c->pages.pages);
+    run->region = c->region;
+    if (c->zero)
+        HAK_STORE_RELAXED(&run->word, HAK_SLAB_RETURNED);
+    hak_parts.backend->release(run);
 }
 
-void hak_chunk_use(struct chunk *c, unsigned first, unsigned pages)
+void hak_chunks_unlock(struct hak_lock *lock)
 {
-    hak_budget_take(hak_bits_set(c->dirty, first, pages, true) * HAK_PAGE);
-    hak_bits_set(c->used, first, pages, true);
-    hak_bits_set(c->idle, first, pages, false);
-    note_regret(c, first, pages);
-}
-
-struct chunk *hak_chunk_first(void)
-{
-    return all_chunks;
+    struct chunk *c = returning;
+    returning = NULL;
+    hak_lock_release(lock);
+    for (struct chunk *next; c; c = next) {
+        next = c->next;
+        give_back(c);
+        hak_lock_acquire(lock);
+        hak_meta_recycle(&recycled_chunks, c);
+        hak_lock_release(lock);
+    }
 }
 
 void hak_chunk_stats(struct hak_stats_writer *w)

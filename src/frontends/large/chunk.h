@@ -6,21 +6,26 @@
 
 #include "free_spans.h"
 
-/* A free span as long as a new chunk; `request` is the length that it is mapped for. NULL without memory. */
-struct span *hak_chunk_map(unsigned pages, unsigned align, unsigned request);
-/* Gives the chunk of a free span that is as long as it back. */
+/* The account of all chunks. */
+extern struct hak_dirty_queue hak_chunks_dirty;
+/* Makes a chunk of a run of the backend's: a free span as long as it. NULL without memory for descriptors. */
+struct span *hak_chunk_add(struct hak_slab *run, bool zero, enum huge_kind kind);
+/* What the newest chunk of the kind shows of how the program uses what it gets. */
+struct huge_sample hak_chunk_sample(enum huge_kind kind);
+/* The chunk of a free span that is as long as it goes back, when the lock is let go of by hak_chunks_unlock. */
 void hak_chunk_return(struct span *s);
-/* Cuts a span that is on no list behind its first `pages`; the rest becomes free. Without memory for the rest's
- * descriptor the span stays as long as it is. */
-void hak_chunk_split(struct span *s, unsigned pages);
+void hak_chunks_unlock(struct hak_lock *lock);
+/* Cuts a span that is on no list behind its first `pages`; the rest, which is on none either. NULL, and the span stays
+ * as long as it is, if it is not longer, or without memory for the rest's descriptor. */
+struct span *hak_chunk_split(struct span *s, unsigned pages);
 /* Makes one of two neighbours. */
 struct span *hak_chunk_merge(struct span *low, struct span *high);
-/* Makes a span that is on no list free, together with its free neighbours. */
+/* Makes a span that is on no list free, together with its free neighbours: one that was claimed, or, and its pages
+ * become dirty, one that was used. */
 struct span *hak_chunk_put(struct span *s);
-/* Pages are handed out: dirty from here on. */
-void hak_chunk_use(struct chunk *c, unsigned first, unsigned pages);
-/* All of them, by `next`. */
-struct chunk *hak_chunk_first(void);
+struct span *hak_chunk_free(struct span *s);
+/* The span that a page lies in. */
+struct span *hak_chunk_find(struct chunk *c, unsigned page);
 void hak_chunk_stats(struct hak_stats_writer *w);
 
 #endif

@@ -2,11 +2,13 @@
  * See free_spans.h. */
 #include "free_spans.h"
 
+#include "core/base/list.h"
+
 #define FIT_SCAN 16u /* spans of a list that are looked at for the best fit */
 
 static struct span *free_lists[SPAN_CLASSES];
 static uint64_t free_bits; /* bit i: list i is not empty */
-static size_t dirty_pages, dirty_spans;
+static size_t dirty_spans;
 
 /* All spans of a list are at least as long as the class says below it. */
 static unsigned list_of(unsigned pages)
@@ -19,30 +21,19 @@ void hak_free_spans_add(struct span *s)
 {
     unsigned list = list_of(s->pages);
     s->state = SPAN_FREE;
-    s->prev = NULL;
-    s->next = free_lists[list];
-    if (s->next)
-        s->next->prev = s;
-    free_lists[list] = s;
+    HAK_LIST_PUSH(&free_lists[list], s);
     free_bits |= (uint64_t)1 << list;
-    unsigned dirty = span_dirty(s);
-    dirty_pages += dirty;
-    dirty_spans += dirty != 0;
+    s->dirty = hak_dirty_count(&s->chunk->pages, s->first, s->pages) != 0;
+    dirty_spans += s->dirty;
 }
 
 void hak_free_spans_remove(struct span *s)
 {
     unsigned list = list_of(s->pages);
-    if (s->next)
-        s->next->prev = s->prev;
-    if (s->prev)
-        s->prev->next = s->next;
-    else if (!(free_lists[list] = s->next))
+    HAK_LIST_REMOVE(&free_lists[list], s);
+    if (!free_lists[list])
         free_bits &= ~((uint64_t)1 << list);
-    s->next = s->prev = NULL;
-    unsigned dirty = span_dirty(s);
-    dirty_pages -= dirty;
-    dirty_spans -= dirty != 0;
+    dirty_spans -= s->dirty;
 }
 
 /* The shortest of the first few that are long enough; among equal ones the one freed last. */
@@ -66,21 +57,6 @@ struct span *hak_free_spans_roomiest(unsigned pages)
 {
     struct span *s = free_bits ? free_lists[63 - __builtin_clzll(free_bits)] : NULL;
     return s && s->pages >= pages ? s : NULL;
-}
-
-void hak_free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty)
-{
-    unsigned before = span_dirty(s), changed = hak_bits_set(s->chunk->dirty, first, pages, dirty);
-    dirty_pages += dirty ? changed : 0u - (size_t)changed;
-    if (changed && !before)
-        dirty_spans++;
-    if (changed && !span_dirty(s))
-        dirty_spans--;
-}
-
-size_t hak_free_spans_dirty_pages(void)
-{
-    return dirty_pages;
 }
 
 size_t hak_free_spans_dirty(void)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Free spans, on lists by length whose bits make the search for the best fit a lookup. They own the account of
- * dirty pages that are free. Under the lock of spans.c. */
+ * Free spans, on lists by length whose bits make the search for the best fit a lookup. Under the lock of spans.c. */
 #ifndef LARGE_FREE_SPANS_H
 #define LARGE_FREE_SPANS_H
 
@@ -13,10 +12,7 @@ void hak_free_spans_remove(struct span *s);
 struct span *hak_free_spans_best(unsigned pages);
 /* One of the longest: whoever grows has the most room there. */
 struct span *hak_free_spans_roomiest(unsigned pages);
-/* Pages of a free span become dirty, or cease to be. */
-void hak_free_spans_mark(struct span *s, unsigned first, unsigned pages, bool dirty);
-/* Dirty pages in all of them, and the number of spans that have some. */
-size_t hak_free_spans_dirty_pages(void);
+/* How many of them have dirty pages. */
 size_t hak_free_spans_dirty(void);
 
 #endif

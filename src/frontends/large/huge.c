@@ -21,13 +21,13 @@ bool hak_huge_matters(size_t size)
 }
 
 /* What nobody touched at all tells nothing yet. */
-void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given)
+void hak_huge_look(enum huge_kind kind, struct huge_sample sample)
 {
-    if (given < EVIDENCE_MIN)
+    if (sample.given < EVIDENCE_MIN)
         return;
-    int resident = hak_os_resident(head, size, HAK_CAUSE_huge_page);
+    int resident = hak_os_resident(sample.head, sample.size, HAK_CAUSE_huge_page);
     if (resident > 0)
-        HAK_STORE_RELAXED(&seen[kind], hak_huge_page_is_dense((size_t)resident, given) ? DENSE : SPARSE);
+        HAK_STORE_RELAXED(&seen[kind], hak_huge_page_is_dense((size_t)resident, sample.given) ? DENSE : SPARSE);
 }
 
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)

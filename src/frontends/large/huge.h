@@ -14,8 +14,12 @@ enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_KINDS }; /* chunks by 
 
 /* Only such a size may get huge pages: in a small program one would be there for a single block. */
 bool hak_huge_matters(size_t size);
-/* The first bytes, up to HUGE_HEAD, of a mapping of the kind; `given` of them the program was given. */
-void hak_huge_look(enum huge_kind kind, void *head, size_t size, size_t given);
+/* The first bytes of an earlier mapping, up to HUGE_HEAD; `given` of them the program was given. */
+struct huge_sample {
+    char *head;
+    size_t size, given;
+};
+void hak_huge_look(enum huge_kind kind, struct huge_sample sample);
 /* A fresh mapping of the kind, of a size that matters; its first bytes keep small pages, as the next sample. */
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head);
 

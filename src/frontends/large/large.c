@@ -59,7 +59,7 @@ static void choose_pages(const struct mapping *m)
         return;
     char *last = HAK_LOAD_RELAXED(&sample);
     if (last)
-        hak_huge_look(HUGE_DIRECT, last, HUGE_HEAD, HUGE_HEAD);
+        hak_huge_look(HUGE_DIRECT, (struct huge_sample){last, HUGE_HEAD, HUGE_HEAD});
     if (HAK_ADD_RELAXED(&since_sample, 1) % SAMPLE_EVERY == 0)
         HAK_STORE_RELAXED(&sample, m->block);
     else
@@ -105,7 +105,7 @@ static bool direct_free(void *p)
         return false;
     hak_budget_give(m.usable);
     if (replace_sample(p, NULL))
-        hak_huge_look(HUGE_DIRECT, p, HUGE_HEAD, HUGE_HEAD);
+        hak_huge_look(HUGE_DIRECT, (struct huge_sample){p, HUGE_HEAD, HUGE_HEAD});
     if (hak_os_unmap(m.base, m.size, HAK_CAUSE_large_unmap))
         hak_os_advise(m.base, m.size, MADV_DONTNEED, HAK_CAUSE_large_unmap);
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Spans and chunks. A chunk is a row of spans, each used, cached or free; no two neighbours are free. Which of its
- * pages hold old content is a bit each. Spans have classes: each length up to 16 pages, then 8 for each doubling;
+ * Spans and chunks. A chunk is a row of spans, each used, cached, free, or claimed by a purge; no two neighbours
+ * are free. The account of its pages knows those of used and cached spans as taken. Spans have classes: each length up to 16 pages, then 8 for each doubling;
  * the last one has all from 60 MiB on.
  * Private to spans.c and the files below it, all of which run under its lock:
  *
@@ -8,15 +8,14 @@
 #ifndef LARGE_SPAN_H
 #define LARGE_SPAN_H
 
-#include "core/base/bits.h"
+#include "core/pages/dirty.h"
 #include "core/plugin.h"
 #include "huge.h"
 
-#define CHUNK_MAX_PAGES 2048u /* 128 MiB */
-#define CHUNK_WORDS (CHUNK_MAX_PAGES / 64)
+#define CHUNK_MAX_PAGES HAK_DIRTY_PAGES_MAX /* 128 MiB */
 #define SPAN_CLASSES 64u
 
-enum span_state { SPAN_FREE, SPAN_USED, SPAN_CACHED };
+enum span_state { SPAN_FREE, SPAN_USED, SPAN_CACHED, SPAN_CLAIMED };
 
 struct span {
     struct chunk *chunk;
@@ -25,37 +24,22 @@ struct span {
     uint64_t since_ms;          /* when it was cached */
     uint16_t first, pages;
     uint8_t state;
+    bool dirty; /* a free one: has dirty pages */
 };
 
 struct chunk {
-    char *base;
+    struct hak_dirty pages; /* first: an account leads to its chunk */
+    uint64_t bits[HAK_DIRTY_WORDS(CHUNK_MAX_PAGES)];
     void *region; /* the backend's, to give the run back with */
-    unsigned pages;
-    struct span *lowest;
-    uint64_t dirty[CHUNK_WORDS], returned[CHUNK_WORDS];
-    uint64_t used[CHUNK_WORDS]; /* ever */
-    uint64_t returned_ms;
-    uint64_t idle[CHUNK_WORDS]; /* of the dirty pages: those that were free at the last look */
-    uint64_t looked_ms, freed_ms; /* the last look, and the last time that a span was freed here */
-    struct chunk *next, *prev; /* all of them */
-    enum hak_cause returned_for;
+    struct span *looked_at; /* any span of it: the one that was found last */
+    struct chunk *next;  /* of those to be returned */
     enum huge_kind kind; /* of the block that it was mapped for */
+    bool zero;           /* to be returned: reads as zero */
 };
-
-/* Pages that went back lazily may still hold what they held. */
-HAK_INLINE const uint64_t *chunk_old_content(const struct chunk *c)
-{
-    return hak_pages_go_lazily() ? c->used : c->dirty;
-}
-
-HAK_INLINE unsigned span_dirty(const struct span *s)
-{
-    return hak_bits_count(s->chunk->dirty, s->first, s->pages);
-}
 
 HAK_INLINE bool span_is_chunk(const struct span *s)
 {
-    return s->pages == s->chunk->pages;
+    return s->pages == s->chunk->pages.pages;
 }
 
 HAK_INLINE unsigned span_class(unsigned pages)

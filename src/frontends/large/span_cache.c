@@ -55,7 +55,7 @@ void hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms)
 {
     for (unsigned i = 0; i < SPAN_CLASSES && cached_pages; i++) {
         struct span **at = &caches[i].top;
-        while (*at && now_ms - (*at)->since_ms < delay_ms)
+        while (*at && hak_clock_age((*at)->since_ms, now_ms) < delay_ms)
             at = &(*at)->next;
         struct span *idle = *at;
         *at = NULL;
@@ -66,8 +66,7 @@ void hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms)
             caches[i].count--;
             caches[i].budget /= 2;
             evicted++;
-            hak_bits_set(idle->chunk->idle, idle->first, idle->pages, true);
-            hak_chunk_put(idle);
+            hak_chunk_free(idle);
         }
     }
 }

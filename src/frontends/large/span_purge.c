@@ -4,102 +4,61 @@
 
 #include "chunk.h"
 #include "core/parts/parts.h"
-#include "core/pages/budget.h"
 
-#define PURGE_RANGES 64u
+/* The account is the chunk's first member. */
+static struct chunk *chunk_of(struct hak_dirty *pages)
+{
+    return (struct chunk *)pages;
+}
 
-struct purge {
-    struct iovec ranges[PURGE_RANGES];
-    struct span *spans[PURGE_RANGES]; /* which each of them belongs to */
-    unsigned n;
-    size_t bytes;
-    enum hak_cause cause;
+/* Puts back what could not be cut to the right length. */
+static bool give_up(struct span *s)
+{
+    hak_chunk_put(s);
+    return false;
+}
+
+/* Dirty pages that follow each other lie in one free span: of it they become a span by themselves. */
+static HAK_COLD bool claim(struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    struct span *s = hak_chunk_find(chunk_of(d), first), *rest;
+    hak_free_spans_remove(s);
+    if (s->first < first) {
+        if (!(rest = hak_chunk_split(s, first - s->first)))
+            return give_up(s);
+        hak_free_spans_add(s);
+        s = rest;
+    }
+    if (s->pages > pages) {
+        if (!(rest = hak_chunk_split(s, pages)))
+            return give_up(s);
+        hak_free_spans_add(rest);
+    }
+    s->state = SPAN_CLAIMED;
+    return true;
+}
+
+static HAK_COLD void settle(struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    (void)pages;
+    struct span *s = hak_chunk_put(hak_chunk_find(chunk_of(d), first));
+    if (span_is_chunk(s) && !s->dirty)
+        hak_chunk_return(s);
+}
+
+static enum hak_cause cause_of(const struct hak_dirty *d)
+{
+    (void)d;
+    return hak_parts.release->cause;
+}
+
+struct hak_lock hak_spans_lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
+
+struct hak_purger hak_spans_purger = {
+    .queue = &hak_chunks_dirty,
+    .lock = &hak_spans_lock,
+    .purging = HAK_LOCK_INIT(HAK_RANK_SPANS_PURGE),
+    .claim = claim,
+    .settle = settle,
+    .cause = cause_of,
 };
-
-static unsigned first_page(const struct purge *p, unsigned i)
-{
-    return (unsigned)((size_t)((char *)p->ranges[i].iov_base - p->spans[i]->chunk->base) / HAK_PAGE);
-}
-
-static void note_returned(struct purge *p, unsigned i)
-{
-    struct chunk *c = p->spans[i]->chunk;
-    hak_bits_set(c->returned, first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
-    c->returned_ms = hak_clock_ms();
-    c->returned_for = p->cause;
-}
-
-/* What the kernel refuses is dirty again. Chunks that are wholly free and clean go back to the backend. */
-static size_t send(struct purge *p)
-{
-    size_t returned = p->n ? hak_parts.release->release(p->ranges, p->n, p->cause) : 0;
-    bool all = returned == p->bytes;
-    if (all)
-        hak_budget_give(returned);
-    for (unsigned i = 0; i < p->n; i++)
-        if (all)
-            note_returned(p, i);
-        else
-            hak_free_spans_mark(p->spans[i], first_page(p, i), (unsigned)(p->ranges[i].iov_len / HAK_PAGE), true);
-    for (unsigned i = 0; i < p->n; i++)
-        if ((i + 1 == p->n || p->spans[i + 1] != p->spans[i]) && span_is_chunk(p->spans[i]) && !span_dirty(p->spans[i]))
-            hak_chunk_return(p->spans[i]);
-    p->n = 0;
-    p->bytes = 0;
-    return all ? returned : 0;
-}
-
-/* The dirty runs of a free span among the pages of `which`, NULL for all. Returns what went back meanwhile. */
-static size_t add(struct purge *p, struct span *s, const uint64_t *which)
-{
-    struct chunk *c = s->chunk;
-    size_t returned = 0;
-    for (unsigned i = s->first, end = i + s->pages; i < end; i++) {
-        unsigned from = i;
-        while (i < end && hak_bit(c->dirty, i) && (!which || hak_bit(which, i)))
-            i++;
-        if (i == from)
-            continue;
-        if (p->n == PURGE_RANGES)
-            returned += send(p);
-        p->ranges[p->n] = (struct iovec){c->base + from * HAK_PAGE, (i - from) * HAK_PAGE};
-        p->spans[p->n++] = s;
-        p->bytes += (i - from) * HAK_PAGE;
-        hak_free_spans_mark(s, from, i - from, false);
-    }
-    return returned;
-}
-
-/* The idle pages of a chunk. If nothing was freed in it for the delay, all its free pages are idle. */
-static size_t clean_chunk(struct purge *p, struct chunk *c, uint64_t now_ms, uint64_t delay_ms)
-{
-    uint64_t idle[CHUNK_WORDS];
-    size_t returned = 0;
-    bool all = now_ms - c->freed_ms >= delay_ms;
-    for (unsigned i = 0; i < CHUNK_WORDS; i++)
-        idle[i] = c->idle[i];
-    c->looked_ms = now_ms;
-    hak_bits_set(c->idle, 0, c->pages, false);
-    for (struct span *s = c->lowest, *above; s; s = above) {
-        above = s->above;
-        if (s->state != SPAN_FREE)
-            continue;
-        hak_bits_set(c->idle, s->first, s->pages, true);
-        returned += add(p, s, all ? NULL : idle);
-    }
-    return returned;
-}
-
-size_t hak_span_purge(uint64_t now_ms, uint64_t delay_ms, size_t keep_pages, size_t most, enum hak_cause cause)
-{
-    struct purge p = {.cause = cause};
-    size_t returned = 0;
-    for (struct chunk *c = hak_chunk_first(), *next; c; c = next) {
-        next = c->next;
-        if (returned + p.bytes >= most || hak_free_spans_dirty_pages() <= keep_pages)
-            break;
-        if (now_ms - c->looked_ms >= delay_ms)
-            returned += clean_chunk(&p, c, now_ms, delay_ms);
-    }
-    return returned + send(&p);
-}

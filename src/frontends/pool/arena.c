@@ -3,26 +3,29 @@
 #include "arena.h"
 
 #include "core/base/bits.h"
+#include "core/base/list.h"
 #include "core/parts/parts.h"
-#include "core/pages/budget.h"
+#include "core/parts/purge.h"
 #include "core/os/meta.h"
 
 #define WORDS 4
 #define MAX_PAGES (WORDS * 64) /* 16 MiB, the largest HAKMEM_POOL_TLS_ARENA_MB_MAX */
 
 struct chunk {
-    struct chunk *next, *prev; /* of its arena, or of the orphans */
+    struct hak_dirty pages; /* first: an account leads to its chunk */
+    uint64_t bits[HAK_DIRTY_WORDS(MAX_PAGES)];
+    struct chunk *next, *prev; /* of its arena, of the orphans, or of those to be returned */
     struct arena *arena;       /* NULL: an orphan */
-    struct chunk *all_next, *all_prev;
-    char *base;
-    void *region; /* the backend's, to give the run back with */
-    unsigned pages, free_pages;
-    uint64_t free[WORDS], dirty[WORDS];
-    uint64_t dirty_since_ms; /* when a page became dirty with none before */
+    void *region;              /* the backend's, to give the run back with */
+    unsigned free_pages;
+    bool zero; /* to be returned: reads as zero */
+    uint64_t free[WORDS];
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
-static struct chunk *orphans, *all_chunks;
+static struct hak_dirty_queue dirty;
+static struct chunk *orphans;
+static struct chunk *returning; /* wholly free: they go back to the backend when the lock is let go of */
 static struct hak_meta_list recycled_chunks, recycled_arenas;
 static unsigned place;
 static size_t first_bytes, most_bytes;
@@ -53,8 +56,8 @@ static unsigned find_run(const struct chunk *c, unsigned pages)
 {
     if (c->free_pages < pages)
         return MAX_PAGES;
-    for (unsigned i = 0; i + pages <= c->pages; i++) {
-        unsigned n = run_length(c->free, i, c->pages);
+    for (unsigned i = 0; i + pages <= c->pages.pages; i++) {
+        unsigned n = run_length(c->free, i, c->pages.pages);
         if (n >= pages)
             return i;
         i += n;
@@ -62,21 +65,10 @@ static unsigned find_run(const struct chunk *c, unsigned pages)
     return MAX_PAGES;
 }
 
-static bool is_dirty(const struct chunk *c)
-{
-    uint64_t any = 0;
-    for (unsigned w = 0; w < WORDS; w++)
-        any |= c->dirty[w];
-    return any != 0;
-}
-
 static struct hak_slab *describe(struct chunk *c, unsigned first, unsigned pages)
 {
-    struct hak_slab *slab = hak_space_page(c->base + first * HAK_PAGE);
-    slab->base = c->base + first * HAK_PAGE;
-    slab->pages = (uint16_t)pages;
+    struct hak_slab *slab = hak_space_run(c->pages.base + first * HAK_PAGE, pages);
     slab->chunk = c;
-    hak_space_describe(slab, 0, pages);
     return slab;
 }
 
@@ -86,8 +78,7 @@ static struct hak_slab *take_from(struct chunk *c, unsigned pages)
     if (first == MAX_PAGES)
         return NULL;
     hak_bits_set(c->free, first, pages, false);
-    hak_budget_take((pages - hak_bits_count(c->dirty, first, pages)) * HAK_PAGE);
-    hak_bits_set(c->dirty, first, pages, false);
+    hak_dirty_take(&c->pages, first, pages, false);
     c->free_pages -= pages;
     slabs_taken++;
     return describe(c, first, pages);
@@ -98,86 +89,100 @@ static struct hak_slab *take_from(struct chunk *c, unsigned pages)
 static void link_chunk(struct chunk **list, struct chunk *c, struct arena *arena)
 {
     c->arena = arena;
-    c->prev = NULL;
-    c->next = *list;
-    if (*list)
-        (*list)->prev = c;
-    *list = c;
+    HAK_LIST_PUSH(list, c);
 }
 
 static void unlink_chunk(struct chunk *c)
 {
-    *(c->prev ? &c->prev->next : c->arena ? &c->arena->chunks : &orphans) = c->next;
-    if (c->next)
-        c->next->prev = c->prev;
-    c->next = c->prev = NULL;
+    HAK_LIST_REMOVE(c->arena ? &c->arena->chunks : &orphans, c);
 }
 
 /* --- chunks --------------------------------------------------------------------------------------------- */
 
-static struct chunk *map_chunk(size_t bytes)
+static struct chunk *new_chunk(struct arena *a, struct hak_slab *run, bool zero)
 {
-    bool zeroed;
-    unsigned pages = (unsigned)(bytes / HAK_PAGE);
     struct chunk *c = hak_meta_new(&recycled_chunks, sizeof *c);
     if (!c)
         return NULL;
-    struct hak_slab *run = hak_parts.backend->acquire_run(pages, 1, &zeroed);
-    if (!run) {
-        hak_meta_recycle(&recycled_chunks, c);
-        return NULL;
-    }
-    c->base = run->base;
+    hak_dirty_open(&c->pages, &dirty, run->base, run->pages, HAK_PAGE, c->bits, zero);
     c->region = run->region;
-    c->pages = c->free_pages = pages;
-    hak_bits_set(c->free, 0, pages, true);
-    if (zeroed)
-        hak_budget_give(bytes); /* nothing is touched yet */
-    else
-        hak_bits_set(c->dirty, 0, pages, true);
-    c->dirty_since_ms = hak_clock_ms();
-    hak_space_forget(run, 0, pages);
-    c->all_next = all_chunks;
-    if (all_chunks)
-        all_chunks->all_prev = c;
-    all_chunks = c;
+    c->free_pages = run->pages;
+    hak_bits_set(c->free, 0, run->pages, true);
+    hak_space_forget(run, 0, run->pages);
+    link_chunk(&a->chunks, c, a);
     chunks_mapped++;
     live_chunks++;
-    chunk_bytes += bytes;
+    chunk_bytes += c->free_pages * HAK_PAGE;
+    return c;
+}
+
+/* The lock is let go of while the backend, which may ask the kernel, supplies the run. */
+static struct chunk *map_chunk(struct arena *a, size_t bytes)
+{
+    bool zero;
+    hak_lock_release(&lock);
+    struct hak_slab *run = hak_parts.backend->acquire_run(bytes / HAK_PAGE, 1, &zero);
+    hak_lock_acquire(&lock);
+    struct chunk *c = run ? new_chunk(a, run, zero) : NULL;
+    if (run && !c) {
+        hak_lock_release(&lock);
+        hak_parts.backend->release(run);
+        hak_lock_acquire(&lock);
+    }
     return c;
 }
 
 /* Near a limit a smaller chunk may still be had. */
 static struct chunk *grow(struct arena *a, unsigned pages)
 {
-    size_t bytes = hak_min(first_bytes << a->level, most_bytes);
-    struct chunk *c = map_chunk(bytes);
+    struct chunk *c = map_chunk(a, hak_min(first_bytes << a->level, most_bytes));
     if (c && a->level < levels)
         a->level++;
-    if (!c)
-        c = map_chunk(pages * HAK_PAGE);
-    if (c)
-        link_chunk(&a->chunks, c, a);
-    return c;
+    return c ? c : map_chunk(a, pages * HAK_PAGE);
 }
 
-static void return_chunk(struct chunk *c)
+/* An arena keeps its only chunk when that becomes empty; one orphan stays for the next thread. */
+static bool may_keep(const struct chunk *c)
 {
+    return !c->next && (c->arena ? c->arena->chunks : orphans) == c;
+}
+
+static void return_if_free(struct chunk *c)
+{
+    if (c->free_pages != c->pages.pages || may_keep(c))
+        return;
     unlink_chunk(c);
-    *(c->all_prev ? &c->all_prev->all_next : &all_chunks) = c->all_next;
-    if (c->all_next)
-        c->all_next->all_prev = c->all_prev;
-    struct hak_slab *run = hak_space_page(c->base);
-    run->base = c->base;
-    run->pages = (uint16_t)c->pages;
-    run->region = c->region;
-    /* the backend gives up the whole run */
-    hak_budget_take((c->pages - hak_bits_count(c->dirty, 0, c->pages)) * HAK_PAGE);
-    hak_parts.backend->release(run);
+    c->zero = hak_dirty_return(&c->pages);
+    c->next = returning;
+    returning = c;
     chunks_returned++;
     live_chunks--;
-    chunk_bytes -= c->pages * HAK_PAGE;
-    hak_meta_recycle(&recycled_chunks, c);
+    chunk_bytes -= c->pages.pages * HAK_PAGE;
+}
+
+/* Its run, as it was lent. */
+static struct hak_slab *run_of(struct chunk *c)
+{
+    struct hak_slab *run = hak_space_run(c->pages.base, c->pages.pages);
+    run->region = c->region;
+    if (c->zero)
+        HAK_STORE_RELAXED(&run->word, HAK_SLAB_RETURNED);
+    return run;
+}
+
+/* Lets go of the lock, and gives back to the backend what is to be returned. */
+static void unlock_and_return(void)
+{
+    struct chunk *c = returning;
+    returning = NULL;
+    hak_lock_release(&lock);
+    for (struct chunk *next; c; c = next) {
+        next = c->next;
+        hak_parts.backend->release(run_of(c));
+        hak_lock_acquire(&lock);
+        hak_meta_recycle(&recycled_chunks, c);
+        hak_lock_release(&lock);
+    }
 }
 
 /* --- taking and giving back ----------------------------------------------------------------------------- */
@@ -235,29 +240,84 @@ struct hak_slab *hak_arena_take(struct hak_thread *t, unsigned pages)
     return slab;
 }
 
-/* An arena keeps its only chunk when that becomes empty; one orphan stays for the next thread. */
-static bool may_keep(const struct chunk *c)
+/* --- pages back to the kernel --------------------------------------------------------------------------- */
+
+/* The account is the chunk's first member. */
+static struct chunk *chunk_of(struct hak_dirty *pages)
 {
-    return !c->next && (c->arena ? c->arena->chunks : orphans) == c;
+    return (struct chunk *)pages;
+}
+
+static bool claim(struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    struct chunk *c = chunk_of(d);
+    hak_bits_set(c->free, first, pages, false);
+    c->free_pages -= pages;
+    return true;
+}
+
+static void settle(struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    struct chunk *c = chunk_of(d);
+    hak_bits_set(c->free, first, pages, true);
+    c->free_pages += pages;
+    return_if_free(c);
+}
+
+static enum hak_cause cause_of(const struct hak_dirty *d)
+{
+    (void)d;
+    return HAK_CAUSE_purge;
+}
+
+static struct hak_purger purger = {
+    .queue = &dirty,
+    .lock = &lock,
+    .purging = HAK_LOCK_INIT(HAK_RANK_FRONTEND_PURGE),
+    .claim = claim,
+    .settle = settle,
+    .cause = cause_of,
+};
+
+/* What a purge left to be returned. */
+static void return_free(void)
+{
+    hak_lock_acquire(&lock);
+    unlock_and_return();
+}
+
+bool hak_arena_tick(uint64_t now_ms)
+{
+    bool more = hak_purge_tick_of(&purger, now_ms);
+    return_free();
+    return more;
+}
+
+size_t hak_arena_trim(void)
+{
+    size_t bytes = hak_purge_trim(&purger, 0);
+    return_free();
+    return bytes;
 }
 
 void hak_arena_put(struct hak_slab *slab)
 {
     struct chunk *c = slab->chunk;
-    unsigned pages = slab->pages;
+    unsigned pages = slab->pages, first = (unsigned)((size_t)(slab->base - c->pages.base) / HAK_PAGE);
     hak_lock_acquire(&lock);
-    unsigned first = (unsigned)((size_t)(slab->base - c->base) / HAK_PAGE);
     HAK_CHECK(!hak_bit(c->free, first));
     hak_space_forget(slab, 0, pages);
-    if (!is_dirty(c))
-        c->dirty_since_ms = hak_clock_ms();
     hak_bits_set(c->free, first, pages, true);
-    hak_bits_set(c->dirty, first, pages, true);
+    hak_dirty_put(&c->pages, first, pages, true);
     c->free_pages += pages;
     slabs_put++;
-    if (c->free_pages == c->pages && !may_keep(c))
-        return_chunk(c);
-    hak_lock_release(&lock);
+    return_if_free(c);
+    bool due = hak_purge_is_due(&purger);
+    unlock_and_return();
+    if (due) {
+        hak_purge_due(&purger, SIZE_MAX);
+        return_free();
+    }
 }
 
 void hak_arena_abandon(struct hak_thread *t)
@@ -270,47 +330,11 @@ void hak_arena_abandon(struct hak_thread *t)
     while ((c = a->chunks)) {
         unlink_chunk(c);
         link_chunk(&orphans, c, NULL);
-        if (c->free_pages == c->pages && !may_keep(c))
-            return_chunk(c);
+        return_if_free(c);
     }
     hak_meta_recycle(&recycled_arenas, a);
     t->local[place] = NULL;
-    hak_lock_release(&lock);
-}
-
-/* --- giving pages back ---------------------------------------------------------------------------------- */
-
-static size_t clean_chunk(struct chunk *c, enum hak_cause cause)
-{
-    struct iovec ranges[MAX_PAGES / 2];
-    size_t n = 0, wanted = 0;
-    for (unsigned i = 0; i < c->pages; i++) {
-        unsigned pages = run_length(c->dirty, i, c->pages);
-        if (!pages)
-            continue;
-        ranges[n++] = (struct iovec){c->base + i * HAK_PAGE, pages * HAK_PAGE};
-        wanted += pages * HAK_PAGE;
-        i += pages;
-    }
-    size_t returned = n ? hak_parts.release->release(ranges, n, cause) : 0;
-    if (returned == wanted) {
-        hak_bits_set(c->dirty, 0, c->pages, false);
-        hak_budget_give(wanted);
-    }
-    return returned;
-}
-
-size_t hak_arena_clean(uint64_t since_ms, enum hak_cause cause)
-{
-    size_t returned = 0;
-    hak_lock_acquire(&lock);
-    for (struct chunk *c = all_chunks; c; c = c->all_next)
-        if (is_dirty(c) && c->dirty_since_ms <= since_ms) {
-            returned += clean_chunk(c, cause);
-            c->dirty_since_ms = hak_clock_ms();
-        }
-    hak_lock_release(&lock);
-    return returned;
+    unlock_and_return();
 }
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
@@ -325,18 +349,19 @@ void hak_arena_stats(struct hak_stats_writer *w)
     hak_stats_number(w, "chunks_returned", chunks_returned);
     hak_stats_number(w, "slabs_taken", slabs_taken);
     hak_stats_number(w, "slabs_put", slabs_put);
+    hak_purge_stats(&purger, w);
     hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&lock.taken));
     hak_lock_release(&lock);
 }
 
 void hak_arena_fork_prepare(void)
 {
-    hak_lock_acquire(&lock);
+    hak_purge_fork_prepare(&purger);
 }
 
 /* The other threads' arenas stay as they are: their chunks serve nobody, and are freed when their blocks are. */
 void hak_arena_fork_done(bool in_child)
 {
     (void)in_child;
-    hak_lock_release(&lock);
+    hak_purge_fork_done(&purger);
 }

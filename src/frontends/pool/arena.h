@@ -33,8 +33,9 @@ struct hak_slab *hak_arena_take(struct hak_thread *t, unsigned pages);
 void hak_arena_put(struct hak_slab *slab);
 /* The thread ends: its chunks are up for adoption. */
 void hak_arena_abandon(struct hak_thread *t);
-/* Gives back the pages that have been free since before `since_ms`; returns bytes. */
-size_t hak_arena_clean(uint64_t since_ms, enum hak_cause cause);
+/* Free pages go back: idle ones, for a short time, true if more are idle; and all at once, returns bytes. */
+bool hak_arena_tick(uint64_t now_ms);
+size_t hak_arena_trim(void);
 void hak_arena_stats(struct hak_stats_writer *w);
 void hak_arena_fork_prepare(void);
 void hak_arena_fork_done(bool in_child);

@@ -110,18 +110,7 @@ static void thread_end(struct hak_thread *t)
 static size_t trim(size_t *keep)
 {
     (void)keep; /* what is free goes back to the backend, or to the system; core keeps `keep` elsewhere */
-    return hak_arena_clean(UINT64_MAX, HAK_CAUSE_trim);
-}
-
-/* After a sleep, what a parked thread had that was broken up just now is idle, too. */
-static bool purge_tick(uint64_t now_ms)
-{
-    static _Atomic(uint64_t) last_ms;
-    uint64_t delay = hak_purge_delay_ms();
-    bool slept = hak_slept_since(HAK_EXCHANGE_RELAXED(&last_ms, now_ms), now_ms);
-    if (slept || now_ms >= delay)
-        hak_arena_clean(slept ? now_ms : now_ms - delay, HAK_CAUSE_purge);
-    return false;
+    return hak_arena_trim();
 }
 
 static void stats(struct hak_stats_writer *w)
@@ -149,7 +138,7 @@ const struct hak_frontend hak_frontend_pool = {
     .slab_release = slab_release,
     .bin_capacity = bin_capacity,
     .trim = trim,
-    .purge_tick = purge_tick,
+    .purge_tick = hak_arena_tick,
     .thread_start = thread_start,
     .thread_ending = thread_ending,
     .thread_end = thread_end,

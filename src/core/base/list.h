@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * Lists through `next` and `prev` of what stands on them, of any type; nobody's lock. `list` is the pointer to the
+ * first one, by its address. What is taken off has no neighbours any more. */
+#ifndef HAK_LIST_H
+#define HAK_LIST_H
+
+#define HAK_LIST_PUSH(list, item)               \
+    do {                                        \
+        __typeof__(item) item_ = (item);        \
+        __typeof__(item) *list_ = (list);       \
+        item_->prev = NULL;                     \
+        item_->next = *list_;                   \
+        if (item_->next)                        \
+            item_->next->prev = item_;          \
+        *list_ = item_;                         \
+    } while (0)
+
+#define HAK_LIST_REMOVE(list, item)                             \
+    do {                                                        \
+        __typeof__(item) item_ = (item);                        \
+        *(item_->prev ? &item_->prev->next : (list)) = item_->next; \
+        if (item_->next)                                        \
+            item_->next->prev = item_->prev;                    \
+        item_->next = item_->prev = NULL;                       \
+    } while (0)
+
+/* The same with two ends: *last is the other one. */
+#define HAK_QUEUE_ADD(first, last, item)                \
+    do {                                                \
+        __typeof__(item) item_ = (item);                \
+        __typeof__(item) *last_ = (last);               \
+        item_->next = NULL;                             \
+        item_->prev = *last_;                           \
+        *(item_->prev ? &item_->prev->next : (first)) = item_; \
+        *last_ = item_;                                 \
+    } while (0)
+
+#define HAK_QUEUE_REMOVE(first, last, item)                     \
+    do {                                                        \
+        __typeof__(item) item_ = (item);                        \
+        *(item_->prev ? &item_->prev->next : (first)) = item_->next; \
+        *(item_->next ? &item_->next->prev : (last)) = item_->prev; \
+        item_->next = item_->prev = NULL;                       \
+    } while (0)
+
+#endif

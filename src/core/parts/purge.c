@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ * See purge.h. */
+#include "purge.h"
+
+#include "core/base/clock.h"
+#include "core/base/work.h"
+#include "parts.h"
+
+#define BATCH_RANGES 32u
+#define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
+#define SPLITS 64u                /* of refused ranges in a batch, to find the pages that are to blame */
+#define REFUSAL_MS 10000u         /* before a tick asks for them again */
+
+struct piece {
+    struct hak_dirty *region;
+    unsigned first, pages;
+};
+
+struct batch {
+    enum hak_cause cause;
+    unsigned n;
+    size_t bytes;
+    struct piece pieces[BATCH_RANGES];
+};
+
+/* What a purge is after. */
+struct wish {
+    uint64_t now_ms;
+    enum { IDLE, EXCESS, TRIM } of; /* what is idle; the oldest beyond the allowance; all, and what was refused */
+    size_t keep;     /* bytes that may go on waiting */
+    unsigned left;   /* regions of the queue to look through */
+    uint64_t end_ns; /* then it is over; 0: it takes as long as it takes */
+    struct hak_dirty *region; /* in which the last batch ended, */
+    unsigned at;              /* and the page */
+};
+
+/* --- which pages ------------------------------------------------------------------------------------- */
+
+size_t hak_purge_allowance(struct hak_purger *p)
+{
+    return hak_dirty_allowance(p->queue, hak_clock_ms(), hak_purge_delay_ms());
+}
+
+static bool is_idle_since(uint64_t then_ms, uint64_t now_ms)
+{
+    return hak_clock_age(then_ms, now_ms) >= hak_purge_delay_ms() || then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms);
+}
+
+/* Bytes that it may still take. */
+static size_t excess(const struct hak_dirty_queue *q, const struct wish *w)
+{
+    size_t bytes = q->waiting + (w->of == EXCESS ? 0 : q->refused);
+    return bytes > w->keep ? bytes - w->keep : 0;
+}
+
+/* The region whose turn it is. */
+static struct hak_dirty *next_region(const struct hak_purger *p, const struct wish *w)
+{
+    struct hak_dirty *d = p->queue->first;
+    if (!d || !w->left || !excess(p->queue, w))
+        return NULL;
+    return w->of == IDLE && !is_idle_since(d->checked_ms, w->now_ms) ? NULL : d;
+}
+
+static struct hak_dirty_choice choose(const struct hak_dirty *d, const struct wish *w)
+{
+    return (struct hak_dirty_choice){
+        .all = w->of != IDLE || is_idle_since(d->put_ms, w->now_ms),
+        .again = w->of == TRIM || (w->of == IDLE && hak_clock_age(d->refused_ms, w->now_ms) >= REFUSAL_MS),
+    };
+}
+
+/* How many pages of a run the batch takes; one in any case, if it has none yet. */
+static unsigned room(const struct batch *b, const struct hak_dirty *d, unsigned pages, const struct wish *w)
+{
+    size_t most = hak_min(BATCH_BYTES - hak_min(BATCH_BYTES, b->bytes), hak_align_up(excess(d->queue, w), HAK_PAGE));
+    if (b->n == BATCH_RANGES || !excess(d->queue, w))
+        return 0;
+    return (unsigned)hak_min(pages, b->n ? most / d->unit : hak_max(1, most / d->unit));
+}
+
+static void add(struct batch *b, const struct hak_purger *p, struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    if (!p->claim(d, first, pages))
+        return;
+    hak_dirty_claim(d, first, pages);
+    b->pieces[b->n++] = (struct piece){d, first, pages};
+    b->bytes += pages * d->unit;
+}
+
+/* Adds what is chosen of a region, from the page on where the last batch ended. True: all of it. */
+static bool add_region(struct batch *b, const struct hak_purger *p, struct hak_dirty *d, struct wish *w)
+{
+    struct hak_dirty_choice choice = choose(d, w);
+    for (unsigned run, pages; (run = hak_dirty_run(d, &w->at, choice)); w->at += pages) {
+        if (!(pages = room(b, d, run, w)))
+            return false;
+        add(b, p, d, w->at, pages);
+    }
+    return true;
+}
+
+/* A batch for as many regions as it holds, all under one cause. */
+static HAK_COLD void fill(struct batch *b, const struct hak_purger *p, struct wish *w)
+{
+    struct hak_dirty *d;
+    while ((d = next_region(p, w))) {
+        enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : p->cause(d);
+        if (w->region != d)
+            w->at = 0;
+        w->region = d;
+        if (b->n && cause != b->cause && cause != HAK_PURGE_NOT_NOW)
+            return;
+        if (cause != HAK_PURGE_NOT_NOW) {
+            b->cause = cause;
+            if (!add_region(b, p, d, w))
+                return;
+        }
+        w->region = NULL;
+        w->left--;
+        hak_dirty_checked(d, w->now_ms);
+    }
+}
+
+/* --- to the kernel ----------------------------------------------------------------------------------- */
+
+static struct iovec range_of(struct piece x)
+{
+    return (struct iovec){x.region->base + x.first * x.region->unit, x.pages * x.region->unit};
+}
+
+static void settle(const struct hak_purger *p, struct piece x, bool gone, enum hak_cause cause)
+{
+    hak_lock_acquire(p->lock);
+    hak_dirty_settle(x.region, x.first, x.pages, gone, cause);
+    hak_lock_release(p->lock);
+}
+
+/* A range by itself, and where that is refused its halves: so the pages around a locked one go. Bytes that went. */
+static HAK_COLD size_t send_apart(const struct hak_purger *p, struct piece x, enum hak_cause cause, unsigned *splits)
+{
+    struct iovec range = range_of(x);
+    bool gone = hak_parts.release->release(&range, 1, cause) == range.iov_len;
+    if (gone || x.pages == 1 || !*splits) {
+        settle(p, x, gone, cause);
+        return gone ? range.iov_len : 0;
+    }
+    --*splits;
+    unsigned half = x.pages / 2;
+    size_t low = send_apart(p, (struct piece){x.region, x.first, half}, cause, splits);
+    return low + send_apart(p, (struct piece){x.region, x.first + half, x.pages - half}, cause, splits);
+}
+
+/* Bytes that went. */
+static HAK_COLD size_t send(const struct hak_purger *p, const struct batch *b)
+{
+    struct iovec ranges[BATCH_RANGES];
+    unsigned splits = SPLITS;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < b->n; i++)
+        ranges[i] = range_of(b->pieces[i]);
+    bool gone = hak_parts.release->release(ranges, b->n, b->cause) == b->bytes;
+    for (unsigned i = 0; !gone && i < b->n; i++)
+        bytes += send_apart(p, b->pieces[i], b->cause, &splits);
+    hak_lock_acquire(p->lock);
+    for (unsigned i = 0; i < b->n; i++) {
+        struct piece x = b->pieces[i];
+        if (gone)
+            hak_dirty_settle(x.region, x.first, x.pages, true, b->cause);
+        p->settle(x.region, x.first, x.pages);
+    }
+    hak_lock_release(p->lock);
+    return gone ? b->bytes : bytes;
+}
+
+/* Bytes that went by so many batches as it takes. *more: the time was over before. */
+static HAK_COLD size_t purge(struct hak_purger *p, struct wish *w, bool *more)
+{
+    size_t bytes = 0;
+    hak_lock_acquire(p->lock);
+    w->left = p->queue->regions;
+    if (w->of == EXCESS) /* and so much more that it is not the same at the next page */
+        w->keep = hak_min(w->keep, hak_purge_allowance(p)) / 4 * 3;
+    for (*more = false;;) {
+        struct batch b = {.n = 0};
+        fill(&b, p, w);
+        hak_lock_release(p->lock);
+        if (!b.n)
+            return bytes;
+        bytes += send(p, &b);
+        *more = w->end_ns && hak_os->clock_ns() >= w->end_ns;
+        if (*more)
+            return bytes;
+        hak_lock_acquire(p->lock);
+    }
+}
+
+/* --- who asks for it --------------------------------------------------------------------------------- */
+
+bool hak_purge_enter(struct hak_purger *p, bool wait)
+{
+    if (!wait)
+        return hak_lock_try(&p->purging);
+    hak_lock_acquire(&p->purging);
+    return true;
+}
+
+bool hak_purge_tick_of(struct hak_purger *p, uint64_t now_ms)
+{
+    bool more;
+    if (!hak_lock_try(&p->purging))
+        return false;
+    uint64_t end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS;
+    purge(p, &(struct wish){.now_ms = now_ms, .end_ns = end_ns, .of = IDLE}, &more);
+    if (!more)
+        purge(p, &(struct wish){.now_ms = now_ms, .end_ns = end_ns, .of = EXCESS, .keep = SIZE_MAX}, &more);
+    hak_lock_release(&p->purging);
+    return more;
+}
+
+bool hak_purge_is_due(struct hak_purger *p)
+{
+    const struct hak_dirty *oldest = p->queue->first;
+    return oldest && (p->queue->waiting > hak_purge_allowance(p) || is_idle_since(oldest->checked_ms, hak_clock_ms()));
+}
+
+/* A release policy that gives back at once may not leave it to the other thread, which has looked already. */
+void hak_purge_due(struct hak_purger *p, size_t most)
+{
+    bool more;
+    uint64_t now = hak_clock_ms();
+    if (!hak_purge_enter(p, hak_parts.release->at_once))
+        return;
+    purge(p, &(struct wish){.now_ms = now, .of = EXCESS, .keep = most}, &more);
+    purge(p, &(struct wish){.now_ms = now, .end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS, .of = IDLE}, &more);
+    hak_lock_release(&p->purging);
+}
+
+size_t hak_purge_trim(struct hak_purger *p, size_t keep)
+{
+    bool more;
+    struct wish w = {.now_ms = hak_clock_ms(), .of = TRIM, .keep = keep};
+    hak_lock_acquire(&p->purging);
+    size_t bytes = purge(p, &w, &more);
+    hak_lock_release(&p->purging);
+    return bytes;
+}
+
+bool hak_purge_region(struct hak_purger *p, struct hak_dirty *d, enum hak_cause cause)
+{
+    struct batch b = {.cause = cause};
+    struct wish w = {.of = EXCESS};
+    hak_lock_acquire(p->lock);
+    add_region(&b, p, d, &w);
+    hak_lock_release(p->lock);
+    if (b.n)
+        send(p, &b);
+    return b.n;
+}
+
+void hak_purge_leave(struct hak_purger *p)
+{
+    hak_lock_release(&p->purging);
+}
+
+/* --- the rest ---------------------------------------------------------------------------------------- */
+
+void hak_purge_stats(const struct hak_purger *p, struct hak_stats_writer *w)
+{
+    hak_stats_number(w, "dirty_bytes", p->queue->waiting + p->queue->refused);
+    hak_stats_number(w, "refused_bytes", p->queue->refused);
+}
+
+/* No claim is open then, so that a child has no page that is nobody's. */
+void hak_purge_fork_prepare(struct hak_purger *p)
+{
+    hak_lock_acquire(&p->purging);
+    hak_lock_acquire(p->lock);
+}
+
+void hak_purge_fork_done(struct hak_purger *p)
+{
+    hak_lock_release(p->lock);
+    hak_lock_release(&p->purging);
+}
