@@ -81,7 +81,7 @@ class Runs:
                 return None  # refused, too
             laws = json.loads(stats)["conservation"]
             return f"{laws['violations']} violations" if laws["violations"] else None
-        if status not in (0, 124, "hangs") and "memory" in err and not (self.own and status == 1):
+        if status not in (0, 124, "hangs") and "memory" in err.lower() and not (self.own and status == 1):
             return None  # the loader, or a program that says so
         return f"status {status}, {'another result' if out != self.expected else ''}\n{err[-2000:]}"
 

@@ -15,7 +15,7 @@
 #define HOUR_MS 3600000u
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=86400"
 #define IDLE (64 * HAK_MIB)
-#define STAYS (4 * HAK_MIB) /* bins, caches, and what the traffic itself uses */
+#define STAYS (8 * HAK_MIB) /* bins, caches, and what the traffic itself roams over */
 #define SECONDS 60
 
 static const size_t sizes[] = {100, 4000, 20000, 300000, HAK_MIB};
