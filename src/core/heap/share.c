@@ -6,8 +6,7 @@
 
 #define TRIPS_MAX 4096u   /* however many threads there are */
 #define BATCH_BYTES 512u  /* of a trip, or one block */
-#define KEEP_BYTES 512u   /* of a class, */
-#define KEEP_STRIDE 2048u /* or one block up to this size */
+#define KEEP_BYTES 512u   /* of a class, or one block */
 
 _Atomic(uint32_t) hak_share_trips;
 
@@ -19,7 +18,7 @@ void hak_share_set_threads(uint32_t live)
 
 uint32_t hak_share_capacity(unsigned cls)
 {
-    return hak_strides[cls] > KEEP_STRIDE ? 0 : (uint32_t)hak_max(1, KEEP_BYTES / hak_strides[cls]);
+    return hak_strides[cls] > HAK_SHARE_STRIDE_LARGE ? 0 : (uint32_t)hak_max(1, KEEP_BYTES / hak_strides[cls]);
 }
 
 /* A PARTIAL one first: an EMPTY one would become one more that is hardly used. */

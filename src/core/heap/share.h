@@ -10,6 +10,9 @@
 
 /* Smaller blocks are never shared: two threads would write to one cache line. */
 #define HAK_SHARE_STRIDE_MIN HAK_CACHELINE
+/* Larger ones are much memory: of them a thread keeps none, and among others it makes a few trips in any case. */
+#define HAK_SHARE_STRIDE_LARGE 2048u
+#define HAK_SHARE_TRIPS_LARGE 16u
 
 /* Trips for a class (struct hak_bin) after which a thread owns slabs of it. */
 extern _Atomic(uint32_t) hak_share_trips;
@@ -19,7 +22,10 @@ void hak_share_set_threads(uint32_t live);
 /* Whether the thread shares slabs of the class. */
 HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
 {
-    return !b->slabs && b->trips < HAK_LOAD_RELAXED(&hak_share_trips) && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
+    uint32_t trips = HAK_LOAD_RELAXED(&hak_share_trips);
+    if (trips && hak_strides[cls] > HAK_SHARE_STRIDE_LARGE)
+        trips = (uint32_t)hak_max(trips, HAK_SHARE_TRIPS_LARGE);
+    return !b->slabs && b->trips < trips && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
 }
 
 /* Free blocks that it then keeps. */
