@@ -100,10 +100,11 @@ struct hak_backend {
     struct hak_slab *(*adopt)(struct hak_thread *t, unsigned cls);
     /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
      * pages are set, its pages lead to it (hak_space_describe), its state is UNUSED, and *zeroed tells whether its
-     * bytes read as zero. NULL without memory. */
+     * bytes read as zero. Then none of it is charged to the budget (pages/budget.h): the frontend charges what it uses.
+     * Else all of it is. NULL without memory. */
     struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
     /* Takes back an EMPTY slab, or a run whose content is not needed any more. A run whose state is RETURNED
-     * reads as zero. */
+     * reads as zero, and none of it is charged; else all of it is. */
     void (*release)(struct hak_slab *slab);
     /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
     void (*publish)(struct hak_slab *slab);
