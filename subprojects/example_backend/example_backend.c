@@ -207,6 +207,8 @@ static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
     hak_lock_acquire(&lock);
     struct hak_slab *slab = take_run(pages, align, false, zeroed);
     hak_lock_release(&lock);
+    if (slab && *zeroed) /* lent: whoever asked for it charges what it uses */
+        hak_budget_give(pages * HAK_PAGE);
     return slab;
 }
 
@@ -217,6 +219,8 @@ static void release(struct hak_slab *slab)
     hak_lock_acquire(&lock);
     if (hak_slab_state(slab) == HAK_SLAB_EMPTY)
         hak_count_transition(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
+    else if (hak_slab_state(slab) == HAK_SLAB_RETURNED)
+        hak_budget_take(pages * HAK_PAGE); /* it reads as zero, and is charged with its region again */
     hak_space_forget(slab, 0, pages);
     release_pages(r, pages);
     hak_lock_release(&lock);
