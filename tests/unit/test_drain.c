@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/heap/drain.h"
+
+#include <string.h>
+
+#include "core/heap/heap.h"
+#include "core/heap/remote_cache.h"
+#include "unit.h"
+
+#define SIZE 2000 /* has no header in any build: remote blocks go home */
+
+static struct hak_thread *t;
+static size_t capacity;
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    t = unit_thread();
+    assert_non_null(t);
+    capacity = unit_slab_capacity(SIZE);
+}
+
+static struct unit_block *shared;
+
+static void *allocate_some(void *n)
+{
+    shared = unit_blocks(SIZE, *(size_t *)n);
+    return NULL;
+}
+
+TEST(remote_blocks_go_home_in_groups)
+{
+    start(NULL);
+    size_t n = 3 * capacity;
+    unit_in_thread(allocate_some, &n);
+    unit_free_blocks(shared);
+    hak_remote_cache_flush(t);
+    assert_int_equal(t->counters.remote_blocks, n);
+    assert_in_range(t->counters.remote_batches, 1, n / 4 + 3); /* neighbours go together, four at a time */
+    unit_sweep();
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(unit_pages_in_use(&c), 0); /* FULL -> PARTIAL -> EMPTY by remote frees alone */
+}
+
+TEST(without_a_descriptor_remote_blocks_go_home_at_once)
+{
+    start(NULL);
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    struct hak_slab *slab = hak_space_slab(shared);
+    hak_drain(NULL, memset(shared->next, 0, sizeof *shared));
+    assert_int_equal(hak_slab_remote_count(slab), 1);
+    hak_drain(NULL, memset(shared, 0, sizeof *shared));
+    unit_sweep();
+    assert_int_equal(unit_census().used, 0);
+}
+
+/* FULL slabs are the owner's again when it frees into them. */
+TEST(full_slabs_are_reclaimed_by_their_last_owner)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(SIZE, 4 * capacity);
+    assert_true(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL) >= 3);
+    unit_free_blocks(blocks);
+    hak_heap_drain(t);
+    assert_true(t->counters.reclaimed >= 3);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), t->counters.reclaimed);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 0);
+    assert_int_equal(unit_census().used, 0);
+}
+
+TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
+{
+    enum { N = 4001, SMALL = 56 };
+    static char *blocks[N];
+    start(NULL);
+    for (unsigned i = 0; i < N; i++)
+        blocks[i] = hak_malloc(SMALL);
+    for (unsigned i = 100; i < N; i++) /* the others hold the slabs */
+        hak_free(blocks[(size_t)i * 1009 % N]);
+    hak_heap_drain(t);
+    unsigned ascending = 0;
+    char *before = hak_malloc(SMALL);
+    for (unsigned i = 101; i < N; i++) {
+        char *block = hak_malloc(SMALL);
+        ascending += block > before;
+        before = block;
+    }
+    assert_true(ascending >= N / 100 * 95);
+}
+
+TEST(errno_is_kept_while_blocks_go_back)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(SIZE, 3000);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    errno = 55;
+    unit_free_blocks(blocks);
+    assert_int_equal(errno, 55);
+}
+
+static void drain(void)
+{
+    hak_heap_drain(t);
+}
+
+TEST(a_block_written_to_after_free_is_found)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
+    unit_free_blocks(blocks);
+    a->next = (struct unit_block *)(void *)&blocks;
+    assert_dies(drain, "corrupted list of free blocks");
+}
+
+UNIT_MAIN(T(remote_blocks_go_home_in_groups), T(without_a_descriptor_remote_blocks_go_home_at_once),
+          T(full_slabs_are_reclaimed_by_their_last_owner),
+          T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
+          T(a_block_written_to_after_free_is_found))

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/heap/remote_cache.h"
+
+#include "unit.h"
+
+#define SIZE 2000 /* has no header in any build: remote blocks go home */
+
+static struct hak_thread *t;
+static unsigned cls;
+static size_t capacity;
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    t = unit_thread();
+    assert_non_null(t);
+    cls = hak_class_of(SIZE);
+    capacity = unit_slab_capacity(SIZE);
+}
+
+static struct unit_block *shared, *shared_rest;
+
+static void *allocate_some(void *n)
+{
+    shared = unit_blocks(SIZE, *(size_t *)n);
+    return NULL;
+}
+
+TEST(remote_blocks_serve_the_next_refill)
+{
+    start(NULL);
+    size_t n = 2 * capacity;
+    unit_in_thread(allocate_some, &n);
+    struct unit_block *mine = unit_blocks(SIZE, 1), *next = shared->next->next->next;
+    void *one = shared->next->next; /* freed last, so the first to be used again */
+    shared->next->next->next = NULL;
+    while (hak_self.head[cls])
+        unit_blocks(SIZE, 1);
+    unit_free_blocks(shared);
+    assert_ptr_equal(hak_malloc(SIZE), one);
+    assert_int_equal(t->counters.foreign_reused, 3);
+    assert_int_equal(t->counters.remote_blocks, 0);
+    unit_free_blocks(next);
+    unit_free_blocks(mine);
+}
+
+static void *only_free_remote(void *n)
+{
+    struct hak_thread *me = unit_thread();
+    hak_free(shared); /* waits here */
+    hak_thread_ask_drain();
+    struct unit_block *block = shared_rest, *next;
+    for (size_t i = 0; i < *(size_t *)n; i++, block = next) {
+        next = block->next;
+        hak_free(block);
+    }
+    assert_int_equal(me->drain_done, 1);
+    return NULL;
+}
+
+TEST(a_thread_that_only_frees_remote_blocks_hears_of_a_trim)
+{
+    start(NULL);
+    size_t n = hak_parts.capacity[cls] + 1;
+    shared = unit_blocks(SIZE, n + 1);
+    shared_rest = shared->next;
+    unit_in_thread(only_free_remote, &n);
+}
+
+static void *allocate_one(void *size)
+{
+    shared = hak_malloc(*(size_t *)size);
+    return NULL;
+}
+
+/* How many foreign blocks served after one of that size was freed. */
+static uint64_t reused_of_one(size_t size)
+{
+    start(NULL);
+    unit_in_thread(allocate_one, &size);
+    hak_free(shared);
+    hak_malloc(size);
+    return t->counters.foreign_reused;
+}
+
+TEST(a_single_small_remote_block_goes_home)
+{
+    if (HAK_HEADER_LIMIT)
+        skip(); /* no small block is foreign */
+    assert_int_equal(reused_of_one(64), 0);
+}
+
+TEST(a_single_larger_remote_block_serves)
+{
+    assert_int_equal(reused_of_one(SIZE), 1);
+}
+
+UNIT_MAIN(T(remote_blocks_serve_the_next_refill), T(a_thread_that_only_frees_remote_blocks_hears_of_a_trim),
+          T(a_single_small_remote_block_goes_home), T(a_single_larger_remote_block_serves))
