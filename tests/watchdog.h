@@ -16,8 +16,19 @@
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #else
-#define backtrace(frames, n) ((void)(frames), 0)
-#define backtrace_symbols_fd(frames, n, fd) ((void)(frames), (void)(n))
+static inline int backtrace(void **frames, int n)
+{
+    (void)frames;
+    (void)n;
+    return 0;
+}
+
+static inline void backtrace_symbols_fd(void *const *frames, int n, int fd)
+{
+    (void)frames;
+    (void)n;
+    (void)fd;
+}
 #endif
 
 enum { WATCHDOG_STATUS = 124 };

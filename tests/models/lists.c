@@ -2,6 +2,8 @@
  * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c),
  * PARTIAL slabs with publication, adoption and sweep (shared_pool/partial.c, core/parts/parts.c), and hot ones
  * (shared_pool/hot.c). A slab must come to one thread at a time, with all that its last one wrote. */
+#include <limits.h>
+
 #include "backends/shared_pool/hot.h"
 #include "backends/shared_pool/partial.h"
 #include "core/pages/slab_stack.h"
@@ -165,7 +167,7 @@ static void publish(unsigned self)
 static void expect_published(void)
 {
     bool idle = hak_slab_all_back(slabs[0]);
-    hak_partial_sweep_all();
+    hak_partial_sweep(true, UINT_MAX);
     struct hak_slab *slab = idle ? hak_hot_pop(cls) : hak_partial_take(world_thread(0), cls);
     MODEL_CHECK(slab == slabs[0] || (!slab && hak_slab_state(slabs[0]) == HAK_SLAB_ACTIVE));
     if (!idle)
@@ -188,7 +190,7 @@ static void sweep(unsigned self)
     if (self == 0) {
         if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
             hak_partial_note_idle(cls);
-        hak_partial_sweep_all();
+        hak_partial_sweep(true, UINT_MAX);
     } else if (self == 1) {
         struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
         if (slab) {

@@ -17,11 +17,11 @@ static void come_and_go(unsigned self)
 {
     size_t count;
     struct mapping found;
-    MODEL_CHECK(hak_registry_add((struct mapping){.block = block_of(self), .size = HAK_MIB}));
+    MODEL_CHECK(hak_registry_add((struct mapping){.block = block_of(self), .size = HAK_MIB, .usable = HAK_MIB}));
     if (self == 0) {
         struct mapping *entry = hak_registry_detach(block_of(0));
         MODEL_CHECK(entry && !hak_registry_find(block_of(0), &found));
-        entry->size = 2 * HAK_MIB;
+        entry->size = entry->usable = 2 * HAK_MIB;
         hak_registry_attach(entry);
         MODEL_CHECK(hak_registry_find(block_of(0), &found) && found.size == 2 * HAK_MIB);
     } else {

@@ -2,6 +2,7 @@
  * Threads that start, end, are parked, resumed and broken up (core/heap/thread.c as it is), with bins that only note
  * whose they are: a descriptor and all behind it belongs to one thread at a time. */
 #include "core/heap/heap.h"
+#include "core/heap/share.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
@@ -50,6 +51,11 @@ static void expect_two(void)
 }
 
 /* --- what thread.c calls ----------------------------------------------------------------------------------------- */
+
+void hak_share_set_threads(uint32_t live)
+{
+    (void)live;
+}
 
 void hak_heap_resume(struct hak_thread *t)
 {
