@@ -7,7 +7,7 @@
 The folders of src/core are floors: a file includes, and calls, what stands on its own floor or below. No files include
 or call each other in a circle: what calls whom is read off the symbols that the objects of the archive define and use.
 core knows no part by name, neither as a symbol nor as a string. Each part of src/frontends and src/backends includes core and its own folder, never a
-sibling; src/api includes core. Memory calls are made in src/core/os/os.c alone.
+sibling, and finds the table of parts in plugin.h alone; src/api includes core. Memory calls are made in src/core/os/os.c alone.
 """
 import re
 import sys
@@ -21,6 +21,7 @@ from common import code_of, finish, line_of, literals_of, output_of
 FLOORS = ["base", "os", "pages", "parts", "heap", "process", "malloc"]
 PAGES = {"options.def": "base", "plugin.h": "parts"}
 DOOR = "core/os/os.c"
+CORES_OWN = "core/parts/parts.h"  # fills the table of parts
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 KINDS = ["frontends", "backends"]
 MEMORY_CALLS = ["mmap", "mmap64", "munmap", "mremap", "madvise", "posix_madvise", "mprotect",
@@ -69,6 +70,8 @@ def include_problems(path, src):
                 yield f'{where}: "{name}" is generated for core; include a header of core'
             continue
         layer = layer_of(target, src)
+        if "/" in own and target == src / CORES_OWN:
+            yield f'{where}: "{name}" is core\'s own; what a part needs of it stands in core/plugin.h'
         if layer not in {own, "core"}:
             yield f'{where}: {own} includes "{name}" of {layer}; allowed: {" and ".join(sorted({own, "core"}))}'
         elif own == "core" and floor_of(target, src) > floor_of(path, src):

@@ -4,10 +4,8 @@
  * free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
 #include "core/base/list.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "core/parts/purge.h"
-#include "core/os/meta.h"
-#include "core/pages/slab_list.h"
 
 struct superslab {
     struct hak_dirty slabs; /* first: an account leads to its superslab. A unit is a slab, or a part of a run */

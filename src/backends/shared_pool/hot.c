@@ -2,8 +2,7 @@
  * See hot.h. The counts are rough: they bound memory, and nothing depends on them otherwise. */
 #include "hot.h"
 
-#include "core/parts/parts.h"
-#include "core/pages/slab_stack.h"
+#include "core/plugin.h"
 
 static struct hot {
     struct hak_slab_stack stack;

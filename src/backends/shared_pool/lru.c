@@ -2,9 +2,8 @@
  * See lru.h. Cached regions keep their addresses; their pages may have gone back meanwhile. */
 #include "lru.h"
 
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "core/base/list.h"
-#include "core/base/log.h"
 
 static struct superslab *newest, *oldest;
 static size_t cached, cached_superslabs;

@@ -2,8 +2,7 @@
  * See partial.h. The counts are rough: they say when a sweep pays, and nothing else depends on them. */
 #include "partial.h"
 
-#include "core/pages/slab_stack.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 #define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least, */
 #define IDLE_SLABS 4 /* or slabs, if their threads ended */

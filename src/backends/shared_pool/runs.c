@@ -3,8 +3,7 @@
  * purges one of them dissolves it first. */
 #include "runs.h"
 
-#include "core/parts/parts.h"
-#include "core/base/log.h"
+#include "core/plugin.h"
 #include "lru.h"
 
 static uint64_t empties;

@@ -6,13 +6,11 @@
 #include <limits.h>
 #include <sys/mman.h>
 
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "core/os/huge_page.h"
-#include "core/base/log.h"
 #include "core/base/work.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
-#include "core/pages/slab_stack.h"
 #include "hot.h"
 #include "lru.h"
 #include "partial.h"

@@ -2,11 +2,8 @@
  * See superslab.h. */
 #include "superslab.h"
 
-#include "core/parts/parts.h"
-#include "core/pages/budget.h"
+#include "core/plugin.h"
 #include "core/base/list.h"
-#include "core/base/log.h"
-#include "core/os/meta.h"
 
 /* [kind][longest run]: regions with free pages; kind 1 holds blocks with headers. */
 static struct superslab *index_lists[2][65];

@@ -2,8 +2,7 @@
  * See chunk.h. */
 #include "chunk.h"
 
-#include "core/os/meta.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 struct hak_dirty_queue hak_chunks_dirty;
 static struct chunk *newest[HUGE_KINDS];

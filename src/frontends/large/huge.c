@@ -5,7 +5,7 @@
 
 #include <sys/mman.h>
 
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "core/os/huge_page.h"
 
 #define HUGE_FROM (8 * HAK_MIB)

@@ -6,9 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/base/bits.h"
-#include "core/parts/parts.h"
-#include "core/pages/budget.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "huge.h"
 #include "registry.h"
 #include "spans.h"

@@ -3,7 +3,7 @@
 #include "span_cache.h"
 
 #include "chunk.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 #define BUDGET_MAX 16u
 

@@ -3,7 +3,7 @@
 #include "span_purge.h"
 
 #include "chunk.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 /* The account is the chunk's first member. */
 static struct chunk *chunk_of(struct hak_dirty *pages)

@@ -7,7 +7,7 @@
 
 #include "chunk.h"
 #include "core/base/bits.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "span_cache.h"
 #include "span_purge.h"
 

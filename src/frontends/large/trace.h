@@ -6,7 +6,7 @@
 #ifndef LARGE_TRACE_H
 #define LARGE_TRACE_H
 
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 #define TRACE(...)                                        \
     do {                                                  \

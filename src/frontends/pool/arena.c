@@ -4,9 +4,8 @@
 
 #include "core/base/bits.h"
 #include "core/base/list.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 #include "core/parts/purge.h"
-#include "core/os/meta.h"
 
 #define WORDS 4
 #define MAX_PAGES (WORDS * 64) /* 16 MiB, the largest HAKMEM_POOL_TLS_ARENA_MB_MAX */

@@ -4,7 +4,7 @@
  * blocks made ready when a thread starts, a fixed number or as many as earlier threads used. */
 #include "arena.h"
 #include "core/heap/bin.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 #define BIN_BYTES (128 * HAK_KIB)
 

@@ -2,7 +2,7 @@
  * The tiny frontend: 16 B to 7.5 KiB from slabs of the span backend. In header builds its small classes carry
  * the byte that names their bin. Its bins, refill and drain are core's. */
 #include "core/heap/bin.h"
-#include "core/parts/parts.h"
+#include "core/plugin.h"
 
 #define TINY_PREWARM_MAX 128u /* classes up to this stride are filled ahead */
 #define TINY_PREWARM_BLOCKS 16u
