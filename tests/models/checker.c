@@ -27,7 +27,7 @@
 
 enum {
     LOCATIONS = 600,
-    MESSAGES = 48,
+    MESSAGES = 256,
     DEPTH = 2000,
     STACK = 1 << 16,
     TLS = 1 << 16,
