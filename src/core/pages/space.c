@@ -111,7 +111,7 @@ static bool plan(uintptr_t quarter, uint64_t random)
     hak_page_map.base = (uintptr_t)base;
     granule_bits[(n / GRANULE - 1) / 64] |= (uint64_t)1 << (n / GRANULE - 1) % 64;
     hak_tags.table = (_Atomic(uint64_t) *)tags;
-    HAK_STORE_RELAXED(&hak_tags.mask, GRANULE - 1);
+    HAK_STORE_RELEASE(&hak_tags.mask, GRANULE - 1);
     return add_first_zones(base, size / HAK_SUPERSLAB);
 }
 
@@ -179,7 +179,7 @@ static void grow_tags(void)
         if (hak_os_map_at(&hak_tags.table[used], used * sizeof(uint64_t), WRITABLE, HAK_CAUSE_metadata))
             return;
         used *= 2;
-        HAK_STORE_RELAXED(&hak_tags.mask, used - 1);
+        HAK_STORE_RELEASE(&hak_tags.mask, used - 1);
     }
 }
 

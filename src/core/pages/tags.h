@@ -23,9 +23,10 @@ struct hak_tags {
 };
 extern HAK_HIDDEN struct hak_tags hak_tags;
 
-/* Plain loads, which the compiler can fold into their use; sanitizers get the relaxed ones they stand for. */
+/* Plain loads, which the compiler can fold into their use: what is read by the mask depends on it, which orders the two.
+ * Sanitizers do not see that, and get acquire loads, of the release in grow_tags (space.c). */
 #if HAK_SANITIZED
-#define HAK_TAG_LOAD(atomic) HAK_LOAD_RELAXED(&(atomic))
+#define HAK_TAG_LOAD(atomic) HAK_LOAD_ACQUIRE(&(atomic))
 #else
 #define HAK_TAG_LOAD(atomic) (*(const uint64_t *)&(atomic))
 #endif
@@ -37,13 +38,13 @@ HAK_INLINE uint64_t hak_tag_load(uint64_t page)
 
 HAK_INLINE void hak_tag_set(const void *p, uint64_t owner_tag, unsigned cls)
 {
-    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = HAK_LOAD_RELAXED(&hak_tags.mask);
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = HAK_LOAD_ACQUIRE(&hak_tags.mask);
     HAK_STORE_RELAXED(&hak_tags.table[page & mask], page ^ owner_tag ^ cls);
 }
 
 HAK_INLINE void hak_tag_clear(const void *p)
 {
-    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = HAK_LOAD_RELAXED(&hak_tags.mask);
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, mask = HAK_LOAD_ACQUIRE(&hak_tags.mask);
     HAK_STORE_RELAXED(&hak_tags.table[page & mask], 0);
 }
 
