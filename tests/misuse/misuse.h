@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+int malloc_trim(size_t pad); /* not every C library declares it */
+
 static inline void *announce(void *p)
 {
     char line[32];
