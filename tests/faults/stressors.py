@@ -22,7 +22,7 @@ OPTIONS = {
     "malloc": ["--malloc-bytes", "64M", "--malloc-max", "20000", "--malloc-pthreads", "4"],
     "malloc-touch": ["--malloc-bytes", "4M", "--malloc-max", "500", "--malloc-touch", "--malloc-zerofree"],
     "fork": ["--fork-max", "8", "--fork-vm"],
-    "forkheavy": ["--forkheavy-procs", "200", "--forkheavy-allocs", "2000"],
+    "clone": ["--clone-max", "32"],
     "vfork": [],
     "vm": ["--vm-bytes", "64M"],
     "brk": ["--brk-notouch"],
