@@ -125,7 +125,7 @@ ROWS = {
     "HAKMEM_BATCH_MAX_MB": Row("8", "large", "+", SPANS + RELEASES),
     "HAKMEM_BATCH_MAX_RANGES": Row("1", "large", "+", SPANS + RELEASES),
     "HAKMEM_MADV": Row("free", "large", "+", SPANS + RELEASES, base=NEVER | {"HAKMEM_BATCH_MAX_MB": "8"}),
-    "HAKMEM_LIMIT_MB": Row("16", "large", "+", SPANS + RELEASES + ("limit.*", "os_calls.trim", "shared_pool.*")),
+    "HAKMEM_LIMIT_MB": Row("16", "large", "+", SPANS + RELEASES + ("budget.*", "os_calls.trim", "shared_pool.*")),
     "HAKMEM_BACKGROUND": Row("1", "helped", "+", RELEASES + SLABS + ("background.*", "bins.*"), base=AT_ONCE),
     "HAKMEM_GUARD_RATE": Row("100", "churn 48", "+", ("os_calls.guard", "bins.*") + SLABS),
     "HAKMEM_DEEPBIND": Row("1", "open", "-"),
@@ -286,7 +286,7 @@ def test_cgroup(t):
         for name, text in ("memory.high", "4000000000\n"), ("memory.max", "max\n"), ("memory.current", "1000000\n"):
             Path(folder, name).write_text(text)
         _, _, stats = t.baseline("large", AT_ONCE | {"HAKMEM_CGROUP": folder})
-    if stats["container"]["limit_bytes"] != 4000000000:
+    if stats["container"]["budget_bytes"] != 4000000000:
         t.problems.append(f"HAKMEM_CGROUP: {stats['container']}")
 
 

@@ -56,7 +56,7 @@ TEST(a_balanced_bin_is_looked_at_less_and_less)
     start(NULL);
     for (unsigned i = 0; i < 10000; i++)
         hak_free(hak_malloc(SIZE));
-    assert_true(t->counters.looks < 10000 / 8);
+    assert_true(t->counters.checks < 10000 / 8);
     assert_int_equal(t->counters.overflows, 0);
     assert_int_equal(t->counters.refills, 1);
 }

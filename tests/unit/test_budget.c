@@ -10,7 +10,7 @@
 
 static uint64_t limit(const char *key)
 {
-    return unit_stat("limit", key);
+    return unit_stat("budget", key);
 }
 
 static void *large_block(size_t size)

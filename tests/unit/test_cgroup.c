@@ -97,6 +97,11 @@ static size_t held_when_idle(void)
     static void *blocks[64];
     strcat(setting, " HAKMEM_PURGE_DELAY_MS=3600000");
     unit_start(setting);
+    assert_true(hak_init());
+    if (hak_parts.release->at_once) { /* nothing waits */
+        remove_tree();
+        skip();
+    }
     for (unsigned i = 0; i < 64; i++)
         memset(blocks[i] = hak_malloc(HAK_MIB), 1, HAK_MIB);
     for (unsigned i = 0; i < 64; i++)
@@ -112,7 +117,7 @@ TEST(near_its_limit_idle_memory_goes_back)
     make_tree("max\n", "100000000\n", "max\n", "95000000\n");
     assert_true(held_when_idle() < 16 * HAK_MIB);
     assert_true(unit_stat("container", "tight") > 0);
-    assert_int_equal(unit_stat("limit", "limit_bytes"), 100000000);
+    assert_int_equal(unit_stat("budget", "budget_bytes"), 100000000);
     remove_tree();
 }
 
@@ -129,7 +134,7 @@ TEST(a_limit_of_ones_own_wins)
     make_tree("max\n", "100000000\n", "max\n", "70000000\n");
     strcat(setting, " HAKMEM_LIMIT_MB=500");
     held_when_idle();
-    assert_int_equal(unit_stat("limit", "limit_bytes"), 500 * HAK_MIB);
+    assert_int_equal(unit_stat("budget", "budget_bytes"), 500 * HAK_MIB);
     remove_tree();
 }
 

@@ -29,14 +29,16 @@ static void start(const char *settings)
     watchdog_start(SECONDS);
 }
 
+/* But of superslabs that are wholly free: the legacy backend keeps none, whatever the time. */
 static uint64_t releases(void)
 {
     static const enum hak_cause causes[] = {HAK_CAUSE_partial_release, HAK_CAUSE_batch_release,
                                             HAK_CAUSE_direct_release,  HAK_CAUSE_lru_evict,
                                             HAK_CAUSE_purge,           HAK_CAUSE_trim};
+    bool keeps = strcmp(hak_parts.backend->name, "legacy");
     uint64_t n = 0;
     for (unsigned i = 0; i < COUNT(causes); i++)
-        n += unit_cause_calls(causes[i]);
+        n += keeps || causes[i] != hak_parts.release->cause ? unit_cause_calls(causes[i]) : 0;
     return n;
 }
 

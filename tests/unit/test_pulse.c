@@ -32,13 +32,13 @@ TEST(room_is_made_by_giving_back_what_is_idle)
 {
     unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
     unit_free_blocks(unit_blocks(10000, 1000));
-    uint64_t purges = unit_stat("limit", "purges");
+    uint64_t purges = unit_stat("budget", "purges");
     hak_thread_ask_drain();
     unit_thread();
-    uint64_t held = unit_stat("limit", "held_bytes");
+    uint64_t held = unit_stat("budget", "held_bytes");
     hak_make_room(HAK_MIB);
-    assert_int_equal(unit_stat("limit", "purges"), purges + 1);
-    assert_true(unit_stat("limit", "held_bytes") <= held);
+    assert_int_equal(unit_stat("budget", "purges"), purges + 1);
+    assert_true(unit_stat("budget", "held_bytes") <= held);
     assert_int_equal(hak_purge_all(0), 0);
 }
 

@@ -38,7 +38,7 @@ TEST(remote_blocks_serve_the_next_refill)
         unit_blocks(SIZE, 1);
     unit_free_blocks(shared);
     assert_ptr_equal(hak_malloc(SIZE), one);
-    assert_int_equal(t->counters.foreign_reused, 3);
+    assert_int_equal(t->counters.remote_reused, 3);
     assert_int_equal(t->counters.remote_blocks, 0);
     unit_free_blocks(next);
     unit_free_blocks(mine);
@@ -80,7 +80,7 @@ static uint64_t reused_of_one(size_t size)
     unit_in_thread(allocate_one, &size);
     hak_free(shared);
     hak_malloc(size);
-    return t->counters.foreign_reused;
+    return t->counters.remote_reused;
 }
 
 TEST(a_single_small_remote_block_goes_home)

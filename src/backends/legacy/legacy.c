@@ -11,7 +11,7 @@ struct superslab {
     struct hak_dirty slabs; /* first: an account leads to its superslab. A unit is a slab, or a part of a run */
     uint64_t bits[HAK_DIRTY_WORDS(64)];
     uint64_t used; /* bit i: slab i is taken, or claimed by a purge */
-    unsigned class, capacity; /* capacity 0: a region lent as a whole */
+    unsigned class, capacity; /* capacity 0: a superslab lent as a whole */
     enum { KNOWN, LEAVING, LEFT } state; /* LEAVING: wholly free, its pages go; LEFT: the kernel did not take all */
     size_t count; /* superslabs, for a run */
     struct superslab *next, *prev;
@@ -40,7 +40,7 @@ static uint64_t slab_bits(unsigned first, unsigned slabs)
     return (~(uint64_t)0 >> (64 - slabs)) << first;
 }
 
-/* A region whose account has so many units of so many bytes. */
+/* A superslab whose account has so many units of so many bytes. */
 static struct superslab *map_region(size_t count, size_t align, bool header, unsigned units, size_t unit)
 {
     struct superslab *s = hak_meta_new(&recycled, sizeof *s);
@@ -167,7 +167,7 @@ static bool claim(struct hak_dirty *d, unsigned first, unsigned slabs)
     return true;
 }
 
-/* A region that is wholly free goes when the lock is let go of. */
+/* A superslab that is wholly free goes when the lock is let go of. */
 static void leave(struct superslab *s)
 {
     if (s->capacity)
@@ -211,7 +211,7 @@ static struct hak_purger purger = {
     .cause = cause_of,
 };
 
-/* First its pages. While the kernel refuses some, the region stays: whatever purges later asks again. */
+/* First its pages. While the kernel refuses some, the superslab stays: whatever purges later asks again. */
 static void give_back(struct superslab *s)
 {
     hak_purge_enter(&purger, true);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * See lru.h. Cached regions keep their addresses; their pages may have gone back meanwhile. */
+ * See lru.h. Cached superslabs keep their addresses; their pages may have gone back meanwhile. */
 #include "lru.h"
 
-#include "core/plugin.h"
 #include "core/base/list.h"
+#include "core/plugin.h"
 
 static struct superslab *newest, *oldest;
 static size_t cached, cached_superslabs;

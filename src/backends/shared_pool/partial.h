@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * PARTIAL slabs, on a lock-free stack for each class. One whose last block comes back stays on its stack, where
  * the next request of its class finds it: it is idle. When several of a class are, or after a while, the stack
- * is swept, a few slabs at a time: idle ones become EMPTY. Any thread; whatever may sweep is called without the pool's lock, since
- * an EMPTY slab comes back to the pool through its frontend. */
+ * is swept, a few slabs at a time: idle ones become EMPTY. Any thread; whatever may sweep is called without the pool's
+ * lock, since an EMPTY slab comes back to the pool through its frontend. */
 #ifndef SHARED_POOL_PARTIAL_H
 #define SHARED_POOL_PARTIAL_H
 

@@ -94,7 +94,8 @@ struct hak_slab *hak_runs_take(struct superslab *s, unsigned pages, bool lent, b
 {
     unsigned first = hak_superslab_fit(s, pages);
     dissolve_pages(s, superslab_run(first, pages), HAK_SLAB_UNUSED);
-    return hak_superslab_take_at(s, first, pages, lent, zero) ? describe(s, s->pages.base + first * HAK_PAGE, pages) : NULL;
+    return hak_superslab_take_at(s, first, pages, lent, zero) ? describe(s, s->pages.base + first * HAK_PAGE, pages)
+                                                              : NULL;
 }
 
 struct hak_slab *hak_runs_take_whole(struct superslab *s, size_t pages, bool *zero)
@@ -197,7 +198,8 @@ struct hak_purger hak_runs_purger = {
     .cause = cause_of,
 };
 
-/* The next region beyond the limits: a clean one leaves the cache, a dirty one is the caller's to purge. NULL: none. */
+/* The next superslab beyond the limits: a clean one leaves the cache, a dirty one is the caller's to purge. NULL: none.
+ */
 static struct superslab *evict_clean(size_t keep, enum hak_cause cause, bool *clean)
 {
     hak_lock_acquire(&hak_pool_lock);

@@ -2,10 +2,10 @@
  * See superslab.h. */
 #include "superslab.h"
 
-#include "core/plugin.h"
 #include "core/base/list.h"
+#include "core/plugin.h"
 
-/* [kind][longest run]: regions with free pages; kind 1 holds blocks with headers. */
+/* [kind][longest run]: superslabs with free pages; kind 1 holds blocks with headers. */
 static struct superslab *index_lists[2][65];
 static uint64_t index_bits[2]; /* bit n-1: index_lists[..][n] is not empty */
 static struct hak_meta_list recycled;
@@ -137,7 +137,7 @@ void hak_superslab_put_whole(struct superslab *s, bool dirty)
     hak_dirty_put(&s->pages, 0, HAK_SUPERSLAB_PAGES, dirty);
 }
 
-/* --- regions ------------------------------------------------------------------------------------- */
+/* --- superslabs ---------------------------------------------------------------------------------- */
 
 struct superslab *hak_superslab_map(size_t count, size_t align, bool header)
 {

@@ -6,26 +6,26 @@
 
 #include "words.h"
 
-#define HAK_COUNTERS(X)                                             \
-    X(mallocs, "counting builds: requests of at most 52 KiB")       \
-    X(frees, "counting builds: frees of any size")                  \
-    X(refills, "trips to a slab for more blocks")                   \
-    X(refill_blocks, "blocks that they brought")                    \
-    X(shared_refills, "trips of those to a slab given up again")    \
-    X(borrowed, "blocks of a larger class that served")             \
-    X(looks, "times that a bin was checked")                        \
-    X(overflows, "checks that found more than the bin keeps")       \
-    X(drained_blocks, "own blocks given back to slabs")             \
-    X(remote_blocks, "blocks of others given back")                 \
-    X(remote_batches, "compare-and-swaps that did it")              \
-    X(remote_early, "remote blocks collected before own ones")      \
+#define HAK_COUNTERS(X)                                                \
+    X(mallocs, "counting builds: requests of at most 52 KiB")          \
+    X(frees, "counting builds: frees of any size")                     \
+    X(refills, "trips to a slab for more blocks")                      \
+    X(refill_blocks, "blocks that they brought")                       \
+    X(shared_refills, "trips of those to a slab given up again")       \
+    X(borrowed, "blocks of a larger class that served")                \
+    X(checks, "times that a bin was checked")                          \
+    X(overflows, "checks that found more than the bin keeps")          \
+    X(drained_blocks, "own blocks given back to slabs")                \
+    X(remote_blocks, "blocks of others given back")                    \
+    X(remote_batches, "compare-and-swaps that did it")                 \
+    X(remote_early, "remote blocks collected before own ones")         \
     X(remote_low_water, "remote blocks collected as own ones ran low") \
-    X(remote_saved, "remote blocks collected in place of a refill") \
-    X(slabs_acquired, "slabs taken from a frontend")                \
-    X(slabs_refused, "requests for a slab that found none")         \
-    X(slabs_released, "slabs given back to a frontend")             \
-    X(foreign_reused, "blocks of others that served a refill")      \
-    X(reclaimed, "FULL slabs taken back by their last owner")       \
+    X(remote_saved, "remote blocks collected in place of a refill")    \
+    X(slabs_acquired, "slabs taken from a frontend")                   \
+    X(slabs_refused, "requests for a slab that found none")            \
+    X(slabs_released, "slabs given back to a frontend")                \
+    X(remote_reused, "blocks of others that served a refill")          \
+    X(reclaimed, "FULL slabs taken back by their last owner")          \
     X(prewarmed, "blocks put into bins ahead of use")
 
 #define HAK_STAGES 16 /* of a backend, at most: a start with more stops with one line */

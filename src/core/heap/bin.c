@@ -259,7 +259,7 @@ void hak_bin_check(struct hak_thread *t, unsigned cls)
     hak_owned_mark_used(t, cls);
     hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
     void *rest = b->shrinking || !keep ? take_bin(cls) : cut(hak_self.head[cls], keep);
-    hak_count(&t->counters.looks, 1);
+    hak_count(&t->counters.checks, 1);
     if (rest) {
         hak_count(&t->counters.overflows, 1);
         b->shrinking = true;

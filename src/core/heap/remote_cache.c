@@ -74,6 +74,6 @@ struct hak_chain hak_remote_cache_take(struct hak_thread *t, unsigned cls)
     uint32_t count = b->remote_count;
     if (!count || (count < REMOTE_MIN && hak_strides[cls] <= REMOTE_LARGE && !hak_share_is_on(b, cls)))
         return (struct hak_chain){0};
-    hak_count(&t->counters.foreign_reused, count);
+    hak_count(&t->counters.remote_reused, count);
     return (struct hak_chain){.head = take_all(b), .count = count};
 }

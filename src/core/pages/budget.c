@@ -65,8 +65,8 @@ void hak_budget_note_purge(size_t wanted, size_t purged)
 
 void hak_budget_stats(struct hak_stats_writer *w)
 {
-    hak_stats_begin(w, "limit");
-    hak_stats_number(w, "limit_bytes", budget_bytes());
+    hak_stats_begin(w, "budget");
+    hak_stats_number(w, "budget_bytes", budget_bytes());
     hak_stats_number(w, "held_bytes", hak_budget_held());
     hak_stats_number(w, "peak_bytes", (uint64_t)HAK_LOAD_RELAXED(&peak));
     hak_stats_number(w, "purges", HAK_LOAD_RELAXED(&purges));

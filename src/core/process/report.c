@@ -206,7 +206,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->free += hak_slab_free_blocks(page);
     c->used += page->used;
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
-    c->away_bytes += (uint64_t)page->used * page->stride;
+    c->outstanding_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
     c->held_bytes += (uint64_t)(page->used > remote ? page->used - remote : 0) * hak_class_usable(page->cls);
     c->violations += page->used + hak_slab_free_blocks(page) != page->carved;
@@ -233,8 +233,8 @@ static void write_census(struct hak_stats_writer *w)
     hak_stats_number(w, "carved_blocks", c.carved);
     hak_stats_number(w, "free_blocks", c.free);
     hak_stats_number(w, "free_bytes", c.free_bytes);
-    hak_stats_number(w, "away_blocks", c.used);
-    hak_stats_number(w, "away_bytes", c.away_bytes);
+    hak_stats_number(w, "outstanding_blocks", c.used);
+    hak_stats_number(w, "outstanding_bytes", c.outstanding_bytes);
     hak_stats_number(w, "remote_blocks", c.remote);
     hak_stats_number(w, "large_spans", c.live_large);
     hak_stats_number(w, "large_bytes", c.large_bytes);

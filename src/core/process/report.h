@@ -16,7 +16,7 @@ void hak_stats_at_exit(void);
 struct hak_census {
     uint64_t pages[8]; /* 64 KiB pages by state of their slab */
     uint64_t carved, free, used, remote, capacity;
-    uint64_t free_bytes, away_bytes, live_large, large_bytes;
+    uint64_t free_bytes, outstanding_bytes, live_large, large_bytes;
     uint64_t held_bytes; /* usable in blocks and spans that neither a slab nor its remote list has; bins may */
     uint64_t violations;
 };

@@ -31,7 +31,7 @@ HEADER = struct.Struct("=8sIIQQQI20x")
 RECORD = struct.Struct("=56sQ")
 TRIES = 5
 _SET = re.compile(
-    r"limit\.limit_bytes|large\.cache_budget|space\.zones"
+    r"budget\.budget_bytes|large\.cache_budget|space\.zones"
     r"|pool\.adaptive_prewarm\..*"
 )
 LINK = "/memfd:hakmem.live"

@@ -244,7 +244,7 @@ def _kept(value: Mapping[str, Any]) -> tuple[Retained, ...]:
 def _live(value: Mapping[str, Any]) -> int:
     """Bytes of blocks that are out: the program's, and those in the bins of threads."""
     books, large = _mapping(value.get("conservation")), _mapping(value.get("large"))
-    parts = (books.get("away_bytes"), books.get("large_bytes"), large.get("direct_bytes"))
+    parts = (books.get("outstanding_bytes"), books.get("large_bytes"), large.get("direct_bytes"))
     return sum(map(_number, parts))
 
 

@@ -19,7 +19,7 @@ pytest.importorskip("rich")
 SET = {
     "pool.adaptive_prewarm.0.size": 8192,
     "pool.adaptive_prewarm.0.blocks": 4,
-    "limit.limit_bytes": 64 << 20,
+    "budget.budget_bytes": 64 << 20,
 }
 VALUES = {
     "stages.hot": 1200,
@@ -92,7 +92,7 @@ def test_configuration_is_no_counter(hakmem: Hakmem, process: int) -> None:
     done = hakmem("stat", "--once", str(process))
     assert f"process {process}  sleep 60 " in done.out
     counted, _, rest = done.out.partition("\nconfiguration")
-    for words in ("HAKMEM_LIMIT_MB=64", "limit.limit_bytes  64.0 MiB"):
+    for words in ("HAKMEM_LIMIT_MB=64", "budget.budget_bytes  64.0 MiB"):
         assert words in rest and words.split("  ")[0] not in counted
     assert "pool.adaptive_prewarm  8.00 KiB: 4 blocks" in rest
     assert "regret " in rest and "handed out again" in rest  # the words of the table
