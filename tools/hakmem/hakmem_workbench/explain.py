@@ -29,6 +29,7 @@ CAUSES = {
     "trim": "malloc_trim or hakmem_trim was called",
     "huge_page": "the kernel was advised on transparent huge pages",
     "metadata": "descriptors and tables of the allocator itself, and its live counters",
+    "guard": "guarded blocks (HAKMEM_GUARD_RATE): their pages were opened, or closed again",
     "seal": "tables were made read-only after start",
     "name": "mappings were named for /proc/PID/maps",
 }
