@@ -19,11 +19,9 @@ struct hak_bin {
     uint16_t remote_count;  /* blocks in the remote cache, */
     uint16_t remote_capacity; /* of so many at most; 0 before the first one */
     bool shrinking;         /* overflowed, and not refilled since */
-    int32_t parked_room;    /* the bin's room while the thread is parked */
     uint32_t refills;
     uint32_t trips;         /* refills, and remote blocks that went home: how much the thread uses the class */
     void *remote_cache; /* other threads' blocks that were freed here */
-    void *parked;       /* the bin's blocks while the thread is parked */
 };
 
 struct hak_thread {
@@ -36,6 +34,8 @@ struct hak_thread {
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
     struct hak_counters counters;
+    void *parked_head[HAK_NCLASSES]; /* its cache, while it is parked */
+    int32_t parked_room[HAK_NCLASSES];
     struct hak_bin bins[HAK_NCLASSES];
 };
 

@@ -2,6 +2,8 @@
  * See heap.h. All bins of a thread at once. */
 #include "heap.h"
 
+#include <string.h>
+
 #include "core/parts/parts.h"
 #include "drain.h"
 #include "owned.h"
@@ -59,46 +61,46 @@ size_t hak_heap_parked_bytes(const struct hak_thread *t)
 {
     size_t bytes = 0;
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        bytes += length(t->bins[cls].parked) * hak_class_usable(cls);
+        bytes += length(t->parked_head[cls]) * hak_class_usable(cls);
     return bytes;
 }
 
-static void park(struct hak_thread *t, unsigned cls)
+static void add_parked_bytes(struct hak_thread *t, unsigned cls)
 {
-    struct hak_bin *b = &t->bins[cls];
-    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
+    for (const struct hak_slab *slab = t->bins[cls].slabs; slab; slab = slab->next)
         t->parked_bytes += (size_t)slab->carved * slab->stride;
-    b->parked = take_bin(cls);
-    b->parked_room = hak_self.room[cls];
-    hak_self.room[cls] = 0;
 }
 
 void hak_heap_park(struct hak_thread *t)
 {
     t->parked_bytes = 0;
     hak_remote_cache_flush(t);
-    hak_heap_each_class(t, park);
+    hak_heap_each_class(t, add_parked_bytes);
+    memcpy(t->parked_head, hak_self.head, sizeof hak_self.head);
+    memcpy(t->parked_room, hak_self.room, sizeof hak_self.room);
+    memset(hak_self.head, 0, sizeof hak_self.head);
+    memset(hak_self.room, 0, sizeof hak_self.room);
 }
 
-static void resume(struct hak_thread *t, unsigned cls)
+/* Header builds: what the thread freed before it had a descriptor. */
+static void drain_early(struct hak_thread *t)
 {
-    struct hak_bin *b = &t->bins[cls];
-    void *freed = hak_self.head[cls]; /* header builds: before the thread had a descriptor */
-    hak_self.head[cls] = b->parked;
-    hak_self.room[cls] = b->parked_room;
-    b->parked = NULL;
-    if (HAK_UNLIKELY(freed))
-        hak_drain(t, freed);
+    for (unsigned cls = 0; HAK_HEADER_LIMIT && cls < HAK_NCLASSES; cls++)
+        drain_bin(t, cls);
 }
 
 void hak_heap_resume(struct hak_thread *t)
 {
-    hak_heap_each_class(t, resume);
+    drain_early(t);
+    memcpy(hak_self.head, t->parked_head, sizeof hak_self.head);
+    memcpy(hak_self.room, t->parked_room, sizeof hak_self.room);
 }
 
 static void drain_parked(struct hak_thread *t, unsigned cls)
 {
-    hak_drain(t, t->bins[cls].parked);
+    hak_drain(t, t->parked_head[cls]);
+    t->parked_head[cls] = NULL;
+    t->parked_room[cls] = 0;
 }
 
 static void abandon(struct hak_thread *t, unsigned cls)
