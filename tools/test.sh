@@ -22,7 +22,7 @@ readonly VARIANTS=(
     "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
     "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress |"
     "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite faults --no-suite memory | --suite limits --suite memory"
-    "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite faults --no-suite memory |"
+    "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite models --no-suite fuzz |"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak |"
     "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak |"
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak |"

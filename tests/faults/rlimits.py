@@ -6,9 +6,10 @@
   PYTHONPATH=tests rlimits.py LIBRARY PROGRAM bounds
   PYTHONPATH=tests rlimits.py LIBRARY PROGRAM lockall
 
-A limit is there before exec (early) or set by the program (late). No process hangs or dies of a signal that does not
-kill it without the library, and with a few MiB more than it needs by itself it runs. bounds: a late limit of N leaves
-N usable, less a quarter, and no more. lockall: what may be locked without the library may be locked with it.
+A limit is there before exec (early) or set by the program (late); STRESS_LONG=1 tries more of them. No process hangs
+or dies of a signal that does not kill it without the library, and with a few MiB more than it needs by itself it runs.
+bounds: a late limit of N leaves N usable, less a quarter, and no more. lockall: what may be locked without the library
+may be locked with it.
 """
 import ctypes
 import os
@@ -20,7 +21,9 @@ import tracing
 from common import finish, skip
 
 
-KIB = [64, 256, *range(1024, 12289, 512), *range(13 << 10, 64 << 10, 3 << 10), *(1 << n for n in range(16, 31))]
+STEP = 1 if os.environ.get("STRESS_LONG") == "1" else 4
+KIB = [64, 256, *range(1024, 12289, 512 * STEP), *range(13 << 10, 64 << 10, (3 << 10) * STEP),
+       *(1 << n for n in range(16, 31, STEP))]
 BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK}
 SECONDS, ENOUGH, LOADER = 50, 2, 127
 MORE_KIB = 16 << 10  # what the library may need beyond the program's own, to start

@@ -286,7 +286,7 @@ def test_cgroup(t):
         for name, text in ("memory.high", "4000000000\n"), ("memory.max", "max\n"), ("memory.current", "1000000\n"):
             Path(folder, name).write_text(text)
         _, _, stats = t.baseline("large", AT_ONCE | {"HAKMEM_CGROUP": folder})
-    if stats["container"]["budget_bytes"] != 4000000000:
+    if stats["container"]["limit_bytes"] != 4000000000:
         t.problems.append(f"HAKMEM_CGROUP: {stats['container']}")
 
 

@@ -22,7 +22,7 @@ static const struct kind {
     size_t size;
 } kinds[] = {{"small", 4000}, {"pool", 20000}, {"large", 300000}, {"long", 12 * HAK_MIB}};
 
-static size_t amount = 48 * HAK_MIB;
+static size_t amount = 24 * HAK_MIB;
 
 /* As many blocks of one size as make the amount. */
 struct set {
