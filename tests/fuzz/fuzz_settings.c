@@ -69,7 +69,7 @@ static bool read_number(const struct hak_option_info *row, const char *value, ui
 static bool read_choice(const struct hak_option_info *row, const char *value, uint32_t *out)
 {
     char choices[128], *rest = choices, *choice;
-    snprintf(choices, sizeof choices, "%s", row->choices);
+    snprintf(choices, sizeof choices, "%s", hak_option_text(row, HAK_TEXT_CHOICES));
     for (*out = 0; (choice = strsep(&rest, "|")); ++*out)
         if (!strcmp(choice, value))
             return true;

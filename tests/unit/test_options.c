@@ -76,7 +76,7 @@ TEST(rows_are_complete)
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *o = &hak_option_table[i];
         assert_memory_equal(o->name, "HAKMEM_", 7);
-        assert_true(o->sentence[0] && o->moves[0]);
+        assert_true(hak_option_text(o, HAK_TEXT_SENTENCE)[0] && hak_option_text(o, HAK_TEXT_MOVES)[0]);
         if (o->type == HAK_TYPE_BOOL || o->type == HAK_TYPE_NUM)
             assert_true(o->min <= o->default_value && o->default_value <= o->max);
         for (unsigned k = 0; k < i; k++)
@@ -87,7 +87,7 @@ TEST(rows_are_complete)
 static void assert_number(const struct hak_option_info *o, uint32_t value)
 {
     char entry[128];
-    snprintf(entry, sizeof entry, "%s=%u", o->name, value);
+    snprintf(entry, sizeof entry, "%.39s=%u", o->name, value);
     parse_one(entry);
     assert_string_equal(text, "");
     assert_int_equal(number(o), value);
@@ -97,7 +97,7 @@ static void assert_number(const struct hak_option_info *o, uint32_t value)
 static void assert_refused(const struct hak_option_info *o, const char *value, const char *why)
 {
     char entry[512];
-    snprintf(entry, sizeof entry, "%s=%s", o->name, value);
+    snprintf(entry, sizeof entry, "%.39s=%s", o->name, value);
     parse_one(entry);
     assert_default(o);
     if (!strstr(text, why) || strchr(text, '\n') != text + strlen(text) - 1)

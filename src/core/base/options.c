@@ -10,18 +10,45 @@
 
 #define PREFIX "HAKMEM_"
 
+/* The texts of all settings one after the other; those of a setting in the order of enum hak_option_text. */
+#define JOINED(choices, picks, moves, sentence) choices "\0" picks "\0" moves "\0" sentence
+#define HAK_BOOL(field, name, def, moves, sentence) TEXTS(field, "", "", moves, sentence)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) TEXTS(field, "", "", moves, sentence)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) TEXTS(field, choices, "", moves, sentence)
+#define HAK_TEXT(field, name, moves, sentence) TEXTS(field, "", "", moves, sentence)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) TEXTS(field, "", picks, moves, sentence)
+static const struct texts {
+#define TEXTS(field, ...) char field[sizeof(JOINED(__VA_ARGS__))];
+#include "hak_settings.def"
+#undef TEXTS
+} texts = {
+#define TEXTS(field, ...) JOINED(__VA_ARGS__),
+#include "hak_settings.def"
+#undef HAK_BOOL
+#undef HAK_NUM
+#undef HAK_ENUM
+#undef HAK_TEXT
+#undef HAK_PICK
+#undef TEXTS
+};
+
+const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which)
+{
+    const char *text = (const char *)&texts + info->texts;
+    while (which--)
+        text += strlen(text) + 1;
+    return text;
+}
+
 const struct hak_option_info hak_option_table[HAK_OPTION_COUNT] = {
 #define AT(field) offsetof(struct hak_option_values, field)
-#define ROW(field, name, type, def, min, max, choices, moves, sentence, picks, target) \
-    {name, HAK_TYPE_##type, def, min, max, choices, moves, sentence, AT(field), picks, target},
-#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, name, BOOL, def, 0, 1, "", moves, sentence, NULL, 0)
-#define HAK_NUM(field, name, def, min, max, moves, sentence) \
-    ROW(field, name, NUM, def, min, max, "", moves, sentence, NULL, 0)
-#define HAK_ENUM(field, name, def, choices, moves, sentence) \
-    ROW(field, name, ENUM, def, 0, 0, choices, moves, sentence, NULL, 0)
-#define HAK_TEXT(field, name, moves, sentence) ROW(field, name, TEXT, 0, 0, 0, "", moves, sentence, NULL, 0)
-#define HAK_PICK(field, name, def, target, picks, moves, sentence) \
-    ROW(field, name, BOOL, def, 0, 1, "", moves, sentence, picks, AT(target))
+#define ROW(field, name, type, def, min, max, target) \
+    {name, HAK_TYPE_##type, def, min, max, AT(field), target, offsetof(struct texts, field)},
+#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, name, BOOL, def, 0, 1, 0)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) ROW(field, name, NUM, def, min, max, 0)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) ROW(field, name, ENUM, def, 0, 0, 0)
+#define HAK_TEXT(field, name, moves, sentence) ROW(field, name, TEXT, 0, 0, 0, 0)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) ROW(field, name, BOOL, def, 0, 1, AT(target))
 #include "hak_settings.def"
 #undef HAK_BOOL
 #undef HAK_NUM
@@ -118,8 +145,8 @@ static int64_t parse_number(const char *text)
 static bool parse_choice(const struct hak_option_info *info, const char *value, uint32_t *out)
 {
     size_t length;
-    const char *choice;
-    for (unsigned i = 0; (choice = hak_option_choice(info->choices, i, &length)); i++)
+    const char *choice, *choices = hak_option_text(info, HAK_TEXT_CHOICES);
+    for (unsigned i = 0; (choice = hak_option_choice(choices, i, &length)); i++)
         if (strlen(value) == length && !memcmp(choice, value, length)) {
             *out = i;
             return true;
@@ -142,7 +169,7 @@ static bool apply(struct hak_option_values *options, const struct hak_option_inf
     case HAK_TYPE_ENUM:
         if (parse_choice(info, value, number_at(options, info)))
             return true;
-        hak_text_format(why, sizeof why, "not one of %s", info->choices);
+        hak_text_format(why, sizeof why, "not one of %s", hak_option_text(info, HAK_TEXT_CHOICES));
         break;
     default:
         n = parse_number(value);
@@ -190,7 +217,7 @@ void hak_options_parse(struct hak_option_values *options, char **environment)
     if (!environment || getauxval(AT_SECURE))
         return;
     /* The two that decide how errors are treated come first. */
-    static const char *const first[] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};
+    static const char first[][16] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};
     for (unsigned i = 0; i < 2; i++)
         for (char **e = environment; *e; e++)
             if (!strncmp(*e, first[i], strlen(first[i])))
@@ -206,7 +233,7 @@ static void pick(struct hak_option_values *options, const struct hak_option_info
 {
     char *target = (char *)options + info->target;
     size_t length = 0;
-    const char *choice = hak_option_choice(info->picks, *number_at(options, info), &length);
+    const char *choice = hak_option_choice(hak_option_text(info, HAK_TEXT_PICKS), *number_at(options, info), &length);
     if (!target[0] && length)
         hak_text_format(target, HAK_TEXT_MAX, "%.*s", (int)length, choice);
 }
@@ -214,7 +241,7 @@ static void pick(struct hak_option_values *options, const struct hak_option_info
 void hak_options_translate(struct hak_option_values *options)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
-        if (hak_option_table[i].picks && hak_options_from_environment[i])
+        if (hak_options_from_environment[i] && *hak_option_text(&hak_option_table[i], HAK_TEXT_PICKS))
             pick(options, &hak_option_table[i]);
     options->p0_enable = options->p0_enable && !options->p0_disable;
     if (!options->fast_cap_c1)

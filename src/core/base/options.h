@@ -27,16 +27,14 @@ struct hak_option_values {
 
 enum hak_option_type { HAK_TYPE_BOOL, HAK_TYPE_NUM, HAK_TYPE_ENUM, HAK_TYPE_TEXT };
 
+/* Without a pointer: the table needs no relocation, so a start does not touch its pages. */
 struct hak_option_info {
-    const char *name;
+    char name[40];
     enum hak_option_type type;
     uint32_t default_value, min, max;
-    const char *choices; /* of an enumeration, separated by | */
-    const char *moves;   /* the counter that shows the setting at work */
-    const char *sentence;
-    size_t offset; /* in struct hak_option_values */
-    const char *picks; /* for the text at `target`: what 0 and 1 choose, separated by |; else NULL */
-    size_t target;
+    uint16_t offset; /* in struct hak_option_values */
+    uint16_t target; /* of a setting that picks: the offset of the text that it picks for */
+    uint16_t texts;  /* see hak_option_text */
 };
 
 enum {
@@ -57,6 +55,15 @@ enum {
 extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
 /* The rows of the table that the environment has set. */
 extern bool hak_options_from_environment[HAK_OPTION_COUNT];
+
+enum hak_option_text {
+    HAK_TEXT_CHOICES,  /* of an enumeration, separated by | */
+    HAK_TEXT_PICKS,    /* what 0 and 1 choose, separated by | */
+    HAK_TEXT_MOVES,    /* the counter that shows the setting at work */
+    HAK_TEXT_SENTENCE, /* what it does */
+};
+/* A text about a setting, "" where it has none of the kind. */
+const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which);
 
 void hak_options_defaults(struct hak_option_values *options);
 /* Applies the HAKMEM_* strings of `environment` (may be NULL), and tells in hak_options_from_environment which rows it

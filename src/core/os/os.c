@@ -28,12 +28,12 @@
 
 struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
 
-static const char *const cause_names[] = {
+static const char cause_names[][16] = {
 #define X(name, meaning) #name,
     HAK_CAUSES(X)
 #undef X
 };
-static const char *const call_names[] = {
+static const char call_names[][16] = {
 #define X(name) #name,
     HAK_OS_CALLS(X)
 #undef X

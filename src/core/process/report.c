@@ -58,11 +58,12 @@ static void write_number_setting(struct hak_stats_writer *w, const struct hak_op
 {
     size_t length;
     if (info->type == HAK_TYPE_ENUM) {
-        const char *choice = hak_option_choice(info->choices, value, &length);
+        const char *choices = hak_option_text(info, HAK_TEXT_CHOICES);
+        const char *choice = hak_option_choice(choices, value, &length);
         hak_stats_text_n(w, "value", choice, length);
-        choice = hak_option_choice(info->choices, info->default_value, &length);
+        choice = hak_option_choice(choices, info->default_value, &length);
         hak_stats_text_n(w, "default", choice, length);
-        hak_stats_text(w, "choices", info->choices);
+        hak_stats_text(w, "choices", choices);
         return;
     }
     hak_stats_number(w, "value", value);
@@ -73,7 +74,7 @@ static void write_number_setting(struct hak_stats_writer *w, const struct hak_op
 
 static void write_settings(struct hak_stats_writer *w)
 {
-    static const char *const types[] = {"bool", "int", "enum", "string"};
+    static const char types[][8] = {"bool", "int", "enum", "string"};
     hak_stats_begin_array(w, "settings");
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *info = &hak_option_table[i];
@@ -89,8 +90,8 @@ static void write_settings(struct hak_stats_writer *w)
         hak_stats_text(w, "source", source_of(i));
         if (w->form->complete) {
             hak_stats_text(w, "type", types[info->type]);
-            hak_stats_text(w, "moves", info->moves);
-            hak_stats_text(w, "sentence", info->sentence);
+            hak_stats_text(w, "moves", hak_option_text(info, HAK_TEXT_MOVES));
+            hak_stats_text(w, "sentence", hak_option_text(info, HAK_TEXT_SENTENCE));
         }
         hak_stats_end(w);
     }
