@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * rlimits as|data|memlock KIB     requests of all sizes from two threads; the limit came before exec where KIB is 0,
+ * rlimits as|data|memlock|commit KIB
+ *                                 requests of all sizes from two threads; the limit came before exec where KIB is 0,
  *                                 else the program sets it once it runs, as Python's resource module does. A request
  *                                 gives a block, or NULL and ENOMEM; when the limit is lifted all are served
  * rlimits bounds KIB SIZE         RLIMIT_AS is set late; says how many KiB of blocks of a size are to be had
  * rlimits lockall                 mlockall(MCL_CURRENT) of a process that has allocated little
  *
+ * commit is no rlimit: vm.overcommit_memory is 2, and KIB more may be committed than the machine has committed already.
  * It is not linked with the library: rlimits.py runs it with and without. */
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -19,7 +22,7 @@ enum { SECONDS = 40, BLOCKS = 2000 };
 static const struct {
     const char *name;
     int resource;
-} known[] = {{"as", RLIMIT_AS}, {"data", RLIMIT_DATA}, {"memlock", RLIMIT_MEMLOCK}};
+} known[] = {{"as", RLIMIT_AS}, {"data", RLIMIT_DATA}, {"memlock", RLIMIT_MEMLOCK}, {"commit", -1}};
 
 static _Atomic(size_t) refused;
 
@@ -61,10 +64,40 @@ static void work_in_threads(void)
         pthread_join(thread, NULL);
 }
 
+static void write_setting(const char *file, size_t value)
+{
+    FILE *f = fopen(file, "w");
+    if (!f || fprintf(f, "%zu", value) < 0 || fclose(f))
+        die("%s: %s", file, strerror(errno));
+}
+
+static size_t committed_kib(void)
+{
+    char line[256];
+    size_t kib = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "Committed_AS: %zu", &kib) != 1)
+        ;
+    if (!f || fclose(f) || !kib)
+        die("no Committed_AS in /proc/meminfo");
+    return kib;
+}
+
+static void limit_commit(size_t kib)
+{
+    if (kib)
+        write_setting("/proc/sys/vm/overcommit_kbytes", committed_kib() + kib);
+    write_setting("/proc/sys/vm/overcommit_memory", kib ? 2 : 0);
+}
+
 /* KIB 0: as much as the process may have. */
 static void limit(int resource, size_t kib)
 {
     struct rlimit r;
+    if (resource < 0) {
+        limit_commit(kib);
+        return;
+    }
     if (getrlimit(resource, &r))
         die("getrlimit: %s", strerror(errno));
     r.rlim_cur = kib ? kib * KIB : r.rlim_max;
@@ -128,5 +161,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc == 3 && i < COUNT(known); i++)
         if (!strcmp(argv[1], known[i].name))
             return under(known[i].resource, kib);
-    die("usage: rlimits as|data|memlock KIB; bounds KIB SIZE; lockall");
+    die("usage: rlimits as|data|memlock|commit KIB; bounds KIB SIZE; lockall");
 }

@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: MIT
 """Limits of the kernel, swept from below what a program has mapped at its start to plenty.
 
-  PYTHONPATH=tests rlimits.py LIBRARY PROGRAM as|data|memlock early|late
+  PYTHONPATH=tests rlimits.py LIBRARY PROGRAM as|data|memlock|commit early|late
   PYTHONPATH=tests rlimits.py LIBRARY PROGRAM bounds
   PYTHONPATH=tests rlimits.py LIBRARY PROGRAM lockall
 
 A limit is there before exec (early) or set by the program (late); STRESS_LONG=1 tries more of them. No process hangs
 or dies of a signal that does not kill it without the library, and with a few MiB more than it needs by itself it runs.
 bounds: a late limit of N leaves N usable, less a quarter, and no more. lockall: what may be locked without the library
-may be locked with it.
+may be locked with it. commit needs root, and changes a setting of the whole machine for moments: overcommit_memory is
+2, with so much more to be committed.
 """
 import ctypes
 import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import tracing
 from common import finish, skip
@@ -24,7 +26,9 @@ from common import finish, skip
 STEP = 1 if os.environ.get("STRESS_LONG") == "1" else 4
 KIB = [64, 256, *range(1024, 12289, 512 * STEP), *range(13 << 10, 64 << 10, (3 << 10) * STEP),
        *(1 << n for n in range(16, 31, STEP))]
-BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK}
+COMMIT_KIB = [256, *(1 << n for n in range(10, 21, 2 if STEP == 4 else 1))]
+BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK, "commit": None}
+OVERCOMMIT = [Path("/proc/sys/vm") / name for name in ("overcommit_ratio", "overcommit_kbytes", "overcommit_memory")]
 SECONDS, ENOUGH, LOADER = 50, 2, 127
 MORE_KIB = 16 << 10  # what the library may need beyond the program's own, to start
 LIBC = ctypes.CDLL(None)
@@ -43,6 +47,9 @@ def run(words, library=None, before=None):
         return "hangs", "", ""
     except subprocess.SubprocessError:
         return "not allowed", "", ""
+    finally:
+        if "commit" in words:
+            limit_commit(None)
     return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -50,6 +57,32 @@ def hard_limit(name, kib):
     """What is there, or if that is less and may be raised, as much as is asked for."""
     most = resource.getrlimit(BY_NAME[name])[1]
     return most if most == resource.RLIM_INFINITY else max(most, kib << 10)
+
+
+def put_commit_back():
+    """By a process of its own, which waits for this one to end, in whatever way."""
+    if os.geteuid() or not os.access(OVERCOMMIT[0], os.W_OK):
+        skip("needs root and vm.overcommit_memory")
+    before = [file.read_text() for file in OVERCOMMIT]
+    end, alive = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        os.close(alive)
+        os.read(end, 1)
+        for file, value in zip(OVERCOMMIT, before):
+            if file.name != "overcommit_kbytes" or int(value):  # 0 is what a ratio makes of it
+                file.write_text(value)
+        os._exit(0)
+    os.close(end)
+
+
+def limit_commit(kib):
+    """None: as much as anybody asks for."""
+    if kib:
+        text = Path("/proc/meminfo").read_text()
+        committed = int(text.split("Committed_AS:")[1].split()[0])
+        OVERCOMMIT[1].write_text(str(committed + kib))
+    OVERCOMMIT[2].write_text("2" if kib else "0")
 
 
 def may_have(name, kib):
@@ -62,14 +95,16 @@ def with_limit(name, kib):
     def before():
         if name == "memlock" and os.geteuid() == 0 and LIBC.prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0):
             os._exit(1)
-        if kib:
+        if kib and name == "commit":
+            limit_commit(kib)
+        elif kib:
             resource.setrlimit(BY_NAME[name], (kib << 10, hard_limit(name, kib)))
     return before
 
 
 def sweep(library, program, name, late):
     problems, needs, worst = [], None, 0
-    limits = [kib for kib in KIB if may_have(name, kib)]
+    limits = COMMIT_KIB if name == "commit" else [kib for kib in KIB if may_have(name, kib)]
     for kib in limits:
         if len(problems) == ENOUGH:
             break
@@ -118,6 +153,8 @@ def lockall(library, program):
 
 
 if __name__ == "__main__":
+    if sys.argv[3] == "commit":
+        put_commit_back()
     if sys.argv[3] in BY_NAME:
         sweep(*sys.argv[1:4], sys.argv[4] == "late")
     {"bounds": bounds, "lockall": lockall}[sys.argv[3]](*sys.argv[1:3])
