@@ -56,6 +56,33 @@ TEST(without_a_descriptor_remote_blocks_go_home_at_once)
     assert_int_equal(unit_census().used, 0);
 }
 
+TEST(tags_go_with_the_last_block)
+{
+    start("HAKMEM_PARKED_THREADS=0");
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    uint64_t page = (uintptr_t)shared >> HAK_PAGE_LG;
+    struct unit_block *last = shared->next;
+    hak_drain(NULL, memset(shared, 0, sizeof *shared));
+    assert_int_not_equal(hak_tag_load(page), 0);
+    hak_drain(NULL, memset(last, 0, sizeof *last));
+    assert_int_equal(hak_tag_load(page), 0); /* a second free is looked at */
+}
+
+static void drain_inside(void)
+{
+    char *inside = (char *)shared + 16;
+    hak_drain(NULL, memset(inside, 0, sizeof(void *)));
+}
+
+TEST(what_is_no_block_does_not_go_home)
+{
+    start(NULL);
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    assert_dies(drain_inside, "is not the start of a block");
+}
+
 /* FULL slabs are the owner's again when it frees into them. */
 TEST(full_slabs_are_reclaimed_by_their_last_owner)
 {
@@ -111,10 +138,11 @@ TEST(a_block_written_to_after_free_is_found)
     struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
     unit_free_blocks(blocks);
     a->next = (struct unit_block *)(void *)&blocks;
-    assert_dies(drain, "corrupted list of free blocks");
+    assert_dies(drain, "a list of free blocks leads to");
 }
 
 UNIT_MAIN(T(remote_blocks_go_home_in_groups), T(without_a_descriptor_remote_blocks_go_home_at_once),
+          T(tags_go_with_the_last_block), T(what_is_no_block_does_not_go_home),
           T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
           T(a_block_written_to_after_free_is_found))

@@ -412,11 +412,56 @@ TEST(only_starts_of_blocks_are_blocks)
 {
     unit_start(NULL);
     make(BIN);
+    while (slab.carved < slab.capacity)
+        hak_slab_take(&slab, slab.capacity);
     for (offset = 0; offset < (size_t)slab.capacity * slab.stride; offset += slab.stride)
         check_offset();
     assert_dies(check_offset, "is not the start of a block");
     offset = 16;
     assert_dies(check_offset, "is not the start of a block");
+}
+
+TEST(blocks_that_were_never_cut_are_none)
+{
+    unit_start(NULL);
+    make(BIN);
+    hak_slab_take(&slab, 3);
+    offset = 2 * (size_t)slab.stride;
+    check_offset();
+    offset += slab.stride;
+    assert_dies(check_offset, "was never handed out");
+}
+
+static void mark_offset(void)
+{
+    hak_slab_mark(&slab, slab.base + offset);
+}
+
+static void push_offset(void)
+{
+    hak_slab_push(&slab, slab.base + offset);
+}
+
+TEST(what_is_no_block_is_neither_marked_nor_listed)
+{
+    static const struct {
+        uint32_t stride, past;
+        const char *says;
+    } wrong[] = {{0, 1, "is not the start of a block"}, {0, 16, "is not the start of a block"},
+                 {1, 8, "is not the start of a block"}, {3, 0, "was never handed out"}};
+    unit_start(NULL);
+    make(BIN);
+    hak_slab_take(&slab, 3);
+    assert_true(hak_slab_make_map(&slab));
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        offset = (size_t)wrong[i].stride * slab.stride + wrong[i].past;
+        assert_dies(mark_offset, wrong[i].says);
+        assert_dies(push_offset, wrong[i].says);
+    }
+    offset = 2 * (size_t)slab.stride;
+    push_offset();
+    mark_offset();
+    assert_dies(mark_offset, "is free already");
 }
 
 TEST(tags_name_the_bin_to_the_owner_and_vanish)
@@ -509,5 +554,6 @@ UNIT_MAIN(T(a_formatted_slab_is_active_and_uncarved), T(carving_touches_no_page_
           T(adoption_collects_what_waited), T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement),
           T(collecting_joins_both_lists), T(disowning_gives_the_state_that_is_left),
           T(the_word_holds_each_count_and_offset_of_each_class), T(chains_count_as_many),
-          T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks),
+          T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks), T(blocks_that_were_never_cut_are_none),
+          T(what_is_no_block_is_neither_marked_nor_listed),
           T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name), T(remote_frees_race_with_the_owner))

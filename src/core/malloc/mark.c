@@ -29,6 +29,6 @@ void hak_mark_found(void *p, unsigned cls)
     find_twice(p, cls, slab->free);
     uint32_t i = hak_slab_bit_of(slab, p);
     if (slab->map_divisor && slab->map[i / 64] >> i % 64 & 1)
-        hak_slab_fail_twice(slab, p);
+        hak_slab_fail_free(slab, p);
 }
 #endif

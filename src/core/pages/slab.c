@@ -224,8 +224,9 @@ void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
                   (void *)slab->base, slab->stride, block);
 }
 
-void hak_slab_fail_twice(const struct hak_slab *slab, const void *block)
+void hak_slab_fail_free(const struct hak_slab *slab, const void *block)
 {
+    hak_slab_check_block(slab, block, "free");
     hak_log_fatal("double free: block %p of slab %p (%u-byte blocks) is free already", block, (void *)slab->base,
                   slab->stride);
 }
@@ -357,10 +358,24 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
-void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call)
+/* A block that the caller was given was carved before. */
+static HAK_SNAPSHOT uint32_t carved_of(const struct hak_slab *slab)
+{
+    return slab->carved;
+}
+
+uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call)
 {
     size_t offset = (size_t)((const char *)block - slab->base);
     if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->capacity))
         hak_log_fatal("invalid %s: %p is not the start of a block of slab %p (%u-byte blocks)", call, block,
+                      (void *)slab->base, slab->stride);
+    return (uint32_t)(offset / slab->stride);
+}
+
+void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call)
+{
+    if (HAK_UNLIKELY(hak_slab_check_start(slab, block, call) >= carved_of(slab)))
+        hak_log_fatal("invalid %s: block %p of slab %p (%u-byte blocks) was never handed out", call, block,
                       (void *)slab->base, slab->stride);
 }
