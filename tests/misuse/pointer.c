@@ -10,34 +10,26 @@
 static char object[1 << 17] __attribute__((aligned(1 << 16)));
 static char *on_stack;
 
-/* Three blocks of a class in a row; the second is in use. */
-static char *small_block(size_t *stride)
+static char *small_block(void)
 {
-    char *p[3];
-    for (int i = 0; i < 3; i++)
-        p[i] = memset(malloc(200), 0, 200);
-    *stride = (size_t)(p[2] > p[1] ? p[2] - p[1] : p[1] - p[2]);
-    return p[1];
+    return memset(malloc(200), 0, 200);
 }
 
 static char *plus_1(void)
 {
-    size_t stride;
-    return small_block(&stride) + 1;
+    return small_block() + 1;
 }
 
 static char *plus_16(void)
 {
-    size_t stride;
-    return small_block(&stride) + 16;
+    return small_block() + 16;
 }
 
 /* 50 blocks on: of a page of the slab that was not touched yet. */
 static char *never(void)
 {
-    size_t stride;
-    char *p = small_block(&stride);
-    return p + 50 * stride;
+    char *p = small_block();
+    return p + 50 * ((malloc_usable_size(p) + 15) / 16 * 16);
 }
 
 static char *pool_plus_16(void)

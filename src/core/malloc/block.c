@@ -7,6 +7,7 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
+#include "mark.h"
 
 void hak_block_fail_foreign(const void *p, const char *call)
 {
@@ -45,6 +46,7 @@ static size_t usable_or_zero(const void *p, const char *call)
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab)) {
         hak_slab_check_block(slab, p, call);
+        hak_mark_check(p, slab->cls, call);
         return hak_class_usable(slab->cls);
     }
     size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, call) : 0;

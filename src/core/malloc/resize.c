@@ -48,5 +48,6 @@ void *hak_resize(void *p, size_t size)
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_class_starts_at(cls, p))) /* not known to be a block of this thread */
         return resize_slowly(p, size);
     size_t usable = hak_class_usable((unsigned)cls);
+    hak_mark_check(p, (unsigned)cls, "realloc");
     return fits_in_place(usable, size) ? p : move(p, usable, size);
 }

@@ -16,6 +16,7 @@
 
 #include "core/base/counters.h"
 #include "core/base/sizeclass.h"
+#include "link.h"
 
 #define HAK_CLASS_SPAN 0xffu /* `cls` of a span, which holds one large block */
 
@@ -65,17 +66,6 @@ struct hak_slab {
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "two cache lines");
-
-/* The one accessor pair for the link in a free block. */
-HAK_INLINE void *hak_next_load(const void *block)
-{
-    return *(void *const *)block;
-}
-
-HAK_INLINE void hak_next_store(void *block, void *next)
-{
-    *(void **)block = next;
-}
 
 /* A chain of free blocks of one slab. */
 struct hak_chain {
