@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/secret.h"
+#include "core/malloc/aligned.h"
 #include "core/malloc/block.h"
 #include "unit.h"
 
@@ -126,12 +127,38 @@ TEST(what_was_never_handed_out_is_not_taken)
         assert_dies(free_past_a, "is not the start of a block");
     }
     past = 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)];
-    assert_dies(free_past_a, HAK_HEADER_LIMIT ? "corrupted header" : "was never handed out");
+    assert_dies(free_past_a, "was never handed out");
+}
+
+static size_t said, alignment;
+
+static void check_size(void)
+{
+    hak_block_check_size(a, alignment, said, "free_sized");
+}
+
+TEST(no_block_is_freed_by_more_than_it_has)
+{
+    static const size_t sizes[] = {1, SIZE, 5000, 20000, 1 << 20, 100 << 20};
+    start();
+    hak_block_check_size(NULL, 1, SIZE, "free_sized");
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        a = hak_alloc_aligned(64, sizes[i]);
+        alignment = 64;
+        said = sizes[i];
+        check_size();
+        said = unit_usable(a) + 1;
+        assert_dies(check_size, "invalid free_sized");
+        said = sizes[i];
+        alignment = (size_t)1 << 46; /* no block lies there */
+        assert_dies(check_size, "aligned to 70368744177664");
+    }
 }
 
 UNIT_MAIN(T(each_process_draws_its_own_secrets), T(a_free_block_holds_no_address),
           T(a_link_that_was_written_to_is_not_followed), T(a_free_block_is_known),
-          T(a_block_that_is_handed_out_carries_no_mark), T(what_was_never_handed_out_is_not_taken))
+          T(a_block_that_is_handed_out_carries_no_mark), T(what_was_never_handed_out_is_not_taken),
+          T(no_block_is_freed_by_more_than_it_has))
 #else
 TEST(other_builds_draw_no_secret)
 {

@@ -64,3 +64,13 @@ size_t hak_block_usable(const void *p, const char *call)
         hak_block_fail_foreign(p, call);
     return usable;
 }
+
+#if HAK_HARDENED
+void hak_block_check_size(const void *p, size_t align, size_t size, const char *call)
+{
+    size_t usable = hak_block_usable(p, call);
+    if (p && (size > usable || (uintptr_t)p & (align - 1)))
+        hak_log_fatal("invalid %s: block %p of %zu bytes was never one of %zu bytes, aligned to %zu", call, p, usable, size,
+                      align);
+}
+#endif
