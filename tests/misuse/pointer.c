@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 static char object[1 << 17] __attribute__((aligned(1 << 16)));
-static char *on_stack;
 
 static char *small_block(void)
 {
@@ -49,7 +48,7 @@ static char *direct_plus_page(void)
 
 static char *stack(void)
 {
-    return on_stack;
+    return (char *)((uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)15);
 }
 
 static char *fixed(void)
@@ -153,8 +152,6 @@ static void call(const char *name, char *p)
 
 int main(int argc, char **argv)
 {
-    char here[64] __attribute__((aligned(16))) = "here";
-    on_stack = here + 16;
     for (size_t i = 0; argc == 3 && i < sizeof places / sizeof places[0]; i++)
         if (!strcmp(argv[2], places[i].name)) {
             char *p = places[i].of();
