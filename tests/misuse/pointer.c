@@ -74,7 +74,11 @@ static char *wild(void)
 /* A second C library, as a plugin may bring: its malloc is not ours. */
 static char *others(void)
 {
+#ifdef __GLIBC__
     void *libc = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW | RTLD_LOCAL);
+#else
+    void *libc = NULL;
+#endif
     void *(*their_malloc)(size_t) = libc ? (void *(*)(size_t))dlsym(libc, "malloc") : NULL;
     return their_malloc ? their_malloc(200) : NULL;
 }
