@@ -37,6 +37,35 @@ def example_lines():
     return [round(len(example.read_text().splitlines()), -1)]
 
 
+def misuses():
+    """Rows of the table; of those found at once and later by default, and at once by the hardened build."""
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")]
+            for line in (ROOT / "SECURITY.md").read_text().splitlines() if re.match(r"\| [^|]+ \| `\w+ ", line)]
+    begin = lambda column, words: sum(row[column].startswith(words) for row in rows)
+    return [len(rows), begin(2, "at once"), begin(2, "later"), begin(4, "at once")]
+
+
+def unit_cases():
+    """Round figures: the exact ones change with each commit."""
+    programs = list(ROOT.glob("tests/unit/test_*.c"))
+    cases = sum(len(re.findall(r"^TEST\(", program.read_text(), re.MULTILINE)) for program in programs)
+    return [cases // 100 * 100, len(programs) // 10 * 10]
+
+
+def corpus():
+    return [len(list(ROOT.glob("tests/fuzz/corpus/*/*"))) // 10 * 10]
+
+
+def models():
+    text = (ROOT / "tests/models/meson.build").read_text()
+    litmus = re.search(r"foreach name : (\[[^]]*\])", text)[1]
+    return [len(re.findall(r"^ +'(?!litmus)\w+': \[", text, re.MULTILINE)), litmus.count("'") // 2]
+
+
+def promised(pattern):
+    return [re.search(pattern, (ROOT / "tests/shape/meson.build").read_text())[1]]
+
+
 # document, words around the figures, where the figures come from
 FIGURES = [
     ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
@@ -44,6 +73,16 @@ FIGURES = [
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
     ("docs/tuning.md", r"Settings: all (\d+) at their defaults", count_settings),
     ("docs/scale.md", r"Over all (\d+) classes", classes),
+    ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; the hardened build finds "
+     r"(\d+) at once", misuses),
+    ("docs/testing.md", r"more than (\d+) cases in (\d+) programs", unit_cases),
+    ("docs/testing.md", r"a corpus of over (\d+) inputs", corpus),
+    ("docs/testing.md", r"(\d+) models: the library's own files through all schedules, by a checker that (\d+) small",
+     models),
+    ("docs/testing.md", r"(\d+) misuses in three builds", lambda: misuses()[:1]),
+    ("docs/testing.md", r"at most (\d+) instructions by callgrind", lambda: promised(r"shape_limit = .* : '(\d+)'")),
+    ("docs/testing.md", r"at most (\d+) for a program", lambda: promised(r"shape_calls = shape_default \? '(\d+)'")),
+    ("docs/testing.md", r"each of (\d+) settings moves", count_settings),
     ("docs/write-your-own-backend.md", r"has about (\d+) lines", example_lines),
 ]
 

@@ -112,14 +112,13 @@ HAK_EXPORT size_t hakmem_malloc_usable_size(void *ptr)
 
 HAK_EXPORT void hakmem_free_sized(void *ptr, size_t size)
 {
-    (void)size;
+    hak_block_check_size(ptr, 1, size, "free_sized");
     hak_free(ptr);
 }
 
 HAK_EXPORT void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size)
 {
-    (void)alignment;
-    (void)size;
+    hak_block_check_size(ptr, alignment, size, "free_aligned_sized");
     hak_free(ptr);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // operator new and delete over hakmem (option cxx). The plain forms loop over the new handler and throw, as
-// C++ [new.delete.single] says; the size of a sized delete is not needed.
+// C++ [new.delete.single] says; hardened builds look at the size of a sized delete.
 #include <new>
 
 #include "hakmem.h"
@@ -57,11 +57,17 @@ EXPORT void operator delete(void *p) noexcept { hakmem_free(p); }
 EXPORT void operator delete[](void *p) noexcept { hakmem_free(p); }
 EXPORT void operator delete(void *p, const nothrow_t &) noexcept { hakmem_free(p); }
 EXPORT void operator delete[](void *p, const nothrow_t &) noexcept { hakmem_free(p); }
-EXPORT void operator delete(void *p, size_t) noexcept { hakmem_free(p); }
-EXPORT void operator delete[](void *p, size_t) noexcept { hakmem_free(p); }
+EXPORT void operator delete(void *p, size_t n) noexcept { hakmem_free_sized(p, n); }
+EXPORT void operator delete[](void *p, size_t n) noexcept { hakmem_free_sized(p, n); }
 EXPORT void operator delete(void *p, align_val_t) noexcept { hakmem_free(p); }
 EXPORT void operator delete[](void *p, align_val_t) noexcept { hakmem_free(p); }
 EXPORT void operator delete(void *p, align_val_t, const nothrow_t &) noexcept { hakmem_free(p); }
 EXPORT void operator delete[](void *p, align_val_t, const nothrow_t &) noexcept { hakmem_free(p); }
-EXPORT void operator delete(void *p, size_t, align_val_t) noexcept { hakmem_free(p); }
-EXPORT void operator delete[](void *p, size_t, align_val_t) noexcept { hakmem_free(p); }
+EXPORT void operator delete(void *p, size_t n, align_val_t a) noexcept
+{
+    hakmem_free_aligned_sized(p, value(a), n);
+}
+EXPORT void operator delete[](void *p, size_t n, align_val_t a) noexcept
+{
+    hakmem_free_aligned_sized(p, value(a), n);
+}

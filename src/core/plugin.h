@@ -143,7 +143,8 @@ struct hak_part_table {
     uint16_t capacity[HAK_NCLASSES]; /* blocks that a bin keeps */
     uint16_t batch[HAK_NCLASSES];    /* blocks of a refill, at most */
 };
-_Static_assert(HAK_SEALED_PARTS + sizeof(struct hak_part_table) <= HAK_SEALED_SIZE, "the sealed pages hold both");
+_Static_assert(HAK_SEALED_PARTS + sizeof(struct hak_part_table) + sizeof(struct hak_secrets) <= HAK_SEALED_SIZE,
+               "the sealed pages hold all");
 
 #define hak_parts (*(struct hak_part_table *)(hak_sealed.bytes + HAK_SEALED_PARTS))
 

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * A block freed again after the thread that had allocated and freed it is gone, and its slabs are empty: it used so many
- * that they were its own. */
+ *
+ * double_free_after_thread COUNT: a block freed again after the thread that had allocated and freed it, and others, is
+ * gone, and its slabs are empty: its own if they were many, one that it shared if they were few. */
 #include "misuse.h"
+
+static void *victim;
 
 static void *take_and_free(void *arg)
 {
-    void **p = arg, *all[5000];
-    for (unsigned i = 0; i < 5000; i++)
+    void *all[5000];
+    unsigned count = *(unsigned *)arg;
+    for (unsigned i = 0; i < count; i++)
         all[i] = malloc(64);
-    *p = announce(all[4000]);
-    for (unsigned i = 0; i < 5000; i++)
+    victim = announce(all[count / 2]);
+    for (unsigned i = 0; i < count; i++)
         free(all[i]);
     return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     pthread_t t;
-    void *p;
-    pthread_create(&t, NULL, take_and_free, &p);
+    unsigned count = argc > 1 ? (unsigned)atoi(argv[1]) : 5000;
+    pthread_create(&t, NULL, take_and_free, &count);
     pthread_join(t, NULL);
-    free(p);
+    free(victim);
     return 0;
 }

@@ -2,7 +2,8 @@
  *
  * For programs that do one thing wrong: announce() tells expect.py on stdout
  * which pointer the library has to name, and hides from the compiler where the
- * pointer came from.
+ * pointer came from. passed() tells table.py that the misuse was not found at
+ * once, and lets a drain look for it.
  */
 #ifndef TESTS_MISUSE_H
 #define TESTS_MISUSE_H
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-int malloc_trim(size_t pad); /* not every C library declares it */
+int malloc_trim(size_t pad); /* not every C library declares these */
+void free_sized(void *p, size_t size);
 
 static inline void *announce(void *p)
 {
@@ -25,6 +27,14 @@ static inline void *announce(void *p)
         _exit(2);
     __asm__ volatile("" : "+r"(p));
     return p;
+}
+
+static inline int passed(void)
+{
+    if (write(STDOUT_FILENO, "passed\n", 7) != 7)
+        return 2;
+    malloc_trim(0);
+    return 0;
 }
 
 #endif

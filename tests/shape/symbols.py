@@ -5,9 +5,9 @@
   symbols.py LIBRARY ARCHIVE HEADER --override BOOL --cxx BOOL
 
 Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc
-family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library. In the archive one
-object defines the whole malloc family and no other object a part of it, so that static linking takes all of it or
-nothing.
+family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, and of glibc no function
+that is newer than 2.28. In the archive one object defines the whole malloc family and no other object a part of it, so
+that static linking takes all of it or nothing.
 """
 import argparse
 import re
@@ -28,6 +28,12 @@ FORK = {"__register_atfork"}
 # Twins that hakmem.h must not lack.
 TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
 LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
+# The oldest glibc that has all functions which the library calls. Some of them it has elsewhere, in libpthread, in libdl
+# or as a macro, and newer ones under a version of their own: a library that is built beside 2.28 needs no newer one.
+OLDEST = (2, 28)
+MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_condattr_setclock", "pthread_create", "pthread_join",
+         "pthread_key_create", "pthread_mutex_trylock", "pthread_setspecific", "pthread_sigmask"}
+VERSION = re.compile(r"@GLIBC_(\d+)\.(\d+)")
 DECLARED = re.compile(r"^[\w ]+?\**(hakmem_\w+)\(", re.MULTILINE)
 OPERATORS = re.compile(r"_Z(n|d)[wal]")
 
@@ -73,6 +79,9 @@ def check_needs(library):
     for kind, name in undefined:
         if versioned and kind == "U" and "@GLIBC" not in name:
             yield f"undefined and not from the C library: {name}"
+        version = VERSION.search(name)
+        if kind == "U" and version and tuple(map(int, version.groups())) > OLDEST and name.split("@")[0] not in MOVED:
+            yield f"needs {name}, which glibc {OLDEST[0]}.{OLDEST[1]} lacks; call it by a weak reference, or not at all"
         if name.split("@")[0] in FAMILY:
             yield f"asks another allocator for {name}"
 

@@ -43,17 +43,50 @@ TEST(remote_blocks_go_home_in_groups)
     assert_int_equal(unit_pages_in_use(&c), 0); /* FULL -> PARTIAL -> EMPTY by remote frees alone */
 }
 
+static void drain_one(void *block)
+{
+    hak_next_store(block, NULL);
+    hak_drain(NULL, block);
+}
+
 TEST(without_a_descriptor_remote_blocks_go_home_at_once)
 {
     start(NULL);
     size_t n = 2;
     unit_in_thread(allocate_some, &n);
     struct hak_slab *slab = hak_space_slab(shared);
-    hak_drain(NULL, memset(shared->next, 0, sizeof *shared));
+    struct unit_block *last = shared->next;
+    drain_one(last);
     assert_int_equal(hak_slab_remote_count(slab), 1);
-    hak_drain(NULL, memset(shared, 0, sizeof *shared));
+    drain_one(shared);
     unit_sweep();
     assert_int_equal(unit_census().used, 0);
+}
+
+TEST(tags_go_with_the_last_block)
+{
+    start("HAKMEM_PARKED_THREADS=0");
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    uint64_t page = (uintptr_t)shared >> HAK_PAGE_LG;
+    struct unit_block *last = shared->next;
+    drain_one(shared);
+    assert_int_not_equal(hak_tag_load(page), 0);
+    drain_one(last);
+    assert_int_equal(hak_tag_load(page), 0); /* a second free is looked at */
+}
+
+static void drain_inside(void)
+{
+    drain_one((char *)shared + 16);
+}
+
+TEST(what_is_no_block_does_not_go_home)
+{
+    start(NULL);
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    assert_dies(drain_inside, "is not the start of a block");
 }
 
 /* FULL slabs are the owner's again when it frees into them. */
@@ -75,6 +108,8 @@ TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
     enum { N = 4001, SMALL = 56 };
     static char *blocks[N];
     start(NULL);
+    if (HAK_HARDENED)
+        skip();
     for (unsigned i = 0; i < N; i++)
         blocks[i] = hak_malloc(SMALL);
     for (unsigned i = 100; i < N; i++) /* the others hold the slabs */
@@ -111,10 +146,11 @@ TEST(a_block_written_to_after_free_is_found)
     struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
     unit_free_blocks(blocks);
     a->next = (struct unit_block *)(void *)&blocks;
-    assert_dies(drain, "corrupted list of free blocks");
+    assert_dies(drain, HAK_HARDENED ? "which is free, was written to" : "a list of free blocks leads to");
 }
 
 UNIT_MAIN(T(remote_blocks_go_home_in_groups), T(without_a_descriptor_remote_blocks_go_home_at_once),
+          T(tags_go_with_the_last_block), T(what_is_no_block_does_not_go_home),
           T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
           T(a_block_written_to_after_free_is_found))

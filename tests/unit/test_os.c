@@ -185,6 +185,19 @@ TEST(regret_is_added_to_the_release)
     assert_int_equal(entry(HAK_CAUSE_purge, HAK_OS_madvise)->regret_bytes, 123);
 }
 
+/* Linux before 5.17, and those without CONFIG_ANON_VMA_NAME. */
+TEST(kernel_without_names_for_mappings)
+{
+    unit_start(NULL);
+    fake_os_refuse(HAK_OS_prctl, 1, EINVAL, true);
+    errno = 55;
+    struct unit_block *blocks = unit_blocks(4000, 10000); /* enough for a name */
+    assert_int_equal(errno, 55);
+    assert_true(fake_os_count(HAK_OS_prctl) > 0);
+    assert_int_equal(hak_ledger[HAK_CAUSE_name][HAK_OS_prctl].failed, fake_os_count(HAK_OS_prctl));
+    unit_free_blocks(blocks);
+}
+
 TEST(every_cause_and_call_has_a_name)
 {
     assert_string_equal(hak_cause_name(HAK_CAUSE_metadata), "metadata");
@@ -197,4 +210,4 @@ UNIT_MAIN(T(calls_are_entered_under_their_cause), T(failures_are_counted_and_err
           T(kernel_without_the_self_descriptor), T(a_locked_range_is_no_reason_to_give_the_call_up),
           T(partial_completion_is_finished_one_by_one),
           T(refused_ranges_are_not_counted_as_returned), T(regret_is_added_to_the_release),
-          T(every_cause_and_call_has_a_name))
+          T(kernel_without_names_for_mappings), T(every_cause_and_call_has_a_name))

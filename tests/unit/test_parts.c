@@ -38,15 +38,6 @@ TEST(capacities_are_sane)
     }
 }
 
-TEST(the_pool_can_be_switched_off)
-{
-    unit_start("HAKMEM_POOL_TLS=0");
-    assert_true(hak_init());
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
-    unit_free_blocks(unit_blocks(20000, 20));
-}
-
 static char text[1000];
 
 static void init(void)
@@ -58,6 +49,46 @@ static void init_with(const char *settings)
 {
     unit_start(settings);
     unit_stderr_of(init, text, sizeof text);
+}
+
+/* Of the original's classes C5 and C7, one block a trip where the settings say so; of none where batches are off. */
+static void check_batches(const char *settings, bool c5, bool c7, bool others)
+{
+    init_with(settings);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        uint32_t stride = hak_strides[cls];
+        bool many = stride > 128 && stride <= 256 ? c5 : stride > 512 && stride <= 1024 ? c7 : others;
+        assert_int_equal(hak_parts.batch[cls], many ? hak_parts.capacity[cls] : 1);
+    }
+}
+
+TEST(all_classes_come_in_batches)
+{
+    check_batches("", true, true, true);
+}
+
+TEST(c5_may_come_one_by_one)
+{
+    check_batches("HAKMEM_TINY_P0_DIRECT_FC=0", false, true, true);
+}
+
+TEST(c7_may_come_one_by_one)
+{
+    check_batches("HAKMEM_TINY_P0_DIRECT_FC_C7=0", true, false, true);
+}
+
+TEST(all_may_come_one_by_one)
+{
+    check_batches("HAKMEM_TINY_P0_ENABLE=0", false, false, false);
+}
+
+TEST(the_pool_can_be_switched_off)
+{
+    unit_start("HAKMEM_POOL_TLS=0");
+    assert_true(hak_init());
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
+    unit_free_blocks(unit_blocks(20000, 20));
 }
 
 TEST(each_built_backend_can_be_chosen)
@@ -116,6 +147,7 @@ TEST(the_name_wins_over_the_inherited_one)
 #define INHERITED_NAMES
 #endif
 
-UNIT_MAIN(T(every_class_has_the_narrowest_frontend), T(capacities_are_sane), T(the_pool_can_be_switched_off),
+UNIT_MAIN(T(every_class_has_the_narrowest_frontend), T(capacities_are_sane), T(all_classes_come_in_batches),
+          T(c5_may_come_one_by_one), T(c7_may_come_one_by_one), T(all_may_come_one_by_one), T(the_pool_can_be_switched_off),
           T(each_built_backend_can_be_chosen), T(an_unknown_backend_gives_a_line_and_the_default),
           T(an_unknown_release_gives_a_line_and_the_default), INHERITED_NAMES T(batches_can_be_disabled))

@@ -17,6 +17,10 @@ static struct hak_thread *me, *other; /* only compared */
 static void make(unsigned cls)
 {
     static _Alignas(65536) char memory[64 * 65536];
+    if (HAK_HARDENED) { /* where links may lead */
+        hak_page_map.base = (uintptr_t)memory;
+        HAK_STORE_RELAXED(&hak_page_map.size, sizeof memory);
+    }
     me = (struct hak_thread *)(uintptr_t)0x1000;
     other = (struct hak_thread *)(uintptr_t)0x2000;
     memset(&slab, 0, sizeof slab);
@@ -69,9 +73,9 @@ TEST(carving_touches_no_page_ahead)
         while (slab.carved < slab.capacity) {
             size_t first = (size_t)slab.carved * slab.stride;
             struct hak_chain chain = hak_slab_take(&slab, 100000);
-            size_t last = (size_t)((char *)chain.tail - slab.base);
-            assert_ptr_equal(chain.head, slab.base + first);
-            assert_true(last < hak_align_up(first + slab.stride, 4096));
+            size_t end = hak_align_up(first + slab.stride, 4096);
+            for (const char *b = chain.head; b; b = hak_next_load(b))
+                assert_in_range(b - slab.base, first, end - 1);
             assert_int_equal(slab.used, slab.carved);
         }
     }
@@ -106,6 +110,8 @@ TEST(pages_that_had_blocks_are_cut_without_a_stop)
 
 TEST(carved_blocks_are_linked_in_address_order)
 {
+    if (HAK_HARDENED)
+        skip();
     make(0);
     struct hak_chain chain = hak_slab_take(&slab, 17);
     uint32_t n = 1;
@@ -121,8 +127,10 @@ TEST(blocks_put_back_are_taken_first)
     struct hak_chain chain = hak_slab_take(&slab, 10);
     hak_slab_take(&slab, 5);
     hak_slab_put(&slab, chain);
-    assert_int_equal(slab.free_count, 10);
     assert_int_equal(slab.used, 5);
+    if (HAK_HARDENED)
+        return; /* the rest of the page is on the list, too */
+    assert_int_equal(slab.free_count, 10);
     struct hak_chain again = hak_slab_take(&slab, 4);
     assert_ptr_equal(again.head, chain.head);
     assert_int_equal(again.count, 4);
@@ -142,6 +150,8 @@ static void put_back(void *block)
 TEST(small_blocks_go_out_in_address_order)
 {
     unit_start(NULL);
+    if (HAK_HARDENED)
+        skip();
     for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_MAP_STRIDE; cls++) {
         make(cls);
         uint32_t n = take_all(all), seen = 0;
@@ -156,6 +166,34 @@ TEST(small_blocks_go_out_in_address_order)
         assert_int_equal(seen, n);
         assert_int_equal(slab.used, n);
     }
+}
+
+/* Of `n` chains in a row, how many begin beyond the one before. */
+static uint32_t ascending(const struct hak_chain *chains, uint32_t n)
+{
+    uint32_t up = 0;
+    for (uint32_t i = 1; i < n; i++)
+        up += (char *)chains[i].head > (char *)chains[i - 1].head;
+    return up;
+}
+
+TEST(hardened_builds_give_blocks_out_by_chance)
+{
+    static struct hak_chain again[4096];
+    unit_start(NULL);
+    if (!HAK_HARDENED)
+        skip();
+    make(BIN);
+    uint32_t n = take_all(all);
+    assert_in_range(ascending(all, n), n / 4, 3 * n / 4);
+    hak_slab_make_map(&slab);
+    for (uint32_t i = 0; i < n; i++)
+        put_back(all[i].head);
+    for (uint32_t i = 0, k = 0; i < n; i += 64)
+        for (char *b = hak_slab_take(&slab, 64).head; b; b = hak_next_load(b))
+            again[k++].head = b;
+    assert_in_range(ascending(again, n), n / 4, 3 * n / 4);
+    assert_int_equal(slab.used, n);
 }
 
 TEST(those_that_come_meanwhile_have_their_turn)
@@ -358,6 +396,8 @@ TEST(the_word_holds_each_count_and_offset_of_each_class)
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         make(cls);
         uint32_t n = take_all(all);
+        for (uint32_t i = 0; i < n; i++)
+            all[i].head = all[i].tail = slab.base + (size_t)i * slab.stride;
         assert_true(hak_slab_retire(&slab));
         for (uint32_t i = 0; i < n; i++) {
             assert_int_equal(hak_slab_remote_count(&slab), i);
@@ -412,11 +452,55 @@ TEST(only_starts_of_blocks_are_blocks)
 {
     unit_start(NULL);
     make(BIN);
+    while (slab.carved < slab.capacity)
+        hak_slab_take(&slab, slab.capacity);
     for (offset = 0; offset < (size_t)slab.capacity * slab.stride; offset += slab.stride)
         check_offset();
     assert_dies(check_offset, "is not the start of a block");
     offset = 16;
     assert_dies(check_offset, "is not the start of a block");
+}
+
+TEST(blocks_that_were_never_cut_are_none)
+{
+    unit_start(NULL);
+    make(BIN);
+    hak_slab_take(&slab, 3);
+    offset = (slab.carved - 1) * (size_t)slab.stride;
+    check_offset();
+    offset += slab.stride;
+    assert_dies(check_offset, "was never handed out");
+}
+
+static void mark_offset(void)
+{
+    hak_slab_mark(&slab, slab.base + offset);
+}
+
+static void push_offset(void)
+{
+    hak_slab_push(&slab, slab.base + offset);
+}
+
+TEST(what_is_no_block_is_neither_marked_nor_listed)
+{
+    static const size_t past[] = {1, 8, 16};
+    unit_start(NULL);
+    make(BIN);
+    hak_slab_take(&slab, 3);
+    assert_true(hak_slab_make_map(&slab));
+    for (size_t i = 0; i < COUNT(past); i++) {
+        offset = slab.stride + past[i];
+        assert_dies(mark_offset, "is not the start of a block");
+        assert_dies(push_offset, "is not the start of a block");
+    }
+    offset = (size_t)slab.carved * slab.stride;
+    assert_dies(mark_offset, "was never handed out");
+    assert_dies(push_offset, "was never handed out");
+    offset -= slab.stride;
+    push_offset();
+    mark_offset();
+    assert_dies(mark_offset, "is free already");
 }
 
 TEST(tags_name_the_bin_to_the_owner_and_vanish)
@@ -503,11 +587,12 @@ TEST(remote_frees_race_with_the_owner)
 UNIT_MAIN(T(a_formatted_slab_is_active_and_uncarved), T(carving_touches_no_page_ahead),
           T(pages_that_had_blocks_are_cut_without_a_stop), T(carved_blocks_are_linked_in_address_order),
           T(blocks_put_back_are_taken_first), T(small_blocks_go_out_in_address_order),
-          T(those_that_come_meanwhile_have_their_turn), T(the_list_is_used_up_before_the_map), T(a_map_grows_once),
+          T(hardened_builds_give_blocks_out_by_chance), T(those_that_come_meanwhile_have_their_turn), T(the_list_is_used_up_before_the_map), T(a_map_grows_once),
           T(a_block_put_back_twice_is_a_double_free), T(more_blocks_back_than_away_is_a_double_free),
           T(full_is_without_owner_and_reclaimed), T(the_first_remote_free_publishes_a_full_slab_once),
           T(adoption_collects_what_waited), T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement),
           T(collecting_joins_both_lists), T(disowning_gives_the_state_that_is_left),
           T(the_word_holds_each_count_and_offset_of_each_class), T(chains_count_as_many),
-          T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks),
+          T(a_remote_free_to_no_slab_is_misuse), T(only_starts_of_blocks_are_blocks), T(blocks_that_were_never_cut_are_none),
+          T(what_is_no_block_is_neither_marked_nor_listed),
           T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name), T(remote_frees_race_with_the_owner))

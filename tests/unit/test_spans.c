@@ -5,6 +5,7 @@
 
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
+#include "frontends/large/span.h"
 #include "unit.h"
 
 static uint64_t large(const char *key)
@@ -49,6 +50,34 @@ TEST(neighbours_join_and_chunks_go_back)
     hak_trim(0);
     assert_int_equal(large("chunks"), 0);
     assert_int_equal(large("dirty_bytes"), 0);
+}
+
+TEST(each_length_has_a_class_that_wastes_little)
+{
+    for (unsigned pages = 1; pages <= CHUNK_MAX_PAGES; pages++) {
+        unsigned class = span_class(pages), most = span_class_pages(class);
+        assert_in_range(class, 0, SPAN_CLASSES - 1);
+        assert_in_range(most, pages, CHUNK_MAX_PAGES);
+        assert_true(class == 0 || span_class_pages(class - 1) < pages);
+        assert_true(class == SPAN_CLASSES - 1 || most - pages <= pages / 8);
+        assert_true(pages > 16 || most == pages);
+    }
+}
+
+/* A chunk remembers the span that it was asked for last, which may join the one below it. */
+TEST(a_span_that_joined_another_is_forgotten)
+{
+    unit_start(NO_CACHE);
+    char *a = take(2 * HAK_PAGE), *b = take(2 * HAK_PAGE), *c = take(3 * HAK_PAGE);
+    uint64_t chunks = large("chunks");
+    hak_free(a);
+    hak_free(b);
+    char *elsewhere = take(32 * HAK_MIB - HAK_PAGE); /* its descriptor is the one that b had */
+    assert_true(large("chunks") > chunks);
+    assert_int_equal(unit_usable(c), 3 * HAK_PAGE);
+    hak_free(elsewhere);
+    hak_free(c);
+    assert_int_equal(large("live_bytes"), 0);
 }
 
 TEST(the_best_fit_serves)
@@ -463,7 +492,8 @@ TEST(pages_go_at_once_by_default)
     hak_free(q);
 }
 
-UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
+UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(each_length_has_a_class_that_wastes_little),
+          T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
           T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
           T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_is_idle_goes_back_while_only_spans_come_and_go),

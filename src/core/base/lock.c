@@ -54,6 +54,7 @@ void hak_lock_release(struct hak_lock *lock)
 {
     if (HAK_UNLIKELY(owns_all))
         return;
+    HAK_ASSERT(is_held(lock));
     pthread_mutex_unlock(&lock->mutex);
     held &= ~(1u << lock->rank);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What is filled once, at the start, and is read-only memory from then on: all settings, and behind them the table of
- * parts (plugin.h). Their pages hold nothing else. */
+ * What is filled once, at the start, and is read-only memory from then on: all settings, behind them the table of parts
+ * (plugin.h), and at the end the secrets of hardened builds (secret.h). Their pages hold nothing else. */
 #ifndef HAK_SEALED_H
 #define HAK_SEALED_H
 
@@ -12,8 +12,16 @@
 #define HAK_SEALED_SIZE 65536
 #endif
 
+struct hak_secrets {
+    uint64_t link, mark, order;
+};
+
 union hak_sealed {
     struct hak_option_values options;
+    struct {
+        char before[HAK_SEALED_SIZE - sizeof(struct hak_secrets)];
+        struct hak_secrets of;
+    } secrets;
     char bytes[HAK_SEALED_SIZE];
 };
 extern HAK_HIDDEN union hak_sealed hak_sealed;

@@ -7,14 +7,24 @@
 #include "core/parts/parts.h"
 #include "owned.h"
 
+/* All blocks are back: a second free of one is to be looked at. Where somebody has taken the slab meanwhile, he misses
+ * the tags once. */
+static void untag(const char *base, unsigned pages)
+{
+    for (unsigned i = 0; i < pages; i++)
+        hak_tag_clear(base + i * HAK_PAGE);
+}
+
 static void put_remote(struct hak_slab *slab, struct hak_chain chain)
 {
-    unsigned cls = slab->cls; /* once the blocks are back, the slab may become one of another class */
+    const char *base = slab->base; /* once the blocks are back, the slab may become one of another class */
+    unsigned cls = slab->cls, pages = slab->pages;
     switch (hak_slab_remote_put(slab, chain)) {
     case HAK_REMOTE_PUBLISH:
         hak_parts.backend->publish(slab);
         break;
     case HAK_REMOTE_EMPTY:
+        untag(base, pages);
         hak_parts.backend->all_back(slab, cls);
         break;
     case HAK_REMOTE_DONE:
@@ -134,12 +144,21 @@ static HAK_NOINLINE void *put_own_on_list(struct hak_thread *t, struct hak_slab 
     return put_own(t, slab, block, false);
 }
 
+/* Others' slabs may be carved at this moment, so how far cannot be told. */
+HAK_INLINE void check_start(const struct hak_slab *slab, const void *block)
+{
+    if (HAK_UNLIKELY(!hak_class_starts_at(slab->cls, block)))
+        hak_slab_check_start(slab, block, "free"); /* perhaps it does: the slab is longer than a page */
+}
+
 /* The same for a slab of somebody else's. */
 static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, void *block)
 {
     struct hak_chain chain = {block, block, 1};
     void *next;
+    check_start(slab, block);
     while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
+        check_start(slab, next);
         chain.tail = next;
         chain.count++;
         if (HAK_UNLIKELY(chain.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
@@ -155,8 +174,8 @@ static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_
 
 static _Noreturn HAK_COLD void fail_list(const void *block)
 {
-    hak_log_fatal("corrupted list of free blocks: %p is no block of ours; a block was freed twice, or written to after "
-                  "free", block);
+    hak_log_fatal("double free or corruption: a list of free blocks leads to %p, which is no block of ours; one was freed "
+                  "twice, or written to after free", block);
 }
 
 void hak_drain(struct hak_thread *t, void *blocks)

@@ -7,6 +7,7 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
+#include "mark.h"
 
 void hak_block_fail_foreign(const void *p, const char *call)
 {
@@ -45,6 +46,7 @@ static size_t usable_or_zero(const void *p, const char *call)
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab)) {
         hak_slab_check_block(slab, p, call);
+        hak_mark_check(p, slab->cls, call);
         return hak_class_usable(slab->cls);
     }
     size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, call) : 0;
@@ -62,3 +64,13 @@ size_t hak_block_usable(const void *p, const char *call)
         hak_block_fail_foreign(p, call);
     return usable;
 }
+
+#if HAK_HARDENED
+void hak_block_check_size(const void *p, size_t align, size_t size, const char *call)
+{
+    size_t usable = hak_block_usable(p, call);
+    if (p && (size > usable || (uintptr_t)p & (align - 1)))
+        hak_log_fatal("invalid %s: block %p of %zu bytes was never one of %zu bytes, aligned to %zu", call, p, usable, size,
+                      align);
+}
+#endif

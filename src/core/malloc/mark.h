@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: a freed block carries a mark, and its second free finds it. Other builds: nothing. */
+ * Hardened builds: what free looks at before it takes a small block. The block must be one that was handed out. It then
+ * carries a mark, a number that depends on its address and on a secret; who frees it again finds that. malloc takes
+ * the mark away. Other builds: nothing. */
 #ifndef HAK_MARK_H
 #define HAK_MARK_H
 
 #include "core/base/sizeclass.h"
 
 #if HAK_HARDENED
-extern uintptr_t hak_mark_secret;
-/* A block that is freed carries the mark already: was it freed before, or does the program hold that value? */
-HAK_NOINLINE void hak_mark_found(void *p, unsigned cls);
+#include "core/base/secret.h"
+#include "core/pages/space.h"
+
+/* Stops the process if p is not the start of a block, or one that was never handed out. */
+HAK_NOINLINE void hak_mark_check_block(const void *p, unsigned cls, const char *call);
+HAK_COLD _Noreturn void hak_mark_fail(const void *p, unsigned cls, const char *call);
 
 /* The second word of a 16-byte block with a header reaches its last byte, which names the next class. */
 HAK_INLINE bool hak_mark_fits(unsigned cls)
 {
     return hak_class_usable(cls) >= 16;
+}
+
+HAK_INLINE uintptr_t hak_mark_of(const void *p)
+{
+    return (uintptr_t)p ^ hak_secret.mark;
 }
 
 HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
@@ -22,17 +32,32 @@ HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
         ((uintptr_t *)p)[1] = 0;
 }
 
+/* False where a call has to find out: the slab is longer than a page. */
+HAK_INLINE bool hak_mark_is_block(const void *p, unsigned cls)
+{
+    const struct hak_slab *slab = hak_space_slab_of_block(p);
+    uint64_t place = (uintptr_t)p % HAK_PAGE * hak_divisors[cls];
+    return (uint32_t)place < hak_divisors[cls] && place >> 32 < slab->carved && slab->cls == cls;
+}
+
+/* `call` is the program's own, for the line that names it. */
+HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_block(p, cls)))
+        hak_mark_check_block(p, cls, call);
+    if (HAK_UNLIKELY(hak_mark_fits(cls) && ((const uintptr_t *)p)[1] == hak_mark_of(p)))
+        hak_mark_fail(p, cls, call);
+}
+
 HAK_INLINE void hak_mark_set(void *p, unsigned cls)
 {
-    uintptr_t mark = (uintptr_t)p ^ hak_mark_secret;
-    if (!hak_mark_fits(cls))
-        return;
-    if (HAK_UNLIKELY(((uintptr_t *)p)[1] == mark))
-        hak_mark_found(p, cls);
-    ((uintptr_t *)p)[1] = mark;
+    hak_mark_check(p, cls, "free");
+    if (hak_mark_fits(cls))
+        ((uintptr_t *)p)[1] = hak_mark_of(p);
 }
 #else
 #define hak_mark_clear(p, cls) ((void)0)
+#define hak_mark_check(p, cls, call) ((void)0)
 #define hak_mark_set(p, cls) ((void)0)
 #endif
 

@@ -45,8 +45,9 @@ void *hak_resize(void *p, size_t size)
     uint64_t cls = hak_class_of_block(hak_cache_here(), p);
     if (size > PTRDIFF_MAX)
         return NULL;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES)) /* not a small block of this thread */
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_class_starts_at(cls, p))) /* not known to be a block of this thread */
         return resize_slowly(p, size);
     size_t usable = hak_class_usable((unsigned)cls);
+    hak_mark_check(p, (unsigned)cls, "realloc");
     return fits_in_place(usable, size) ? p : move(p, usable, size);
 }

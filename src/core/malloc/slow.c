@@ -59,7 +59,11 @@ static void *alloc_small(unsigned cls, bool may_borrow)
     void *p = t ? pop(cls) : NULL; /* a thread that has just started may have come with blocks */
     if (!p && t && may_borrow)
         p = hak_bin_borrow(t, cls);
-    return p ? p : refill_or_make_room(t, cls);
+    if (!p)
+        p = refill_or_make_room(t, cls);
+    if (HAK_LIKELY(p))
+        hak_mark_clear(p, cls);
+    return p;
 }
 
 static void *alloc_span(size_t size, size_t align, bool zero)
@@ -131,6 +135,7 @@ void *hak_malloc_slow(size_t size)
 static void free_small(struct hak_slab *slab, void *p)
 {
     hak_block_check(slab, p, "free");
+    hak_mark_set(p, slab->cls);
     struct hak_thread *t = thread_here();
     if (t && HAK_LOAD_RELAXED(&slab->owner) == t)
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */

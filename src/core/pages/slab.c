@@ -173,7 +173,7 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
     }
     slab->cursor = (uint16_t)i;
     slab->marked -= n;
-    return (struct hak_chain){head, last, n};
+    return (struct hak_chain){hak_next_load(&head), last, n};
 }
 
 /* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends, unless
@@ -196,12 +196,47 @@ static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
     return chain;
 }
 
+#if HAK_HARDENED
+/* The same blocks in another order: each goes to either end, by chance. */
+static struct hak_chain shuffle(const struct hak_slab *slab, struct hak_chain chain)
+{
+    struct hak_chain out = {chain.head, chain.head, 1};
+    uint64_t dice = hak_secret.order ^ (uintptr_t)chain.head ^ (uint64_t)slab->used << 48;
+    for (void *next = chain.head, *block; out.count < chain.count; out.count++) {
+        block = out.count == 1 ? hak_next_load(chain.head) : next;
+        next = out.count + 1 < chain.count ? hak_next_load(block) : NULL;
+        dice = dice * 0xd1342543de82ef95u + 1; /* Steele, Vigna: Computationally easy, spectrally good multipliers, 2022 */
+        if (dice >> 63) {
+            hak_next_store(block, out.head);
+            out.head = block;
+        } else {
+            hak_next_store(out.tail, block);
+            out.tail = block;
+        }
+    }
+    return out;
+}
+
+/* Of a whole system page of new blocks, those that were not asked for go on the list. */
+static struct hak_chain take_new(struct hak_slab *slab, uint32_t want)
+{
+    struct hak_chain all = shuffle(slab, carve(slab, UINT32_MAX));
+    hak_next_store(all.tail, NULL);
+    slab->free = all.head;
+    slab->free_count = all.count;
+    return take_from_list(slab, want);
+}
+#else
+#define shuffle(slab, chain) (chain)
+#define take_new(slab, want) carve(slab, want)
+#endif
+
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
 {
     HAK_ASSERT(want);
     struct hak_chain chain = slab->free     ? take_from_list(slab, want)
-                             : slab->marked ? take_marked(slab, want)
-                                            : carve(slab, want);
+                             : slab->marked ? shuffle(slab, take_marked(slab, want))
+                                            : take_new(slab, want);
     hak_next_store(chain.tail, NULL);
     slab->used += chain.count;
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
@@ -224,8 +259,9 @@ void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
                   (void *)slab->base, slab->stride, block);
 }
 
-void hak_slab_fail_twice(const struct hak_slab *slab, const void *block)
+void hak_slab_fail_free(const struct hak_slab *slab, const void *block)
 {
+    hak_slab_check_block(slab, block, "free");
     hak_log_fatal("double free: block %p of slab %p (%u-byte blocks) is free already", block, (void *)slab->base,
                   slab->stride);
 }
@@ -357,10 +393,24 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
-void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call)
+/* A block that the caller was given was carved before. */
+static HAK_SNAPSHOT uint32_t carved_of(const struct hak_slab *slab)
+{
+    return slab->carved;
+}
+
+uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call)
 {
     size_t offset = (size_t)((const char *)block - slab->base);
     if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->capacity))
         hak_log_fatal("invalid %s: %p is not the start of a block of slab %p (%u-byte blocks)", call, block,
+                      (void *)slab->base, slab->stride);
+    return (uint32_t)(offset / slab->stride);
+}
+
+void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call)
+{
+    if (HAK_UNLIKELY(hak_slab_check_start(slab, block, call) >= carved_of(slab)))
+        hak_log_fatal("invalid %s: block %p of slab %p (%u-byte blocks) was never handed out", call, block,
                       (void *)slab->base, slab->stride);
 }

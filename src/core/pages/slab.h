@@ -16,6 +16,7 @@
 
 #include "core/base/counters.h"
 #include "core/base/sizeclass.h"
+#include "link.h"
 
 #define HAK_CLASS_SPAN 0xffu /* `cls` of a span, which holds one large block */
 
@@ -65,17 +66,6 @@ struct hak_slab {
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
 };
 _Static_assert(sizeof(struct hak_slab) == 128, "two cache lines");
-
-/* The one accessor pair for the link in a free block. */
-HAK_INLINE void *hak_next_load(const void *block)
-{
-    return *(void *const *)block;
-}
-
-HAK_INLINE void hak_next_store(void *block, void *next)
-{
-    *(void **)block = next;
-}
 
 /* A chain of free blocks of one slab. */
 struct hak_chain {
@@ -136,28 +126,39 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
 #define HAK_MAP_STRIDE 1024u
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
-HAK_COLD _Noreturn void hak_slab_fail_twice(const struct hak_slab *slab, const void *block);
+/* `block` was freed, but is no block that was handed out, or was free already. */
+HAK_COLD _Noreturn void hak_slab_fail_free(const struct hak_slab *slab, const void *block);
 HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
 
-/* The bit of a block in the map, whose slab is one page. */
+/* The bit of a block in the map, whose slab is one page, and below it what is less than the divisor for the start of a
+ * block alone (hak_class_starts_at). */
+HAK_INLINE uint64_t hak_slab_place_of(const struct hak_slab *slab, const void *block)
+{
+    return ((uintptr_t)block & (HAK_PAGE - 1)) * (uint64_t)slab->map_divisor;
+}
+
 HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)
 {
-    return (uint32_t)(((uintptr_t)block & (HAK_PAGE - 1)) * (uint64_t)slab->map_divisor >> 32);
+    return (uint32_t)(hak_slab_place_of(slab, block) >> 32);
 }
 
 /* Marks a block of a slab with a map as free. To be counted in `marked`. */
 HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
 {
-    uint32_t i = hak_slab_bit_of(slab, block);
-    uint64_t *word = &slab->map[i / 64], bit = (uint64_t)1 << i % 64;
-    if (HAK_UNLIKELY(*word & bit))
-        hak_slab_fail_twice(slab, block);
+    uint64_t place = hak_slab_place_of(slab, block), bit = (uint64_t)1 << (place >> 32) % 64;
+    uint32_t i = (uint32_t)(place >> 32);
+    uint64_t *word = &slab->map[i / 64];
+    if (HAK_UNLIKELY(i >= slab->carved || (uint32_t)place >= slab->map_divisor || *word & bit))
+        hak_slab_fail_free(slab, block);
     *word |= bit;
 }
 
 /* Puts a block on the free list of a slab without a map. To be counted in `free_count`. */
 HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
 {
+    uint32_t offset = (uint32_t)((char *)block - slab->base);
+    if (HAK_UNLIKELY(offset % slab->stride || offset / slab->stride >= slab->carved))
+        hak_slab_fail_free(slab, block);
     hak_next_store(block, slab->free);
     slab->free = block;
 }
@@ -178,7 +179,9 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
 /* PARTIAL slabs: whether all their blocks are back. */
 bool hak_slab_all_back(const struct hak_slab *slab);
 
-/* Stops the process if `block` is not the start of a carved block. */
+/* The number of a block. Stops the process if none of the slab's begins there. */
+uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call);
+/* Stops the process if `block` is not the start of a block that was carved, as each was that the caller was given. */
 void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call);
 
 const char *hak_slab_state_name(enum hak_slab_state state);

@@ -7,6 +7,7 @@
 #define HAK_SPACE_H
 
 #include "core/os/os.h"
+#include "page_map.h"
 #include "slab.h"
 #include "tags.h"
 
@@ -23,14 +24,6 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header);
  * `cause`, and never used again where the kernel refuses. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
 bool hak_space_contains(const void *p);
-/* What a lookup needs, in one cache line: the mapped part of the first zone, and the descriptors. */
-struct hak_page_map {
-    struct hak_slab *descriptors;
-    uint64_t rotation, mask; /* index of a page's descriptor: (number + rotation) & mask */
-    uintptr_t base;
-    _Atomic(size_t) size; /* grows */
-};
-extern HAK_HIDDEN struct hak_page_map hak_page_map;
 
 /* The descriptor of the 64 KiB page of an address; NULL outside of what was handed out. */
 struct hak_slab *hak_space_page(const void *p);

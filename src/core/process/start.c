@@ -7,6 +7,7 @@
 
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/secret.h"
 #include "core/base/work.h"
 #include "core/heap/thread.h"
 #include "core/pages/guard.h"
@@ -46,6 +47,7 @@ static bool init_locked(void)
     hak_options_parse(&hak_options, environment());
     hak_options_translate(&hak_options);
     hak_parts_choose();
+    hak_secret_draw();
     if (hak_space_init() || !hak_parts_init())
         return false;
     if (hak_options.verbose)

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ * See secret.h. */
+#include "secret.h"
+
+#if HAK_HARDENED
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/random.h>
+
+#define GOLDEN 0x9e3779b97f4a7c15u
+
+void hak_secret_draw(void)
+{
+    int saved = errno;
+    if (getrandom(&hak_secret, sizeof hak_secret, GRND_NONBLOCK) != (ssize_t)sizeof hak_secret) {
+        const void *from_kernel = (const void *)getauxval(AT_RANDOM);
+        if (from_kernel)
+            memcpy(&hak_secret, from_kernel, 16); /* as many as there are */
+        hak_secret.mark ^= (uintptr_t)&saved * GOLDEN;
+        hak_secret.order = hak_secret.link * GOLDEN ^ (uintptr_t)from_kernel;
+    }
+    errno = saved;
+}
+#endif

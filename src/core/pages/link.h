@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * The link in a free block, and the one pair of accessors for it. Hardened builds write it as a number that depends on
+ * the block's address and on a secret, and look at what they read before they use it: what a program wrote to a block
+ * after free leads nowhere. */
+#ifndef HAK_LINK_H
+#define HAK_LINK_H
+
+#include "core/base/words.h"
+
+#if HAK_HARDENED
+#include "core/base/secret.h"
+#include "page_map.h"
+
+/* Stops the process unless a block may begin there (space.c). */
+HAK_COLD void hak_link_check(const void *block, const void *next);
+
+HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
+{
+    return next ^ hak_secret.link ^ __builtin_bswap64((uintptr_t)block);
+}
+
+HAK_INLINE void *hak_next_load(const void *block)
+{
+    uintptr_t next = hak_link_code(block, *(const uintptr_t *)block);
+    if (HAK_UNLIKELY(next - hak_page_map.base >= HAK_LOAD_RELAXED(&hak_page_map.size) || next % 16) && next)
+        hak_link_check(block, (const void *)next);
+    return (void *)next;
+}
+
+HAK_INLINE void hak_next_store(void *block, void *next)
+{
+    *(uintptr_t *)block = hak_link_code(block, (uintptr_t)next);
+}
+#else
+HAK_INLINE void *hak_next_load(const void *block)
+{
+    return *(void *const *)block;
+}
+
+HAK_INLINE void hak_next_store(void *block, void *next)
+{
+    *(void **)block = next;
+}
+#endif
+
+#endif

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The table of SECURITY.md against what the programs do.
+
+  table.py PAGE COLUMN FOLDER            exit 1 if a row says something else of this build than what happens
+  table.py PAGE COLUMN FOLDER --write    put the column right
+
+A row is `| words | program and arguments | column... |`. FOLDER has the programs, as misuse_NAME. A cell says
+  at once: WORDS     before the call returns, SIGABRT and one line that begins with WORDS
+  later: WORDS       the same, at the next drain of the thread's bins
+  SIGNAL             the process dies of it, without a line
+  SIGNAL: WORDS      the same, with one
+  no                 nothing happens
+"""
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROW = re.compile(r"^\| [^|]+ \| `([\w+-]+(?: [\w+-]+)*)` \|(.*)\|$")
+ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+SKIPPED = 77
+
+
+def happened(folder, command):
+    """What a cell says of it; None where the program cannot do it here."""
+    program, *arguments = command.split()
+    try:
+        run = subprocess.run([f"{folder}/misuse_{program}", *arguments], capture_output=True, text=True, timeout=30)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    lines = run.stderr.splitlines()
+    words = " ".join(lines).removeprefix("hakmem: ")
+    if run.returncode == SKIPPED:
+        return None
+    if run.returncode == 0 and not lines:
+        return "no"
+    if len(lines) > 1 or run.returncode >= 0 or (lines and not ADDRESS.search(words)):
+        return f"exit status {run.returncode}, {words}"
+    name = signal.Signals(-run.returncode).name
+    if not lines:
+        return name
+    when = "later" if "passed" in run.stdout.split() else "at once"
+    return f"{when if name == 'SIGABRT' else name}: {words}"
+
+
+def agrees(cell, event):
+    return event is None or (event.startswith(cell) if ": " in cell else event == cell)
+
+
+def short(event, cell):
+    """A cell for an event: the kind of fault, as far as its colon goes."""
+    return cell if event is None else ": ".join(event.split(": ")[:2])
+
+
+def main():
+    page, column, folder = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    lines = page.read_text().splitlines()
+    header = next(line for line in lines if line.startswith("| Misuse |"))
+    place = [cell.strip() for cell in header.strip("|").split("|")][2:].index(column)
+    rows = [(i, row) for i, line in enumerate(lines) if (row := ROW.match(line))]
+    with ThreadPoolExecutor(2) as pool:
+        events = list(pool.map(lambda row: happened(folder, row[1][1]), rows))
+    problems = []
+    for (i, row), event in zip(rows, events):
+        cells = [cell.strip() for cell in row[2].split("|")]
+        if not agrees(cells[place], event):
+            problems.append(f"{row[1]}: the table says {cells[place]!r}; what happens: {event!r}")
+            cells[place] = short(event, cells[place])
+            lines[i] = f"{lines[i][:row.start(2)]} {' | '.join(cells)} |"
+    if not rows:
+        problems.append(f"{page}: no row of the table was found")
+    if "--write" in sys.argv:
+        page.write_text("\n".join(lines) + "\n")
+    elif problems:
+        sys.exit("\n".join(problems))
+    print(f"{len(rows)} rows")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ * What hardened builds know of a small block: secrets, links that are no addresses, marks. */
+#include "core/malloc/fast.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/secret.h"
+#include "core/malloc/aligned.h"
+#include "core/malloc/block.h"
+#include "unit.h"
+
+#define SIZE 200
+
+#if HAK_HARDENED
+TEST(each_process_draws_its_own_secrets)
+{
+    char of[6][17] = {""}, text[2][64];
+    if (unit_argument) {
+        unit_start(NULL);
+        unit_thread();
+        dprintf(unit_out, "%016lx %016lx %016lx", hak_secret.link, hak_secret.mark, hak_secret.order);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(unit_spawn("each_process_draws_its_own_secrets", "tell", text[i], sizeof text[i]), 0);
+        assert_int_equal(sscanf(text[i], "%16s %16s %16s", of[3 * i], of[3 * i + 1], of[3 * i + 2]), 3);
+    }
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(of[i], of[k]);
+}
+
+static char *a, *b;
+
+static void start(void)
+{
+    unit_start(NULL);
+    a = hak_malloc(SIZE);
+    b = hak_malloc(SIZE);
+    memset(a, 1, SIZE);
+    memset(b, 1, SIZE);
+}
+
+TEST(a_free_block_holds_no_address)
+{
+    start();
+    hak_free(a);
+    hak_free(b);
+    void *link;
+    memcpy(&link, b, sizeof link);
+    assert_ptr_not_equal(link, a);
+    assert_ptr_equal(hak_next_load(b), a);
+    assert_int_not_equal((uintptr_t)link >> 32, (uintptr_t)a >> 32);
+}
+
+static void take_two(void)
+{
+    hak_malloc(SIZE);
+    hak_malloc(SIZE);
+}
+
+TEST(a_link_that_was_written_to_is_not_followed)
+{
+    static const uintptr_t written[] = {0, 16, 0x4141414141414141};
+    start();
+    hak_free(a);
+    hak_free(b);
+    for (size_t i = 0; i < COUNT(written); i++) {
+        memcpy(b, &written[i], sizeof written[i]);
+        assert_dies(take_two, "write after free");
+    }
+    hak_next_store(b, (void *)((uintptr_t)a + 8)); /* and none to where no block can be */
+    assert_dies(take_two, "write after free");
+}
+
+static void free_a(void)
+{
+    hak_free(a);
+}
+
+static void resize_a(void)
+{
+    hak_resize(a, SIZE + 1);
+}
+
+static void ask_a(void)
+{
+    unit_usable(a);
+}
+
+TEST(a_free_block_is_known)
+{
+    start();
+    hak_free(a);
+    hak_free(b);
+    assert_dies(free_a, "double free");
+    assert_dies(resize_a, "invalid realloc");
+    assert_dies(ask_a, "invalid malloc_usable_size");
+}
+
+/* Whatever way it went: through the slab, or to another thread. */
+TEST(a_block_that_is_handed_out_carries_no_mark)
+{
+    start();
+    for (size_t i = 0; i < 3000; i++) {
+        struct unit_block *blocks = unit_blocks(SIZE, 1 + i % 7 * 50);
+        for (struct unit_block *block = blocks; block; block = block->next)
+            assert_int_not_equal(((uintptr_t *)block)[1], hak_mark_of(block));
+        unit_free_blocks(blocks);
+    }
+}
+
+static ptrdiff_t past;
+
+static void free_past_a(void)
+{
+    hak_free(a + past);
+}
+
+TEST(what_was_never_handed_out_is_not_taken)
+{
+    static const ptrdiff_t wrong[] = {1, 8, 16, -16};
+    start();
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        past = wrong[i];
+        assert_dies(free_past_a, "is not the start of a block");
+    }
+    past = 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)];
+    assert_dies(free_past_a, "was never handed out");
+}
+
+static size_t said, alignment;
+
+static void check_size(void)
+{
+    hak_block_check_size(a, alignment, said, "free_sized");
+}
+
+TEST(no_block_is_freed_by_more_than_it_has)
+{
+    static const size_t sizes[] = {1, SIZE, 5000, 20000, 1 << 20, 100 << 20};
+    start();
+    hak_block_check_size(NULL, 1, SIZE, "free_sized");
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        a = hak_alloc_aligned(64, sizes[i]);
+        alignment = 64;
+        said = sizes[i];
+        check_size();
+        said = unit_usable(a) + 1;
+        assert_dies(check_size, "invalid free_sized");
+        said = sizes[i];
+        alignment = (size_t)1 << 46; /* no block lies there */
+        assert_dies(check_size, "aligned to 70368744177664");
+    }
+}
+
+UNIT_MAIN(T(each_process_draws_its_own_secrets), T(a_free_block_holds_no_address),
+          T(a_link_that_was_written_to_is_not_followed), T(a_free_block_is_known),
+          T(a_block_that_is_handed_out_carries_no_mark), T(what_was_never_handed_out_is_not_taken),
+          T(no_block_is_freed_by_more_than_it_has))
+#else
+TEST(other_builds_draw_no_secret)
+{
+    unit_start(NULL);
+    hak_free(hak_malloc(SIZE));
+    assert_int_equal(hak_secret.link, 0);
+}
+
+UNIT_MAIN(T(other_builds_draw_no_secret))
+#endif
