@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/list.h"
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
 #include "heap.h"
@@ -29,37 +30,21 @@ static pthread_key_t key;
 static bool key_exists; /* without one threads keep what they had, nothing breaks */
 static struct hak_thread orphan;
 
-static void link_first(struct hak_thread **list, struct hak_thread *t)
-{
-    t->prev = NULL;
-    t->next = *list;
-    if (*list)
-        (*list)->prev = t;
-    *list = t;
-}
-
-static void unlink_from(struct hak_thread **list, struct hak_thread *t)
-{
-    *(t->prev ? &t->prev->next : list) = t->next;
-    if (t->next)
-        t->next->prev = t->prev;
-}
-
 static void link_live(struct hak_thread *t)
 {
-    link_first(&live, t);
+    HAK_LIST_PUSH(&live, t);
     hak_share_set_threads(++live_count);
 }
 
 static void unlink_live(struct hak_thread *t)
 {
-    unlink_from(&live, t);
+    HAK_LIST_REMOVE(&live, t);
     hak_share_set_threads(--live_count);
 }
 
 static void unlink_parked(struct hak_thread *t)
 {
-    unlink_from(&parked, t);
+    HAK_LIST_REMOVE(&parked, t);
     HAK_SUB_RELAXED(&parked_count, 1);
     HAK_SUB_RELAXED(&parked_bytes, t->parked_bytes);
 }
@@ -187,7 +172,7 @@ static bool park(struct hak_thread *t)
     bool room = has_room(t->parked_bytes);
     if (room) {
         unlink_live(t);
-        link_first(&parked, t);
+        HAK_LIST_PUSH(&parked, t);
         HAK_ADD_RELAXED(&parked_count, 1);
         HAK_ADD_RELAXED(&parked_bytes, t->parked_bytes);
     }
