@@ -65,10 +65,18 @@ size_t hak_heap_parked_bytes(const struct hak_thread *t)
     return bytes;
 }
 
-static void add_parked_bytes(struct hak_thread *t, unsigned cls)
+static size_t carved_bytes(const struct hak_bin *b)
 {
-    for (const struct hak_slab *slab = t->bins[cls].slabs; slab; slab = slab->next)
-        t->parked_bytes += (size_t)slab->carved * slab->stride;
+    size_t bytes = 0;
+    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
+        bytes += (size_t)slab->carved * slab->stride;
+    return bytes;
+}
+
+HAK_INLINE void add_parked_bytes(struct hak_thread *t, unsigned cls)
+{
+    if (t->bins[cls].slabs)
+        t->parked_bytes += carved_bytes(&t->bins[cls]);
 }
 
 void hak_heap_park(struct hak_thread *t)

@@ -28,7 +28,8 @@ static void *take_all(struct hak_bin *b)
 
 static void flush(struct hak_thread *t, unsigned cls)
 {
-    hak_drain(t, take_all(&t->bins[cls]));
+    if (t->bins[cls].remote_cache)
+        hak_drain(t, take_all(&t->bins[cls]));
 }
 
 /* What a thread that shares the class keeps of it, the blocks freed last. */
