@@ -47,7 +47,7 @@ static void *own(void *unused)
 
 int main(int argc, char **argv)
 {
-    char kind = argc > 1 ? argv[1][0] : 's';
+    int kind = argc > 1 ? argv[1][0] : 's';
     smallest = kind == 'p' ? 20000 : 256;
     sizes = kind == 'm' ? 8 : 1;
     step = 256;

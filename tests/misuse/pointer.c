@@ -43,7 +43,8 @@ static char *large_plus_16(void)
 
 static char *direct_plus_page(void)
 {
-    return (char *)malloc(200000000) + 4096;
+    char *p = malloc(200000000);
+    return p + 4096;
 }
 
 static char *stack(void)
