@@ -517,7 +517,7 @@ main() {
             chosen+=("${LONG_STAGES[@]}")
             echo "test.sh: all tests, and the long ones: some hours"
         else
-            echo "test.sh: all tests: about 10 minutes on two quiet processors, and some more on a new machine, for packages that"
+            echo "test.sh: all tests: about 14 minutes on two quiet processors, and some more on a new machine, for packages that"
             echo "         must be installed first. Stages run side by side; each says a line at its end. Logs: build-test/*.log"
         fi
     fi
