@@ -8,6 +8,8 @@
  *   sized SIZE              free_sized with twice the size */
 #include "misuse.h"
 
+#include <stddef.h>
+
 enum { BLOCKS = 5 };
 static char *block[BLOCKS];
 

@@ -393,10 +393,10 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
-/* A block that the caller was given was carved before. */
+/* The owner may be carving. Whatever of that is seen: a block that the caller was given was carved before. */
 static HAK_SNAPSHOT uint32_t carved_of(const struct hak_slab *slab)
 {
-    return slab->carved;
+    return *(const volatile uint32_t *)&slab->carved; /* volatile: read in here, not by the caller */
 }
 
 uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call)
