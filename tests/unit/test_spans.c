@@ -64,6 +64,30 @@ TEST(each_length_has_a_class_that_wastes_little)
     }
 }
 
+static size_t handed_out(void)
+{
+    struct hak_space_stats space;
+    hak_space_stats(&space);
+    return space.handed_out;
+}
+
+TEST(free_chunks_go_back_to_the_backend)
+{
+    enum { N = 3 };
+    unit_start(NO_CACHE);
+    hak_free(hak_malloc(1));
+    size_t before = handed_out();
+    char *p[N];
+    for (unsigned i = 0; i < N; i++)
+        assert_non_null(p[i] = hak_malloc(32 * HAK_MIB - HAK_PAGE));
+    assert_true(handed_out() >= before + N * (32 * HAK_MIB - HAK_PAGE));
+    for (unsigned i = 0; i < N; i++)
+        hak_free(p[i]);
+    hak_trim(0);
+    assert_int_equal(large("chunks"), 0);
+    assert_in_range(handed_out(), 0, before);
+}
+
 /* A chunk remembers the span that it was asked for last, which may join the one below it. */
 TEST(a_span_that_joined_another_is_forgotten)
 {
@@ -493,7 +517,7 @@ TEST(pages_go_at_once_by_default)
 }
 
 UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(each_length_has_a_class_that_wastes_little),
-          T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
+          T(free_chunks_go_back_to_the_backend), T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
           T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
           T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_is_idle_goes_back_while_only_spans_come_and_go),
