@@ -85,6 +85,7 @@ TEST(free_chunks_go_back_to_the_backend)
         hak_free(p[i]);
     hak_trim(0);
     assert_int_equal(large("chunks"), 0);
+    assert_int_equal(large("chunk_bytes"), 0);
     assert_in_range(handed_out(), 0, before);
 }
 
