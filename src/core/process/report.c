@@ -41,6 +41,7 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_text(w, "backend", hak_parts.backend->name);
     hak_stats_text(w, "release", hak_parts.release->name);
     hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
+    hak_stats_text(w, "cache", HAK_CACHE_NAME);
     write_names(w, "frontends", hak_frontends);
     write_names(w, "backends", hak_backends);
     write_names(w, "releases", hak_releases);
