@@ -26,6 +26,7 @@ struct hak_bin {
     uint16_t remote_capacity; /* of so many at most; 0 before the first one */
     bool shrinking;         /* overflowed, and not refilled since */
 #if HAK_CACHE_ARRAY
+    uint16_t given;         /* the room that it got last */
     uint16_t slots_lg;      /* log2 of the number of slots; 0 without any */
     void **slots;           /* the bin: the first one is NULL, then block by block, the one freed last at the end */
 #endif

@@ -39,9 +39,15 @@ static void put_slots(struct hak_thread *t, void **slots, unsigned lg)
 }
 
 /* The bin holds n blocks now. Its room is set anew by who changes it so. */
-static void set_length(struct hak_bin *b, unsigned cls, uint32_t n)
+static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
 {
     hak_self.bin[cls] = b->slots + n;
+}
+
+static void count_refill(struct hak_thread *t, unsigned cls, uint32_t blocks)
+{
+    hak_count(&t->counters.classes[cls].refills, 1);
+    hak_count(&t->counters.classes[cls].brought, blocks);
 }
 
 /* Gives the bin slots for so many blocks, if there is memory; returns how many it can hold. */
@@ -72,19 +78,20 @@ static uint32_t capacity_of(const struct hak_bin *b, unsigned cls)
 }
 
 /* Frees until the next heartbeat: there are slots for them. Where the class is shared, not many. */
-static void set_room(struct hak_bin *b, unsigned cls)
+static void set_room(struct hak_thread *t, unsigned cls)
 {
+    const struct hak_bin *b = &t->bins[cls];
     uint32_t room = (uint32_t)hak_min(hak_bin_beat(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
     if (hak_share_is_on(b, cls))
         room = (uint32_t)hak_min(room, 2 * hak_share_capacity(cls) + 1);
-    hak_self.room[cls] = (int32_t)room;
+    hak_array_set_room(t, cls, room);
 }
 
 void hak_cache_start(struct hak_thread *t, unsigned cls)
 {
     hak_owned_mark_used(t, cls); /* the slots are to be found again */
     grow(t, cls, 1);
-    set_room(&t->bins[cls], cls);
+    set_room(t, cls);
 }
 
 /* --- filling ------------------------------------------------------------------------------------------- */
@@ -105,7 +112,8 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
         return 0;
     uint32_t taken = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
     set_length(b, cls, n + taken);
-    set_room(b, cls);
+    count_refill(t, cls, taken);
+    set_room(t, cls);
     return taken;
 }
 
@@ -121,7 +129,8 @@ bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
     for (uint32_t i = n; i; i--, block = hak_next_load(block))
         b->slots[i] = block;
     set_length(b, cls, n);
-    set_room(b, cls);
+    count_refill(t, cls, n);
+    set_room(t, cls);
     return true;
 }
 
@@ -135,6 +144,7 @@ static void drain_to(struct hak_thread *t, unsigned cls, uint32_t keep)
     if (n <= keep)
         return;
     hak_drain_array(t, b->slots + 1, n - keep);
+    hak_count(&t->counters.classes[cls].drained, n - keep);
     memmove(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
     set_length(b, cls, keep);
 }
@@ -164,6 +174,7 @@ static void put(struct hak_thread *t, unsigned cls, void *p)
         set_length(b, cls, n + 1);
     } else {
         drain_one(t, p);
+        hak_count(&t->counters.classes[cls].drained, 1);
     }
 }
 
@@ -185,7 +196,7 @@ void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
         b->shrinking = true;
     }
     b->later = BEATS;
-    set_room(b, cls);
+    set_room(t, cls);
 }
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
@@ -218,6 +229,7 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
     uint32_t n = (uint32_t)hak_cache_parked_length(t, cls);
     if (n)
         hak_drain_array(t, b->slots + 1, n);
+    hak_count(&t->counters.classes[cls].drained, n);
     if (b->slots_lg)
         put_slots(t, b->slots, b->slots_lg);
 }

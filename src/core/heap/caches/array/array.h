@@ -59,6 +59,15 @@ HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
     return (1u << b->slots_lg) - 1;
 }
 
+/* Gives the bin room for so many frees; those since the last time are counted. */
+HAK_INLINE void hak_array_set_room(struct hak_thread *t, unsigned cls, uint32_t room)
+{
+    struct hak_bin *b = &t->bins[cls];
+    hak_count(&t->counters.classes[cls].frees, (uint64_t)((int32_t)b->given - hak_self.room[cls]));
+    b->given = (uint16_t)room;
+    hak_self.room[cls] = (int32_t)room;
+}
+
 /* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots
  * for some more: work is counted, no more. */
 HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
@@ -71,7 +80,7 @@ HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
     b->later--;
     end[1] = p;
     hak_self.bin[cls] = end + 1;
-    hak_self.room[cls] = (int32_t)hak_min(hak_bin_beat(), hak_array_most(b) - n - 1);
+    hak_array_set_room(t, cls, (uint32_t)hak_min(hak_bin_beat(), hak_array_most(b) - n - 1));
     hak_work_add(HAK_BIN_BEAT);
     return true;
 }
