@@ -168,6 +168,8 @@ HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct h
     check_start(slab, rest->first);
     while (skip_first(rest, array), same_page(chain.tail, rest->first)) {
         check_start(slab, rest->first);
+        if (array && HAK_UNLIKELY(rest->first == chain.tail))
+            hak_slab_fail_free(slab, chain.tail);
         if (array)
             hak_next_store(chain.tail, rest->first);
         chain.tail = rest->first;
