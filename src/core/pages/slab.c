@@ -273,10 +273,8 @@ struct hak_chain hak_slab_take_list(struct hak_slab *slab)
 }
 
 #if HAK_CACHE_ARRAY
-/* Only a list knows its blocks by reading them. */
-static uint32_t list_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
+static uint32_t chain_to_slots(struct hak_chain chain, void **slots)
 {
-    struct hak_chain chain = take_from_list(slab, want);
     void *block = chain.head;
     for (uint32_t i = chain.count; i--; block = hak_next_load(block))
         slots[i] = block;
@@ -299,12 +297,13 @@ static uint32_t carve_to_slots(struct hak_slab *slab, uint32_t want, void **slot
     return n;
 }
 
+/* A list knows its blocks by reading them alone; and where blocks go out by chance, chains are shuffled. */
 uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
 {
     HAK_ASSERT(want);
-    uint32_t n = slab->free     ? list_to_slots(slab, want, slots)
-                 : slab->marked ? marked_to_slots(slab, want, slots)
-                                : carve_to_slots(slab, want, slots);
+    if (HAK_HARDENED || slab->free)
+        return chain_to_slots(hak_slab_take(slab, want), slots);
+    uint32_t n = slab->marked ? marked_to_slots(slab, want, slots) : carve_to_slots(slab, want, slots);
     slab->used += n;
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
     return n;

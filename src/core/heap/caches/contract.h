@@ -45,8 +45,5 @@ size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls);
 void *hak_cache_first(unsigned cls);
 size_t hak_cache_length(unsigned cls);
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block));
-#if HAK_HARDENED
-bool hak_cache_holds(unsigned cls, const void *p);
-#endif
 
 #endif

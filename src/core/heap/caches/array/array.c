@@ -258,13 +258,3 @@ void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))
     for (void **slot = hak_self.bin[cls]; *slot; slot--)
         visit(cls, *slot);
 }
-
-#if HAK_HARDENED
-bool hak_cache_holds(unsigned cls, const void *p)
-{
-    void **slot = hak_self.bin[cls];
-    while (*slot && *slot != p)
-        slot--;
-    return *slot;
-}
-#endif

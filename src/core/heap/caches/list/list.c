@@ -147,14 +147,3 @@ void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))
         visit(cls, block);
     }
 }
-
-#if HAK_HARDENED
-bool hak_cache_holds(unsigned cls, const void *p)
-{
-    uint32_t left = 65536; /* it may run in a circle */
-    const void *block = hak_self.bin[cls];
-    for (; block && block != p && left; left--)
-        block = hak_next_load(block);
-    return block && block == p;
-}
-#endif
