@@ -273,11 +273,14 @@ struct hak_chain hak_slab_take_list(struct hak_slab *slab)
 }
 
 #if HAK_CACHE_ARRAY
-static uint32_t chain_to_slots(struct hak_chain chain, void **slots)
+static uint32_t chain_to_slots(const struct hak_slab *slab, struct hak_chain chain, void **slots)
 {
     void *block = chain.head;
-    for (uint32_t i = chain.count; i--; block = hak_next_load(block))
+    for (uint32_t i = chain.count; i--; block = hak_next_load(block)) {
+        if (HAK_UNLIKELY(!block)) /* the last one of the chain stands in it twice */
+            fail_list(slab, chain.tail);
         slots[i] = block;
+    }
     return chain.count;
 }
 
@@ -302,7 +305,7 @@ uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slo
 {
     HAK_ASSERT(want);
     if (HAK_HARDENED || slab->free)
-        return chain_to_slots(hak_slab_take(slab, want), slots);
+        return chain_to_slots(slab, hak_slab_take(slab, want), slots);
     uint32_t n = slab->marked ? marked_to_slots(slab, want, slots) : carve_to_slots(slab, want, slots);
     slab->used += n;
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
