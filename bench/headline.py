@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The headline comparison: hakmem with tiny_header true, false and small against the system's malloc,
-mimalloc and jemalloc, on the original's benchmarks.
+"""The headline comparison: hakmem with tiny_header true, false and small, and with the cache `array`, against the
+system's malloc, mimalloc and jemalloc, on the original's benchmarks.
 
-`meson compile -C build ab` runs it. The three builds are configured here; the measuring and the verdicts are
-those of `hakmem ab` (tools/hakmem), one experiment for each work. The baseline is tiny_header=false. Written into
+`meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of
+`hakmem ab` (tools/hakmem), one experiment for each work. The baseline is tiny_header=false. Written into
 the output folder: headline.html, headline.json, and ab.html, ab.json, ab.csv of each work in a folder of its name.
 """
 import argparse
@@ -24,7 +24,13 @@ from hakmem_workbench.commands.common import need  # noqa: E402
 from hakmem_workbench.errors import Problem  # noqa: E402
 from hakmem_workbench.mesonbuild import Project  # noqa: E402
 
-HEADERS = ("false", "true", "small")  # the first is the baseline
+# label: build options; the first is the baseline
+BUILDS = {
+    "header=false": {"tiny_header": "false"},
+    "header=true": {"tiny_header": "true"},
+    "header=small": {"tiny_header": "small"},
+    "cache=array": {"cache": "array"},
+}
 PEERS = ("system", "mimalloc", "jemalloc")
 SIDE_RUNS = 5  # proof, memory, system calls
 # The original's six: its own sizes and working sets, as amounts of work instead of seconds.
@@ -47,11 +53,10 @@ def contestants(folder):
     """The builds, made here where they are missing or old, and the peers that are installed."""
     project = Project(str(HERE.parent))
     found = []
-    for header in HEADERS:
-        options = {"tiny_header": header}
+    for label, options in BUILDS.items():
         directory = project.directory(folder, options)
         project.build(directory, options, lambda words: print(words, flush=True))
-        found.append(variants.parse(f"build:{directory},as:header={header}"))
+        found.append(variants.parse(f"build:{directory},as:{label}"))
     for name in PEERS:
         try:
             found.append(variants.parse(name))
@@ -138,7 +143,7 @@ def duration_of(commands, runs):
     began = time.monotonic()
     for command in commands:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-    arms = 1 + len(HEADERS) + len(PEERS)
+    arms = 1 + len(BUILDS) + len(PEERS)
     return (time.monotonic() - began) * (runs + 1 + SIDE_RUNS) * arms
 
 

@@ -28,6 +28,7 @@ readonly VARIANTS=(
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak |"
     "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
+    "array        | gcc   | -Dcache=array -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape |"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse |"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
@@ -58,6 +59,7 @@ readonly REFUSALS=(
     "-Ddefault_backend=batch                        | batch"
     "-Ddefault_backend=nonsense                     | nonsense"
     "-Dfrontends=large -Dtiny_header=small           | tiny"
+    "-Dcache=bag                                     | cache"
 )
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

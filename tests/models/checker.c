@@ -26,9 +26,9 @@
 #include <unistd.h>
 
 enum {
-    LOCATIONS = 600,
+    LOCATIONS = 1200, /* a sum of counters visits each one */
     MESSAGES = 256,
-    DEPTH = 2000,
+    DEPTH = 8000,
     STACK = 1 << 16,
     TLS = 1 << 16,
     RANGES = 4,

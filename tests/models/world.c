@@ -31,11 +31,13 @@ void world_setup(void)
     model_track(MEMORY, WORLD_PAGES * HAK_PAGE);
 }
 
-/* A class of blocks too large for a map, in slabs of one page. */
+#define LARGE_STRIDE 1024u
+
+/* A class of blocks that have no map, or could do without one, in slabs of one page. */
 static unsigned large_class(void)
 {
     unsigned cls = 0;
-    while (hak_slab_pages[cls] != 1 || hak_strides[cls] <= HAK_MAP_STRIDE)
+    while (hak_slab_pages[cls] != 1 || hak_strides[cls] <= LARGE_STRIDE)
         cls++;
     return cls;
 }

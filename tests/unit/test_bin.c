@@ -77,7 +77,7 @@ static void others_give_ten_back(const char *settings)
     mine->next->next = NULL;
     unit_in_thread(free_shared, NULL);
     assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10);
-    while (hak_self.head[cls])
+    while (hak_cache_first(cls))
         unit_blocks(SIZE, 1);
     unit_blocks(SIZE, 1);
 }
@@ -135,13 +135,13 @@ TEST(a_free_block_of_the_next_three_classes_serves_before_new_pages)
     hak_free(too_large);
     assert_ptr_not_equal(hak_alloc_aligned(4096, 8192), larger); /* its stride is no multiple of the alignment */
     void *tiny = hak_malloc(100);
-    while (hak_self.head[small])
+    while (hak_cache_first(small))
         hak_malloc(8192);
     assert_ptr_equal(hak_malloc(8192), larger);
     assert_int_equal(t->counters.borrowed, 1);
     assert_ptr_not_equal(hak_malloc(8192), too_large);
     hak_free(larger); /* to its own bin */
-    assert_ptr_equal(hak_self.head[small + 3], larger);
+    assert_ptr_equal(hak_cache_first(small + 3), larger);
     hak_free(tiny);
 }
 

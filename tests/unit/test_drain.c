@@ -140,17 +140,23 @@ static void drain(void)
     hak_heap_drain(t);
 }
 
-TEST(a_block_written_to_after_free_is_found)
+/* Found by a cache that links blocks; one that does not is not steered by it. */
+TEST(a_block_written_to_after_free_does_no_harm)
 {
     start(NULL);
     struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
     unit_free_blocks(blocks);
     a->next = (struct unit_block *)(void *)&blocks;
-    assert_dies(drain, HAK_HARDENED ? "which is free, was written to" : "a list of free blocks leads to");
+    if (HAK_CACHE_ARRAY) {
+        drain();
+        assert_int_equal(unit_census().used, 0);
+    } else {
+        assert_dies(drain, HAK_HARDENED ? "which is free, was written to" : "a list of free blocks leads to");
+    }
 }
 
 UNIT_MAIN(T(remote_blocks_go_home_in_groups), T(without_a_descriptor_remote_blocks_go_home_at_once),
           T(tags_go_with_the_last_block), T(what_is_no_block_does_not_go_home),
           T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
-          T(a_block_written_to_after_free_is_found))
+          T(a_block_written_to_after_free_does_no_harm))

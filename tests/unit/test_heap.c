@@ -25,7 +25,7 @@ TEST(draining_gives_up_every_slab_without_live_blocks)
     assert_true(t->slabs > 10);
     hak_heap_drain(t);
     for (unsigned b = 0; b < HAK_NCLASSES; b++)
-        assert_null(hak_self.head[b]);
+        assert_null(hak_cache_first(b));
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 1);
     assert_int_equal(t->slabs, 1);

@@ -44,6 +44,8 @@ static void start(void)
 
 TEST(a_free_block_holds_no_address)
 {
+    if (HAK_CACHE_ARRAY)
+        skip(); /* its bins have no links */
     start();
     hak_free(a);
     hak_free(b);
@@ -63,6 +65,8 @@ static void take_two(void)
 TEST(a_link_that_was_written_to_is_not_followed)
 {
     static const uintptr_t written[] = {0, 16, 0x4141414141414141};
+    if (HAK_CACHE_ARRAY)
+        skip(); /* its bins have no links */
     start();
     hak_free(a);
     hak_free(b);

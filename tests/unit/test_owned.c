@@ -42,8 +42,7 @@ TEST(slabs_beyond_a_few_are_nobodys_and_empty_themselves)
             block = next;
         }
         unit_free_blocks(mine);
-        hak_drain(t, hak_self.head[c]);
-        hak_self.head[c] = NULL;
+        hak_cache_drain(t, c);
         assert_in_range(t->bins[c].owned_pages, 1, HAK_OWNED_PAGES);
         unit_in_thread(free_pinned, NULL);
         unit_sweep();

@@ -34,7 +34,7 @@ TEST(remote_blocks_serve_the_next_refill)
     struct unit_block *mine = unit_blocks(SIZE, 1), *next = shared->next->next->next;
     void *one = shared->next->next; /* freed last, so the first to be used again */
     shared->next->next->next = NULL;
-    while (hak_self.head[cls])
+    while (hak_cache_first(cls))
         unit_blocks(SIZE, 1);
     unit_free_blocks(shared);
     assert_ptr_equal(hak_malloc(SIZE), one);

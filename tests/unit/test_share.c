@@ -147,10 +147,12 @@ TEST(without_memory_there_is_none)
     unit_start(NULL);
     struct hak_thread *t = start_among(MANY);
     unsigned cls = hak_class_of(2000);
-    assert_null(hak_share_take(t, cls, 4, false).head);
-    struct hak_chain chain = hak_share_take(t, cls, 4, true);
-    assert_in_range(chain.count, 1, 4);
-    assert_non_null(hak_share_take(t, cls, 4, false).head);
+    assert_null(hak_share_open(t, cls, false));
+    struct hak_slab *slab = hak_share_open(t, cls, true);
+    assert_non_null(hak_slab_take(slab, hak_share_batch(cls, 4)).head);
+    hak_share_close(slab);
+    assert_ptr_equal(hak_share_open(t, cls, false), slab);
+    hak_share_close(slab);
 }
 
 UNIT_MAIN(T(a_thread_alone_owns_its_slabs), T(a_thread_that_ends_leaves_nothing_but_what_lives), T(threads_among_many_share_slabs_and_keep_little),

@@ -422,13 +422,13 @@ static void *hold_until_trimmed(void *unused)
 {
     unsigned cls = hak_class_of(SIZE);
     unit_free_blocks(unit_blocks(SIZE, 10));
-    assert_non_null(hak_self.head[cls]);
+    assert_non_null(hak_cache_first(cls));
     pthread_barrier_wait(&barrier); /* the trim happens here */
     pthread_barrier_wait(&barrier);
-    assert_non_null(hak_self.head[cls]);
+    assert_non_null(hak_cache_first(cls));
     hak_free(hak_malloc(100000)); /* a slow path */
     for (unsigned b = 0; b < HAK_NCLASSES; b++)
-        assert_null(hak_self.head[b]);
+        assert_null(hak_cache_first(b));
     assert_int_equal(unit_thread()->slabs, 0);
     return unused;
 }
@@ -442,7 +442,7 @@ TEST(a_trim_asks_the_other_threads)
     assert_int_equal(pthread_create(&thread, NULL, hold_until_trimmed, NULL), 0);
     pthread_barrier_wait(&barrier);
     hak_trim(0);
-    assert_null(hak_self.head[hak_class_of(SIZE)]); /* the caller's own, at once */
+    assert_null(hak_cache_first(hak_class_of(SIZE))); /* the caller's own, at once */
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
     assert_int_equal(unit_census().used, 0);

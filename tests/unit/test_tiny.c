@@ -112,7 +112,7 @@ TEST(without_prewarm_bins_are_empty)
 {
     unit_start("HAKMEM_TINY_PREWARM=0");
     assert_int_equal(unit_thread()->counters.prewarmed, 0);
-    assert_null(hak_self.head[hak_class_of(40)]);
+    assert_null(hak_cache_first(hak_class_of(40)));
 }
 
 static uint64_t blocks_a_trip(size_t size)

@@ -260,10 +260,7 @@ size_t unit_slab_capacity(size_t size)
 
 size_t unit_bin_length(unsigned cls)
 {
-    size_t n = 0;
-    for (void *p = hak_self.head[cls]; p; p = hak_next_load(p))
-        n++;
-    return n;
+    return hak_cache_length(cls);
 }
 
 uint64_t unit_random(uint64_t *state)

@@ -4,7 +4,7 @@
 #ifndef HAK_COUNTERS_H
 #define HAK_COUNTERS_H
 
-#include "words.h"
+#include "sizeclass.h"
 
 #define HAK_COUNTERS(X)                                                \
     X(mallocs, "counting builds: requests of at most 52 KiB")          \
@@ -37,6 +37,11 @@ struct hak_counters {
     HAK_COUNTERS(X)
 #undef X
     _Atomic(uint64_t) transitions[HAK_COUNTED_STATES][HAK_COUNTED_STATES]; /* of slabs, [from][to] */
+#if HAK_CACHE_ARRAY
+    struct hak_class_counters {
+        _Atomic(uint64_t) frees, refills, brought, drained; /* blocks put into the bin, trips, blocks of theirs, gone */
+    } classes[HAK_NCLASSES];
+#endif
     _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: slabs that each of its stages served */
 };
 

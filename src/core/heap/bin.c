@@ -1,30 +1,23 @@
 /* SPDX-License-Identifier: MIT
- * From slabs to bins, and bins in their bounds.
+ * From slabs to bins.
  *
  * A refill takes, in this order: the first slab's own free blocks, and its remote ones if they are worth it; blocks
  * of others that were freed here; blocks not yet carved; the rest of the remote list; the next slab; at last a new
- * slab from the frontend. Where the thread has used the class little, slabs are shared instead (share.c). Every so
- * many frees a bin is checked: what it has beyond its capacity, the blocks freed longest ago, is drained (drain.c). */
+ * slab from the frontend. Where the thread has used the class little, slabs are shared instead (share.c). How blocks
+ * enter a bin, and how bins stay in their bounds, is the cache's (caches/). */
 #include "bin.h"
 
 #include "core/base/log.h"
 #include "core/pages/budget.h"
 #include "core/parts/parts.h"
-#include "drain.h"
 #include "owned.h"
 #include "remote_cache.h"
 #include "share.h"
 
 #define COLLECT_BYTES 1024u /* on a remote list are worth a trip before new blocks are cut */
-#define WHOLE_LIST 4u
-#define WHOLE_STRIDE 1024u
 #define BORROW_MIN 4096u
 #define BORROW_CLASSES 3u /* larger ones that are asked */
 #define FIRST_BATCH 2u
-#define INTERVAL_MIN 8u
-#define INTERVAL_FIRST 32u
-#define INTERVAL_MAX 256u
-#define INTERVAL_BYTES (6 * HAK_MIB)
 #define SLAB_WORK 64u  /* a new slab counts as so many blocks of work */
 
 /* --- refill ------------------------------------------------------------------------------------------ */
@@ -104,54 +97,59 @@ static void log_refill(const struct hak_slab *slab, uint32_t taken)
             slab->used, slab->capacity, match ? "" : ", MISMATCH with the blocks carved");
 }
 
-/* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
- * that is not much longer than the batch is taken as it is. */
-static struct hak_chain take_own(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static uint32_t take_own(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
     struct hak_slab *slab = usable_slab(t, cls, mode);
     if (!slab)
-        return (struct hak_chain){0};
-    bool whole = want > 1 && slab->free && slab->free_count <= want * WHOLE_LIST && slab->stride <= WHOLE_STRIDE;
-    struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);
+        return 0;
+    uint32_t taken = hak_cache_take(t, cls, slab, want, false);
     if (HAK_UNLIKELY(hak_options.p0_log))
-        log_refill(slab, chain.count);
-    return chain;
+        log_refill(slab, taken);
+    return taken;
 }
 
-static struct hak_chain take_shared(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+/* A slab that is the thread's for one trip. */
+static struct hak_slab *open_shared(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     hak_owned_mark_used(t, cls); /* what goes to the bin is drained when the thread ends */
     hak_count(&t->counters.shared_refills, 1);
-    return hak_share_take(t, cls, want, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
+    return hak_share_open(t, cls, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
 }
 
-static struct hak_chain take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static uint32_t take_shared(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
-    struct hak_chain chain = hak_share_is_on(&t->bins[cls], cls) ? take_shared(t, cls, want, mode)
-                                                                 : take_own(t, cls, want, mode);
-    hak_count(&t->counters.refills, chain.count != 0);
-    hak_count(&t->counters.refill_blocks, chain.count);
-    return chain;
+    struct hak_slab *slab = open_shared(t, cls, mode);
+    if (!slab)
+        return 0;
+    uint32_t taken = hak_cache_take(t, cls, slab, hak_share_batch(cls, want), true);
+    hak_share_close(slab);
+    return taken;
+}
+
+/* To the bin: how many. */
+static uint32_t take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+{
+    uint32_t taken = hak_share_is_on(&t->bins[cls], cls) ? take_shared(t, cls, want, mode) : take_own(t, cls, want, mode);
+    hak_count(&t->counters.refills, taken != 0);
+    hak_count(&t->counters.refill_blocks, taken);
+    return taken;
 }
 
 void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
-    return take_shared(t, cls, 1, mode).head;
-}
-
-static uint32_t longest_interval(const struct hak_bin *b, unsigned cls)
-{
-    if (hak_share_is_on(b, cls))
-        return 2 * hak_share_capacity(cls) + 1;
-    return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[cls]));
+    struct hak_slab *slab = open_shared(t, cls, mode);
+    if (!slab)
+        return NULL;
+    void *block = hak_slab_take(slab, 1).head;
+    hak_share_close(slab);
+    return block;
 }
 
 /* A thread that uses a class little takes few blocks, and has few to give back when it ends. */
-static void start_bin(struct hak_bin *b, unsigned cls)
+static void start_bin(struct hak_thread *t, unsigned cls)
 {
-    b->batch = (uint16_t)hak_min(FIRST_BATCH, hak_parts.batch[cls]);
-    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(b, cls));
-    hak_bin_set_room(b, cls, b->interval);
+    t->bins[cls].batch = (uint16_t)hak_min(FIRST_BATCH, hak_parts.batch[cls]);
+    hak_cache_start(t, cls);
 }
 
 /* No page is touched that was not before: larger blocks of neighbouring classes share what their ups and downs
@@ -162,11 +160,9 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned cls)
     if (hak_strides[cls] < BORROW_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
     for (unsigned other = cls + 1; other < HAK_NCLASSES && other <= cls + BORROW_CLASSES; other++) {
-        void *block = hak_self.head[other];
+        void *block = hak_cache_pop(hak_cache_here(), other);
         struct hak_slab *slab = t->bins[other].slabs;
-        if (block)
-            hak_self.head[other] = hak_next_load(block);
-        else if (slab && hak_slab_free_blocks(slab))
+        if (!block && slab && hak_slab_free_blocks(slab))
             block = hak_slab_take(slab, 1).head;
         if (block) {
             hak_count(&t->counters.borrowed, 1);
@@ -183,90 +179,38 @@ static bool has_own_free(const struct hak_bin *b)
     return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
 }
 
+/* Of others, freed here, in place of a trip. */
+static uint32_t take_remote(struct hak_thread *t, unsigned cls)
+{
+    struct hak_chain chain = hak_remote_cache_take(t, cls);
+    return chain.head && hak_cache_give(t, cls, chain) ? chain.count : 0;
+}
+
 void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     struct hak_bin *b = &t->bins[cls];
     if (!b->batch)
-        start_bin(b, cls);
+        start_bin(t, cls);
     b->shrinking = false;
-    struct hak_chain chain = {0};
+    uint32_t taken = 0;
     if (!has_own_free(b))
-        chain = hak_remote_cache_take(t, cls);
-    if (!chain.head)
-        chain = take(t, cls, b->batch, mode);
-    if (!chain.head)
+        taken = take_remote(t, cls);
+    if (!taken)
+        taken = take(t, cls, b->batch, mode);
+    if (!taken)
         return NULL;
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
-    hak_work_add(chain.count);
-    hak_self.head[cls] = hak_next_load(chain.head);
+    hak_work_add(taken);
     b->refills++;
     b->trips++;
-    return chain.head;
+    return hak_cache_pop(hak_cache_here(), cls);
 }
 
 void hak_bin_prewarm(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
-    uint32_t have = 0;
-    for (const void *block = hak_self.head[cls]; block && have < blocks; block = hak_next_load(block))
-        have++;
-    while (have < blocks) {
-        struct hak_chain chain = take(t, cls, blocks - have, HAK_REFILL_WITHIN_BUDGET);
-        if (!chain.head)
-            break;
-        void *last = chain.head;
-        while (hak_next_load(last))
-            last = hak_next_load(last);
-        hak_next_store(last, hak_self.head[cls]);
-        hak_self.head[cls] = chain.head;
-        have += chain.count;
-    }
+    size_t have = hak_cache_length(cls);
+    uint32_t taken = 1;
+    for (; have < blocks && taken; have += taken)
+        taken = take(t, cls, (uint32_t)(blocks - have), HAK_REFILL_WITHIN_BUDGET);
     hak_count(&t->counters.prewarmed, have);
-}
-
-/* --- checking a bin ----------------------------------------------------------------------------------- */
-
-static void *take_bin(unsigned cls)
-{
-    void *blocks = hak_self.head[cls];
-    hak_self.head[cls] = NULL;
-    return blocks;
-}
-
-void hak_bin_leave(unsigned cls)
-{
-    hak_self.room[cls] = 0;
-    hak_drain(NULL, take_bin(cls));
-}
-
-/* Cuts a list behind its first `keep` blocks; returns the rest. */
-static void *cut(void *block, uint32_t keep)
-{
-    for (uint32_t i = 1; block && i < keep; i++)
-        block = hak_next_load(block);
-    if (!block)
-        return NULL;
-    void *rest = hak_next_load(block);
-    hak_next_store(block, NULL);
-    return rest;
-}
-
-/* A bin in balance is checked less and less often; one that overflows, often. One that overflowed and was
- * not refilled since belongs to a program that frees a lot: it keeps nothing, which spares a walk. */
-void hak_bin_check(struct hak_thread *t, unsigned cls)
-{
-    struct hak_bin *b = &t->bins[cls];
-    uint32_t keep = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
-    hak_owned_mark_used(t, cls);
-    hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
-    void *rest = b->shrinking || !keep ? take_bin(cls) : cut(hak_self.head[cls], keep);
-    hak_count(&t->counters.checks, 1);
-    if (rest) {
-        hak_count(&t->counters.overflows, 1);
-        b->shrinking = true;
-        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, keep));
-        hak_drain(t, rest);
-    } else {
-        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
-    }
-    hak_bin_set_room(b, cls, b->interval);
 }

@@ -2,4 +2,12 @@
  * See cache.h. */
 #include "cache.h"
 
+#if HAK_CACHE_ARRAY
+void *const hak_cache_no_slots[1] = {NULL};
+HAK_THREAD_LOCAL struct hak_cache hak_self = {
+    .tag = HAK_TAG_NOBODY,
+    .bin = {[0 ... HAK_NCLASSES - 1] = (void *)hak_cache_no_slots},
+};
+#else
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY};
+#endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * A thread's bins: for each class a list of free blocks, and how many frees it has room for.
+ * A thread's bins: for each class its free blocks, and how many frees it has room for. How a bin holds them is the
+ * chosen cache's own (caches/contract.h).
  *
- * The cache lies in thread-local storage (initial-exec), so it takes no page of its own. All zero means empty,
- * disabled, or not yet initialised: one branch of malloc leads to the slow path for all three. Only free() counts, and
- * only down: after so many frees the bin is checked, which bounds its length. */
+ * The bins lie in thread-local storage (initial-exec), so they take no page of their own. Before a thread's life and
+ * after it they are empty and have room for no free: one branch of malloc leads to the slow path for empty, disabled
+ * and not yet initialised. */
 #ifndef HAK_CACHE_H
 #define HAK_CACHE_H
 
@@ -15,7 +16,7 @@ struct hak_thread;
 
 struct hak_cache {
     uint64_t tag;              /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
-    void *head[HAK_NCLASSES];     /* first free block */
+    void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
     int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now */
     struct hak_thread *thread; /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
@@ -25,9 +26,13 @@ struct hak_cache {
 #define HAK_TAG_SHARED ((uint64_t)1 << 32) /* of slabs that no thread with a descriptor owns */
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
+#if HAK_CACHE_ARRAY
+extern HAK_HIDDEN void *const hak_cache_no_slots[1]; /* the end of bins without slots */
+#endif
 
 /* x86-64 addresses the cache relative to the thread's base register: no pointer to it is formed. */
 #if defined(__x86_64__) && defined(__SEG_FS) && defined(__OPTIMIZE__) && !HAK_SANITIZED
+#define HAK_CACHE_BY_SEGMENT 1
 typedef struct hak_cache __seg_fs *hak_cache_ref;
 HAK_INLINE hak_cache_ref hak_cache_here(void)
 {
@@ -48,6 +53,7 @@ HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
     return negative;
 }
 #else
+#define HAK_CACHE_BY_SEGMENT 0
 typedef struct hak_cache *hak_cache_ref;
 HAK_INLINE hak_cache_ref hak_cache_here(void)
 {

@@ -9,16 +9,27 @@
 #include "core/base/counters.h"
 #include "core/plugin.h"
 
+#if HAK_CACHE_ARRAY
+#define HAK_SLOTS_LG_MAX 13u /* of a bin; holds the largest capacity that a setting can ask for */
+#endif
+
 /* The slabs behind one bin. */
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
     uint32_t owned_pages;   /* and their length */
+#if !HAK_CACHE_ARRAY
     uint16_t interval;      /* frees between two checks of the bin */
-    uint16_t later;         /* of those: to come after the next heartbeat */
+#endif
+    uint16_t later;         /* frees, or array: heartbeats, until its next check, beyond the next heartbeat */
     uint16_t batch;         /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;  /* blocks in the remote cache, */
     uint16_t remote_capacity; /* of so many at most; 0 before the first one */
     bool shrinking;         /* overflowed, and not refilled since */
+#if HAK_CACHE_ARRAY
+    uint16_t given;         /* the room that it got last */
+    uint16_t slots_lg;      /* log2 of the number of slots; 0 without any */
+    void **slots;           /* the bin: the first one is NULL, then block by block, the one freed last at the end */
+#endif
     uint32_t refills;
     uint32_t trips;         /* refills, and remote blocks that went home: how much the thread uses the class */
     void *remote_cache; /* other threads' blocks that were freed here */
@@ -34,9 +45,12 @@ struct hak_thread {
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
     struct hak_counters counters;
-    void *parked_head[HAK_NCLASSES]; /* its cache, while it is parked */
+    void *parked_bin[HAK_NCLASSES]; /* its cache, while it is parked */
     int32_t parked_room[HAK_NCLASSES];
     struct hak_bin bins[HAK_NCLASSES];
+#if HAK_CACHE_ARRAY
+    void **spare_slots[HAK_SLOTS_LG_MAX + 1]; /* outgrown, by log2 of their number; linked through the first one */
+#endif
 };
 
 /* Calls `visit` for each class that the thread has used. */

@@ -109,15 +109,30 @@ static bool has_map(struct hak_slab *slab)
     return HAK_LIKELY(slab->map_divisor) || (slab->stride <= HAK_MAP_STRIDE && hak_slab_make_map(slab));
 }
 
-/* Puts blocks at the head of a list that are of this slab, which is the thread's, into its map or on its free list;
- * returns the rest. */
-HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *block, const bool to_map)
+/* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is known when
+ * compiling: each of the two has code of its own. */
+struct rest {
+    void *first;            /* NULL: nothing */
+    void *const *at, *const *end; /* array: those after it */
+};
+
+HAK_INLINE void skip_first(struct rest *rest, const bool array)
+{
+    if (array)
+        rest->first = rest->at < rest->end ? *rest->at++ : NULL;
+    else
+        rest->first = hak_next_load(rest->first);
+}
+
+/* Puts the first blocks, of this slab, which is the thread's, into its map or on its free list. */
+HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest *rest, const bool array,
+                        const bool to_map)
 {
     uint32_t n = 0;
-    void *last, *next = block;
+    void *last;
     do {
-        last = next;
-        next = hak_next_load(last);
+        last = rest->first;
+        skip_first(rest, array);
         if (to_map)
             hak_slab_mark(slab, last);
         else
@@ -125,7 +140,7 @@ HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *bloc
         n++;
         if (!to_map && HAK_UNLIKELY(n > slab->used)) /* in the loop: a block that is on the list twice has no end */
             hak_slab_fail_put(slab, last);
-    } while (same_page(last, next));
+    } while (same_page(last, rest->first));
     if (HAK_UNLIKELY(slab->used < n))
         hak_slab_fail_put(slab, last);
     slab->used -= n;
@@ -136,12 +151,6 @@ HAK_INLINE void *put_own(struct hak_thread *t, struct hak_slab *slab, void *bloc
     hak_count(&t->counters.drained_blocks, n);
     if (HAK_UNLIKELY(slab->used == 0))
         release_spare(t, slab);
-    return next;
-}
-
-static HAK_NOINLINE void *put_own_on_list(struct hak_thread *t, struct hak_slab *slab, void *block)
-{
-    return put_own(t, slab, block, false);
 }
 
 /* Others' slabs may be carved at this moment, so how far cannot be told. */
@@ -152,14 +161,18 @@ HAK_INLINE void check_start(const struct hak_slab *slab, const void *block)
 }
 
 /* The same for a slab of somebody else's. */
-static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, void *block)
+HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct rest *rest,
+                           const bool array)
 {
-    struct hak_chain chain = {block, block, 1};
-    void *next;
-    check_start(slab, block);
-    while (same_page(chain.tail, next = hak_next_load(chain.tail))) {
-        check_start(slab, next);
-        chain.tail = next;
+    struct hak_chain chain = {rest->first, rest->first, 1};
+    check_start(slab, rest->first);
+    while (skip_first(rest, array), same_page(chain.tail, rest->first)) {
+        check_start(slab, rest->first);
+        if (array && HAK_UNLIKELY(rest->first == chain.tail))
+            hak_slab_fail_free(slab, chain.tail);
+        if (array)
+            hak_next_store(chain.tail, rest->first);
+        chain.tail = rest->first;
         chain.count++;
         if (HAK_UNLIKELY(chain.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
             hak_slab_fail_put(slab, chain.tail);
@@ -169,7 +182,6 @@ static void *put_others(struct hak_thread *t, struct groups *groups, struct hak_
         add_to_group(t, groups, slab, chain);
     else
         put_remote(slab, chain);
-    return next;
 }
 
 static _Noreturn HAK_COLD void fail_list(const void *block)
@@ -178,22 +190,36 @@ static _Noreturn HAK_COLD void fail_list(const void *block)
                   "twice, or written to after free", block);
 }
 
-void hak_drain(struct hak_thread *t, void *blocks)
+HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
 {
     struct groups groups;
     groups.used = 0;
-    while (blocks) {
-        struct hak_slab *slab = hak_space_slab_of_block(blocks);
+    while (rest.first) {
+        struct hak_slab *slab = hak_space_slab_of_block(rest.first);
         bool own = slab && t && HAK_LOAD_RELAXED(&slab->owner) == t;
         if (HAK_UNLIKELY(!own)) {
             if (!slab || !slab->base)
-                fail_list(blocks);
-            own = t && reclaim(t, slab, blocks);
+                fail_list(rest.first);
+            own = t && reclaim(t, slab, rest.first);
         }
         if (HAK_UNLIKELY(!own))
-            blocks = put_others(t, &groups, slab, blocks);
+            put_others(t, &groups, slab, &rest, array);
+        else if (has_map(slab))
+            put_own(t, slab, &rest, array, true);
         else
-            blocks = has_map(slab) ? put_own(t, slab, blocks, true) : put_own_on_list(t, slab, blocks);
+            put_own(t, slab, &rest, array, false);
     }
     flush_groups(t, &groups);
 }
+
+void hak_drain(struct hak_thread *t, void *blocks)
+{
+    drain(t, (struct rest){.first = blocks}, false);
+}
+
+#if HAK_CACHE_ARRAY
+void hak_drain_array(struct hak_thread *t, void *const *blocks, uint32_t count)
+{
+    drain(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
+}
+#endif

@@ -28,14 +28,21 @@ static struct hak_slab *acquire(struct hak_thread *t, unsigned cls, bool may_gro
     return slab || !may_grow ? slab : hak_parts.by_class[cls]->slab_acquire(t, cls);
 }
 
-struct hak_chain hak_share_take(struct hak_thread *t, unsigned cls, uint32_t want, bool may_grow)
+struct hak_slab *hak_share_open(struct hak_thread *t, unsigned cls, bool may_grow)
 {
     struct hak_slab *slab = acquire(t, cls, may_grow);
-    if (!slab)
-        return (struct hak_chain){0};
-    hak_slab_tag(slab, HAK_TAG_SHARED);
-    struct hak_chain chain = hak_slab_take(slab, (uint32_t)hak_min(want, hak_max(1, BATCH_BYTES / slab->stride)));
+    if (slab)
+        hak_slab_tag(slab, HAK_TAG_SHARED);
+    return slab;
+}
+
+uint32_t hak_share_batch(unsigned cls, uint32_t want)
+{
+    return (uint32_t)hak_min(want, hak_max(1, BATCH_BYTES / hak_strides[cls]));
+}
+
+void hak_share_close(struct hak_slab *slab)
+{
     if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
         hak_parts.backend->publish(slab);
-    return chain;
 }

@@ -30,7 +30,10 @@ HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
 
 /* Free blocks that it then keeps. */
 uint32_t hak_share_capacity(unsigned cls);
-/* A few blocks, at most `want`, of a slab that is new to the class only if it may grow; none without memory. */
-struct hak_chain hak_share_take(struct hak_thread *t, unsigned cls, uint32_t want, bool may_grow);
+/* A slab that is the thread's until it is closed, new to the class only if that may grow; NULL without memory. */
+struct hak_slab *hak_share_open(struct hak_thread *t, unsigned cls, bool may_grow);
+/* So many blocks of it at most, where `want` are asked for. */
+uint32_t hak_share_batch(unsigned cls, uint32_t want);
+void hak_share_close(struct hak_slab *slab);
 
 #endif

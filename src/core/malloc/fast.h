@@ -5,7 +5,7 @@
 #ifndef HAK_FAST_H
 #define HAK_FAST_H
 
-#include "core/heap/cache.h"
+#include "core/heap/caches/chosen.h"
 #include "mark.h"
 #include "slow.h"
 
@@ -32,11 +32,9 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 HAK_INLINE void *hak_pop(unsigned cls)
 {
     hak_count_malloc();
-    hak_cache_ref self = hak_cache_here();
-    void *p = self->head[cls];
+    void *p = hak_cache_pop(hak_cache_here(), cls);
     if (HAK_UNLIKELY(!p))
         return NULL;
-    self->head[cls] = hak_next_load(p);
     hak_mark_clear(p, cls);
     return p;
 }
@@ -59,10 +57,8 @@ HAK_INLINE void hak_free(void *p)
         return;
     }
     hak_mark_set(p, (unsigned)cls);
-    hak_next_store(p, self->head[cls]);
-    self->head[cls] = p;
-    if (HAK_UNLIKELY(hak_cache_spend(self, cls)))
-        hak_free_check((unsigned)cls);
+    if (HAK_UNLIKELY(hak_cache_push(self, cls, p)))
+        hak_free_check(p, (unsigned)cls);
 }
 
 #endif

@@ -43,20 +43,12 @@ static void *refill_or_make_room(struct hak_thread *t, unsigned cls)
     return refill(t, cls, HAK_REFILL_BEYOND_BUDGET);
 }
 
-static void *pop(unsigned cls)
-{
-    void *p = hak_self.head[cls];
-    if (p)
-        hak_self.head[cls] = hak_next_load(p);
-    return p;
-}
-
 static void *alloc_small(unsigned cls, bool may_borrow)
 {
     struct hak_thread *t = thread_here();
     if (HAK_UNLIKELY(!t && !hak_init()))
         return NULL;
-    void *p = t ? pop(cls) : NULL; /* a thread that has just started may have come with blocks */
+    void *p = t ? hak_cache_pop(hak_cache_here(), cls) : NULL; /* a thread that has just started may have come with blocks */
     if (!p && t && may_borrow)
         p = hak_bin_borrow(t, cls);
     if (!p)
@@ -185,23 +177,23 @@ void hak_free_slow(void *p)
         after_remote_check();
 }
 
-static HAK_NOINLINE void check_bin(unsigned cls)
+static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 {
     struct hak_thread *t = thread_here();
     if (HAK_LIKELY(t))
-        hak_bin_check(t, cls);
+        hak_cache_check(t, cls, p);
     else
-        hak_bin_leave(cls);
+        hak_cache_leave(cls, p);
     hak_pulse();
 }
 
-void hak_free_check(unsigned cls)
+void hak_free_check(void *p, unsigned cls)
 {
     struct hak_thread *t = hak_self.thread;
-    if (HAK_LIKELY(t && hak_bin_heartbeat(t, cls)))
+    if (HAK_LIKELY(t && hak_cache_heartbeat(t, cls, p)))
         hak_pulse();
     else
-        check_bin(cls);
+        check_bin(p, cls);
 }
 
 #if HAK_COUNTING

@@ -11,8 +11,8 @@
 HAK_NOINLINE void *hak_malloc_slow(size_t size);
 /* The block is not known to be of a slab of this thread's. */
 HAK_NOINLINE void hak_free_slow(void *p);
-/* So many frees of the class that its bin is to be checked. */
-HAK_NOINLINE void hak_free_check(unsigned cls);
+/* So many frees of the class, p the last of them, that its bin is to be looked at. */
+HAK_NOINLINE void hak_free_check(void *p, unsigned cls);
 /* The bin is empty: a block of the class itself. */
 void *hak_alloc_class(unsigned cls);
 /* A span of its own; align: a power of two. */

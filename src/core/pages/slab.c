@@ -149,21 +149,25 @@ bool hak_slab_make_map(struct hak_slab *slab)
     }
     memset(slab->map, 0, words * sizeof *slab->map);
     slab->cursor = 0;
-    slab->map_divisor = hak_divisors[slab->cls];
+    slab->map_divisor = (uint32_t)(((uint64_t)1 << 32) / slab->stride) + !hak_is_pow2(slab->stride);
     return true;
 }
 
-static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
+/* Blocks in the order of their addresses: linked, or, where there are slots, into those before `end`, the first one
+ * last. Returns the last block. */
+HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, void **end)
 {
-    void *head, *last = &head; /* a link is the first word */
+    void *last = first_link;
     uint32_t n = 0, i = slab->cursor, words = (slab->capacity + 63) / 64;
-    want = (uint32_t)hak_min(want, slab->marked);
     for (;;) {
         char *first = slab->base + (size_t)i * 64 * slab->stride;
         uint64_t word = slab->map[i];
         for (; word && n < want; word &= word - 1, n++) {
             char *block = first + (size_t)__builtin_ctzll(word) * slab->stride;
-            hak_next_store(last, block);
+            if (end)
+                *--end = block;
+            else
+                hak_next_store(last, block);
             last = block;
         }
         slab->map[i] = word;
@@ -173,26 +177,41 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
     }
     slab->cursor = (uint16_t)i;
     slab->marked -= n;
+    return last;
+}
+
+static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
+{
+    void *head; /* a link is the first word */
+    uint32_t n = (uint32_t)hak_min(want, slab->marked);
+    void *last = unmark(slab, n, &head, NULL);
     return (struct hak_chain){hak_next_load(&head), last, n};
 }
 
 /* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends, unless
- * there were blocks before: no page is touched before a block of it was asked for. */
-static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
+ * there were blocks before: no page is touched before a block of it was asked for. Returns the first one. */
+HAK_INLINE char *cut(struct hak_slab *slab, uint32_t want, uint32_t *count)
 {
     size_t first = (size_t)slab->carved * slab->stride;
     size_t end = hak_max(hak_align_up(first + slab->stride, HAK_SYSTEM_PAGE), slab->touched);
     uint32_t fitting = (uint32_t)((end - first) / slab->stride);
     uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
-    char *block = slab->base + first;
-    struct hak_chain chain = {block, block, n};
     write_headers(slab, slab->carved, slab->carved + n);
+    slab->carved += n;
+    *count = n;
+    return slab->base + first;
+}
+
+static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
+{
+    uint32_t n;
+    char *block = cut(slab, want, &n);
+    struct hak_chain chain = {block, block, n};
     for (uint32_t i = 1; i < n; i++, chain.tail = block) {
         block += slab->stride;
         hak_next_store(chain.tail, block);
     }
     hak_next_store(chain.tail, NULL);
-    slab->carved += n;
     return chain;
 }
 
@@ -252,6 +271,47 @@ struct hak_chain hak_slab_take_list(struct hak_slab *slab)
     HAK_ASSERT(slab->used + slab->marked == slab->carved);
     return chain;
 }
+
+#if HAK_CACHE_ARRAY
+static uint32_t chain_to_slots(const struct hak_slab *slab, struct hak_chain chain, void **slots)
+{
+    void *block = chain.head;
+    for (uint32_t i = chain.count; i--; block = hak_next_load(block)) {
+        if (HAK_UNLIKELY(!block)) /* the last one of the chain stands in it twice */
+            fail_list(slab, chain.tail);
+        slots[i] = block;
+    }
+    return chain.count;
+}
+
+static uint32_t marked_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
+{
+    uint32_t n = (uint32_t)hak_min(want, slab->marked);
+    unmark(slab, n, NULL, slots + n);
+    return n;
+}
+
+static uint32_t carve_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
+{
+    uint32_t n;
+    char *block = cut(slab, want, &n);
+    for (uint32_t i = n; i--; block += slab->stride)
+        slots[i] = block;
+    return n;
+}
+
+/* A list knows its blocks by reading them alone; and where blocks go out by chance, chains are shuffled. */
+uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
+{
+    HAK_ASSERT(want);
+    if (HAK_HARDENED || slab->free)
+        return chain_to_slots(slab, hak_slab_take(slab, want), slots);
+    uint32_t n = slab->marked ? marked_to_slots(slab, want, slots) : carve_to_slots(slab, want, slots);
+    slab->used += n;
+    HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
+    return n;
+}
+#endif
 
 void hak_slab_fail_put(const struct hak_slab *slab, const void *block)
 {

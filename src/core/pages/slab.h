@@ -49,7 +49,7 @@ struct hak_slab {
     uint8_t cls;
     uint8_t listed;       /* stands on a list */
     uint32_t marked;      /* free blocks in the map */
-    uint32_t map_divisor; /* hak_divisors[cls]; 0 without a map */
+    uint32_t map_divisor; /* 2^32 / stride, rounded up; 0 without a map */
     /* for everyone */
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
     _Atomic(struct hak_thread *) owner;
@@ -87,6 +87,11 @@ void hak_slab_untag(const struct hak_slab *slab);
 /* Takes up to `want` blocks: from the free list, else from the map, else carved up to the end of the current system
  * page, or as far as there were blocks before. */
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
+#if HAK_CACHE_ARRAY
+/* The same to slots of an array, where the block to be handed out first stands last. It reads and writes no block, but
+ * those of the free list. */
+uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots);
+#endif
 /* The whole free list, without a walk: the chain's tail is NULL. */
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
 /* Puts blocks of the slab on its free list; the last one's link is NULL. */
@@ -122,19 +127,32 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
            HAK_SLAB_COUNT_MASK;
 }
 
-/* Larger blocks gain nothing from their order. */
-#define HAK_MAP_STRIDE 1024u
+/* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. */
+#define HAK_MAP_STRIDE (HAK_CACHE_ARRAY ? HAK_SMALL_MAX : 1024u)
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
 /* `block` was freed, but is no block that was handed out, or was free already. */
 HAK_COLD _Noreturn void hak_slab_fail_free(const struct hak_slab *slab, const void *block);
 HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
 
-/* The bit of a block in the map, whose slab is one page, and below it what is less than the divisor for the start of a
- * block alone (hak_class_starts_at). */
+/* Where in its slab a block is; slabs of small blocks are one page. */
+HAK_INLINE uint64_t hak_slab_offset_of(const struct hak_slab *slab, const void *block)
+{
+    return HAK_CACHE_ARRAY ? (uintptr_t)block - (uintptr_t)slab->base : (uintptr_t)block & (HAK_PAGE - 1);
+}
+
+/* The bit of a block in the map, and below it what is less than the divisor for the start of a block alone, if the slab
+ * is one page (hak_class_starts_at). */
 HAK_INLINE uint64_t hak_slab_place_of(const struct hak_slab *slab, const void *block)
 {
-    return ((uintptr_t)block & (HAK_PAGE - 1)) * (uint64_t)slab->map_divisor;
+    return hak_slab_offset_of(slab, block) * slab->map_divisor;
+}
+
+/* Whether a block begins at the place: in slabs of any length its number tells where. */
+HAK_INLINE bool hak_slab_is_start(const struct hak_slab *slab, const void *block, uint64_t place)
+{
+    return HAK_CACHE_ARRAY ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)
+                           : (uint32_t)place < slab->map_divisor;
 }
 
 HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)
@@ -148,7 +166,7 @@ HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
     uint64_t place = hak_slab_place_of(slab, block), bit = (uint64_t)1 << (place >> 32) % 64;
     uint32_t i = (uint32_t)(place >> 32);
     uint64_t *word = &slab->map[i / 64];
-    if (HAK_UNLIKELY(i >= slab->carved || (uint32_t)place >= slab->map_divisor || *word & bit))
+    if (HAK_UNLIKELY(i >= slab->carved || !hak_slab_is_start(slab, block, place) || *word & bit))
         hak_slab_fail_free(slab, block);
     *word |= bit;
 }

@@ -41,6 +41,7 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_text(w, "backend", hak_parts.backend->name);
     hak_stats_text(w, "release", hak_parts.release->name);
     hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
+    hak_stats_text(w, "cache", HAK_CACHE_NAME);
     write_names(w, "frontends", hak_frontends);
     write_names(w, "backends", hak_backends);
     write_names(w, "releases", hak_releases);
@@ -150,6 +151,31 @@ static void write_threads(struct hak_stats_writer *w)
 #undef X
     hak_stats_end(w);
 }
+
+#if HAK_CACHE_ARRAY
+/* For each class how many mallocs its bin served, and how many of them without a refill. What still waits in bins is
+ * counted as served. */
+static void write_hits(struct hak_stats_writer *w)
+{
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    hak_stats_begin_array(w, "bin_hits");
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        const struct hak_class_counters *c = &t.counters.classes[cls];
+        uint64_t refills = HAK_LOAD_RELAXED(&c->refills);
+        uint64_t served = HAK_LOAD_RELAXED(&c->brought) + HAK_LOAD_RELAXED(&c->frees) - HAK_LOAD_RELAXED(&c->drained);
+        if (!refills)
+            continue;
+        hak_stats_begin(w, NULL);
+        hak_stats_number(w, "stride", hak_strides[cls]);
+        hak_stats_number(w, "served", served);
+        hak_stats_number(w, "refills", refills);
+        hak_stats_number(w, "hits_permille", (served - hak_min(served, refills)) * 1000 / hak_max(served, 1));
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+}
+#endif
 
 static void write_ledger(struct hak_stats_writer *w)
 {
@@ -313,13 +339,21 @@ int hak_stats_write(int fd, bool json)
     return w.error ? -w.error : 0;
 }
 
+static void write_bins(struct hak_stats_writer *w)
+{
+    write_threads(w);
+#if HAK_CACHE_ARRAY
+    write_hits(w);
+#endif
+}
+
 static void print_sections(int fd)
 {
     const struct hak_option_values *o = &hak_options;
     struct hak_stats_writer w = {.fd = fd, .form = &hak_stats_as_text};
     hak_stats_begin(&w, NULL);
     if (o->fast_stats)
-        write_threads(&w);
+        write_bins(&w);
     if (o->stage_stats)
         write_stages(&w);
     hak_stats_end(&w);

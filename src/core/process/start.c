@@ -51,8 +51,8 @@ static bool init_locked(void)
     if (hak_space_init() || !hak_parts_init())
         return false;
     if (hak_options.verbose)
-        hak_log("version %s, backend %s, release %s, tiny_header %s", HAK_VERSION, hak_parts.backend->name,
-                hak_parts.release->name, HAK_TINY_HEADER_NAME);
+        hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s", HAK_VERSION, hak_parts.backend->name,
+                hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME);
     if (hak_outlet_wants_stderr())
         hak_outlet_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */

@@ -56,21 +56,20 @@ static uint32_t bin_capacity(unsigned cls)
 
 /* --- prewarm -------------------------------------------------------------------------------------------- */
 
-/* Touches the pages of the bin's blocks, so that their first use takes no fault either. */
-static void touch_bin(unsigned cls)
+/* Touches the pages of a block, so that their first use takes no fault either. */
+static void touch(unsigned cls, void *block)
 {
-    for (void *block = hak_self.head[cls]; block; block = hak_next_load(block))
-        for (size_t i = HAK_SYSTEM_PAGE; i < hak_strides[cls]; i += HAK_SYSTEM_PAGE)
-            ((volatile char *)block)[i] = 0;
+    for (size_t i = sizeof(void *); /* the first may be a link */ i < hak_strides[cls]; i += HAK_SYSTEM_PAGE)
+        ((volatile char *)block)[i] = 0;
 }
 
 static void prewarm(struct hak_thread *t, unsigned i, uint32_t blocks, struct warm_bin *warm)
 {
     unsigned cls = hak_class_of(warm_classes[i].size);
     hak_bin_prewarm(t, cls, blocks);
-    touch_bin(cls);
+    hak_cache_each(cls, touch);
     warm->refills = t->bins[cls].refills;
-    warm->first = hak_self.head[cls];
+    warm->first = hak_cache_first(cls);
 }
 
 static void thread_start(struct hak_thread *t)
@@ -86,7 +85,7 @@ static void adapt(const struct hak_thread *t, unsigned i, const struct warm_bin 
 {
     unsigned cls = hak_class_of(warm_classes[i].size);
     uint32_t now = HAK_LOAD_RELAXED(&adaptive[i]);
-    bool ran_out = t->bins[cls].refills != warm->refills, unused = !ran_out && hak_self.head[cls] == warm->first;
+    bool ran_out = t->bins[cls].refills != warm->refills, unused = !ran_out && hak_cache_first(cls) == warm->first;
     if (ran_out && now < warm_classes[i].fixed)
         HAK_STORE_RELAXED(&adaptive[i], now + 1);
     else if (unused && now > 0)

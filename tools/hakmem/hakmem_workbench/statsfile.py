@@ -96,9 +96,9 @@ class Stats:
 
     @property
     def policy(self) -> str:
-        """'backend shared_pool, release batch, tiny_header true, frontends tiny pool large'."""
+        """'backend shared_pool, release batch, tiny_header true, cache list, frontends tiny pool large'."""
         parts = []
-        for key in ("backend", "release", "tiny_header", "frontends"):
+        for key in ("backend", "release", "tiny_header", "cache", "frontends"):
             if key in self.allocator:
                 parts.append(f"{key} {_plain(self.allocator[key])}")
         return ", ".join(parts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`meson compile ab` (bench/headline.py): three builds against others, in its quick mode."""
+"""`meson compile ab` (bench/headline.py): builds against others, in its quick mode."""
 
 import json
 import subprocess
@@ -44,13 +44,16 @@ def test_quick(build: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads((output / "headline.json").read_text())
     variants = found["works"]["fixed_64"]["variants"]
-    assert list(variants)[:4] == ["header=false", "header=true", "header=small", "system"]
+    builds = ["header=false", "header=true", "header=small", "cache=array"]
+    assert list(variants)[:5] == [*builds, "system"]
     assert found["baseline"] == "header=false" and variants["header=false"]["ratio"] == 1
     assert all(row["ratio"] > 0 for row in variants.values())
     assert f"{variants['header=true']['ratio']:.3f}" in done.stdout
     served = json.loads((output / "fixed_64" / "ab.json").read_text())["variants"]
-    headers = {row["label"]: row["allocator"]["tiny_header"] for row in served[:3]}
-    assert headers == {f"header={value}": value for value in ("false", "true", "small")}
+    said = {row["label"]: (row["allocator"]["tiny_header"], row["allocator"]["cache"]) for row in served[:4]}
+    assert said == {f"header={value}": (value, "list") for value in ("false", "true", "small")} | {
+        "cache=array": ("false", "array")
+    }
     seen = look_at(output / "headline.html", tmp_path)
     (row,) = seen["rows"]["headline"]
     assert row[0] == "fixed_64" and len(row) == len(variants) + 3

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ * See array.h. Arrays begin small and double as the thread uses the class, up to what its capacity and a beat of frees
+ * take; outgrown ones serve the thread's other classes. They are metadata, and stay with the descriptor. */
+#include "array.h"
+
+#include <string.h>
+
+#include "core/heap/drain.h"
+#include "core/heap/owned.h"
+#include "core/heap/share.h"
+
+#define SLOTS_LG_MIN 4u
+#define BEATS 3u /* until the next check; a trim waits so long at most to be heard */
+
+/* --- slots --------------------------------------------------------------------------------------------- */
+
+static unsigned lg_for(uint32_t blocks)
+{
+    unsigned lg = SLOTS_LG_MIN;
+    while (lg < HAK_SLOTS_LG_MAX && (1u << lg) - 1 < blocks)
+        lg++;
+    return lg;
+}
+
+static void **get_slots(struct hak_thread *t, unsigned lg)
+{
+    void **slots = t->spare_slots[lg];
+    if (slots)
+        t->spare_slots[lg] = slots[0];
+    else
+        slots = hak_meta_alloc(sizeof *slots << lg);
+    return slots;
+}
+
+static void put_slots(struct hak_thread *t, void **slots, unsigned lg)
+{
+    slots[0] = t->spare_slots[lg];
+    t->spare_slots[lg] = slots;
+}
+
+/* The bin holds n blocks now. Its room is set anew by who changes it so. */
+static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
+{
+    hak_self.bin[cls] = b->slots + n;
+}
+
+static void count_refill(struct hak_thread *t, unsigned cls, uint32_t blocks)
+{
+    hak_count(&t->counters.classes[cls].refills, 1);
+    hak_count(&t->counters.classes[cls].brought, blocks);
+}
+
+/* Gives the bin slots for so many blocks, if there is memory; returns how many it can hold. */
+static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
+{
+    struct hak_bin *b = &t->bins[cls];
+    unsigned lg = lg_for(blocks);
+    void **old = b->slots, **slots = lg > b->slots_lg ? get_slots(t, lg) : NULL;
+    if (!slots)
+        return b->slots_lg ? hak_array_most(b) : 0;
+    uint32_t n = hak_array_length(b, cls);
+    slots[0] = NULL;
+    if (old) {
+        memcpy(slots + 1, old + 1, n * sizeof *slots);
+        put_slots(t, old, b->slots_lg);
+    }
+    b->slots = slots;
+    b->slots_lg = (uint16_t)lg;
+    set_length(b, cls, n);
+    return hak_array_most(b);
+}
+
+/* --- room ---------------------------------------------------------------------------------------------- */
+
+static uint32_t capacity_of(const struct hak_bin *b, unsigned cls)
+{
+    return hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
+}
+
+/* Frees until the next heartbeat: there are slots for them. Where the class is shared, not many. */
+static void set_room(struct hak_thread *t, unsigned cls)
+{
+    const struct hak_bin *b = &t->bins[cls];
+    uint32_t room = (uint32_t)hak_min(hak_bin_beat(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
+    if (hak_share_is_on(b, cls))
+        room = (uint32_t)hak_min(room, 2 * hak_share_capacity(cls) + 1);
+    hak_array_set_room(t, cls, room);
+}
+
+void hak_cache_start(struct hak_thread *t, unsigned cls)
+{
+    hak_owned_mark_used(t, cls); /* the slots are to be found again */
+    grow(t, cls, 1);
+    set_room(t, cls);
+}
+
+/* --- filling ------------------------------------------------------------------------------------------- */
+
+/* A bin that is filled with so many has slots for as many frees. */
+static uint32_t room_for(struct hak_thread *t, unsigned cls, uint32_t blocks)
+{
+    uint32_t most = (uint32_t)hak_max(hak_parts.capacity[cls], blocks) + HAK_ARRAY_FREES;
+    return grow(t, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&t->bins[cls], cls);
+}
+
+uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t n = hak_array_length(b, cls), room = room_for(t, cls, n + want);
+    (void)exactly;
+    if (!room)
+        return 0;
+    uint32_t taken = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
+    set_length(b, cls, n + taken);
+    count_refill(t, cls, taken);
+    set_room(t, cls);
+    return taken;
+}
+
+bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t n = chain.count;
+    if (room_for(t, cls, n) < n) {
+        hak_drain(t, chain.head);
+        return false;
+    }
+    void *block = chain.head;
+    for (uint32_t i = n; i; i--, block = hak_next_load(block))
+        b->slots[i] = block;
+    set_length(b, cls, n);
+    count_refill(t, cls, n);
+    set_room(t, cls);
+    return true;
+}
+
+/* --- emptying ------------------------------------------------------------------------------------------ */
+
+/* Drains the blocks freed longest ago; so many stay. */
+static void drain_to(struct hak_thread *t, unsigned cls, uint32_t keep)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t n = hak_array_length(b, cls);
+    if (n <= keep)
+        return;
+    hak_drain_array(t, b->slots + 1, n - keep);
+    hak_count(&t->counters.classes[cls].drained, n - keep);
+    memmove(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
+    set_length(b, cls, keep);
+}
+
+void hak_cache_drain(struct hak_thread *t, unsigned cls)
+{
+    drain_to(t, cls, 0);
+}
+
+static void drain_one(struct hak_thread *t, void *p)
+{
+    hak_drain_array(t, &p, 1);
+}
+
+void hak_cache_leave(unsigned cls, void *p)
+{
+    hak_self.room[cls] = 0;
+    drain_one(NULL, p);
+}
+
+static void put(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t n = hak_array_length(b, cls);
+    if (b->slots_lg && n < hak_array_most(b)) {
+        b->slots[n + 1] = p;
+        set_length(b, cls, n + 1);
+    } else {
+        drain_one(t, p);
+        hak_count(&t->counters.classes[cls].drained, 1);
+    }
+}
+
+/* A thread that comes here often has its array doubled, until it has slots for many frees. A bin that overflows and
+ * was not refilled since it did before belongs to a program that frees a lot: it keeps nothing. */
+void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t keep = capacity_of(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
+    hak_owned_mark_used(t, cls);
+    hak_count(&t->counters.checks, 1);
+    hak_work_add(hak_min(most - n, HAK_BIN_BEAT));
+    if (n < keep && most - n < HAK_BIN_BEAT && most < keep + HAK_ARRAY_FREES)
+        grow(t, cls, 2 * most);
+    put(t, cls, p);
+    if (hak_array_length(b, cls) > keep) {
+        hak_count(&t->counters.overflows, 1);
+        drain_to(t, cls, b->shrinking ? 0 : keep);
+        b->shrinking = true;
+    }
+    b->later = BEATS;
+    set_room(t, cls);
+}
+
+/* --- a thread's end ------------------------------------------------------------------------------------ */
+
+void hak_cache_park(struct hak_thread *t)
+{
+    memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
+    memcpy(t->parked_room, hak_self.room, sizeof hak_self.room);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        hak_self.bin[cls] = (void *)hak_cache_no_slots;
+    memset(hak_self.room, 0, sizeof hak_self.room);
+}
+
+static void resume(struct hak_thread *t, unsigned cls)
+{
+    if (!t->bins[cls].slots_lg)
+        return;
+    hak_self.bin[cls] = t->parked_bin[cls];
+    hak_self.room[cls] = t->parked_room[cls];
+}
+
+void hak_cache_resume(struct hak_thread *t)
+{
+    hak_heap_each_class(t, resume);
+}
+
+void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t n = (uint32_t)hak_cache_parked_length(t, cls);
+    if (n)
+        hak_drain_array(t, b->slots + 1, n);
+    hak_count(&t->counters.classes[cls].drained, n);
+    if (b->slots_lg)
+        put_slots(t, b->slots, b->slots_lg);
+}
+
+/* --- looking ------------------------------------------------------------------------------------------- */
+
+size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
+{
+    const struct hak_bin *b = &t->bins[cls];
+    return b->slots_lg ? (size_t)((void **)t->parked_bin[cls] - b->slots) : 0;
+}
+
+void *hak_cache_first(unsigned cls)
+{
+    return *(void **)hak_self.bin[cls];
+}
+
+size_t hak_cache_length(unsigned cls)
+{
+    const struct hak_thread *t = hak_self.thread;
+    return t ? hak_array_length(&t->bins[cls], cls) : 0;
+}
+
+void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))
+{
+    for (void **slot = hak_self.bin[cls]; *slot; slot--)
+        visit(cls, *slot);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ * The cache `array`: a bin is an array of pointers to free blocks, which neither malloc nor free, neither a refill nor
+ * a drain reads or writes, where their slab has a map: what a program writes to a block after free steers nothing here,
+ * and cold blocks cost no cache miss.
+ *
+ * The first slot is NULL, so that malloc finds an empty bin as it finds a block. The bin's room is never more than the
+ * slots behind its last block; so free() counts down first, and at zero the slow path has the block in its hands. A
+ * bin has no slots before its first use: then it points to one NULL that all share, and has no room. */
+#ifndef HAK_CACHES_ARRAY_H
+#define HAK_CACHES_ARRAY_H
+
+#include "core/heap/caches/contract.h"
+#include "core/parts/parts.h"
+
+#define HAK_ARRAY_FREES 64u /* so many have slots beyond the capacity, once the thread uses the class a lot */
+
+/* Moves the end of a bin by one slot. In C it takes gcc one instruction more, which keeps what it has loaded. */
+HAK_INLINE void hak_array_move(hak_cache_ref self, uint64_t cls, const int slots)
+{
+#if HAK_CACHE_BY_SEGMENT
+    __asm__("addq %[by], %%fs:%c[bin](%[self],%[cls], 8)"
+            :
+            : [self] "r"((uintptr_t)self), [cls] "r"(cls), [bin] "i"(offsetof(struct hak_cache, bin)),
+              [by] "i"(slots * (int)sizeof(void *))
+            : "memory", "cc");
+#else
+    self->bin[cls] = (void **)self->bin[cls] + slots;
+#endif
+}
+
+HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
+{
+    uint64_t i = cls;
+    void *p = *(void **)self->bin[i];
+    if (HAK_UNLIKELY(!p))
+        return NULL;
+    hak_array_move(self, i, -1);
+    return p;
+}
+
+HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
+{
+    if (HAK_UNLIKELY(hak_cache_spend(self, cls)))
+        return true;
+    ((void **)self->bin[cls])[1] = p;
+    hak_array_move(self, cls, 1);
+    return false;
+}
+
+/* Blocks in the calling thread's bin. */
+HAK_INLINE uint32_t hak_array_length(const struct hak_bin *b, unsigned cls)
+{
+    return b->slots_lg ? (uint32_t)((void **)hak_self.bin[cls] - b->slots) : 0;
+}
+
+/* Blocks that the slots hold: the first one holds none. */
+HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
+{
+    return (1u << b->slots_lg) - 1;
+}
+
+/* Gives the bin room for so many frees; those since the last time are counted. */
+HAK_INLINE void hak_array_set_room(struct hak_thread *t, unsigned cls, uint32_t room)
+{
+    struct hak_bin *b = &t->bins[cls];
+    hak_count(&t->counters.classes[cls].frees, (uint64_t)((int32_t)b->given - hak_self.room[cls]));
+    b->given = (uint16_t)room;
+    hak_self.room[cls] = (int32_t)room;
+}
+
+/* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots
+ * for some more: work is counted, no more. */
+HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t n = hak_array_length(b, cls);
+    if (!b->later || n >= hak_parts.capacity[cls] || n + HAK_ARRAY_FREES > hak_array_most(b))
+        return false;
+    void **end = hak_self.bin[cls];
+    b->later--;
+    end[1] = p;
+    hak_self.bin[cls] = end + 1;
+    hak_array_set_room(t, cls, (uint32_t)hak_min(hak_bin_beat(), hak_array_most(b) - n - 1));
+    hak_work_add(HAK_BIN_BEAT);
+    return true;
+}
+
+uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
+
+#endif

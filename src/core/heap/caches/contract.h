@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ * What a cache does: it holds a thread's free blocks, one bin for each class, in front of the slabs. Each folder
+ * beside this file is one; -Dcache chooses at build time, and chosen.h includes its header. A header defines these
+ * inline, for the fast path:
+ *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)             a block; NULL from an empty bin
+ *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: hak_cache_heartbeat is due, or a check
+ *   bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)   false: a check is due
+ *   uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+ *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
+ * and the rest here. `t` is the calling thread's descriptor, and the bin its own. Only free() counts, and only down:
+ * after so many frees of a class its bin is looked at, which bounds it. */
+#ifndef HAK_CACHES_CONTRACT_H
+#define HAK_CACHES_CONTRACT_H
+
+#include "core/base/work.h"
+#include "core/heap/descriptor.h"
+
+#define HAK_BIN_BEAT 128u      /* frees of a class between two heartbeats; each check of a bin is one, too */
+#define HAK_BIN_SHORT_BEAT 16u /* the same while idle memory waits to be purged */
+
+/* So many frees at most until the next heartbeat. */
+HAK_INLINE uint32_t hak_bin_beat(void)
+{
+    return HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)) ? HAK_BIN_SHORT_BEAT : HAK_BIN_BEAT;
+}
+
+/* The thread uses the class for the first time. */
+void hak_cache_start(struct hak_thread *t, unsigned cls);
+/* A chain of others' blocks goes to the bin, which is empty. False: no room for any of it, all are drained. */
+bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain);
+/* p was freed, and the bin's room is used up: drains what it has beyond its capacity. */
+void hak_cache_check(struct hak_thread *t, unsigned cls, void *p);
+/* The same in a thread that has no descriptor, or has ended: it keeps nothing in its bins. */
+void hak_cache_leave(unsigned cls, void *p);
+/* Empties the bin. */
+void hak_cache_drain(struct hak_thread *t, unsigned cls);
+
+/* All bins of the calling thread, to its descriptor and back; what a parked one has is drained. */
+void hak_cache_park(struct hak_thread *t);
+void hak_cache_resume(struct hak_thread *t);
+void hak_cache_drain_parked(struct hak_thread *t, unsigned cls);
+size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls);
+
+/* The block that malloc will take; NULL from an empty bin. */
+void *hak_cache_first(unsigned cls);
+size_t hak_cache_length(unsigned cls);
+void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block));
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ * See list.h. Every so many frees a bin is walked up to its capacity, and the blocks freed longest ago are drained. */
+#include "list.h"
+
+#include <string.h>
+
+#include "core/heap/drain.h"
+#include "core/heap/owned.h"
+#include "core/heap/share.h"
+#include "core/parts/parts.h"
+
+#define INTERVAL_MIN 8u
+#define INTERVAL_FIRST 32u
+#define INTERVAL_MAX 256u
+#define INTERVAL_BYTES (6 * HAK_MIB)
+
+static uint32_t longest_interval(const struct hak_bin *b, unsigned cls)
+{
+    if (hak_share_is_on(b, cls))
+        return 2 * hak_share_capacity(cls) + 1;
+    return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[cls]));
+}
+
+void hak_cache_start(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(b, cls));
+    hak_list_set_room(b, cls, b->interval);
+}
+
+bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
+{
+    (void)t;
+    hak_self.bin[cls] = chain.head;
+    return true;
+}
+
+static void *take_bin(unsigned cls)
+{
+    void *blocks = hak_self.bin[cls];
+    hak_self.bin[cls] = NULL;
+    return blocks;
+}
+
+void hak_cache_leave(unsigned cls, void *p)
+{
+    (void)p; /* is in the bin */
+    hak_self.room[cls] = 0;
+    hak_drain(NULL, take_bin(cls));
+}
+
+/* Cuts a list behind its first `keep` blocks; returns the rest. */
+static void *cut(void *block, uint32_t keep)
+{
+    for (uint32_t i = 1; block && i < keep; i++)
+        block = hak_next_load(block);
+    if (!block)
+        return NULL;
+    void *rest = hak_next_load(block);
+    hak_next_store(block, NULL);
+    return rest;
+}
+
+/* A bin in balance is checked less and less often; one that overflows, often. One that overflowed and was
+ * not refilled since belongs to a program that frees a lot: it keeps nothing, which spares a walk. */
+void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    uint32_t keep = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
+    (void)p; /* is in the bin */
+    hak_owned_mark_used(t, cls);
+    hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
+    void *rest = b->shrinking || !keep ? take_bin(cls) : cut(hak_self.bin[cls], keep);
+    hak_count(&t->counters.checks, 1);
+    if (rest) {
+        hak_count(&t->counters.overflows, 1);
+        b->shrinking = true;
+        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, keep));
+        hak_drain(t, rest);
+    } else {
+        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
+    }
+    hak_list_set_room(b, cls, b->interval);
+}
+
+void hak_cache_drain(struct hak_thread *t, unsigned cls)
+{
+    hak_drain(t, take_bin(cls));
+}
+
+void hak_cache_park(struct hak_thread *t)
+{
+    memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
+    memcpy(t->parked_room, hak_self.room, sizeof hak_self.room);
+    memset(hak_self.bin, 0, sizeof hak_self.bin);
+    memset(hak_self.room, 0, sizeof hak_self.room);
+}
+
+/* Header builds: what the thread freed before it had a descriptor. */
+static void drain_early(struct hak_thread *t)
+{
+    for (unsigned cls = 0; HAK_HEADER_LIMIT && cls < HAK_NCLASSES; cls++)
+        hak_cache_drain(t, cls);
+}
+
+void hak_cache_resume(struct hak_thread *t)
+{
+    drain_early(t);
+    memcpy(hak_self.bin, t->parked_bin, sizeof hak_self.bin);
+    memcpy(hak_self.room, t->parked_room, sizeof hak_self.room);
+}
+
+void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
+{
+    hak_drain(t, t->parked_bin[cls]);
+    t->parked_bin[cls] = NULL;
+    t->parked_room[cls] = 0;
+}
+
+static size_t length(const void *blocks)
+{
+    size_t n = 0;
+    for (; blocks; blocks = hak_next_load(blocks))
+        n++;
+    return n;
+}
+
+size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
+{
+    return length(t->parked_bin[cls]);
+}
+
+void *hak_cache_first(unsigned cls)
+{
+    return hak_self.bin[cls];
+}
+
+size_t hak_cache_length(unsigned cls)
+{
+    return length(hak_self.bin[cls]);
+}
+
+void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))
+{
+    for (void *block = hak_self.bin[cls], *next; block; block = next) {
+        next = hak_next_load(block);
+        visit(cls, block);
+    }
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * The cache `list`: a bin is a list of free blocks, linked through their first words. It takes no room of its own, and
+ * all zero means empty, disabled, or not yet initialised: one branch of malloc leads to the slow path for all three. */
+#ifndef HAK_CACHES_LIST_H
+#define HAK_CACHES_LIST_H
+
+#include "core/heap/caches/contract.h"
+
+#define HAK_LIST_WHOLE 4u
+#define HAK_LIST_WHOLE_STRIDE 1024u
+
+HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
+{
+    void *p = self->bin[cls];
+    if (HAK_LIKELY(p))
+        self->bin[cls] = hak_next_load(p);
+    return p;
+}
+
+HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
+{
+    hak_next_store(p, self->bin[cls]);
+    self->bin[cls] = p;
+    return HAK_UNLIKELY(hak_cache_spend(self, cls));
+}
+
+/* So many frees until the bin is checked, with heartbeats on the way. */
+HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t frees)
+{
+    uint32_t now = (uint32_t)hak_min(frees, hak_bin_beat());
+    b->later = (uint16_t)(frees - now);
+    hak_self.room[cls] = (int32_t)now;
+}
+
+/* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A heartbeat comes often,
+ * so it takes few instructions. */
+HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    (void)p; /* is in the bin */
+    if (!b->later)
+        return false;
+    hak_work_add(HAK_BIN_BEAT);
+    hak_list_set_room(b, cls, b->later);
+    return true;
+}
+
+/* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
+ * that is not much longer than the batch is taken as it is. */
+HAK_INLINE uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+{
+    (void)t;
+    bool whole = !exactly && want > 1 && slab->free && slab->free_count <= want * HAK_LIST_WHOLE &&
+                 slab->stride <= HAK_LIST_WHOLE_STRIDE;
+    struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);
+    void *last = chain.head, *next;
+    if (HAK_UNLIKELY(hak_self.bin[cls])) { /* the bin is filled ahead of use */
+        while ((next = hak_next_load(last)))
+            last = next;
+        hak_next_store(last, hak_self.bin[cls]);
+    }
+    hak_self.bin[cls] = chain.head;
+    return chain.count;
+}
+
+#endif

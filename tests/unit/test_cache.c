@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ * What every cache keeps to (core/heap/caches/contract.h), and what each one adds. */
+#include <string.h>
+
+#include "core/heap/bin.h"
+#include "core/heap/heap.h"
+#include "core/os/meta.h"
+#include "unit.h"
+
+#define SIZE 2000 /* has no header in any build: remote blocks go home */
+
+static struct hak_thread *t;
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    t = unit_thread();
+    assert_non_null(t);
+}
+
+TEST(the_block_freed_last_is_taken_first)
+{
+    start(NULL);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        size_t size = hak_class_usable(cls);
+        void *a = hak_malloc(size), *b = hak_malloc(size);
+        hak_free(a);
+        hak_free(b);
+        assert_ptr_equal(hak_cache_first(cls), b);
+        assert_ptr_equal(hak_malloc(size), b);
+        assert_ptr_equal(hak_malloc(size), a);
+    }
+}
+
+static unsigned visited;
+
+static void count_visit(unsigned cls, void *block)
+{
+    struct hak_slab *slab = hak_space_slab(block);
+    assert_true(slab && slab->cls == cls);
+    visited++;
+}
+
+TEST(all_blocks_of_a_bin_are_visited)
+{
+    start(NULL);
+    unsigned cls = hak_class_of(SIZE);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    hak_cache_each(cls, count_visit);
+    assert_in_range(visited, 2, 10);
+    assert_int_equal(visited, hak_cache_length(cls));
+}
+
+TEST(a_trim_is_heard_by_a_thread_that_recycles_one_block)
+{
+    start(NULL);
+    hak_free(hak_malloc(64));
+    hak_thread_ask_drain();
+    unsigned pairs = 0;
+    for (; !t->drain_done && pairs < 10000; pairs++)
+        hak_free(hak_malloc(64));
+    assert_in_range(pairs, 0, 1000);
+}
+
+#if HAK_CACHE_ARRAY
+static size_t slots_of(const struct hak_bin *b)
+{
+    return b->slots_lg ? (size_t)1 << b->slots_lg : 0;
+}
+
+static unsigned char *written[3000];
+
+/* Frees all but some, which keep the slabs. Of the first word of each block, which a list would link through. */
+static void free_most(size_t n, size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        memset(written[i], 0xa5, size);
+    for (size_t i = 0; i < n; i++)
+        if (i % 8)
+            hak_free(written[i]);
+}
+
+static void expect_unwritten(size_t n, size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t at = 0; at < sizeof(void *); at++)
+            if (written[i][at] != 0xa5)
+                fail_msg("%zu bytes: block %zu was written to", size, i);
+}
+
+TEST(a_free_block_is_neither_read_nor_written)
+{
+    if (HAK_HARDENED)
+        skip(); /* a freed block carries a mark */
+    start(NULL);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        size_t size = hak_class_usable(cls), n = hak_min(COUNT(written), 3 * HAK_MIB / size);
+        for (size_t i = 0; i < n; i++)
+            written[i] = hak_malloc(size);
+        free_most(n, size);
+        expect_unwritten(n, size);
+        hak_heap_drain(t);
+        expect_unwritten(n, size);
+        for (size_t i = 0; i < n; i++)
+            if (i % 8)
+                written[i] = hak_malloc(size);
+        expect_unwritten(n, size);
+        for (size_t i = 0; i < n; i++)
+            hak_free(written[i]);
+        hak_heap_drain(t);
+    }
+    assert_int_equal(unit_census().used, 0);
+}
+
+TEST(arrays_begin_small_and_stay_bounded)
+{
+    start(NULL);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        size_t size = hak_class_usable(cls);
+        hak_free(hak_malloc(size));
+        assert_in_range(slots_of(&t->bins[cls]), 4, 16);
+        for (unsigned round = 0; round < 4; round++)
+            unit_free_blocks(unit_blocks(size, hak_min(2000, 8 * HAK_MIB / size)));
+        for (unsigned i = 0; i < 3000; i++)
+            hak_free(hak_malloc(size));
+        assert_in_range(slots_of(&t->bins[cls]), 16, 2 * (hak_parts.capacity[cls] + HAK_ARRAY_FREES));
+    }
+}
+
+TEST(outgrown_arrays_serve_other_classes)
+{
+    start(NULL);
+    unit_free_blocks(unit_blocks(64, 1000));
+    assert_non_null(t->spare_slots[4]);
+    void **spare = t->spare_slots[4];
+    hak_free(hak_malloc(SIZE));
+    assert_ptr_equal(t->bins[hak_class_of(SIZE)].slots, spare);
+}
+
+TEST(the_room_of_a_bin_is_never_more_than_its_free_slots)
+{
+    enum { N = 2000 };
+    static void *blocks[N];
+    uint64_t random = 7;
+    start(NULL);
+    for (unsigned i = 0; i < 300000; i++) {
+        size_t at = unit_random(&random) % (i < 150000 ? N : N / 8), size = 16u << unit_random(&random) % 10;
+        if (blocks[at])
+            hak_free(blocks[at]);
+        blocks[at] = unit_random(&random) % 3 ? hak_malloc(size) : NULL;
+        if (i % 4096 == 0)
+            hak_heap_drain(t);
+        for (unsigned cls = 0; i % 16 == 0 && cls < HAK_NCLASSES; cls++) {
+            const struct hak_bin *b = &t->bins[cls];
+            uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
+            if (n > most || hak_self.room[cls] > (int32_t)(most - n))
+                fail_msg("class %u: %u blocks of %u, room %d", cls, n, most, hak_self.room[cls]);
+        }
+    }
+    unit_census();
+}
+
+static void *use_all_classes(void *unused)
+{
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        unit_free_blocks(unit_blocks(hak_class_usable(cls), 20));
+    return unused;
+}
+
+TEST(slots_of_ended_threads_are_used_again)
+{
+    start(NULL);
+    size_t settled = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        unit_in_thread(use_all_classes, NULL);
+        hak_thread_break_up(UINT64_MAX);
+        if (i == 20)
+            settled = hak_meta_bytes();
+    }
+    assert_int_equal(hak_meta_bytes(), settled);
+}
+
+TEST(without_memory_for_slots_blocks_are_drained)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(64, 500);
+    unsigned cls = hak_class_of(64), most = hak_array_most(&t->bins[cls]);
+    memset(t->spare_slots, 0, sizeof t->spare_slots);
+    fake_os_refuse_any(1, ENOMEM, true);
+    while (hak_meta_alloc(1))
+        ;
+    unit_free_blocks(blocks);
+    assert_true(hak_cache_length(cls) <= most);
+    assert_null(hak_bin_refill(t, hak_class_of(SIZE), HAK_REFILL_WITHIN_BUDGET)); /* never used: no slots */
+    fake_os_allow();
+    hak_free(hak_malloc(SIZE));
+    assert_true(hak_cache_length(hak_class_of(SIZE)) > 0);
+    unit_census();
+}
+
+TEST(a_bin_without_slots_takes_blocks_all_the_same)
+{
+    start(NULL);
+    unsigned cls = hak_class_of(64);
+    void *p = hak_malloc(64);
+    hak_heap_drain(t);
+    struct hak_bin b = t->bins[cls];
+    t->bins[cls].slots = NULL; /* as a descriptor that was used before: the tag of a slab is its own, */
+    t->bins[cls].slots_lg = 0; /* and it never used the class */
+    hak_self.bin[cls] = (void *)(uintptr_t)hak_cache_no_slots;
+    hak_self.room[cls] = 0;
+    hak_free(p);
+    hak_free(hak_malloc(64));
+    assert_true(t->bins[cls].slots_lg && b.slots_lg);
+    hak_heap_drain(t);
+    assert_int_equal(unit_census().used, 0);
+}
+#define ARRAY_TESTS                                                                                                    \
+    T(a_free_block_is_neither_read_nor_written), T(arrays_begin_small_and_stay_bounded),                               \
+        T(outgrown_arrays_serve_other_classes), T(the_room_of_a_bin_is_never_more_than_its_free_slots),                \
+        T(slots_of_ended_threads_are_used_again), T(without_memory_for_slots_blocks_are_drained),                      \
+        T(a_bin_without_slots_takes_blocks_all_the_same),
+#else
+#define ARRAY_TESTS
+#endif
+
+UNIT_MAIN(ARRAY_TESTS T(the_block_freed_last_is_taken_first), T(all_blocks_of_a_bin_are_visited),
+          T(a_trim_is_heard_by_a_thread_that_recycles_one_block))
