@@ -11,7 +11,9 @@
 /* From the kernel; where it has none to give, from what it gave the process at its start. */
 void hak_secret_draw(void);
 #else
-#define hak_secret_draw() ((void)0)
+HAK_INLINE void hak_secret_draw(void)
+{
+}
 #endif
 
 #endif

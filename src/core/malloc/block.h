@@ -22,7 +22,10 @@ size_t hak_block_usable(const void *p, const char *call);
  * other direction nothing is said: a block may be larger for many reasons. */
 void hak_block_check_size(const void *p, size_t align, size_t size, const char *call);
 #else
-#define hak_block_check_size(p, align, size, call) ((void)(align), (void)(size))
+HAK_INLINE void hak_block_check_size(const void *p, size_t align, size_t size, const char *call)
+{
+    (void)p, (void)align, (void)size, (void)call;
+}
 #endif
 
 #endif

@@ -56,9 +56,20 @@ HAK_INLINE void hak_mark_set(void *p, unsigned cls)
         ((uintptr_t *)p)[1] = hak_mark_of(p);
 }
 #else
-#define hak_mark_clear(p, cls) ((void)0)
-#define hak_mark_check(p, cls, call) ((void)0)
-#define hak_mark_set(p, cls) ((void)0)
+HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
+
+HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
+{
+    (void)p, (void)cls, (void)call;
+}
+
+HAK_INLINE void hak_mark_set(void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
 #endif
 
 #endif

@@ -22,8 +22,13 @@ void *hak_alloc_span(size_t size, size_t align, bool zero);
 void hak_count_malloc(void);
 void hak_count_free(void);
 #else
-#define hak_count_malloc() ((void)0)
-#define hak_count_free() ((void)0)
+HAK_INLINE void hak_count_malloc(void)
+{
+}
+
+HAK_INLINE void hak_count_free(void)
+{
+}
 #endif
 
 #endif

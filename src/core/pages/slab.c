@@ -246,8 +246,16 @@ static struct hak_chain take_new(struct hak_slab *slab, uint32_t want)
     return take_from_list(slab, want);
 }
 #else
-#define shuffle(slab, chain) (chain)
-#define take_new(slab, want) carve(slab, want)
+static struct hak_chain shuffle(struct hak_slab *slab, struct hak_chain chain)
+{
+    (void)slab;
+    return chain;
+}
+
+static struct hak_chain take_new(struct hak_slab *slab, uint32_t want)
+{
+    return carve(slab, want);
+}
 #endif
 
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
