@@ -59,7 +59,7 @@ readonly REFUSALS=(
     "-Ddefault_backend=batch                        | batch"
     "-Ddefault_backend=nonsense                     | nonsense"
     "-Dfrontends=large -Dtiny_header=small           | tiny"
-    "-Dcache=bag                                     | cache"
+    "-Dcache=bag                                     | list"
 )
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
