@@ -2,6 +2,7 @@
  * A kernel that takes back a part: one system page of what is free is still locked, a vector is done in part, one
  * call of many fails, answers come late. Whatever is asked of the library then ends; all goes back but what lies
  * around the locked page; and once the fault is over, that too. On each kind of memory and each backend. */
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -74,9 +75,12 @@ static void assert_resident(const struct set *s, size_t most, const char *when)
                  s->n * s->size / HAK_KIB, s->size, when, most / HAK_KIB);
 }
 
+/* Without huge pages: the kernel would make one again of the page that stays and what is around it. */
 static void start(const char *settings)
 {
-    unit_start(settings);
+    static char all[200];
+    snprintf(all, sizeof all, "HAKMEM_THP=never %s", settings ? settings : "");
+    unit_start(all);
     assert_true(hak_init());
     watchdog_start(SECONDS);
 }
