@@ -79,7 +79,7 @@ struct hak_frontend {
 };
 
 /* A way in which a backend finds a slab or run. The statistics show how often each one served: hak_count_stage
- * counts, by the stage's index. */
+ * counts, by the stage's index, once for each slab; runs may be left out. */
 struct hak_stage {
     const char *name;
     bool locked;       /* it holds the backend's lock */

@@ -42,7 +42,7 @@ struct hak_counters {
         _Atomic(uint64_t) frees, refills, brought, drained; /* blocks put into the bin, trips, blocks of theirs, gone */
     } classes[HAK_NCLASSES];
 #endif
-    _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: slabs that each of its stages served */
+    _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: what each of its stages served */
 };
 
 /* The calling thread's counters. NULL where it has none: then hak_counters_nobodys counts. */

@@ -8,6 +8,8 @@
 
 #define BIN_BYTES (128 * HAK_KIB)
 
+extern const struct hak_frontend hak_frontend_pool;
+
 /* The original's classes and its blocks ahead: fixed, and where the adaptive number starts. */
 static const struct {
     uint32_t size;
@@ -57,6 +59,12 @@ static uint32_t bin_capacity(unsigned cls)
 /* --- prewarm -------------------------------------------------------------------------------------------- */
 
 /* Touches the pages of a block, so that their first use takes no fault either. */
+/* Another frontend may have taken its class. */
+static bool is_mine(unsigned i)
+{
+    return hak_parts.by_class[hak_class_of(warm_classes[i].size)] == &hak_frontend_pool;
+}
+
 static void touch(unsigned cls, void *block)
 {
     for (size_t i = sizeof(void *); /* the first may be a link */ i < hak_strides[cls]; i += HAK_SYSTEM_PAGE)
@@ -77,7 +85,8 @@ static void thread_start(struct hak_thread *t)
     uint32_t mode = hak_options.pool_prewarm;
     struct arena *a = mode == PREWARM_OFF || !is_on(&hak_options) ? NULL : hak_arena_of(t);
     for (unsigned i = 0; a && i < POOL_WARM_CLASSES; i++)
-        prewarm(t, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]), &a->warm[i]);
+        if (is_mine(i))
+            prewarm(t, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]), &a->warm[i]);
 }
 
 /* A class that ran out gets more blocks for the next thread, one that was not used gets fewer. */
@@ -96,7 +105,8 @@ static void thread_ending(struct hak_thread *t)
 {
     struct arena *a = hak_options.pool_prewarm == PREWARM_ADAPTIVE && is_on(&hak_options) ? hak_arena_of(t) : NULL;
     for (unsigned i = 0; a && i < POOL_WARM_CLASSES; i++)
-        adapt(t, i, &a->warm[i]);
+        if (is_mine(i))
+            adapt(t, i, &a->warm[i]);
 }
 
 static void thread_end(struct hak_thread *t)

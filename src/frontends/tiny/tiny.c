@@ -7,6 +7,8 @@
 #define TINY_PREWARM_MAX 128u /* classes up to this stride are filled ahead */
 #define TINY_PREWARM_BLOCKS 16u
 
+extern const struct hak_frontend hak_frontend_tiny;
+
 static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
 {
     return hak_parts.backend->acquire_slab(t, cls);
@@ -34,7 +36,8 @@ static void thread_start(struct hak_thread *t)
     if (!hak_options.tiny_prewarm)
         return;
     for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= TINY_PREWARM_MAX; cls++)
-        hak_bin_prewarm(t, cls, TINY_PREWARM_BLOCKS);
+        if (hak_parts.by_class[cls] == &hak_frontend_tiny)
+            hak_bin_prewarm(t, cls, TINY_PREWARM_BLOCKS);
 }
 
 const struct hak_frontend hak_frontend_tiny = {
