@@ -70,7 +70,7 @@ inside() {
         [ -z "${!name:-}" ] || proxies+=("$name=${!name}")
     done
     printf '\nfresh.sh: ==== %s\n' "$*"
-    env -i "${proxies[@]}" HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    env --default-signal=INT,QUIT -i "${proxies[@]}" HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         chroot "$FRESH" sh -c "cd $CHECKOUT && exec \"\$@\"" sh "$@"
 }
 

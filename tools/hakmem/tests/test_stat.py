@@ -113,12 +113,17 @@ def test_refreshes_on_a_terminal(process: int) -> None:
     words = [sys.executable, str(tool), "stat", "-i", "0.1", str(process)]
     script = f"import pty; pty.spawn({words!r})"
     viewer = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm"},
     )
     assert viewer.stdout is not None
     out = b""
     while out.count(b"stages") < 3:
-        out += os.read(viewer.stdout.fileno(), 65536)
+        more = os.read(viewer.stdout.fileno(), 65536)
+        assert more, out
+        out += more
     os.kill(process, 9)  # it stays as a zombie, which counts as ended
     rest, _ = viewer.communicate(timeout=60)
     assert b"has ended" in out + rest
