@@ -9,6 +9,7 @@
  *
  * commit is no rlimit: vm.overcommit_memory is 2, and KIB more may be committed than the machine has committed already.
  * It is not linked with the library: rlimits.py runs it with and without. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -64,10 +65,12 @@ static void work_in_threads(void)
         pthread_join(thread, NULL);
 }
 
+/* Without a byte from malloc, which may be refused. */
 static void write_setting(const char *file, size_t value)
 {
-    FILE *f = fopen(file, "w");
-    if (!f || fprintf(f, "%zu", value) < 0 || fclose(f))
+    char text[32];
+    int fd = open(file, O_WRONLY | O_CLOEXEC), n = snprintf(text, sizeof text, "%zu", value);
+    if (fd < 0 || write(fd, text, (size_t)n) != n || close(fd))
         die("%s: %s", file, strerror(errno));
 }
 
