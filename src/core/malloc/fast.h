@@ -56,7 +56,7 @@ HAK_INLINE void hak_free(void *p)
         hak_free_slow(p);
         return;
     }
-    hak_mark_set(p, (unsigned)cls);
+    hak_mark_set(p, cls);
     if (HAK_UNLIKELY(hak_cache_push(self, cls, p)))
         hak_free_check(p, (unsigned)cls);
 }

@@ -49,10 +49,10 @@ HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
         hak_mark_fail(p, cls, call);
 }
 
-HAK_INLINE void hak_mark_set(void *p, unsigned cls)
+HAK_INLINE void hak_mark_set(void *p, uint64_t cls)
 {
-    hak_mark_check(p, cls, "free");
-    if (hak_mark_fits(cls))
+    hak_mark_check(p, (unsigned)cls, "free");
+    if (hak_mark_fits((unsigned)cls))
         ((uintptr_t *)p)[1] = hak_mark_of(p);
 }
 #else
@@ -66,7 +66,7 @@ HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
     (void)p, (void)cls, (void)call;
 }
 
-HAK_INLINE void hak_mark_set(void *p, unsigned cls)
+HAK_INLINE void hak_mark_set(void *p, uint64_t cls)
 {
     (void)p, (void)cls;
 }
