@@ -13,7 +13,9 @@ from common import finish
 # Whole process, one thread: loader, C library and all. A thread more may cost a stack and its guard.
 LIMITS = {"mmap": 19, "munmap": 2, "mprotect": 7, "mremap": 0}
 PER_THREAD = {"mmap": 1, "mprotect": 1}
-# The library's own releases: none is needed, but what has been idle may go back.
+# The library's own releases: none is needed, but what has been idle may go back. strace makes the program slow, so the
+# delay is longer.
+SETTINGS = {"HAKMEM_PURGE_DELAY_MS": 500}
 RELEASES = ("madvise", "process_madvise")
 MOST_RELEASES = 40
 
@@ -35,7 +37,8 @@ def main():
             seen = []
             for cycles in 100_000, 1_000_000:
                 name = f"{program} {threads} {cycles} 256 42"
-                process = tracing.trace(library, [bench_dir / f"bench_{program}", threads, cycles, 256, 42])[0]
+                process = tracing.trace(library, [bench_dir / f"bench_{program}", threads, cycles, 256, 42],
+                                        SETTINGS)[0]
                 check(name, threads, process.all, process.own, problems)
                 seen.append(process.all)
                 lines.append(f"{name}: " + ", ".join(f"{call} {process.all[call]}" for call in tracing.CALLS

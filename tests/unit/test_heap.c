@@ -33,4 +33,66 @@ TEST(draining_gives_up_every_slab_without_live_blocks)
     hak_free(live);
 }
 
-UNIT_MAIN(T(draining_gives_up_every_slab_without_live_blocks))
+static uint64_t now = 3600000;
+
+/* One round of looks, each class once. */
+static void look_round(void)
+{
+    uint64_t step = hak_max(1, hak_options.purge_delay_ms / HAK_NCLASSES);
+    for (unsigned i = 0; i < HAK_NCLASSES; i++)
+        hak_heap_look(t, now += step);
+}
+
+TEST(what_needs_no_refill_leaves_bin_remote_cache_and_thread)
+{
+    start(NULL);
+    hak_heap_look(t, now);
+    void *live = hak_malloc(SIZE);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    look_round(); /* it was refilled */
+    size_t before = hak_cache_length(cls);
+    assert_true(before >= 10);
+    look_round();
+    assert_true(hak_cache_length(cls) <= before / 2 + 1);
+    assert_true(t->slabs > 0);
+    for (size_t left = before; left; left /= 2)
+        look_round();
+    assert_null(hak_cache_first(cls));
+    assert_int_equal(t->bins[cls].remote_count, 0);
+    assert_int_equal(t->slabs, 0);
+    assert_int_equal(unit_census().used, 1);
+    hak_free(live);
+    look_round();
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, c.remote); /* it went home */
+}
+
+TEST(what_needs_refills_stays)
+{
+    start(NULL);
+    hak_heap_look(t, now);
+    for (unsigned i = 0; i < 10; i++) {
+        hak_heap_drain(t);
+        hak_free(hak_malloc(SIZE));
+        size_t before = hak_cache_length(cls);
+        look_round();
+        assert_int_equal(hak_cache_length(cls), before);
+    }
+}
+
+/* Little time means few looks, and a long rest is no more than one round. */
+TEST(looks_go_with_the_clock)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    hak_heap_look(t, 7200000);
+    unsigned next = t->look_next;
+    hak_heap_look(t, 7200001);
+    assert_int_equal(t->look_next, next);
+    hak_heap_look(t, 7200000 + 3600000 / HAK_NCLASSES);
+    assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
+    hak_heap_look(t, 7100000); /* a clock that goes back */
+    assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
+}
+
+UNIT_MAIN(T(draining_gives_up_every_slab_without_live_blocks), T(what_needs_no_refill_leaves_bin_remote_cache_and_thread),
+          T(what_needs_refills_stays), T(looks_go_with_the_clock))

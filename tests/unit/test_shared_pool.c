@@ -515,7 +515,7 @@ TEST(much_idle_memory_goes_back_in_steps)
 /* Nobody has come for any of it, so that nothing tells that it will be wanted. */
 TEST(a_little_may_wait_that_nobody_wanted)
 {
-    start("HAKMEM_PURGE_DELAY_MS=500");
+    start("HAKMEM_PURGE_DELAY_MS=100");
     if (!delayed())
         skip();
     bool zeroed;

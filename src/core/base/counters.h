@@ -26,6 +26,7 @@
     X(slabs_released, "slabs given back to a frontend")                \
     X(remote_reused, "blocks of others that served a refill")          \
     X(reclaimed, "FULL slabs taken back by their last owner")          \
+    X(idle_classes, "classes of which a thread gave up what it held, since it left them alone") \
     X(prewarmed, "blocks put into bins ahead of use")
 
 #define HAK_STAGES 16 /* of a backend, at most: a start with more stops with one line */

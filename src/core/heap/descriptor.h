@@ -25,6 +25,7 @@ struct hak_bin {
     uint16_t remote_count;  /* blocks in the remote cache, */
     uint16_t remote_capacity; /* of so many at most; 0 before the first one */
     bool shrinking;         /* overflowed, and not refilled since */
+    uint8_t seen;           /* refills at the last look (hak_heap_look), the low bits */
 #if HAK_CACHE_ARRAY
     uint16_t given;         /* the room that it got last */
     uint16_t slots_lg;      /* log2 of the number of slots; 0 without any */
@@ -42,6 +43,8 @@ struct hak_thread {
     size_t parked_bytes;            /* and the bytes of blocks cut from its slabs then */
     void *local[HAK_NFRONTENDS];    /* the frontends' own, by their place in the table of parts */
     uint32_t drain_done;            /* the last of the trims' requests that it has followed */
+    uint64_t looked_ms;             /* the time up to which its classes were looked at, in turn; 0: not yet, */
+    unsigned look_next;             /* and the next one */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
     struct hak_counters counters;

@@ -3,6 +3,7 @@
 #include "heap.h"
 
 #include "caches/chosen.h"
+#include "core/base/clock.h"
 #include "core/parts/parts.h"
 #include "owned.h"
 #include "remote_cache.h"
@@ -24,6 +25,55 @@ void hak_heap_drain(struct hak_thread *t)
     hak_heap_each_class(t, hak_cache_drain);
     hak_remote_cache_flush(t); /* before the slabs are looked at: some may be this thread's own by now */
     hak_heap_each_class(t, release_idle_slabs);
+}
+
+/* Owned slabs become anybody's. */
+static void give_up_slabs(struct hak_thread *t, unsigned cls)
+{
+    struct hak_slab *slab;
+    while ((slab = t->bins[cls].slabs)) {
+        hak_owned_remove(t, slab);
+        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+            hak_parts.backend->publish(slab);
+    }
+}
+
+static bool holds_any(const struct hak_bin *b, unsigned cls)
+{
+    return hak_cache_first(cls) || b->remote_count || b->slabs;
+}
+
+/* Without a refill since the last look the bin holds more than the thread needs. True: some of it went. */
+static bool look_at(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    bool served = b->seen != (uint8_t)b->refills;
+    b->seen = (uint8_t)b->refills;
+    if (served || !holds_any(b, cls))
+        return false;
+    hak_count(&t->counters.idle_classes, 1);
+    hak_cache_halve(t, cls);
+    hak_remote_cache_flush_class(t, cls);
+    release_idle_slabs(t, cls);
+    if (!hak_cache_first(cls))
+        give_up_slabs(t, cls);
+    return true;
+}
+
+/* Each class is looked at once in a purge delay. */
+void hak_heap_look(struct hak_thread *t, uint64_t now_ms)
+{
+    uint64_t delay = hak_purge_delay_ms(), step = hak_max(1, delay / HAK_NCLASSES);
+    if (!t->looked_ms)
+        t->looked_ms = now_ms;
+    if (hak_clock_age(t->looked_ms, now_ms) > delay)
+        t->looked_ms = now_ms - delay;
+    while (hak_clock_age(t->looked_ms, now_ms) >= step) {
+        t->looked_ms += step;
+        t->look_next = (t->look_next + 1) % HAK_NCLASSES;
+        if (look_at(t, t->look_next))
+            return;
+    }
 }
 
 size_t hak_heap_free_bytes(void)
@@ -68,6 +118,7 @@ void hak_heap_park(struct hak_thread *t)
 void hak_heap_resume(struct hak_thread *t)
 {
     hak_cache_resume(t);
+    t->looked_ms = 0;
 }
 
 static void abandon(struct hak_thread *t, unsigned cls)

@@ -26,7 +26,7 @@ static void *take_all(struct hak_bin *b)
     return blocks;
 }
 
-static void flush(struct hak_thread *t, unsigned cls)
+void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls)
 {
     if (t->bins[cls].remote_cache)
         hak_drain(t, take_all(&t->bins[cls]));
@@ -59,12 +59,12 @@ void hak_remote_cache_check(struct hak_thread *t, unsigned cls)
     if (keep)
         flush_rest(t, cls, keep);
     else
-        flush(t, cls);
+        hak_remote_cache_flush_class(t, cls);
 }
 
 void hak_remote_cache_flush(struct hak_thread *t)
 {
-    hak_heap_each_class(t, flush);
+    hak_heap_each_class(t, hak_remote_cache_flush_class);
 }
 
 /* A few blocks go home rather: of a class that is freed here but seldom used, and, if two threads came to use

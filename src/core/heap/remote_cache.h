@@ -24,7 +24,8 @@ HAK_INLINE bool hak_remote_cache_put(struct hak_thread *t, unsigned cls, void *b
 
 /* All blocks of the class, for a refill; none if they had better go home. */
 struct hak_chain hak_remote_cache_take(struct hak_thread *t, unsigned cls);
-/* Sends all of them home. */
+/* Sends those of the class home, or all. */
+void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls);
 void hak_remote_cache_flush(struct hak_thread *t);
 
 #endif

@@ -9,7 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 
-#define UNWANTED_PER_MS (8 * HAK_KIB) /* of the delay: 4 MiB wait for the default half of a second though nobody came */
+#define UNWANTED_PER_MS (40 * HAK_KIB) /* of the delay: 4 MiB wait for the default tenth of a second though nobody came */
 #define PER_REGRET 4u                 /* bytes may wait: what goes too soon costs a fault for each page */
 #define FADING 8u                     /* windows, until a regret is forgotten */
 

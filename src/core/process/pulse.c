@@ -5,6 +5,7 @@
 #include "background.h"
 #include "container.h"
 #include "core/base/clock.h"
+#include "core/heap/heap.h"
 #include "core/heap/thread.h"
 #include "core/pages/budget.h"
 #include "core/parts/parts.h"
@@ -96,6 +97,8 @@ static void purge_in_background(void)
 void hak_pulse_now(void)
 {
     hak_work = 0;
+    if (hak_self.thread)
+        hak_heap_look(hak_self.thread, hak_clock_ms());
     hak_purge_tick();
     if (HAK_UNLIKELY(hak_options.background))
         hak_background_want(hak_clock_ms(), purge_in_background);

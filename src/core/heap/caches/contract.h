@@ -32,8 +32,9 @@ bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain);
 void hak_cache_check(struct hak_thread *t, unsigned cls, void *p);
 /* The same in a thread that has no descriptor, or has ended: it keeps nothing in its bins. */
 void hak_cache_leave(unsigned cls, void *p);
-/* Empties the bin. */
+/* Empties the bin, or drains the half of it that was freed longest ago. */
 void hak_cache_drain(struct hak_thread *t, unsigned cls);
+void hak_cache_halve(struct hak_thread *t, unsigned cls);
 
 /* All bins of the calling thread, to its descriptor and back; what a parked one has is drained. */
 void hak_cache_park(struct hak_thread *t);

@@ -154,6 +154,11 @@ void hak_cache_drain(struct hak_thread *t, unsigned cls)
     drain_to(t, cls, 0);
 }
 
+void hak_cache_halve(struct hak_thread *t, unsigned cls)
+{
+    drain_to(t, cls, hak_array_length(&t->bins[cls], cls) / 2);
+}
+
 static void drain_one(struct hak_thread *t, void *p)
 {
     hak_drain_array(t, &p, 1);

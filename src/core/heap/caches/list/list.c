@@ -88,6 +88,20 @@ void hak_cache_drain(struct hak_thread *t, unsigned cls)
     hak_drain(t, take_bin(cls));
 }
 
+static uint32_t length(const void *blocks)
+{
+    uint32_t n = 0;
+    for (; blocks; blocks = hak_next_load(blocks))
+        n++;
+    return n;
+}
+
+void hak_cache_halve(struct hak_thread *t, unsigned cls)
+{
+    uint32_t keep = length(hak_self.bin[cls]) / 2;
+    hak_drain(t, keep ? cut(hak_self.bin[cls], keep) : take_bin(cls));
+}
+
 void hak_cache_park(struct hak_thread *t)
 {
     memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
@@ -115,14 +129,6 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
     hak_drain(t, t->parked_bin[cls]);
     t->parked_bin[cls] = NULL;
     t->parked_room[cls] = 0;
-}
-
-static size_t length(const void *blocks)
-{
-    size_t n = 0;
-    for (; blocks; blocks = hak_next_load(blocks))
-        n++;
-    return n;
 }
 
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
