@@ -32,7 +32,7 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 HAK_INLINE void *hak_pop(unsigned cls)
 {
     hak_count_malloc();
-    void *p = hak_cache_pop(hak_cache_here(), cls);
+    void *p = hak_cache_try_pop(hak_cache_here(), cls);
     if (HAK_UNLIKELY(!p))
         return NULL;
     hak_mark_clear(p, cls);
@@ -52,11 +52,10 @@ HAK_INLINE void hak_free(void *p)
     hak_count_free();
     hak_cache_ref self = hak_cache_here();
     uint64_t cls = hak_class_of_block(self, p);
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES)) {
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_mark_try_set(p, cls))) {
         hak_free_slow(p);
         return;
     }
-    hak_mark_set(p, cls);
     if (HAK_UNLIKELY(hak_cache_push(self, cls, p)))
         hak_free_check(p, (unsigned)cls);
 }

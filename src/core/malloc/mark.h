@@ -11,14 +11,13 @@
 #include "core/base/secret.h"
 #include "core/pages/space.h"
 
-/* Stops the process if p is not the start of a block, or one that was never handed out. */
-HAK_NOINLINE void hak_mark_check_block(const void *p, unsigned cls, const char *call);
+/* p is not the start of a block, or one that was never handed out, or is free. */
 HAK_COLD _Noreturn void hak_mark_fail(const void *p, unsigned cls, const char *call);
 
 /* The second word of a 16-byte block with a header reaches its last byte, which names the next class. */
 HAK_INLINE bool hak_mark_fits(unsigned cls)
 {
-    return hak_class_usable(cls) >= 16;
+    return !HAK_HEADER_LIMIT || hak_class_usable(cls) >= 16;
 }
 
 HAK_INLINE uintptr_t hak_mark_of(const void *p)
@@ -32,28 +31,44 @@ HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
         ((uintptr_t *)p)[1] = 0;
 }
 
-/* False where a call has to find out: the slab is longer than a page. */
-HAK_INLINE bool hak_mark_is_block(const void *p, unsigned cls)
+__extension__ typedef unsigned __int128 hak_place;
+
+/* Whether p, in a page whose tag or header byte names the class, is the start of a block that was cut: in the product
+ * the number of the block stands high, and low what is less than the inverse for the start of one alone. */
+HAK_INLINE bool hak_mark_is_block(const void *p, uint64_t cls)
 {
-    const struct hak_slab *slab = hak_space_slab_of_block(p);
-    uint64_t place = (uintptr_t)p % HAK_PAGE * hak_divisors[cls];
-    return (uint32_t)place < hak_divisors[cls] && place >> 32 < slab->carved && slab->cls == cls;
+    const struct hak_slab *slab = hak_space_slab_of_tagged(p);
+    hak_place place = (hak_place)((uintptr_t)p - (uintptr_t)slab->base) * hak_inverses[cls];
+    return HAK_LIKELY((uint64_t)place < hak_inverses[cls]) && HAK_LIKELY((uint64_t)(place >> 64) < slab->carved) &&
+           (!HAK_HEADER_LIMIT || HAK_LIKELY(slab->cls == cls));
 }
 
-/* `call` is the program's own, for the line that names it. */
+HAK_INLINE bool hak_mark_is_set(const void *p, uint64_t cls)
+{
+    return hak_mark_fits((unsigned)cls) && ((const uintptr_t *)p)[1] == hak_mark_of(p);
+}
+
+/* Marks a block. False, for the fast path, which calls nothing: it is none, or is marked. */
+HAK_INLINE bool hak_mark_try_set(void *p, uint64_t cls)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_block(p, cls) || hak_mark_is_set(p, cls)))
+        return false;
+    if (hak_mark_fits((unsigned)cls))
+        ((uintptr_t *)p)[1] = hak_mark_of(p);
+    return true;
+}
+
+/* Stops the process where p is not a block, or is marked. `call` is the program's own, for the line that names it. */
 HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
 {
-    if (HAK_UNLIKELY(!hak_mark_is_block(p, cls)))
-        hak_mark_check_block(p, cls, call);
-    if (HAK_UNLIKELY(hak_mark_fits(cls) && ((const uintptr_t *)p)[1] == hak_mark_of(p)))
+    if (HAK_UNLIKELY(!hak_mark_is_block(p, cls) || hak_mark_is_set(p, cls)))
         hak_mark_fail(p, cls, call);
 }
 
 HAK_INLINE void hak_mark_set(void *p, uint64_t cls)
 {
-    hak_mark_check(p, (unsigned)cls, "free");
-    if (hak_mark_fits((unsigned)cls))
-        ((uintptr_t *)p)[1] = hak_mark_of(p);
+    if (HAK_UNLIKELY(!hak_mark_try_set(p, cls)))
+        hak_mark_fail(p, (unsigned)cls, "free");
 }
 #else
 HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
@@ -64,6 +79,12 @@ HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
 HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
 {
     (void)p, (void)cls, (void)call;
+}
+
+HAK_INLINE bool hak_mark_try_set(void *p, uint64_t cls)
+{
+    (void)p, (void)cls;
+    return true;
 }
 
 HAK_INLINE void hak_mark_set(void *p, uint64_t cls)

@@ -214,7 +214,7 @@ static int map_to(struct zone *z, size_t end)
     name(z, from, end);
     HAK_STORE_RELEASE(&z->mapped, end);
     if (z == &zones[0])
-        HAK_STORE_RELEASE(&hak_page_map.size, end);
+        hak_page_map_grow(end);
     if (z->header)
         HAK_STORE_RELAXED(&hak_tags.header_size, end);
     grow_tags();
