@@ -4,10 +4,10 @@
 
 #include "core/base/log.h"
 #include "core/pages/guard.h"
+#include "core/pages/mark.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
-#include "mark.h"
 
 void hak_block_fail_foreign(const void *p, const char *call)
 {

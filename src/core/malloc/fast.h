@@ -6,7 +6,7 @@
 #define HAK_FAST_H
 
 #include "core/heap/caches/chosen.h"
-#include "mark.h"
+#include "core/pages/mark.h"
 #include "slow.h"
 
 /* --- the header byte ------------------------------------------------------------------------------ */
@@ -17,7 +17,8 @@
 HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 {
 #if HAK_HEADER_LIMIT
-    if (hak_tag_in_header_zone(p) && ((uintptr_t)p & 0xfff)) {
+    bool asks = HAK_HARDENED && self->tag == HAK_TAG_NOBODY; /* quarantine.h */
+    if (!asks && hak_tag_in_header_zone(p) && ((uintptr_t)p & 0xfff)) {
         unsigned cls = ((const uint8_t *)p)[-1] - HAK_HEADER_MAGIC;
         return cls < HAK_HEADER_CLASSES ? cls : HAK_NCLASSES;
     }

@@ -6,15 +6,16 @@
 #include "core/base/log.h"
 #include "core/heap/bin.h"
 #include "core/heap/drain.h"
+#include "core/heap/quarantine.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
+#include "core/pages/mark.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/pulse.h"
 #include "core/process/life.h"
-#include "mark.h"
 
 /* The calling thread's descriptor; NULL before the library could start, and after the thread's end. */
 static struct hak_thread *thread_here(void)
@@ -131,6 +132,8 @@ static void free_small(struct hak_slab *slab, void *p)
     struct hak_thread *t = thread_here();
     if (t && HAK_LOAD_RELAXED(&slab->owner) == t)
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
+    if (hak_quarantine_keep(t, slab->cls, p))
+        return;
     if (t) {
         hak_remote_cache_put(t, slab->cls, p);
     } else {
@@ -173,7 +176,9 @@ void hak_free_slow(void *p)
         return;
     }
     hak_mark_set(p, (unsigned)cls);
-    if (HAK_UNLIKELY(hak_remote_cache_put(t, (unsigned)cls, p)))
+    if (hak_quarantine_keep(t, (unsigned)cls, p))
+        hak_pulse();
+    else if (HAK_UNLIKELY(hak_remote_cache_put(t, (unsigned)cls, p)))
         after_remote_check();
 }
 

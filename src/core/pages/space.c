@@ -372,14 +372,6 @@ struct hak_slab *hak_space_slab(const void *p)
     return slab->base ? slab : NULL;
 }
 
-#if HAK_HARDENED
-void hak_link_check(const void *block, const void *next)
-{
-    if ((uintptr_t)next % 16 || !hak_space_contains(next))
-        hak_log_fatal("write after free: block %p, which is free, was written to", block);
-}
-#endif
-
 void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
 {
     for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)

@@ -202,6 +202,8 @@ static bool span_free(struct hak_slab *slab, void *p)
 {
     if (!is_span(slab, p))
         return !slab && direct_free(p);
+    if (hak_zeroes_on_free())
+        memset(p, 0, slab->requested);
     hak_count_transition(HAK_SLAB_SPAN, HAK_SLAB_UNUSED);
     hak_spans_put(slab);
     return true;
@@ -230,6 +232,8 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
 {
     if (!slab)
         return direct_resize(p, size);
+    if (hak_zeroes_on_free() && size < slab->requested)
+        memset((char *)p + size, 0, slab->requested - size);
     if (size < DIRECT_MIN && hak_spans_resize(slab, pages_of(size))) {
         slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
         count(&in_place);
