@@ -15,6 +15,7 @@
 
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/os/fence.h"
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
 
@@ -46,6 +47,7 @@ struct hak_lock hak_space_lock = HAK_LOCK_INIT(HAK_RANK_RANGE);
 static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
 _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
+static size_t fenced; /* superslabs between others that nobody can use */
 static size_t entries; /* of both tables, a power of two */
 static uint64_t granule_bits[MAX_GRANULES / 64];
 
@@ -315,13 +317,37 @@ static void *take_run(struct zone *z, size_t i, size_t n)
     return z->base + i * HAK_SUPERSLAB;
 }
 
+#if HAK_HARDENED
+/* A superslab's place between others that nobody can read or write, for ever. A limited process has better use for it. */
+static void fence(struct zone *z, size_t i)
+{
+    struct rlimit space;
+    if (i >= z->superslabs || !is_free(z, i) || getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY)
+        return;
+    if (!grow(z, (i + 1) * HAK_SUPERSLAB) && hak_fence_close(z->base + i * HAK_SUPERSLAB, HAK_SUPERSLAB)) {
+        take_run(z, i, 1);
+        fenced++;
+    }
+}
+#else
+static void fence(struct zone *z, size_t i)
+{
+    (void)z, (void)i;
+}
+#endif
+
 static void *alloc_in(struct zone *z, size_t n, size_t align)
 {
+    fence(z, 0);
     size_t i = find_run(z, n, align);
     int error = i == SIZE_MAX ? -ENOMEM : grow(z, (i + n) * HAK_SUPERSLAB);
     if (error == -EEXIST)
         evade(z);
-    return error ? NULL : take_run(z, i, n);
+    if (error)
+        return NULL;
+    void *p = take_run(z, i, n);
+    fence(z, i + n);
+    return p;
 }
 
 void *hak_space_alloc(size_t superslabs, size_t align, bool header)
@@ -415,5 +441,6 @@ void hak_space_stats(struct hak_space_stats *stats)
         stats->mapped += mapped_bytes(&zones[i]);
         stats->handed_out += (zones[i].top - zones[i].free) * HAK_SUPERSLAB;
     }
+    stats->handed_out -= fenced * HAK_SUPERSLAB;
     hak_lock_release(&hak_space_lock);
 }
