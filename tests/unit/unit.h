@@ -71,6 +71,9 @@ struct hak_census unit_census(void); /* of a state without violations, or the te
 /* 64 KiB pages of slabs that hold blocks: ACTIVE, FULL and PARTIAL. */
 uint64_t unit_pages_in_use(const struct hak_census *c);
 
+/* Whether a byte is mapped and may be read. */
+bool unit_is_open(const void *p);
+
 /* --- blocks ------------------------------------------------------------------------------------------ */
 
 struct unit_block {

@@ -42,7 +42,7 @@ HAK_INLINE void *hak_pop(unsigned cls)
 
 HAK_INLINE void *hak_malloc(size_t size)
 {
-    if (HAK_UNLIKELY(size > HAK_SMALL_MAX))
+    if (HAK_UNLIKELY(size - HAK_HARDENED > HAK_SMALL_MAX - HAK_HARDENED)) /* hardened: or no bytes at all (zero.h) */
         return hak_malloc_slow(size);
     void *p = hak_pop(hak_class_of(size));
     return HAK_LIKELY(p) ? p : hak_malloc_slow(size);

@@ -13,6 +13,7 @@
 #include "core/pages/guard.h"
 #include "core/pages/mark.h"
 #include "core/pages/space.h"
+#include "core/pages/zero.h"
 #include "core/parts/parts.h"
 #include "core/process/pulse.h"
 #include "core/process/life.h"
@@ -96,7 +97,9 @@ static void *malloc_slowly(size_t size)
 {
     if (size > HAK_SMALL_MAX)
         return alloc_span(size, 1, false);
-    void *p = alloc_small(hak_class_of(size), true);
+    void *p = size ? NULL : hak_zero_alloc();
+    if (!p)
+        p = alloc_small(hak_class_of(size), true);
     return HAK_LIKELY(p) ? p : alloc_small_in_span(size);
 }
 
@@ -142,6 +145,13 @@ static void free_small(struct hak_slab *slab, void *p)
     }
 }
 
+static void free_span(struct hak_slab *slab, void *p)
+{
+    if (!hak_init() || !hak_parts.spans->span_free(slab, p))
+        hak_block_fail_foreign(p, "free");
+    hak_work_add(HAK_SPAN_WORK);
+}
+
 static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 {
     if (!p)
@@ -151,10 +161,8 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
         free_small(slab, p);
     else if (HAK_UNLIKELY(hak_options.guard_rate) && hak_guard_usable(p, "free"))
         hak_guard_free(p, caller);
-    else if (!hak_init() || !hak_parts.spans->span_free(slab, p))
-        hak_block_fail_foreign(p, "free");
-    else
-        hak_work_add(HAK_SPAN_WORK);
+    else if (!hak_zero_free(p))
+        free_span(slab, p);
     hak_pulse();
 }
 

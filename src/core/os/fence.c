@@ -52,6 +52,14 @@ int hak_fence_unmap(void *addr, size_t size, bool fenced, enum hak_cause cause)
     return error;
 }
 
+/* What lay between them has moved away: those addresses may be others' by now. */
+static void unmap_fences(char *addr, size_t size, enum hak_cause cause)
+{
+    size_t page = hak_os_page_size();
+    if (!hak_os_unmap(addr - page, page, cause) && !hak_os_unmap(addr + size, page, cause))
+        HAK_SUB_RELAXED(&fences, 2);
+}
+
 /* Its pages move between two new fences, since the old ones stand in the way. */
 int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enum hak_cause cause)
 {
@@ -67,7 +75,7 @@ int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enu
         hak_fence_unmap(to, new_size, between, cause);
         return error;
     }
-    hak_fence_unmap(*addr, size, true, cause);
+    unmap_fences(*addr, size, cause);
     *addr = to;
     *fenced = between;
     return 0;
