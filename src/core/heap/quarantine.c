@@ -65,10 +65,8 @@ static void append(struct hak_quarantine *q, void *p)
     q->last = p;
 }
 
-bool hak_quarantine_keep(struct hak_thread *t, unsigned cls, void *p)
+bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p)
 {
-    if (!hak_quarantine_is_on())
-        return false;
     size_t size, most = hak_options.quarantine_kb * HAK_KIB, usable = hak_class_usable(cls);
     void *bytes = inside(p, cls, &size);
     memset(bytes, (int)fill(), size);

@@ -12,11 +12,17 @@
 /* Whether free has anything to ask. */
 HAK_INLINE bool hak_quarantine_is_on(void)
 {
-    return hak_options.quarantine_kb || hak_options.zero_on_free;
+    return HAK_UNLIKELY(hak_options.quarantine_kb | hak_options.zero_on_free);
 }
 
+bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p);
+
 /* A block that is freed, and marked. False: it was overwritten at most, and is to be taken back as usual. */
-bool hak_quarantine_keep(struct hak_thread *t, unsigned cls, void *p);
+HAK_INLINE bool hak_quarantine_keep(struct hak_thread *t, unsigned cls, void *p)
+{
+    return hak_quarantine_is_on() && hak_quarantine_take(t, cls, p);
+}
+
 /* By the thread: all leave. */
 void hak_quarantine_flush(struct hak_thread *t);
 

@@ -178,7 +178,8 @@ void hak_free_slow(void *p)
 {
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = (uint32_t)(page ^ hak_tag_load(page));
     struct hak_thread *t = hak_self.thread;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t || !hak_class_starts_at(cls, p) ||
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t ||
+                     (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;
