@@ -200,6 +200,11 @@ void unit_sweep(void)
         hak_parts.backend->purge_tick(hak_clock_ms());
 }
 
+uint64_t unit_looks(void)
+{
+    return HAK_LOAD_RELAXED(&hak_ledger[HAK_CAUSE_huge_page][HAK_OS_mincore].calls);
+}
+
 /* The kernel reads it for us, and says so. */
 bool unit_is_open(const void *p)
 {

@@ -318,16 +318,23 @@ static void *take_run(struct zone *z, size_t i, size_t n)
 }
 
 #if HAK_HARDENED
-/* A superslab's place between others that nobody can read or write, for ever. A limited process has better use for it. */
-static void fence(struct zone *z, size_t i)
+/* New pages that are resident are locked: the process has locked all that it will map. */
+static bool is_scarce(char *base)
 {
     struct rlimit space;
-    if (i >= z->superslabs || !is_free(z, i) || getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY)
+    return getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY ||
+           hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) != 0;
+}
+
+/* A superslab's place between others that nobody can read or write, for ever. */
+static void fence(struct zone *z, size_t i)
+{
+    char *base = z->base + i * HAK_SUPERSLAB;
+    if (i >= z->superslabs || !is_free(z, i) || grow(z, (i + 1) * HAK_SUPERSLAB) || is_scarce(base) ||
+        !hak_fence_close(base, HAK_SUPERSLAB))
         return;
-    if (!grow(z, (i + 1) * HAK_SUPERSLAB) && hak_fence_close(z->base + i * HAK_SUPERSLAB, HAK_SUPERSLAB)) {
-        take_run(z, i, 1);
-        fenced++;
-    }
+    take_run(z, i, 1);
+    fenced++;
 }
 #else
 static void fence(struct zone *z, size_t i)
@@ -397,6 +404,23 @@ struct hak_slab *hak_space_slab(const void *p)
     struct hak_slab *slab = page - page->head_offset;
     return slab->base ? slab : NULL;
 }
+
+#if HAK_HARDENED
+void hak_link_fail(const void *block)
+{
+    const struct hak_slab *slab = hak_space_slab(block);
+    if (!slab)
+        hak_log_fatal("written after free: a list of free blocks leads to %p, which is none", block);
+    hak_log_fatal("written after free: block %p of slab %p (class %u, %u-byte blocks) is free, and was written to", block,
+                  (void *)slab->base, slab->cls, slab->stride);
+}
+
+void hak_link_check(const void *block, const void *next)
+{
+    if ((uintptr_t)next % 16 || !hak_space_contains(next))
+        hak_link_fail(block);
+}
+#endif
 
 void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
 {
