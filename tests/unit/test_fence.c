@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "core/malloc/malloc.h"
 #include "core/os/meta.h"
@@ -106,7 +107,30 @@ TEST(those_of_a_mapping_that_is_gone_serve_again)
     }
 }
 
-TEST(none_where_the_setting_says_so)
+TEST(a_limited_process_has_none_in_its_heap)
+{
+    struct rlimit limit = {4 * HAK_GIB, 4 * HAK_GIB};
+    unit_start(NULL);
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_non_null(hak_space_alloc(1, 1, false));
+    assert_int_equal(protects(), 0);
+}
+
+TEST(nor_has_one_that_locks_what_it_maps)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    if (mlockall(MCL_FUTURE))
+        skip();
+    uint64_t before = protects();
+    hak_space_alloc(8, 1, false);
+    hak_space_alloc(8, 1, false);
+    assert_int_equal(protects(), before);
+    munlockall();
+}
+
+TEST(a_limited_process_has_none_in_its_heap), T(nor_has_one_that_locks_what_it_maps),
+          T(none_where_the_setting_says_so)
 {
     unit_start("HAKMEM_GUARD_PAGES=0");
     assert_non_null(hak_malloc(DIRECT));
