@@ -112,6 +112,7 @@ TEST(a_limited_process_has_none_in_its_heap)
     struct rlimit limit = {4 * HAK_GIB, 4 * HAK_GIB};
     unit_start(NULL);
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_true(hak_init());
     assert_non_null(hak_space_alloc(1, 1, false));
     assert_int_equal(protects(), 0);
 }
@@ -129,8 +130,7 @@ TEST(nor_has_one_that_locks_what_it_maps)
     munlockall();
 }
 
-TEST(a_limited_process_has_none_in_its_heap), T(nor_has_one_that_locks_what_it_maps),
-          T(none_where_the_setting_says_so)
+TEST(none_where_the_setting_says_so)
 {
     unit_start("HAKMEM_GUARD_PAGES=0");
     assert_non_null(hak_malloc(DIRECT));
@@ -173,7 +173,8 @@ TEST(a_refused_move_leaves_the_block)
 
 UNIT_MAIN(T(runs_of_superslabs_have_fences), T(metadata_has_fences), T(a_direct_mapping_has_fences_and_keeps_them),
           T(an_aligned_direct_mapping_has_fences), T(their_number_is_bounded),
-          T(those_of_a_mapping_that_is_gone_serve_again), T(none_where_the_setting_says_so), T(a_refusal_leaves_them_out),
+          T(those_of_a_mapping_that_is_gone_serve_again), T(a_limited_process_has_none_in_its_heap),
+          T(nor_has_one_that_locks_what_it_maps), T(none_where_the_setting_says_so), T(a_refusal_leaves_them_out),
           T(a_refused_move_leaves_the_block))
 #else
 TEST(other_builds_map_as_the_door_does)
