@@ -136,6 +136,7 @@ TEST(none_where_the_setting_says_so)
     assert_non_null(hak_malloc(DIRECT));
     assert_non_null(hak_space_alloc(1, 1, false));
     assert_int_equal(protects(), 0);
+    assert_int_equal(hak_ledger[HAK_CAUSE_guard][HAK_OS_mincore].calls, 0);
 }
 
 TEST(a_refusal_leaves_them_out)

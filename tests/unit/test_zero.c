@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "core/malloc/fast.h"
 #include "core/malloc/aligned.h"
 #include "core/malloc/block.h"
+#include "core/malloc/fast.h"
 #include "unit.h"
 
 #if HAK_HARDENED

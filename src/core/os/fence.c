@@ -81,6 +81,11 @@ int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enu
     return 0;
 }
 
+bool hak_fence_is_wanted(void)
+{
+    return HAK_LOAD_RELAXED(&fences) < hak_options.guard_pages;
+}
+
 bool hak_fence_close(void *addr, size_t size)
 {
     if (!take(1))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: inaccessible pages beside mappings, so that who writes beyond one stops there. Each takes a mapping or
- * two of those that a process may have; so HAKMEM_GUARD_PAGES bounds their number, and where the kernel refuses one it
- * is left out. Other builds map as the door does. */
+ * Hardened builds: inaccessible pages beside mappings, so that who writes beyond one stops there. Each takes a mapping
+ * or two of those that a process may have; so HAKMEM_GUARD_PAGES bounds their number, and where the kernel refuses one
+ * it is left out. Other builds map as the door does. */
 #ifndef HAK_FENCE_H
 #define HAK_FENCE_H
 
@@ -16,6 +16,8 @@ int hak_fence_map(void **addr, size_t size, bool *fenced, enum hak_cause cause);
 int hak_fence_unmap(void *addr, size_t size, bool fenced, enum hak_cause cause);
 /* It may move, and brings its content along. */
 int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enum hak_cause cause);
+/* Whether there may be one more. */
+bool hak_fence_is_wanted(void);
 /* Makes pages that are mapped, and nobody's, inaccessible for ever. */
 bool hak_fence_close(void *addr, size_t size);
 #else

@@ -25,7 +25,8 @@ HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 HAK_INLINE bool hak_link_is_near(uintptr_t next)
 {
     uintptr_t offset = next - hak_page_map.base;
-    return HAK_LIKELY((offset >> 4 | offset << 60) < *(const size_t *)&hak_page_map.units); /* plain: it is one instruction */
+    return HAK_LIKELY((offset >> 4 | offset << 60) <
+                      *(const size_t *)&hak_page_map.units); /* plain: it is one instruction */
 }
 
 HAK_INLINE void *hak_next_load(const void *block)

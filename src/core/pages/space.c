@@ -330,7 +330,7 @@ static bool is_scarce(char *base)
 static void fence(struct zone *z, size_t i)
 {
     char *base = z->base + i * HAK_SUPERSLAB;
-    if (i >= z->superslabs || !is_free(z, i) || grow(z, (i + 1) * HAK_SUPERSLAB) || is_scarce(base) ||
+    if (!hak_fence_is_wanted() || i >= z->superslabs || !is_free(z, i) || grow(z, (i + 1) * HAK_SUPERSLAB) || is_scarce(base) ||
         !hak_fence_close(base, HAK_SUPERSLAB))
         return;
     take_run(z, i, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See zero.h. One bit for each address of a range that is mapped at the first such request: set while it is a block. They
- * are taken in turn, so that an address serves again as late as it can. */
+ * See zero.h. One bit for each address of a range that is mapped at the first such request: set while it is a block.
+ * They are taken in turn, so that an address serves again as late as it can. */
 #include "zero.h"
 
 #if HAK_HARDENED
@@ -12,6 +12,7 @@
 #define WORDS 1024u
 #define UNIT 16u
 #define BYTES (WORDS * 64 * UNIT)
+#define TRIES 64u
 
 static _Atomic(uint64_t) taken[WORDS];
 static _Atomic(uint32_t) turn;
@@ -39,7 +40,7 @@ static bool take(uint32_t i)
 void *hak_zero_alloc(void)
 {
     char *base = get_range();
-    for (uint32_t tries = 0; base && tries < WORDS * 64; tries++) {
+    for (uint32_t tries = 0; base && tries < TRIES; tries++) {
         uint32_t i = HAK_ADD_RELAXED(&turn, 1) % (WORDS * 64);
         if (take(i))
             return base + i * UNIT;
@@ -59,7 +60,8 @@ bool hak_zero_is_block(const void *p, const char *call)
         return false;
     size_t offset = (size_t)((const char *)p - HAK_LOAD_RELAXED(&range));
     if (offset % UNIT || !(HAK_LOAD_RELAXED(&taken[offset / UNIT / 64]) >> offset / UNIT % 64 & 1))
-        hak_log_fatal("invalid %s: %p lies among blocks of 0 bytes, and is none; freed twice, or never allocated", call, p);
+        hak_log_fatal("invalid %s: %p lies among blocks of 0 bytes, and is none; freed twice, or never allocated", call,
+                      p);
     return true;
 }
 
