@@ -29,7 +29,7 @@ readonly VARIANTS=(
     "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "array        | gcc   | -Dcache=array -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape |"
-    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse |"
+    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite api --suite stress --suite limits --suite life --suite shape --suite switches |"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )

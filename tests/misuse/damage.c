@@ -2,10 +2,15 @@
  *
  * damage HOW: memory written that is not the program's.
  *   over SIZE, under SIZE   the byte behind a block, or before it; then it and its neighbours are freed
+ *   over-8 SIZE             eight bytes behind it
+ *   use SIZE, read SIZE     a byte of the block itself, which may have none
  *   freed SIZE              the first 16 bytes of a freed block, of which malloc then takes more
  *   freed-inside SIZE       a byte in the middle of it
+ *   freed-reused SIZE       the same, after as many blocks were taken as there were
+ *   freed-read SIZE         a byte of a freed block is read
+ *   grown SIZE              a block that realloc has moved, by its old address
  *   cycle SIZE              a freed block's first word, so that it names itself
- *   sized SIZE              free_sized with twice the size */
+ *   sized SIZE, less SIZE   free_sized with twice the size, and with a quarter */
 #include "misuse.h"
 
 #include <stddef.h>
@@ -33,30 +38,58 @@ static void *free_all(void *unused)
     return unused;
 }
 
+static volatile char seen;
+
+static void beside(const char *how, char *p, size_t usable)
+{
+    if (!strcmp(how, "under"))
+        p[-1] ^= 0x5a;
+    else
+        memset(p + usable, 0x5a ^ p[usable], !strcmp(how, "over-8") ? 8 : 1);
+    free_all(NULL);
+}
+
+static void after_free(const char *how, char *p, size_t size, size_t usable)
+{
+    free(p);
+    if (!strcmp(how, "freed-read"))
+        seen = p[usable / 2];
+    else if (!strcmp(how, "freed"))
+        memset(p, 0x41, 16);
+    else if (!strcmp(how, "cycle"))
+        *(void **)p = p;
+    else if (!strcmp(how, "freed-inside"))
+        p[usable / 2] = 0x41;
+    else if (!strcmp(how, "freed-reused"))
+        take_more(size), p[usable / 2] = 0x41;
+    if (strcmp(how, "cycle"))
+        take_more(size);
+}
+
+/* False: there is no such damage. */
+static int damage(const char *how, char *p, size_t size)
+{
+    size_t usable = malloc_usable_size(p);
+    if (!strncmp(how, "over", 4) || !strcmp(how, "under"))
+        beside(how, p, usable);
+    else if (!strcmp(how, "use"))
+        p[size / 2] = 1;
+    else if (!strcmp(how, "read"))
+        seen = p[size / 2];
+    else if (!strncmp(how, "freed", 5) || !strcmp(how, "cycle"))
+        after_free(how, p, size, usable);
+    else if (!strcmp(how, "grown"))
+        announce(realloc(p, 4 * size)), p[usable / 2] = 0x41;
+    else if (!strcmp(how, "sized") || !strcmp(how, "less"))
+        free_sized(p, *how == 's' ? 2 * size : size / 4);
+    else
+        return 0;
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
-    const char *how = argc == 3 ? argv[1] : "";
     size_t size = argc == 3 ? strtoul(argv[2], NULL, 0) : 0;
     take(size);
-    char *p = block[BLOCKS / 2];
-    size_t usable = malloc_usable_size(p);
-    if (!strcmp(how, "over") || !strcmp(how, "under")) {
-        p[*how == 'o' ? (ptrdiff_t)usable : -1] ^= 0x5a;
-        free_all(NULL);
-    } else if (!strcmp(how, "freed") || !strcmp(how, "freed-inside") || !strcmp(how, "cycle")) {
-        free(p);
-        if (!strcmp(how, "freed"))
-            memset(p, 0x41, 16);
-        else if (!strcmp(how, "cycle"))
-            *(void **)p = p;
-        else
-            p[usable / 2] = 0x41;
-        if (strcmp(how, "cycle"))
-            take_more(size);
-    } else if (!strcmp(how, "sized")) {
-        free_sized(p, 2 * size);
-    } else {
-        return 2;
-    }
-    return passed();
+    return argc == 3 && damage(argv[1], block[BLOCKS / 2], size) ? passed() : 2;
 }

@@ -31,9 +31,20 @@ static char *never(void)
     return p + 50 * ((malloc_usable_size(p) + 15) / 16 * 16);
 }
 
+/* 100 MiB on: of the heap, perhaps, but of no slab. */
+static char *far(void)
+{
+    return small_block() + 100 * 1024 * 1024;
+}
+
 static char *pool_plus_16(void)
 {
     return (char *)memset(malloc(20000), 0, 20000) + 16;
+}
+
+static char *large_plus_1(void)
+{
+    return (char *)memset(malloc(5000000), 0, 5000000) + 1;
 }
 
 static char *large_plus_16(void)
@@ -65,6 +76,11 @@ static char *low(void)
 static char *mapped(void)
 {
     return mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static char *closed(void)
+{
+    return mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 static char *wild(void)
@@ -118,13 +134,16 @@ static const struct {
     {"p+1", plus_1},
     {"p+16", plus_16},
     {"never", never},
+    {"far", far},
     {"pool+16", pool_plus_16},
+    {"large+1", large_plus_1},
     {"large+16", large_plus_16},
     {"direct+4096", direct_plus_page},
     {"stack", stack},
     {"static", fixed},
     {"low", low},
     {"mapped", mapped},
+    {"closed", closed},
     {"wild", wild},
     {"others", others},
     {"freed-small", freed_small},

@@ -37,7 +37,7 @@ RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*
 
 
 # The heap grows otherwise; each step of a larger one has a name.
-GROWTH = ("os_calls.superslab_map", "os_calls.name")
+GROWTH = ("os_calls.superslab_map", "os_calls.name", "os_calls.guard")  # guard: fences, in hardened builds
 # Spans are found elsewhere, so chunks come and go otherwise.
 SPANS = ("large.*", "lru.*") + GROWTH
 
@@ -109,7 +109,7 @@ ROWS = {
     "HAKMEM_SUPER_REG_DEBUG": output("shrink", r"^hakmem: SUPER_REG register 0x"),
     "HAKMEM_SHARED_POOL_STAGE_STATS": output("shrink", r"^ *unused: \d+"),
 
-    "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.misses", "os_calls.superslab_map"),
+    "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.misses", "os_calls.superslab_map", "os_calls.guard"),
                            elsewhere=("shrink",)),
     "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
                                          elsewhere=("shrink",)),

@@ -82,9 +82,9 @@ static intptr_t fake_protect(void *addr, size_t size, int prot)
     PASS(mprotect, size, hak_os_linux.protect(addr, size, prot));
 }
 
-static intptr_t fake_remap(void *addr, size_t old_size, size_t new_size, int flags)
+static intptr_t fake_remap(void *addr, size_t old_size, size_t new_size, int flags, void *to)
 {
-    PASS(mremap, new_size, new_size > map_limit ? -ENOMEM : hak_os_linux.remap(addr, old_size, new_size, flags));
+    PASS(mremap, new_size, new_size > map_limit ? -ENOMEM : hak_os_linux.remap(addr, old_size, new_size, flags, to));
 }
 
 /* The lowest locked address in a range, or 0. */

@@ -151,7 +151,7 @@ TEST(a_block_written_to_after_free_does_no_harm)
         drain();
         assert_int_equal(unit_census().used, 0);
     } else {
-        assert_dies(drain, HAK_HARDENED ? "which is free, was written to" : "a list of free blocks leads to");
+        assert_dies(drain, HAK_HARDENED ? "is free, and was written to" : "a list of free blocks leads to");
     }
 }
 

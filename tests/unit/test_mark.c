@@ -72,10 +72,10 @@ TEST(a_link_that_was_written_to_is_not_followed)
     hak_free(b);
     for (size_t i = 0; i < COUNT(written); i++) {
         memcpy(b, &written[i], sizeof written[i]);
-        assert_dies(take_two, "write after free");
+        assert_dies(take_two, "written after free");
     }
     hak_next_store(b, (void *)((uintptr_t)a + 8)); /* and none to where no block can be */
-    assert_dies(take_two, "write after free");
+    assert_dies(take_two, "written after free");
 }
 
 static void free_a(void)

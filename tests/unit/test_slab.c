@@ -19,7 +19,7 @@ static void make(unsigned cls)
     static _Alignas(65536) char memory[64 * 65536];
     if (HAK_HARDENED) { /* where links may lead */
         hak_page_map.base = (uintptr_t)memory;
-        HAK_STORE_RELAXED(&hak_page_map.size, sizeof memory);
+        hak_page_map_grow(sizeof memory);
     }
     me = (struct hak_thread *)(uintptr_t)0x1000;
     other = (struct hak_thread *)(uintptr_t)0x2000;

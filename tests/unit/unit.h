@@ -67,9 +67,14 @@ void unit_sweep(void);
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to);
 /* Sum over the calls of a cause. */
 uint64_t unit_cause_calls(enum hak_cause cause);
+/* Looks at whether large pages would pay. */
+uint64_t unit_looks(void);
 struct hak_census unit_census(void); /* of a state without violations, or the test fails */
 /* 64 KiB pages of slabs that hold blocks: ACTIVE, FULL and PARTIAL. */
 uint64_t unit_pages_in_use(const struct hak_census *c);
+
+/* Whether a byte is mapped and may be read. */
+bool unit_is_open(const void *p);
 
 /* --- blocks ------------------------------------------------------------------------------------------ */
 

@@ -6,6 +6,14 @@
 
 #include "sizeclass.h"
 
+#if HAK_HARDENED
+#define HAK_HARDENED_COUNTERS(X)                                 \
+    X(overwritten, "freed blocks whose bytes were overwritten") \
+    X(quarantined, "freed blocks that were held back from use")
+#else
+#define HAK_HARDENED_COUNTERS(X)
+#endif
+
 #define HAK_COUNTERS(X)                                                \
     X(mallocs, "counting builds: requests of at most 52 KiB")          \
     X(frees, "counting builds: frees of any size")                     \
@@ -26,8 +34,9 @@
     X(slabs_released, "slabs given back to a frontend")                \
     X(remote_reused, "blocks of others that served a refill")          \
     X(reclaimed, "FULL slabs taken back by their last owner")          \
-    X(idle_classes, "classes of which a thread gave up what it held, since it left them alone") \
-    X(prewarmed, "blocks put into bins ahead of use")
+    X(idle_classes, "bins cut in half, as they needed no refill")      \
+    X(prewarmed, "blocks put into bins ahead of use")                  \
+    HAK_HARDENED_COUNTERS(X)
 
 #define HAK_STAGES 16 /* of a backend, at most: a start with more stops with one line */
 #define HAK_COUNTED_STATES 7

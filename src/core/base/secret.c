@@ -7,11 +7,13 @@
 #include <sys/auxv.h>
 #include <sys/random.h>
 
+#include "cancel.h"
+
 #define GOLDEN 0x9e3779b97f4a7c15u
 
 void hak_secret_draw(void)
 {
-    int saved = errno;
+    int saved = errno, cancel = hak_cancel_suspend();
     if (getrandom(&hak_secret, sizeof hak_secret, GRND_NONBLOCK) != (ssize_t)sizeof hak_secret) {
         const void *from_kernel = (const void *)getauxval(AT_RANDOM);
         if (from_kernel)
@@ -19,6 +21,7 @@ void hak_secret_draw(void)
         hak_secret.mark ^= (uintptr_t)&saved * GOLDEN;
         hak_secret.order = hak_secret.link * GOLDEN ^ (uintptr_t)from_kernel;
     }
+    hak_cancel_resume(cancel);
     errno = saved;
 }
 #endif

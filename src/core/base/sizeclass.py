@@ -96,6 +96,8 @@ def main():
 {rows(pages)}
 #define HAK_DIVISORS \\
 {rows([0 if p > 1 else -(-2**32 // s) for s, p in zip(classes, pages)], 8)}
+#define HAK_INVERSES \\
+{rows([f"0x{-(-2**64 // s):x}" for s in classes], 6)}
 #define HAK_CLASS_MAP \\
 {rows(table, 32)}
 """)

@@ -36,6 +36,14 @@ struct hak_bin {
     void *remote_cache; /* other threads' blocks that were freed here */
 };
 
+#if HAK_HARDENED
+/* Freed blocks that are held back (quarantine.h). */
+struct hak_quarantine {
+    void *first, *last;
+    size_t bytes;
+};
+#endif
+
 struct hak_thread {
     uint64_t tag;
     struct hak_thread *next, *prev; /* all live threads, or the parked, or the recycled ones */
@@ -48,6 +56,9 @@ struct hak_thread {
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;        /* ACTIVE slabs owned */
     struct hak_counters counters;
+#if HAK_HARDENED
+    struct hak_quarantine quarantine;
+#endif
     void *parked_bin[HAK_NCLASSES]; /* its cache, while it is parked */
     int32_t parked_room[HAK_NCLASSES];
     struct hak_bin bins[HAK_NCLASSES];

@@ -6,6 +6,7 @@
 #include "core/base/clock.h"
 #include "core/parts/parts.h"
 #include "owned.h"
+#include "quarantine.h"
 #include "remote_cache.h"
 
 /* What came back from others counts, too. */
@@ -22,6 +23,7 @@ static void release_idle_slabs(struct hak_thread *t, unsigned cls)
 
 void hak_heap_drain(struct hak_thread *t)
 {
+    hak_quarantine_flush(t);
     hak_heap_each_class(t, hak_cache_drain);
     hak_remote_cache_flush(t); /* before the slabs are looked at: some may be this thread's own by now */
     hak_heap_each_class(t, release_idle_slabs);
@@ -79,7 +81,7 @@ void hak_heap_look(struct hak_thread *t, uint64_t now_ms)
 size_t hak_heap_free_bytes(void)
 {
     const struct hak_thread *t = hak_self.thread;
-    size_t bytes = 0;
+    size_t bytes = t ? hak_quarantine_bytes(t) : 0;
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
         bytes += (hak_cache_length(cls) + (t ? t->bins[cls].remote_count : 0)) * hak_class_usable(cls);
     return bytes;
@@ -110,6 +112,7 @@ HAK_INLINE void add_parked_bytes(struct hak_thread *t, unsigned cls)
 void hak_heap_park(struct hak_thread *t)
 {
     t->parked_bytes = 0;
+    hak_quarantine_flush(t);
     hak_remote_cache_flush(t);
     hak_heap_each_class(t, add_parked_bytes);
     hak_cache_park(t);

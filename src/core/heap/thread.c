@@ -9,6 +9,7 @@
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
 #include "heap.h"
+#include "quarantine.h"
 #include "share.h"
 
 #define PARK_BYTES (32 * HAK_MIB) /* cut from the slabs of all parked threads, at most */
@@ -88,7 +89,7 @@ static struct hak_thread *start_thread(void)
     if (!t)
         return NULL;
     t->drain_done = HAK_LOAD_RELAXED(&drain_request);
-    hak_self.tag = t->tag;
+    hak_self.tag = hak_quarantine_is_on() ? HAK_TAG_NOBODY : t->tag;
     hak_self.thread = t; /* before setspecific, which may allocate */
     hak_counters_own = &t->counters;
     hak_heap_resume(t);

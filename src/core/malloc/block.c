@@ -4,10 +4,11 @@
 
 #include "core/base/log.h"
 #include "core/pages/guard.h"
+#include "core/pages/mark.h"
 #include "core/pages/space.h"
+#include "core/pages/zero.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
-#include "mark.h"
 
 void hak_block_fail_foreign(const void *p, const char *call)
 {
@@ -60,7 +61,7 @@ size_t hak_block_usable(const void *p, const char *call)
     if (!p)
         return 0;
     size_t usable = usable_or_zero(p, call);
-    if (!usable)
+    if (!usable && !hak_zero_is_block(p, call))
         hak_block_fail_foreign(p, call);
     return usable;
 }

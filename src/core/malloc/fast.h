@@ -6,7 +6,7 @@
 #define HAK_FAST_H
 
 #include "core/heap/caches/chosen.h"
-#include "mark.h"
+#include "core/pages/mark.h"
 #include "slow.h"
 
 /* --- the header byte ------------------------------------------------------------------------------ */
@@ -17,7 +17,8 @@
 HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 {
 #if HAK_HEADER_LIMIT
-    if (hak_tag_in_header_zone(p) && ((uintptr_t)p & 0xfff)) {
+    bool asks = HAK_HARDENED && self->tag == HAK_TAG_NOBODY; /* quarantine.h */
+    if (!asks && hak_tag_in_header_zone(p) && ((uintptr_t)p & 0xfff)) {
         unsigned cls = ((const uint8_t *)p)[-1] - HAK_HEADER_MAGIC;
         return cls < HAK_HEADER_CLASSES ? cls : HAK_NCLASSES;
     }
@@ -32,7 +33,7 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 HAK_INLINE void *hak_pop(unsigned cls)
 {
     hak_count_malloc();
-    void *p = hak_cache_pop(hak_cache_here(), cls);
+    void *p = hak_cache_try_pop(hak_cache_here(), cls);
     if (HAK_UNLIKELY(!p))
         return NULL;
     hak_mark_clear(p, cls);
@@ -41,7 +42,7 @@ HAK_INLINE void *hak_pop(unsigned cls)
 
 HAK_INLINE void *hak_malloc(size_t size)
 {
-    if (HAK_UNLIKELY(size > HAK_SMALL_MAX))
+    if (HAK_UNLIKELY(size - HAK_HARDENED > HAK_SMALL_MAX - HAK_HARDENED)) /* hardened: or no bytes at all (zero.h) */
         return hak_malloc_slow(size);
     void *p = hak_pop(hak_class_of(size));
     return HAK_LIKELY(p) ? p : hak_malloc_slow(size);
@@ -52,11 +53,10 @@ HAK_INLINE void hak_free(void *p)
     hak_count_free();
     hak_cache_ref self = hak_cache_here();
     uint64_t cls = hak_class_of_block(self, p);
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES)) {
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_mark_try_set(p, cls))) {
         hak_free_slow(p);
         return;
     }
-    hak_mark_set(p, cls);
     if (HAK_UNLIKELY(hak_cache_push(self, cls, p)))
         hak_free_check(p, (unsigned)cls);
 }

@@ -6,15 +6,17 @@
 #include "core/base/log.h"
 #include "core/heap/bin.h"
 #include "core/heap/drain.h"
+#include "core/heap/quarantine.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
+#include "core/pages/mark.h"
 #include "core/pages/space.h"
+#include "core/pages/zero.h"
 #include "core/parts/parts.h"
 #include "core/process/pulse.h"
 #include "core/process/life.h"
-#include "mark.h"
 
 /* The calling thread's descriptor; NULL before the library could start, and after the thread's end. */
 static struct hak_thread *thread_here(void)
@@ -95,7 +97,9 @@ static void *malloc_slowly(size_t size)
 {
     if (size > HAK_SMALL_MAX)
         return alloc_span(size, 1, false);
-    void *p = alloc_small(hak_class_of(size), true);
+    void *p = size ? NULL : hak_zero_alloc();
+    if (!p)
+        p = alloc_small(hak_class_of(size), true);
     return HAK_LIKELY(p) ? p : alloc_small_in_span(size);
 }
 
@@ -131,12 +135,21 @@ static void free_small(struct hak_slab *slab, void *p)
     struct hak_thread *t = thread_here();
     if (t && HAK_LOAD_RELAXED(&slab->owner) == t)
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
+    if (hak_quarantine_keep(t, slab->cls, p))
+        return;
     if (t) {
         hak_remote_cache_put(t, slab->cls, p);
     } else {
         hak_next_store(p, NULL);
         hak_drain(NULL, p);
     }
+}
+
+static void free_span(struct hak_slab *slab, void *p)
+{
+    if (!hak_init() || !hak_parts.spans->span_free(slab, p))
+        hak_block_fail_foreign(p, "free");
+    hak_work_add(HAK_SPAN_WORK);
 }
 
 static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
@@ -148,10 +161,8 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
         free_small(slab, p);
     else if (HAK_UNLIKELY(hak_options.guard_rate) && hak_guard_usable(p, "free"))
         hak_guard_free(p, caller);
-    else if (!hak_init() || !hak_parts.spans->span_free(slab, p))
-        hak_block_fail_foreign(p, "free");
-    else
-        hak_work_add(HAK_SPAN_WORK);
+    else if (!hak_zero_free(p))
+        free_span(slab, p);
     hak_pulse();
 }
 
@@ -167,13 +178,16 @@ void hak_free_slow(void *p)
 {
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = (uint32_t)(page ^ hak_tag_load(page));
     struct hak_thread *t = hak_self.thread;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t || !hak_class_starts_at(cls, p) ||
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t ||
+                     (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;
     }
     hak_mark_set(p, (unsigned)cls);
-    if (HAK_UNLIKELY(hak_remote_cache_put(t, (unsigned)cls, p)))
+    if (hak_quarantine_keep(t, (unsigned)cls, p))
+        hak_pulse();
+    else if (HAK_UNLIKELY(hak_remote_cache_put(t, (unsigned)cls, p)))
         after_remote_check();
 }
 

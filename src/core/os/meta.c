@@ -3,9 +3,7 @@
  * it. See meta.h. */
 #include "meta.h"
 
-#include <sys/mman.h>
-
-#include "os.h"
+#include "fence.h"
 
 #define CHUNK (256 * HAK_KIB)
 
@@ -17,7 +15,8 @@ struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
 static bool new_chunk(size_t size)
 {
     void *p;
-    if (hak_os_map(&p, size, PROT_READ | PROT_WRITE, HAK_CAUSE_metadata))
+    bool fenced;
+    if (hak_fence_map(&p, size, &fenced, HAK_CAUSE_metadata))
         return false;
     next = p;
     room = size;

@@ -71,9 +71,9 @@ static intptr_t linux_protect(void *addr, size_t size, int prot)
     return mprotect(addr, size, prot) ? -errno : 0;
 }
 
-static intptr_t linux_remap(void *addr, size_t old_size, size_t new_size, int flags)
+static intptr_t linux_remap(void *addr, size_t old_size, size_t new_size, int flags, void *to)
 {
-    void *p = mremap(addr, old_size, new_size, flags);
+    void *p = mremap(addr, old_size, new_size, flags, to);
     return p == MAP_FAILED ? -errno : (intptr_t)p;
 }
 
@@ -189,12 +189,21 @@ int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause)
 int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause)
 {
     intptr_t p = THROUGH_DOOR(cause, mremap, new_size,
-                              hak_os->remap(*addr, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0));
+                              hak_os->remap(*addr, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0, NULL));
     if (p < 0 && p > -4096)
         return (int)p;
     *addr = (void *)p;
     return 0;
 }
+
+#if HAK_HARDENED
+int hak_os_move(void *addr, size_t old_size, void *to, size_t new_size, enum hak_cause cause)
+{
+    intptr_t p = THROUGH_DOOR(cause, mremap, new_size,
+                              hak_os->remap(addr, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+    return p < 0 && p > -4096 ? (int)p : 0;
+}
+#endif
 
 int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause)
 {

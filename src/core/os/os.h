@@ -26,7 +26,7 @@
     X(purge, "dirty pages that were idle for a while")                 \
     X(trim, "asked for by hakmem_trim or malloc_trim")                 \
     X(huge_page, "advice on huge pages, and the look before it")       \
-    X(guard, "guarded blocks: their pages open and close")            \
+    X(guard, "inaccessible pages: guarded blocks, fences")              \
     X(seal, "tables made read-only")                                   \
     X(name, "names for /proc/PID/maps")
 
@@ -52,7 +52,7 @@ struct hak_os {
     intptr_t (*map_file)(int fd, size_t size); /* shared, to read and write */
     intptr_t (*unmap)(void *addr, size_t size);
     intptr_t (*protect)(void *addr, size_t size, int prot);
-    intptr_t (*remap)(void *addr, size_t old_size, size_t new_size, int flags);
+    intptr_t (*remap)(void *addr, size_t old_size, size_t new_size, int flags, void *to);
     intptr_t (*advise)(void *addr, size_t size, int advice);
     intptr_t (*advise_vector)(const struct iovec *ranges, size_t count, int advice);
     intptr_t (*resident)(void *addr, size_t size, unsigned char *each_page);
@@ -85,6 +85,10 @@ int hak_os_unmap(void *addr, size_t size, enum hak_cause cause);
 int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause);
 /* Resizes a mapping, moving it where `may_move`. */
 int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause);
+#if HAK_HARDENED
+/* Moves its pages to where others are mapped, which go. */
+int hak_os_move(void *addr, size_t old_size, void *to, size_t new_size, enum hak_cause cause);
+#endif
 int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
 /* Gives the pages of many ranges back with as few calls as the kernel allows (process_madvise on the
  * process itself since Linux 6.14, else one madvise a range). Returns the bytes that went back. */

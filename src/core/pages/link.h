@@ -13,18 +13,35 @@
 
 /* Stops the process unless a block may begin there (space.c). */
 HAK_COLD void hak_link_check(const void *block, const void *next);
+/* `block`, which is free, is not as free left it. */
+HAK_COLD _Noreturn void hak_link_fail(const void *block);
 
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
     return next ^ hak_secret.link ^ __builtin_bswap64((uintptr_t)block);
 }
 
+/* Whether a block may begin there, told in one compare: in the first zone, and aligned. NULL is no such address. */
+HAK_INLINE bool hak_link_is_near(uintptr_t next)
+{
+    uintptr_t offset = next - hak_page_map.base;
+    return HAK_LIKELY((offset >> 4 | offset << 60) <
+                      *(const size_t *)&hak_page_map.units); /* plain: it is one instruction */
+}
+
 HAK_INLINE void *hak_next_load(const void *block)
 {
     uintptr_t next = hak_link_code(block, *(const uintptr_t *)block);
-    if (HAK_UNLIKELY(next - hak_page_map.base >= HAK_LOAD_RELAXED(&hak_page_map.size) || next % 16) && next)
+    if (!hak_link_is_near(next) && next)
         hak_link_check(block, (const void *)next);
     return (void *)next;
+}
+
+/* For the fast path, which calls nothing: false where hak_next_load has to look closer. */
+HAK_INLINE bool hak_next_try_load(const void *block, void **next)
+{
+    *next = (void *)hak_link_code(block, *(const uintptr_t *)block);
+    return hak_link_is_near((uintptr_t)*next) || HAK_LIKELY(!*next);
 }
 
 HAK_INLINE void hak_next_store(void *block, void *next)
@@ -35,6 +52,12 @@ HAK_INLINE void hak_next_store(void *block, void *next)
 HAK_INLINE void *hak_next_load(const void *block)
 {
     return *(void *const *)block;
+}
+
+HAK_INLINE bool hak_next_try_load(const void *block, void **next)
+{
+    *next = hak_next_load(block);
+    return true;
 }
 
 HAK_INLINE void hak_next_store(void *block, void *next)

@@ -15,6 +15,7 @@
 
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/os/fence.h"
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
 
@@ -46,6 +47,7 @@ struct hak_lock hak_space_lock = HAK_LOCK_INIT(HAK_RANK_RANGE);
 static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
 _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
+static size_t fenced; /* superslabs between others that nobody can use */
 static size_t entries; /* of both tables, a power of two */
 static uint64_t granule_bits[MAX_GRANULES / 64];
 
@@ -214,7 +216,7 @@ static int map_to(struct zone *z, size_t end)
     name(z, from, end);
     HAK_STORE_RELEASE(&z->mapped, end);
     if (z == &zones[0])
-        HAK_STORE_RELEASE(&hak_page_map.size, end);
+        hak_page_map_grow(end);
     if (z->header)
         HAK_STORE_RELAXED(&hak_tags.header_size, end);
     grow_tags();
@@ -315,13 +317,44 @@ static void *take_run(struct zone *z, size_t i, size_t n)
     return z->base + i * HAK_SUPERSLAB;
 }
 
+#if HAK_HARDENED
+/* New pages that are resident are locked: the process has locked all that it will map. */
+static bool is_scarce(char *base)
+{
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY ||
+           hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) != 0;
+}
+
+/* A superslab's place between others that nobody can read or write, for ever. */
+static void fence(struct zone *z, size_t i)
+{
+    char *base = z->base + i * HAK_SUPERSLAB;
+    if (!hak_fence_is_wanted() || i >= z->superslabs || !is_free(z, i) || grow(z, (i + 1) * HAK_SUPERSLAB) || is_scarce(base) ||
+        !hak_fence_close(base, HAK_SUPERSLAB))
+        return;
+    take_run(z, i, 1);
+    fenced++;
+}
+#else
+static void fence(struct zone *z, size_t i)
+{
+    (void)z, (void)i;
+}
+#endif
+
 static void *alloc_in(struct zone *z, size_t n, size_t align)
 {
+    fence(z, 0);
     size_t i = find_run(z, n, align);
     int error = i == SIZE_MAX ? -ENOMEM : grow(z, (i + n) * HAK_SUPERSLAB);
     if (error == -EEXIST)
         evade(z);
-    return error ? NULL : take_run(z, i, n);
+    if (error)
+        return NULL;
+    void *p = take_run(z, i, n);
+    fence(z, i + n);
+    return p;
 }
 
 void *hak_space_alloc(size_t superslabs, size_t align, bool header)
@@ -373,10 +406,19 @@ struct hak_slab *hak_space_slab(const void *p)
 }
 
 #if HAK_HARDENED
+void hak_link_fail(const void *block)
+{
+    const struct hak_slab *slab = hak_space_slab(block);
+    if (!slab)
+        hak_log_fatal("written after free: a list of free blocks leads to %p, which is none", block);
+    hak_log_fatal("written after free: block %p of slab %p (class %u, %u-byte blocks) is free, and was written to", block,
+                  (void *)slab->base, slab->cls, slab->stride);
+}
+
 void hak_link_check(const void *block, const void *next)
 {
     if ((uintptr_t)next % 16 || !hak_space_contains(next))
-        hak_log_fatal("write after free: block %p, which is free, was written to", block);
+        hak_link_fail(block);
 }
 #endif
 
@@ -423,5 +465,6 @@ void hak_space_stats(struct hak_space_stats *stats)
         stats->mapped += mapped_bytes(&zones[i]);
         stats->handed_out += (zones[i].top - zones[i].free) * HAK_SUPERSLAB;
     }
+    stats->handed_out -= fenced * HAK_SUPERSLAB;
     hak_lock_release(&hak_space_lock);
 }

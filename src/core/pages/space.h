@@ -36,14 +36,20 @@ void hak_space_describe(struct hak_slab *run, size_t from, size_t to);
 struct hak_slab *hak_space_run(char *base, size_t pages);
 void hak_space_forget(struct hak_slab *run, size_t from, size_t to);
 
+/* The same for an address whose page has a tag. */
+HAK_INLINE struct hak_slab *hak_space_slab_of_tagged(const void *p)
+{
+    struct hak_slab *page =
+        &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
+    return page - page->head_offset;
+}
+
 /* The same for an address that a list of free blocks holds, inline; such a one lies in a slab, or was overwritten. */
 HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
 {
     if (HAK_UNLIKELY((uintptr_t)p - hak_page_map.base >= HAK_LOAD_RELAXED(&hak_page_map.size)))
         return hak_space_slab(p);
-    struct hak_slab *page =
-        &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
-    return page - page->head_offset;
+    return hak_space_slab_of_tagged(p);
 }
 
 /* Calls `visit` for the descriptor of each 64 KiB page that was ever handed out. */

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/base/bits.h"
+#include "core/os/fence.h"
 #include "core/plugin.h"
 #include "huge.h"
 #include "registry.h"
@@ -77,16 +78,17 @@ static void *direct_alloc(size_t size, size_t align)
     if (__builtin_add_overflow(whole_pages(size), slack, &total))
         return NULL;
     void *base;
-    int error = hak_os_map(&base, total, PROT_READ | PROT_WRITE, HAK_CAUSE_large_map);
+    bool fenced;
+    int error = hak_fence_map(&base, total, &fenced, HAK_CAUSE_large_map);
     if (error) {
         TRACE_MAP_FAIL(size, -error, "the request fails");
         return NULL;
     }
     char *block = slack ? (char *)hak_align_up((uintptr_t)base, align) : base;
-    struct mapping m = {.block = block, .base = base, .size = total, .usable = whole_pages(size)};
+    struct mapping m = {.block = block, .base = base, .size = total, .usable = whole_pages(size), .fenced = fenced};
     if (!hak_registry_add(m)) {
         TRACE_MAP_FAIL(size, ENOMEM, "no memory for its entry, the request fails");
-        hak_os_unmap(base, total, HAK_CAUSE_large_unmap);
+        hak_fence_unmap(base, total, fenced, HAK_CAUSE_large_unmap);
         return NULL;
     }
     choose_pages(&m);
@@ -104,7 +106,7 @@ static bool direct_free(void *p)
     hak_budget_give(m.usable);
     if (replace_sample(p, NULL))
         hak_huge_look(HUGE_DIRECT, (struct huge_sample){p, HUGE_HEAD, HUGE_HEAD});
-    if (hak_os_unmap(m.base, m.size, HAK_CAUSE_large_unmap))
+    if (hak_fence_unmap(m.base, m.size, m.fenced, HAK_CAUSE_large_unmap))
         hak_os_advise(m.base, m.size, MADV_DONTNEED, HAK_CAUSE_large_unmap);
     return true;
 }
@@ -112,7 +114,8 @@ static bool direct_free(void *p)
 static int remap(struct mapping *m, size_t wanted)
 {
     void *base = m->base;
-    int error = m->base == m->block ? hak_os_remap(&base, m->size, wanted, true, HAK_CAUSE_realloc_remap) : -EINVAL;
+    int error = m->base == m->block ? hak_fence_remap(&base, m->size, wanted, &m->fenced, HAK_CAUSE_realloc_remap)
+                                    : -EINVAL;
     if (error)
         return error;
     hak_budget_give(m->usable);
@@ -202,6 +205,8 @@ static bool span_free(struct hak_slab *slab, void *p)
 {
     if (!is_span(slab, p))
         return !slab && direct_free(p);
+    if (hak_zeroes_on_free())
+        memset(p, 0, slab->requested);
     hak_count_transition(HAK_SLAB_SPAN, HAK_SLAB_UNUSED);
     hak_spans_put(slab);
     return true;
@@ -230,6 +235,8 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
 {
     if (!slab)
         return direct_resize(p, size);
+    if (hak_zeroes_on_free() && size < slab->requested)
+        memset((char *)p + size, 0, slab->requested - size);
     if (size < DIRECT_MIN && hak_spans_resize(slab, pages_of(size))) {
         slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
         count(&in_place);

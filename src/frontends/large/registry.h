@@ -10,6 +10,7 @@ struct mapping {
     void *base; /* of the mapping; below block where alignment asked for it */
     size_t size;
     size_t usable;
+    bool fenced; /* core/os/fence.h */
     struct mapping *next;
 };
 

@@ -3,6 +3,7 @@
  * beside this file is one; -Dcache chooses at build time, and chosen.h includes its header. A header defines these
  * inline, for the fast path:
  *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)             a block; NULL from an empty bin
+ *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)         the same; NULL, too, where pop may call something
  *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: hak_cache_heartbeat is due, or a check
  *   bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)   false: a check is due
  *   uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)

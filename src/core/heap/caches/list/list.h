@@ -17,6 +17,15 @@ HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
     return p;
 }
 
+HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
+{
+    void *p = self->bin[cls], *next;
+    if (HAK_UNLIKELY(!p || !hak_next_try_load(p, &next)))
+        return NULL;
+    self->bin[cls] = next;
+    return p;
+}
+
 HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
     hak_next_store(p, self->bin[cls]);

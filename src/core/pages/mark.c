@@ -5,7 +5,7 @@
 #if HAK_HARDENED
 #include "core/base/log.h"
 
-void hak_mark_check_block(const void *p, unsigned cls, const char *call)
+void hak_mark_fail(const void *p, unsigned cls, const char *call)
 {
     const struct hak_slab *slab = hak_space_slab(p);
     if (!slab)
@@ -14,12 +14,8 @@ void hak_mark_check_block(const void *p, unsigned cls, const char *call)
     if (slab->cls != cls)
         hak_log_fatal("invalid %s: %p lies in slab %p of %u-byte blocks, not of %u", call, p, (void *)slab->base,
                       slab->stride, hak_strides[cls]);
-}
-
-void hak_mark_fail(const void *p, unsigned cls, const char *call)
-{
     if (*call == 'f')
-        hak_log_fatal("double free: block %p of %u bytes is free already", p, hak_strides[cls]);
-    hak_log_fatal("invalid %s: block %p of %u bytes is free", call, p, hak_strides[cls]);
+        hak_log_fatal("double free: block %p of %u bytes is free already", p, slab->stride);
+    hak_log_fatal("invalid %s: block %p of %u bytes is free", call, p, slab->stride);
 }
 #endif

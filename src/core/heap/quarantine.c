@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ * See quarantine.h. */
+#include "quarantine.h"
+
+#if HAK_HARDENED
+#include <string.h>
+
+#include "core/base/work.h"
+#include "core/pages/mark.h"
+#include "drain.h"
+
+#define FILL 0xf5u /* eight of them are no address, and no small number */
+
+/* The bytes behind link and mark. */
+static unsigned char *inside(const void *p, unsigned cls, size_t *size)
+{
+    size_t head = hak_mark_fits(cls) ? 2 * sizeof(uintptr_t) : sizeof(uintptr_t);
+    *size = hak_class_usable(cls) - head;
+    return (unsigned char *)p + head;
+}
+
+static unsigned fill(void)
+{
+    return hak_options.zero_on_free ? 0 : FILL;
+}
+
+/* Returns the block behind it. */
+static void *check(const void *block, const struct hak_slab *slab, const void *last)
+{
+    size_t size;
+    const unsigned char *bytes = inside(block, slab->cls, &size);
+    if (size && (bytes[0] != fill() || memcmp(bytes, bytes + 1, size - 1)))
+        hak_link_fail(block);
+    void *next = hak_next_load(block);
+    if ((hak_mark_fits(slab->cls) && !hak_mark_is_set(block, slab->cls)) || !next != (block == last))
+        hak_link_fail(block);
+    return next;
+}
+
+/* The oldest ones, as a list: it goes home at once. */
+static void leave(struct hak_thread *t, size_t keep)
+{
+    struct hak_quarantine *q = &t->quarantine;
+    void *first = q->first, *last = NULL;
+    for (; q->first && q->bytes > keep; hak_work_add(1)) {
+        const struct hak_slab *slab = hak_space_slab_of_block(q->first);
+        last = q->first;
+        q->first = check(last, slab, q->last);
+        q->bytes -= hak_class_usable(slab->cls);
+    }
+    if (last)
+        hak_next_store(last, NULL);
+    hak_drain(t, last ? first : NULL);
+}
+
+static void append(struct hak_quarantine *q, void *p)
+{
+    hak_next_store(p, NULL);
+    if (!q->first)
+        q->first = p;
+    else if (hak_next_load(q->last))
+        hak_link_fail(q->last);
+    else
+        hak_next_store(q->last, p);
+    q->last = p;
+}
+
+bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p)
+{
+    size_t size, most = hak_options.quarantine_kb * HAK_KIB, usable = hak_class_usable(cls);
+    void *bytes = inside(p, cls, &size);
+    memset(bytes, (int)fill(), size);
+    if (!t)
+        return false;
+    hak_count(&t->counters.overwritten, 1);
+    if (usable > most)
+        return false;
+    hak_count(&t->counters.quarantined, 1);
+    append(&t->quarantine, p);
+    t->quarantine.bytes += usable;
+    if (t->quarantine.bytes > most)
+        leave(t, most - most / 8); /* some together: they go home in one trip */
+    return true;
+}
+
+void hak_quarantine_flush(struct hak_thread *t)
+{
+    leave(t, 0);
+}
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ * Hardened builds, where the settings ask for it: each small block is overwritten when it is freed, and waits for a
+ * while before it can serve again. When it leaves, its bytes must be as free left them. Blocks wait by thread, the one
+ * freed longest ago first, linked through their first words. Where a setting is on, a thread's tag matches no page: all
+ * frees take the slow path, which asks here. So it costs nothing where it is off. Other builds: nothing. */
+#ifndef HAK_QUARANTINE_H
+#define HAK_QUARANTINE_H
+
+#include "descriptor.h"
+
+#if HAK_HARDENED
+/* Whether free has anything to ask. */
+HAK_INLINE bool hak_quarantine_is_on(void)
+{
+    return HAK_UNLIKELY(hak_options.quarantine_kb | hak_options.zero_on_free);
+}
+
+bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p);
+
+/* A block that is freed, and marked. False: it was overwritten at most, and is to be taken back as usual. */
+HAK_INLINE bool hak_quarantine_keep(struct hak_thread *t, unsigned cls, void *p)
+{
+    return hak_quarantine_is_on() && hak_quarantine_take(t, cls, p);
+}
+
+/* By the thread: all leave. */
+void hak_quarantine_flush(struct hak_thread *t);
+
+HAK_INLINE size_t hak_quarantine_bytes(const struct hak_thread *t)
+{
+    return t->quarantine.bytes;
+}
+#else
+HAK_INLINE bool hak_quarantine_is_on(void)
+{
+    return false;
+}
+
+HAK_INLINE bool hak_quarantine_keep(struct hak_thread *t, unsigned cls, void *p)
+{
+    (void)t, (void)cls, (void)p;
+    return false;
+}
+
+HAK_INLINE void hak_quarantine_flush(struct hak_thread *t)
+{
+    (void)t;
+}
+
+HAK_INLINE size_t hak_quarantine_bytes(const struct hak_thread *t)
+{
+    (void)t;
+    return 0;
+}
+#endif
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ * See fence.h. */
+#include "fence.h"
+
+#if HAK_HARDENED
+#include "core/base/sealed.h"
+
+static _Atomic(uint32_t) fences;
+
+static bool take(uint32_t n)
+{
+    bool room = HAK_ADD_RELAXED(&fences, n) + n <= hak_options.guard_pages;
+    if (!room)
+        HAK_SUB_RELAXED(&fences, n);
+    return room;
+}
+
+/* One mapping, of which all but its first page and its last one is opened. */
+static int map_between(void **addr, size_t size, enum hak_cause cause)
+{
+    size_t page = hak_os_page_size(), total;
+    void *base;
+    if (__builtin_add_overflow(size, 2 * page, &total) || hak_os_map(&base, total, PROT_NONE, cause))
+        return -ENOMEM;
+    *addr = (char *)base + page;
+    int error = hak_os_protect(*addr, size, PROT_READ | PROT_WRITE, HAK_CAUSE_guard);
+    if (error)
+        hak_os_unmap(base, total, cause);
+    return error;
+}
+
+int hak_fence_map(void **addr, size_t size, bool *fenced, enum hak_cause cause)
+{
+    size = hak_align_up(size, hak_os_page_size());
+    *fenced = take(2);
+    if (*fenced && !map_between(addr, size, cause))
+        return 0;
+    if (*fenced)
+        HAK_SUB_RELAXED(&fences, 2);
+    *fenced = false;
+    return hak_os_map(addr, size, PROT_READ | PROT_WRITE, cause);
+}
+
+int hak_fence_unmap(void *addr, size_t size, bool fenced, enum hak_cause cause)
+{
+    size_t page = hak_os_page_size();
+    if (!fenced)
+        return hak_os_unmap(addr, size, cause);
+    int error = hak_os_unmap((char *)addr - page, size + 2 * page, cause);
+    if (!error)
+        HAK_SUB_RELAXED(&fences, 2);
+    return error;
+}
+
+/* What lay between them has moved away: those addresses may be others' by now. */
+static void unmap_fences(char *addr, size_t size, enum hak_cause cause)
+{
+    size_t page = hak_os_page_size();
+    if (!hak_os_unmap(addr - page, page, cause) && !hak_os_unmap(addr + size, page, cause))
+        HAK_SUB_RELAXED(&fences, 2);
+}
+
+/* Its pages move between two new fences, since the old ones stand in the way. */
+int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enum hak_cause cause)
+{
+    void *to;
+    bool between;
+    if (!*fenced)
+        return hak_os_remap(addr, size, new_size, true, cause);
+    int error = hak_fence_map(&to, new_size, &between, cause);
+    if (error)
+        return error;
+    error = hak_os_move(*addr, size, to, new_size, cause);
+    if (error) {
+        hak_fence_unmap(to, new_size, between, cause);
+        return error;
+    }
+    unmap_fences(*addr, size, cause);
+    *addr = to;
+    *fenced = between;
+    return 0;
+}
+
+bool hak_fence_is_wanted(void)
+{
+    return HAK_LOAD_RELAXED(&fences) < hak_options.guard_pages;
+}
+
+bool hak_fence_close(void *addr, size_t size)
+{
+    if (!take(1))
+        return false;
+    bool closed = hak_os_protect(addr, size, PROT_NONE, HAK_CAUSE_guard) == 0;
+    if (!closed)
+        HAK_SUB_RELAXED(&fences, 1);
+    return closed;
+}
+#endif

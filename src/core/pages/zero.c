@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * See zero.h. One bit for each address of a range that is mapped at the first such request: set while it is a block.
+ * They are taken in turn, so that an address serves again as late as it can. */
+#include "zero.h"
+
+#if HAK_HARDENED
+#include <sys/mman.h>
+
+#include "core/base/log.h"
+#include "core/os/os.h"
+
+#define WORDS 1024u
+#define UNIT 16u
+#define BYTES (WORDS * 64 * UNIT)
+#define TRIES 64u
+
+static _Atomic(uint64_t) taken[WORDS];
+static _Atomic(uint32_t) turn;
+static _Atomic(char *) range;
+
+/* Two threads may map it at once: one of them takes the other's. */
+static char *get_range(void)
+{
+    char *is = HAK_LOAD_RELAXED(&range);
+    void *base;
+    if (is || hak_os_map(&base, BYTES, PROT_NONE, HAK_CAUSE_guard))
+        return is;
+    if (HAK_CAS_RELAXED(&range, &is, (char *)base))
+        return base;
+    hak_os_unmap(base, BYTES, HAK_CAUSE_guard);
+    return is;
+}
+
+static bool take(uint32_t i)
+{
+    uint64_t bit = (uint64_t)1 << i % 64;
+    return !(HAK_OR_RELAXED(&taken[i / 64], bit) & bit);
+}
+
+void *hak_zero_alloc(void)
+{
+    char *base = get_range();
+    for (uint32_t tries = 0; base && tries < TRIES; tries++) {
+        uint32_t i = HAK_ADD_RELAXED(&turn, 1) % (WORDS * 64);
+        if (take(i))
+            return base + i * UNIT;
+    }
+    return NULL;
+}
+
+static bool lies_there(const void *p)
+{
+    const char *base = HAK_LOAD_RELAXED(&range);
+    return base && (size_t)((const char *)p - base) < BYTES;
+}
+
+bool hak_zero_is_block(const void *p, const char *call)
+{
+    if (!lies_there(p))
+        return false;
+    size_t offset = (size_t)((const char *)p - HAK_LOAD_RELAXED(&range));
+    if (offset % UNIT || !(HAK_LOAD_RELAXED(&taken[offset / UNIT / 64]) >> offset / UNIT % 64 & 1))
+        hak_log_fatal("invalid %s: %p lies among blocks of 0 bytes, and is none; freed twice, or never allocated", call,
+                      p);
+    return true;
+}
+
+bool hak_zero_free(void *p)
+{
+    if (!hak_zero_is_block(p, "free"))
+        return false;
+    size_t i = (size_t)((char *)p - HAK_LOAD_RELAXED(&range)) / UNIT;
+    HAK_AND_RELAXED(&taken[i / 64], ~((uint64_t)1 << i % 64));
+    return true;
+}
+#endif

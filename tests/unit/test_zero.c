@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ * Blocks of no bytes: in hardened builds each is an address that nobody can read or write. */
+#include "core/pages/zero.h"
+
+#include <string.h>
+
+#include "core/malloc/aligned.h"
+#include "core/malloc/block.h"
+#include "core/malloc/fast.h"
+#include "unit.h"
+
+#if HAK_HARDENED
+#define ALL 65536u
+
+static char *p;
+
+static void free_it(void)
+{
+    hak_free(p);
+}
+
+static void free_inside(void)
+{
+    hak_free(p + 1);
+}
+
+static void ask_inside(void)
+{
+    hak_block_usable(p + 8, "malloc_usable_size");
+}
+
+TEST(nobody_can_use_them)
+{
+    unit_start(NULL);
+    p = hak_malloc(0);
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % 16, 0);
+    assert_ptr_not_equal(p, hak_malloc(0));
+    assert_int_equal(hak_block_usable(p, "malloc_usable_size"), 0);
+    assert_false(unit_is_open(p));
+}
+
+TEST(they_are_freed_once)
+{
+    unit_start(NULL);
+    p = hak_malloc(0);
+    assert_dies(free_inside, "invalid free");
+    assert_dies(ask_inside, "invalid malloc_usable_size");
+    hak_free(p);
+    assert_dies(free_it, "freed twice");
+    assert_ptr_not_equal(hak_malloc(0), p);
+}
+
+TEST(they_grow_as_others_do)
+{
+    static const size_t sizes[] = {1, 500, 20000, 100000, 64 << 20};
+    unit_start(NULL);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        p = hak_malloc(0);
+        char *q = hak_resize(p, sizes[i]);
+        memset(q, 1, sizes[i]);
+        hak_free(q);
+        assert_dies(free_it, "freed twice");
+    }
+    assert_non_null(hak_alloc_zeroed(0));
+    assert_int_equal(unit_stat("large", "direct_bytes"), 0);
+}
+
+TEST(beyond_all_of_them_one_byte_serves)
+{
+    unit_start(NULL);
+    for (unsigned i = 0; i < ALL; i++)
+        assert_int_equal(hak_block_usable(hak_malloc(0), "malloc_usable_size"), 0);
+    p = hak_malloc(0);
+    *p = 1;
+    assert_true(hak_block_usable(p, "malloc_usable_size") >= 1);
+    hak_free(p);
+}
+
+TEST(without_the_range_one_byte_serves)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
+    *(char *)hak_malloc(0) = 1;
+    p = hak_malloc(0);
+    assert_false(unit_is_open(p));
+}
+
+UNIT_MAIN(T(nobody_can_use_them), T(they_are_freed_once), T(they_grow_as_others_do),
+          T(beyond_all_of_them_one_byte_serves), T(without_the_range_one_byte_serves))
+#else
+TEST(other_builds_serve_one_byte)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(0);
+    *p = 1;
+    assert_true(hak_block_usable(p, "malloc_usable_size") >= 1);
+    hak_free(p);
+}
+
+UNIT_MAIN(T(other_builds_serve_one_byte))
+#endif
