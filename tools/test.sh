@@ -30,6 +30,7 @@ readonly VARIANTS=(
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "array        | gcc   | -Dcache=array -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape |"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse |"
+    "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck --suite stress |"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
