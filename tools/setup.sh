@@ -28,7 +28,6 @@ readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy s
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
 readonly SUITE_PART=test_sqlite3
 readonly SUITE_DIR=$ROOT/build-test/cpython
-readonly MUSL_DIR=$ROOT/build-test/musl-cmocka
 
 fail() {
     echo "setup.sh: $*" >&2
@@ -140,28 +139,33 @@ fetch_suite_part() {
     touch "$SUITE_DIR/$version"
 }
 
-# cmocka built against musl, which Debian has for its own C library only.
-build_musl_cmocka() {
-    local version from=$WORK/cmocka
+# build_cmocka NAME COMPILER: in build-test/NAME-cmocka, for what Debian has no cmocka for that installs beside the machine's.
+build_cmocka() {
+    local version from=$WORK/cmocka dir=$ROOT/build-test/$1-cmocka
     version=$(dpkg-query -W -f='${source:Version}' libcmocka-dev)
-    if [ -f "$MUSL_DIR/$version" ]; then
+    if [ -f "$dir/$version" ]; then
         return 0
     fi
-    echo "setup.sh: building cmocka against musl from its source package"
-    fetch_source cmocka "$version"
-    rm -rf "$MUSL_DIR"
-    mkdir -p "$MUSL_DIR" "$from"
+    echo "setup.sh: building cmocka for $1 from its source package"
+    [ -d "$from" ] || fetch_source cmocka "$version"
+    rm -rf "$dir"
+    mkdir -p "$dir" "$from"
     tar -xf "$WORK"/cmocka_*.orig.tar.* -C "$from" --strip-components=1
     {
-        musl-gcc -O2 -w -D_GNU_SOURCE -DHAVE_STRUCT_TIMESPEC -DHAVE_INTTYPES_H -DHAVE_SIGNAL_H -DHAVE_STRINGS_H \
+        "$2" -O2 -w -D_GNU_SOURCE -DHAVE_STRUCT_TIMESPEC -DHAVE_INTTYPES_H -DHAVE_SIGNAL_H -DHAVE_STRINGS_H \
             -DHAVE_TIME_H -DHAVE_UNISTD_H -DHAVE_GCC_THREAD_LOCAL_STORAGE -I"$from/include" \
             -c "$from/src/cmocka.c" -o "$from/cmocka.o" &&
-            ar rcs "$MUSL_DIR/libcmocka.a" "$from/cmocka.o"
-    } >"$LOG" 2>&1 || step_failed "cmocka could not be built against musl"
-    cp "$from/include/cmocka.h" "$MUSL_DIR"
-    printf 'Name: cmocka\nDescription: for musl\nVersion: %s\nCflags: -I${pcfiledir}\nLibs: -L${pcfiledir} -lcmocka\n' \
-        "${version%%-*}" >"$MUSL_DIR/cmocka.pc"
-    touch "$MUSL_DIR/$version"
+            ar rcs "$dir/libcmocka.a" "$from/cmocka.o"
+    } >"$LOG" 2>&1 || step_failed "cmocka could not be built for $1"
+    cp "$from/include/cmocka.h" "$dir"
+    printf 'Name: cmocka\nDescription: for %s\nVersion: %s\nCflags: -I${pcfiledir}\nLibs: -L${pcfiledir} -lcmocka\n' \
+        "$1" "${version%%-*}" >"$dir/cmocka.pc"
+    touch "$dir/$version"
+}
+
+build_cmockas() {
+    build_cmocka musl musl-gcc
+    build_cmocka aarch64 aarch64-linux-gnu-gcc
 }
 
 # A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
@@ -192,7 +196,7 @@ setup() {
         test)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
             fetch_suite_part
-            build_musl_cmocka
+            build_cmockas
             ;;
         workbench)
             install_packages "${BUILD[@]}" "${WORKBENCH[@]}"
@@ -204,7 +208,7 @@ setup() {
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
-            build_musl_cmocka
+            build_cmockas
             ;;
         *)
             fail "unknown group '$1': build, quickstart, test, bench, workbench or all"

@@ -30,6 +30,7 @@ static void *get(void *unused)
     assert_ptr_equal(unit_thread(), t);
     assert_ptr_equal(hak_self.thread, t);
     assert_int_equal(hak_self.tag, t->tag);
+    assert_ptr_equal(hak_counters_own, &t->counters);
     return t;
 }
 
