@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Changes the library in one place at a time, and says whether a test notices.
 
-mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--list] [--report] [--work FOLDER]
+mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--again] [--list] [--report] [--work FOLDER]
 
 Each mutant flips a comparison, swaps && and ||, drops a store or a call, shifts a constant or weakens a memory order in
 core, frontends or backends.  It is built in a copy of the tree, with assertions; then the tests run, those named after
 its file first, then the fast ones, until one fails: the mutant is killed.  One that compiles to the same code is
 equivalent.  SEED orders all mutants, so that `-n 300` is a sample; what was judged before, in FOLDER (build-mutate), is
-not judged again, and so a run may be stopped at any time.  --report lists what is known of the sample.
+not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests named after their
+file once more, which have perhaps been written since.  --report lists what is known of the sample.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import concurrent.futures
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -174,13 +174,13 @@ class Bench:
             total.update(path.read_bytes())
         return total.hexdigest()
 
-    def judge(self, m):
+    def judge(self, m, near_alone=False):
         path = self.tree / m.file
         text = path.read_text()
         path.write_text(text[:m.start] + m.text + text[m.end:])
         try:
             near = self.tests.near(path.stem)
-            for tests in near, self.tests.all:
+            for tests in [near] if near_alone else [near, self.tests.all]:
                 if not self.compile(tests):
                     return "invalid", None
                 if self.hash_of_code() == self.code:
@@ -209,14 +209,15 @@ def main():
     parser.add_argument("-n", type=int, default=300, help="mutants in the sample (300)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", help="compare, logic, store, call, constant or order")
-    parser.add_argument("--only", default="", help="files that this matches")
+    parser.add_argument("--only", default="", help="those whose line in the list this matches")
+    parser.add_argument("--again", action="store_true", help="judge the survivors again, by the tests named after their file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true", help="show the sample, and build nothing")
     parser.add_argument("--report", action="store_true", help="show what is known of the sample, and build nothing")
     parser.add_argument("--work", type=Path, default=ROOT / "build-mutate")
     args = parser.parse_args()
-    pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, m.file)]
-    random.Random(args.seed).shuffle(pool)
+    pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, describe(m))]
+    pool.sort(key=lambda m: hashlib.sha1(f"{args.seed} {m.id}".encode()).digest())  # as before where the code is as before
     sample = pool[:args.n]
     if args.list:
         print(*map(describe, sample), f"{len(sample)} of {len(pool)}", sep="\n")
@@ -224,10 +225,11 @@ def main():
     args.work.mkdir(exist_ok=True)
     log = args.work.resolve() / "results.jsonl"
     results = {r["id"]: r for r in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
-    left = [m for m in sample if m.id not in results] if not args.report else []
+    wanted = (lambda m: results.get(m.id, {}).get("verdict") == "survived") if args.again else lambda m: m.id not in results
+    left = [m for m in sample if wanted(m)] if not args.report else []
     bench = Bench(args.work.resolve(), args.jobs) if left else None
     for m in left:
-        verdict, by = bench.judge(m)
+        verdict, by = bench.judge(m, args.again)
         results[m.id] = {"id": m.id, "verdict": verdict, "by": by, "what": describe(m)}
         with open(log, "a") as file:
             print(json.dumps(results[m.id]), file=file)

@@ -32,7 +32,6 @@ KEPT = {
     ("hak_slab_stack_take_all", "load", "acquire", "relaxed"): "the swap acquires as well",
     ("hak_slab_stack_take_all", "cas", "acquire", "relaxed"): "the load acquires as well",
     ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed"): "the swap acquires as well",
-    ("commit_zone", "store", "release", "relaxed"): "who looks a block up has it from a thread that saw the size",
 }
 # Of two orders that do the same, one must stay: weakened together they are caught.
 TOGETHER = [
