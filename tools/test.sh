@@ -257,16 +257,28 @@ reconfigure() {
 }
 
 # aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
+# --long: unit, api and stress tests, and unit tests with pages of 16 and 64 KiB.
 cross() {
-    local work library dir=$OUT/aarch64
+    local work library tests=false dir=$OUT/aarch64
+    [ "$LONG" -eq 0 ] || tests=true
     rm -rf "$dir"
-    meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=false "${COMMON[@]}" || return 1
+    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=$tests \
+        "${COMMON[@]}" || return 1
     ninja -C "$dir" || return 1
     library=$(library_of aarch64)
     for work in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" "larson --ops 100000 8 128 1024 1 12345 4"; do
         # shellcheck disable=SC2086
         qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$dir/bench/bench_"$work |
             grep "allocator=hakmem" || return 1
+    done
+    [ "$LONG" -eq 0 ] || emulated "$dir"
+}
+
+emulated() {
+    local -x UNIT_RUN_BY=qemu-aarch64 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu QEMU_PAGESIZE=4096
+    meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit --suite api --suite stress || return 1
+    for QEMU_PAGESIZE in 16384 65536; do
+        meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit || return 1
     done
 }
 

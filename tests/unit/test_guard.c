@@ -86,7 +86,7 @@ TEST(none_where_the_kernel_refuses_a_place)
 TEST(against_a_closed_page_at_either_end)
 {
     start("HAKMEM_GUARD_RATE=1");
-    for (size_t size = 1; size < 3 * page; size += 97)
+    for (size_t size = 1; size <= hak_min(3 * page, MOST); size += 97)
         for (unsigned end = 0; end < 2; end++) {
             char *p = sample(size);
             assert_int_equal((uintptr_t)p % 16, 0);
@@ -144,10 +144,10 @@ TEST(pages_of_a_freed_block_go_back)
 {
     start("HAKMEM_GUARD_RATE=1");
     struct fake_calls before = fake_os_calls();
-    hak_guard_free(sample(page + 1), FREER);
+    hak_guard_free(sample(MOST - 100), FREER);
     struct fake_calls after = fake_os_calls();
-    assert_int_equal(after.bytes[HAK_OS_madvise] - before.bytes[HAK_OS_madvise], 2 * page);
-    assert_int_equal(after.bytes[HAK_OS_mprotect] - before.bytes[HAK_OS_mprotect], 4 * page);
+    assert_int_equal(after.bytes[HAK_OS_madvise] - before.bytes[HAK_OS_madvise], MOST);
+    assert_int_equal(after.bytes[HAK_OS_mprotect] - before.bytes[HAK_OS_mprotect], 2 * MOST);
 }
 
 /* --- what is said --------------------------------------------------------------------------------------- */

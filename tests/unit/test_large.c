@@ -120,14 +120,14 @@ TEST(a_refused_resize_copies_or_leaves)
     char *p = hak_malloc(DIRECT), *q;
     p[DIRECT - 1] = 9;
     fake_os_refuse(HAK_OS_mremap, 1, ENOMEM, true);
-    q = hak_resize(p, DIRECT + 4096);
+    q = hak_resize(p, DIRECT + hak_os_page_size());
     assert_non_null(q);
     assert_int_equal(q[DIRECT - 1], 9);
     assert_int_equal(unit_stat("large", "direct_mappings"), 1);
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     assert_null(hak_resize(q, 2 * DIRECT));
     assert_int_equal(q[DIRECT - 1], 9);
-    assert_int_equal(unit_usable(q), DIRECT + 4096);
+    assert_int_equal(unit_usable(q), DIRECT + hak_os_page_size());
     fake_os_allow();
     hak_free(q);
 }
