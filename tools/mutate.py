@@ -8,8 +8,8 @@ Each mutant flips a comparison, swaps && and ||, drops a store or a call, shifts
 core, frontends or backends.  It is built in a copy of the tree, with assertions; then the tests run, those named after
 its file first, then the fast ones, until one fails: the mutant is killed.  One that compiles to the same code is
 equivalent.  SEED orders all mutants, so that `-n 300` is a sample; what was judged before, in FOLDER (build-mutate), is
-not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests named after their
-file once more, which have perhaps been written since.  --report lists what is known of the sample.
+not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests near their file
+once more, which have perhaps been written since.  --report lists what is known of the sample.
 """
 
 import argparse
@@ -128,8 +128,14 @@ class Tests:
             sys.exit("these fail without a mutant: " + ", ".join(broken))
         self.all.sort(key=lambda t: self.seconds[t["name"]])
 
-    def near(self, stem):
-        return [t for t in self.all if stem in t["name"].split()[1:2]]
+    def near(self, file):
+        """The tests named after a file, or after its folder, or that include what lies there."""
+        def about(test):
+            word = test["name"].split()[1]
+            source = ROOT / f"tests/unit/test_{word}.c"
+            return word == file.parent.name or source.exists() and f'"{file.parent.relative_to("src")}/' in source.read_text()
+        named = [t for t in self.all if t["name"].split()[1] == file.stem]
+        return named or [t for t in self.all if about(t)]
 
     def killer(self, tests, jobs):
         """The first test that fails, or None."""
@@ -147,11 +153,13 @@ class Bench:
 
     def __init__(self, work, jobs):
         self.tree, self.build, self.jobs = work / "tree", work / "build", jobs
-        shutil.rmtree(self.tree, ignore_errors=True)
         files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, files.split("\0")):
-            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, self.tree / name)
+            copy = self.tree / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            # A run that was stopped may have left a mutant here: what is written is newer than what was built of it.
+            if not copy.exists() or copy.read_bytes() != (ROOT / name).read_bytes():
+                shutil.copy(ROOT / name, copy)
         if not (self.build / "build.ninja").exists():
             subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS], check=True, capture_output=True,
                            env=os.environ | {"CC": "clang"})
@@ -179,7 +187,7 @@ class Bench:
         text = path.read_text()
         path.write_text(text[:m.start] + m.text + text[m.end:])
         try:
-            near = self.tests.near(path.stem)
+            near = self.tests.near(Path(m.file))
             for tests in [near] if near_alone else [near, self.tests.all]:
                 if not self.compile(tests):
                     return "invalid", None
@@ -210,7 +218,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", help="compare, logic, store, call, constant or order")
     parser.add_argument("--only", default="", help="those whose line in the list this matches")
-    parser.add_argument("--again", action="store_true", help="judge the survivors again, by the tests named after their file")
+    parser.add_argument("--again", action="store_true", help="judge the survivors again, by the tests near their file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true", help="show the sample, and build nothing")
     parser.add_argument("--report", action="store_true", help="show what is known of the sample, and build nothing")

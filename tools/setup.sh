@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites]...    (all when nothing is said)
 #
+# `suites` are the sources that tools/test.sh --long runs the tests of.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
@@ -25,9 +26,13 @@ readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-whe
                     python3-numpy python3-matplotlib python3-rich)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
 
+readonly SUITES=(make zlib1g-dev tcl perl)
+
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
 readonly SUITE_PART=test_sqlite3
 readonly SUITE_DIR=$ROOT/build-test/cpython
+readonly CODENAME=$(. /etc/os-release && echo "$VERSION_CODENAME")
+readonly SUITES_DIR=$ROOT/build-test/suites
 
 fail() {
     echo "setup.sh: $*" >&2
@@ -115,12 +120,12 @@ allow_sources() {
     done
 }
 
-# fetch_source PACKAGE VERSION: its upstream archive, into $WORK.
+# fetch_source PACKAGE[/RELEASE] [VERSION]: its upstream archive, into $WORK.
 fetch_source() {
     allow_sources
     source_apt update >"$LOG" 2>&1 || true
-    (cd "$WORK" && source_apt source --download-only --tar-only "$1=$2" >"$LOG" 2>&1) ||
-        step_failed "apt-get could not get the source package $1=$2"
+    (cd "$WORK" && source_apt source --download-only --tar-only "$1${2:+=$2}" >"$LOG" 2>&1) ||
+        step_failed "apt-get could not get the source package $1${2:+=$2}"
 }
 
 # The missing part of the CPython suite, of the very version that is installed.
@@ -168,6 +173,31 @@ build_cmockas() {
     build_cmocka aarch64 aarch64-linux-gnu-gcc
 }
 
+# fetch_suite NAME PACKAGE: the tests of another project, of the release that is installed, in build-test/suites/NAME.
+fetch_suite() {
+    local name=$1 version dir=$SUITES_DIR/$1
+    version=$(dpkg-query -W -f='${source:Upstream-Version}' "$2")
+    if [ -f "$dir/.$version" ]; then
+        return 0
+    fi
+    echo "setup.sh: getting the tests of $name from its source package"
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    fetch_source "$name/$CODENAME" # its updates may lack the archive
+    tar -xf "$WORK/${name}_${version#*:}".orig.tar.* -C "$dir" --strip-components=1 ||
+        fail "the source package of $name is not of release $version"
+    touch "$dir/.$version"
+}
+
+# git's tests need one program more than an installed git has.
+fetch_suites() {
+    fetch_suite redis redis-server
+    fetch_suite perl perl
+    fetch_suite git git
+    make -C "$SUITES_DIR/git" -j"$(nproc)" NO_CURL=1 NO_EXPAT=1 NO_GETTEXT=1 NO_TCLTK=1 NO_PYTHON=1 NO_OPENSSL=1 \
+        t/helper/test-tool all >"$LOG" 2>&1 || step_failed "git could not be built for its tests"
+}
+
 # A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
 install_workbench() {
     local prefix=${PREFIX:-} home
@@ -205,13 +235,17 @@ setup() {
         bench)
             install_packages "${BUILD[@]}" "${BENCH[@]}"
             ;;
+        suites)
+            install_packages "${BUILD[@]}" "${TEST[@]}" "${SUITES[@]}"
+            fetch_suites
+            ;;
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
             build_cmockas
             ;;
         *)
-            fail "unknown group '$1': build, quickstart, test, bench, workbench or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites or all"
             ;;
     esac
 }

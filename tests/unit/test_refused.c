@@ -78,6 +78,7 @@ static void assert_resident(const struct set *s, size_t most, const char *when)
 /* Without huge pages: the kernel would make one again of the page that stays and what is around it. */
 static void start(const char *settings)
 {
+    unit_needs_mincore();
     static char all[200];
     snprintf(all, sizeof all, "HAKMEM_THP=never %s", settings ? settings : "");
     unit_start(all);

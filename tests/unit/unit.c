@@ -141,6 +141,18 @@ void unit_stderr_of(void (*fn)(void), char *text, size_t size)
     close(fd);
 }
 
+void unit_needs_mincore(void)
+{
+    unsigned char each[64] = {0};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(p, 1, page);
+    assert_int_equal(mincore(p, page, each), 0);
+    munmap(p, page);
+    if (each[1])
+        skip();
+}
+
 void unit_in_thread(void *(*fn)(void *), void *context)
 {
     pthread_t thread;
