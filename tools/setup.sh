@@ -189,10 +189,16 @@ fetch_suite() {
     touch "$dir/.$version"
 }
 
-# git's tests need one program more than an installed git has.
+# Each is laid out so that its tests find the programs that are installed; git's need one more than those.
 fetch_suites() {
+    local dir
     fetch_suite redis redis-server
+    ln -sf /usr/bin/redis-{server,cli,benchmark,check-aof,check-rdb,sentinel} "$SUITES_DIR/redis/src/"
     fetch_suite perl perl
+    ln -sf /usr/bin/perl "$SUITES_DIR/perl/t/perl"
+    for dir in $(/usr/bin/perl -e 'print join " ", grep -d && m{^/usr/(lib|share)/.*(/perl-base$|perl/)}, @INC'); do
+        cp -rsn "$dir/." "$SUITES_DIR/perl/lib/"
+    done
     fetch_suite git git
     make -C "$SUITES_DIR/git" -j"$(nproc)" NO_CURL=1 NO_EXPAT=1 NO_GETTEXT=1 NO_TCLTK=1 NO_PYTHON=1 NO_OPENSSL=1 \
         t/helper/test-tool all >"$LOG" 2>&1 || step_failed "git could not be built for its tests"

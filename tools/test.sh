@@ -36,7 +36,8 @@ readonly VARIANTS=(
 )
 readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
-readonly LONG_STAGES=(programs-more tidy fresh)
+# suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
+readonly LONG_STAGES=(programs-more suites tidy fresh)
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
@@ -46,6 +47,7 @@ readonly PROGRAM_BUILDS=(
     "small-header | small-header | tiny_header=small backend=shared_pool |                       |                          | *"
     "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy |                          | *"
 )
+readonly SUITES_BUILD="suites | default | tiny_header=false backend=shared_pool | | |"
 
 # a choice that makes no sense | a word that the sentence which refuses it must contain
 readonly REFUSALS=(
@@ -438,6 +440,10 @@ run_stage() {
         setup | machine | refusals | workbench) "stage_$1" ;;
         programs) programs_of 4 ;;
         programs-more) programs_of 5 ;;
+        suites)
+            tools/setup.sh suites >"$OUT/suites-setup.log" 2>&1 || true # what is missing fails by name
+            program_tests "$SUITES_BUILD" "$OUT/suites.log" '*' --suites
+            ;;
         tidy) stage_command tidy in_default_build tidy ;;
         fresh) stage_command fresh tools/fresh.sh ;;
         reconfigure) stage_command reconfigure reconfigure ;;

@@ -394,6 +394,36 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
     assert_int_equal(totals().threads, 1);
 }
 
+TEST(what_the_orphan_counted_is_in_the_totals)
+{
+    unit_start(NULL);
+    get(NULL);
+    uint64_t refills = totals().counters.refills;
+    hak_count(&hak_thread_orphan_acquire()->counters.refills, 5);
+    hak_thread_orphan_release();
+    assert_int_equal(totals().counters.refills, refills + 5);
+}
+
+static void *leave_blocks_in_bins(void *unused)
+{
+    unit_free_blocks(unit_blocks(SIZE, 5));
+    return unused;
+}
+
+TEST(blocks_in_bins_of_parked_threads_are_free)
+{
+    unit_start(NULL);
+    get(NULL);
+    if (hak_parts.release->at_once)
+        skip();
+    pthread_t thread;
+    size_t before = hak_thread_free_bytes();
+    assert_int_equal(pthread_create(&thread, NULL, leave_blocks_in_bins, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(totals().parked, 1);
+    assert_true(hak_thread_free_bytes() >= before + 5 * SIZE);
+}
+
 TEST(the_orphans_holder_may_break_threads_up)
 {
     start(NULL);
@@ -474,7 +504,7 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     assert_int_equal(unit_census().used, 0);
 }
 
-UNIT_MAIN(T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_recycled),
+UNIT_MAIN(T(what_the_orphan_counted_is_in_the_totals), T(blocks_in_bins_of_parked_threads_are_free), T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_recycled),
           T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active), T(full_slabs_stay_full),
           T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),
           T(the_next_thread_goes_on_with_what_the_last_one_had),
