@@ -188,6 +188,8 @@ TEST(access_beside_a_block)
     assert_told(high + 64, "%p, 1 bytes behind guarded block %p of 64 bytes, allocated by the call before %p\n",
                 (void *)(high + 64), (void *)high, CALLER);
     assert_told(low - 1, "%p, 1 bytes before guarded block %p of %zu bytes, allocated by", (void *)(low - 1), (void *)low, page);
+    assert_told(low - page + page * 2 / 5, "behind guarded block %p of 64 bytes", (void *)high);
+    assert_told(low - page + page * 3 / 5, "before guarded block %p of %zu bytes", (void *)low, page);
     assert_told(low - page + 1, "behind guarded block %p of 64 bytes", (void *)high); /* the nearer of two */
 }
 

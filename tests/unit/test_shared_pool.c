@@ -741,6 +741,24 @@ TEST(last_frees_race_with_parking)
     assert_true(unit_stat("threads", "resumed") > 0);
 }
 
+TEST(a_tick_evicts_what_is_too_old)
+{
+    start("HAKMEM_SUPERSLAB_TTL_SEC=1 HAKMEM_PURGE_DELAY_MS=10");
+    if (hak_parts.release->at_once)
+        skip();
+    struct hak_slab *slabs[64];
+    for (unsigned i = 0; i < COUNT(slabs); i++)
+        slabs[i] = acquire(cls);
+    for (unsigned i = 0; i < COUNT(slabs); i++)
+        release(slabs[i]);
+    pool->trim(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
+    assert_true(unit_stat("lru", "cached") > 0);
+    fake_os_pass(5000);
+    for (unsigned i = 0; i < 10; i++)
+        pool->purge_tick(hak_clock_ms());
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+}
+
 /* Else a class would find its EMPTY slab in a superslab that is nobody's. */
 TEST(a_cached_superslab_has_no_slabs)
 {
@@ -757,7 +775,7 @@ TEST(a_cached_superslab_has_no_slabs)
     assert_int_equal(unit_stat("pages", "empty"), 0);
 }
 
-UNIT_MAIN(T(a_cached_superslab_has_no_slabs), T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
+UNIT_MAIN(T(a_tick_evicts_what_is_too_old), T(a_cached_superslab_has_no_slabs), T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
           T(empty_looks_at_so_many), T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped),
           T(partial_of_the_class), T(hot_before_partial_before_empty_before_unused),
           T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(a_large_heap_gets_huge_pages),

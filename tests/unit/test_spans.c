@@ -256,6 +256,15 @@ TEST(a_block_grows_where_it_is)
     hak_free(q);
 }
 
+TEST(a_block_grows_into_all_of_what_is_free_behind_it)
+{
+    unit_start(NO_CACHE);
+    char *p = take(HAK_PAGE), *behind = take(3 * HAK_PAGE), *next = take(HAK_PAGE);
+    assert_ptr_equal(behind + 3 * HAK_PAGE, next);
+    hak_free(behind);
+    assert_ptr_equal(hak_resize(p, 4 * HAK_PAGE), p);
+}
+
 TEST(a_growing_block_is_copied_seldom)
 {
     unit_start(NULL);
@@ -473,6 +482,16 @@ TEST(small_pages_where_little_is_touched)
     assert_true(fake_os_count(HAK_OS_mincore) > 0);
 }
 
+TEST(what_nobody_touched_tells_nothing)
+{
+    unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
+    for (unsigned i = 0; i < 3; i++)
+        assert_non_null(hak_malloc(30 * HAK_MIB));
+    assert_true(fake_os_count(HAK_OS_mincore) > 0);
+    assert_int_equal(hak_ledger[HAK_CAUSE_huge_page][HAK_OS_madvise].calls, 0);
+}
+
 TEST(long_and_short_blocks_are_judged_apart)
 {
     unit_start(NULL);
@@ -570,7 +589,7 @@ TEST(pages_go_at_once_by_default)
     hak_free(q);
 }
 
-UNIT_MAIN(T(spans_of_one_page_are_counted_too), T(neighbours_join_and_chunks_go_back), T(each_length_has_a_class_that_wastes_little),
+UNIT_MAIN(T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing), T(spans_of_one_page_are_counted_too), T(neighbours_join_and_chunks_go_back), T(each_length_has_a_class_that_wastes_little),
           T(free_chunks_go_back_to_the_backend), T(a_clean_chunk_goes_back_clean),
           T(a_chunk_that_is_gone_is_not_looked_at), T(descriptors_of_chunks_serve_again), T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
           T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
