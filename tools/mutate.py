@@ -9,7 +9,8 @@ core, frontends or backends.  It is built in a copy of the tree, with assertions
 its file first, then the fast ones, until one fails: the mutant is killed.  One that compiles to the same code is
 equivalent.  SEED orders all mutants, so that `-n 300` is a sample; what was judged before, in FOLDER (build-mutate), is
 not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests near their file
-once more, which have perhaps been written since.  --report lists what is known of the sample.
+once more, which have perhaps been written since.  --report lists what is known of the sample.  mutants.kept beside this
+file names survivors that change nothing a program could see, or a size that was only chosen, with the reason.
 """
 
 import argparse
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src/core", "src/frontends", "src/backends")
 SUITES = ("unit", "models", "api", "stress")
 OPTIONS = ["-Dbench=false", "-Dman=false", "-Db_ndebug=false"]
+KEPT = Path(__file__).with_name("mutants.kept")
 PARTS = "src/libhakmem_parts"
 PATIENCE = (10, 8)  # seconds, and times as long as a test takes without a mutant
 
@@ -122,20 +124,24 @@ class Tests:
         self.seconds.setdefault(test["name"], time.monotonic() - began)
         return status in (0, 77)
 
-    def measure(self):
+    def measure(self, files):
+        """Those near the files, or all."""
+        self.all = [t for t in self.all if not files or any(t in self.near(Path(file)) for file in files)]
         broken = [t["name"] for t in self.all if not self.passes(t, 300)]
         if broken:
             sys.exit("these fail without a mutant: " + ", ".join(broken))
         self.all.sort(key=lambda t: self.seconds[t["name"]])
 
     def near(self, file):
-        """The tests named after a file, or after its folder, or that include what lies there."""
-        def about(test):
-            word = test["name"].split()[1]
-            source = ROOT / f"tests/unit/test_{word}.c"
-            return word == file.parent.name or source.exists() and f'"{file.parent.relative_to("src")}/' in source.read_text()
-        named = [t for t in self.all if t["name"].split()[1] == file.stem]
-        return named or [t for t in self.all if about(t)]
+        """The tests named after a file; or after its folder, or that include what lies there; or a folder higher."""
+        word = lambda test: test["name"].split()[1]
+        def about(test, folder):
+            source = ROOT / f"tests/unit/test_{word(test)}.c"
+            return word(test) == folder.name or source.exists() and f'"{folder.relative_to("src")}/' in source.read_text()
+        found = [t for t in self.all if word(t) == file.stem]
+        for folder in file.parents[:-2]:
+            found = found or [t for t in self.all if about(t, folder)]
+        return found
 
     def killer(self, tests, jobs):
         """The first test that fails, or None."""
@@ -151,7 +157,7 @@ class Tests:
 class Bench:
     """A copy of the tree with a build of it."""
 
-    def __init__(self, work, jobs):
+    def __init__(self, work, jobs, files):
         self.tree, self.build, self.jobs = work / "tree", work / "build", jobs
         files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, files.split("\0")):
@@ -167,7 +173,7 @@ class Bench:
         self.tests = Tests(self.build)
         if not self.make([]):  # all: some tests open what no command names
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
-        self.tests.measure()
+        self.tests.measure(files)
         self.code = self.hash_of_code()
 
     def compile(self, tests):
@@ -182,7 +188,7 @@ class Bench:
             total.update(path.read_bytes())
         return total.hexdigest()
 
-    def judge(self, m, near_alone=False):
+    def judge(self, m, near_alone):
         path = self.tree / m.file
         text = path.read_text()
         path.write_text(text[:m.start] + m.text + text[m.end:])
@@ -202,14 +208,19 @@ class Bench:
 
 
 def report(sample, results):
-    count = collections.Counter((m.kind, results[m.id]["verdict"]) for m in sample if m.id in results)
+    kept = {line.split()[0] for line in KEPT.read_text().splitlines() if not line.startswith("#")}
+    verdicts = {m: results[m.id]["verdict"] for m in sample if m.id in results}
+    for m, verdict in verdicts.items():
+        if verdict == "survived" and m.id in kept:
+            verdicts[m] = "equivalent"
+    count = collections.Counter((kind, verdict) for m, verdict in verdicts.items() for kind in (m.kind, "all"))
     for kind in sorted({kind for kind, _ in count}):
         killed, survived = count[kind, "killed"], count[kind, "survived"]
         print(f"{kind:9} {killed:4} killed, {survived:4} survived, {count[kind, 'equivalent']:3} equivalent, "
               f"{count[kind, 'invalid']:3} do not build: {100 * killed / max(1, killed + survived):.0f} %")
-    for m in sample:
-        if results.get(m.id, {}).get("verdict") == "survived":
-            print("survived", describe(m))
+    for m, verdict in verdicts.items():
+        if verdict == "survived":
+            print("survived", m.id, describe(m))
 
 
 def main():
@@ -235,7 +246,7 @@ def main():
     results = {r["id"]: r for r in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
     wanted = (lambda m: results.get(m.id, {}).get("verdict") == "survived") if args.again else lambda m: m.id not in results
     left = [m for m in sample if wanted(m)] if not args.report else []
-    bench = Bench(args.work.resolve(), args.jobs) if left else None
+    bench = Bench(args.work.resolve(), args.jobs, {m.file for m in left} if args.again else ()) if left else None
     for m in left:
         verdict, by = bench.judge(m, args.again)
         results[m.id] = {"id": m.id, "verdict": verdict, "by": by, "what": describe(m)}
