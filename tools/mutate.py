@@ -137,7 +137,8 @@ class Tests:
         word = lambda test: test["name"].split()[1]
         def about(test, folder):
             source = ROOT / f"tests/unit/test_{word(test)}.c"
-            return word(test) == folder.name or source.exists() and f'"{folder.relative_to("src")}/' in source.read_text()
+            includes = f'"{folder.relative_to("src")}/'
+            return word(test) == folder.name or source.exists() and includes in source.read_text()
         found = [t for t in self.all if word(t) == file.stem]
         for folder in file.parents[:-2]:
             found = found or [t for t in self.all if about(t, folder)]
@@ -236,7 +237,8 @@ def main():
     parser.add_argument("--work", type=Path, default=ROOT / "build-mutate")
     args = parser.parse_args()
     pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, describe(m))]
-    pool.sort(key=lambda m: hashlib.sha1(f"{args.seed} {m.id}".encode()).digest())  # as before where the code is as before
+    # What stays as it is keeps its place when other code changes.
+    pool.sort(key=lambda m: hashlib.sha1(f"{args.seed} {m.id}".encode()).digest())
     sample = pool[:args.n]
     if args.list:
         print(*map(describe, sample), f"{len(sample)} of {len(pool)}", sep="\n")
@@ -244,8 +246,8 @@ def main():
     args.work.mkdir(exist_ok=True)
     log = args.work.resolve() / "results.jsonl"
     results = {r["id"]: r for r in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
-    wanted = (lambda m: results.get(m.id, {}).get("verdict") == "survived") if args.again else lambda m: m.id not in results
-    left = [m for m in sample if wanted(m)] if not args.report else []
+    state = lambda m: results.get(m.id, {}).get("verdict")
+    left = [m for m in sample if state(m) == ("survived" if args.again else None)] if not args.report else []
     bench = Bench(args.work.resolve(), args.jobs, {m.file for m in left} if args.again else ()) if left else None
     for m in left:
         verdict, by = bench.judge(m, args.again)

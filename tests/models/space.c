@@ -56,7 +56,8 @@ static void look(const char *p)
         MODEL_CHECK(memory_mapped && descriptors_mapped && hak_space_page(p));
 }
 
-/* --- grow: the zone gets its next step, which needs descriptors and tags of the next granule ----------------------- */
+/* --- grow: the zone gets its next step, which needs descriptors and tags of the next granule -----------------------
+ */
 
 static void grow(unsigned self)
 {
@@ -82,7 +83,8 @@ static void expect_grown(void)
     MODEL_CHECK(hak_tags.mask == PLANNED - 1 && class_by_tag(next) == NEW_CLASS && hak_space_contains(next));
 }
 
-/* --- retag: the owner of a slab sets its tag once more, while the table grows --------------------------------------- */
+/* --- retag: the owner of a slab sets its tag once more, while the table grows ---------------------------------------
+ */
 
 static void retag(unsigned self)
 {
@@ -103,7 +105,8 @@ static void expect_tagged(void)
     MODEL_CHECK(in_new_half ? class_by_tag(MOVED) == OLD_CLASS : class_by_tag(MOVED) >= HAK_NCLASSES);
 }
 
-/* --- evade: others have mapped what comes next, so a new zone is published ------------------------------------------ */
+/* --- evade: others have mapped what comes next, so a new zone is published ------------------------------------------
+ */
 
 static void setup_in_the_way(void)
 {
@@ -127,7 +130,8 @@ static void expect_elsewhere(void)
     MODEL_CHECK(stats.zones == 2 && stats.handed_out == (FIRST + 1) * HAK_SUPERSLAB && !hak_space_contains(next));
 }
 
-/* --- exchange: superslabs come back and are taken, each by one at a time -------------------------------------------- */
+/* --- exchange: superslabs come back and are taken, each by one at a time --------------------------------------------
+ */
 
 static void exchange(unsigned self)
 {
@@ -146,7 +150,8 @@ static void expect_all_taken(void)
     MODEL_CHECK(stats.handed_out == FIRST * HAK_SUPERSLAB && taken[0] == 1 && taken[1] == 1);
 }
 
-/* --- what space.c calls --------------------------------------------------------------------------------------------- */
+/* --- what space.c calls ---------------------------------------------------------------------------------------------
+ */
 
 unsigned long getauxval(unsigned long type)
 {

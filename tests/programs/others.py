@@ -55,7 +55,8 @@ class Perl(Files):
     name = "perl-core"
     program = "/usr/bin/perl"
     folder = "perl/t"
-    patterns = [f"{part}/*.t" for part in ("base", "bigmem", "cmd", "comp", "io", "lib", "mro", "op", "opbasic", "re", "uni")]
+    patterns = [f"{part}/*.t" for part in ("base", "bigmem", "cmd", "comp", "io", "lib", "mro", "op", "opbasic", "re",
+                                           "uni")]
 
     def command(self, world, file):
         return ["./perl", file], {"PERL_CORE": "1", "LC_ALL": "C"}
@@ -70,7 +71,8 @@ class Redis(Files):
 
     def command(self, world, file):
         name = file[len("tests/"):-len(".tcl")]
-        return ["tclsh", "tests/test_helper.tcl", "--single", name, "--clients", "1", "--tags", "-needs:debug -large-memory"], {}
+        return ["tclsh", "tests/test_helper.tcl", "--single", name, "--clients", "1",
+                "--tags", "-needs:debug -large-memory"], {}
 
 
 class Git(Files):
@@ -81,7 +83,8 @@ class Git(Files):
     patterns = ["t[012][0-9][0-9][0-9]-*.sh"]
 
     def command(self, world, file):
-        return ["/bin/sh", file, f"--root={world.path('trash')}"], {"GIT_TEST_INSTALLED": "/usr/bin", "GIT_TEST_HTTPD": "false"}
+        return (["/bin/sh", file, f"--root={world.path('trash')}"],
+                {"GIT_TEST_INSTALLED": "/usr/bin", "GIT_TEST_HTTPD": "false"})
 
 
 def modules():

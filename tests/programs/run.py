@@ -209,7 +209,8 @@ def parse(arguments):
 
 def main():
     options = parse(sys.argv[1:])
-    tests = [test for test in (others.SUITES if options.suites else TESTS) if any(fnmatch.fnmatch(test.name, only) for only in options.only)]
+    tests = [test for test in (others.SUITES if options.suites else TESTS)
+             if any(fnmatch.fnmatch(test.name, only) for only in options.only)]
     if options.list:
         print("\n".join(test.name for test in tests))
         return 0

@@ -219,7 +219,8 @@ TEST(without_memory_a_refill_gives_null_and_later_blocks)
     hak_free(p);
 }
 
-UNIT_MAIN(T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small), T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
+UNIT_MAIN(T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small),
+          T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
           T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
           T(many_remote_blocks_are_collected_before_own_ones),
           T(few_remote_blocks_are_collected_before_new_ones_are_cut), T(few_remote_blocks_wait_while_own_ones_are_free),

@@ -187,7 +187,8 @@ TEST(access_beside_a_block)
     char *high = sample(64), *low = sample(page);
     assert_told(high + 64, "%p, 1 bytes behind guarded block %p of 64 bytes, allocated by the call before %p\n",
                 (void *)(high + 64), (void *)high, CALLER);
-    assert_told(low - 1, "%p, 1 bytes before guarded block %p of %zu bytes, allocated by", (void *)(low - 1), (void *)low, page);
+    assert_told(low - 1, "%p, 1 bytes before guarded block %p of %zu bytes, allocated by", (void *)(low - 1),
+                (void *)low, page);
     assert_told(low - page + page * 2 / 5, "behind guarded block %p of 64 bytes", (void *)high);
     assert_told(low - page + page * 3 / 5, "before guarded block %p of %zu bytes", (void *)low, page);
     assert_told(low - page + 1, "behind guarded block %p of 64 bytes", (void *)high); /* the nearer of two */
@@ -198,8 +199,10 @@ TEST(access_behind_a_block_of_all_its_pages)
     start("HAKMEM_GUARD_RATE=1");
     sample(MOST);
     char *p = sample(MOST);
-    assert_told(p + MOST + 10, "%p, 11 bytes behind guarded block %p of %zu bytes", (void *)(p + MOST + 10), (void *)p, MOST);
-    assert_told(p + MOST + page - 8, "%zu bytes behind guarded block %p", page - 7, (void *)p); /* next to it there is none */
+    assert_told(p + MOST + 10, "%p, 11 bytes behind guarded block %p of %zu bytes", (void *)(p + MOST + 10), (void *)p,
+                MOST);
+    assert_told(p + MOST + page - 8, "%zu bytes behind guarded block %p", page - 7,
+                (void *)p); /* next to it there is none */
     sample(MOST);
     assert_told(p + MOST + 10, "11 bytes behind guarded block %p", (void *)p);
     assert_told(p + MOST + page - 8, "8 bytes before guarded block %p", (void *)(p + MOST + page));
@@ -210,8 +213,10 @@ TEST(access_after_free)
     start("HAKMEM_GUARD_RATE=1");
     char *p = sample(100);
     hak_guard_free(p, FREER);
-    assert_told(p + 10, "%p, in guarded pages of block %p of 100 bytes, allocated by the call before %p, freed by the call before %p",
-                (void *)(p + 10), (void *)p, CALLER, FREER);
+    assert_told(
+        p + 10,
+        "%p, in guarded pages of block %p of 100 bytes, allocated by the call before %p, freed by the call before %p",
+        (void *)(p + 10), (void *)p, CALLER, FREER);
 }
 
 TEST(access_elsewhere_is_not_told)

@@ -425,8 +425,9 @@ TEST(the_quick_lookup_knows_all_of_the_first_zone)
     }
 }
 
-UNIT_MAIN(T(a_free_superslab_at_the_begin_of_a_word_is_found), T(huge_pages_as_the_setting_says), T(the_quick_lookup_knows_all_of_the_first_zone), T(a_plan_costs_no_address_space), T(where_it_lies), T(each_process_has_its_own_place),
-          T(a_place_that_is_refused_is_no_end), T(without_tables_no_start),
+UNIT_MAIN(T(a_free_superslab_at_the_begin_of_a_word_is_found), T(huge_pages_as_the_setting_says),
+          T(the_quick_lookup_knows_all_of_the_first_zone), T(a_plan_costs_no_address_space), T(where_it_lies),
+          T(each_process_has_its_own_place), T(a_place_that_is_refused_is_no_end), T(without_tables_no_start),
           T(without_superslabs_blocks_get_mappings_of_their_own), T(superslabs_are_aligned_and_apart),
           T(what_comes_back_is_handed_out_first), T(runs_are_found_over_many_words_of_the_bitmap),
           T(a_superslab_comes_back_once), T(blocks_with_headers_have_a_zone_of_their_own), HEADERS

@@ -153,6 +153,6 @@ TEST(a_path_forgets_the_element_before)
     assert_string_equal(paths, "list.0.x=1 list.sum=2 n=3 ");
 }
 
-UNIT_MAIN(T(a_path_forgets_the_element_before), T(json), T(the_same_as_text), T(strings_are_escaped), T(more_than_the_buffer_comes_out_whole),
-          T(an_error_of_write_is_kept),
-          T(numbers_by_their_paths), T(the_texts_of_an_element_are_in_its_path))
+UNIT_MAIN(T(a_path_forgets_the_element_before), T(json), T(the_same_as_text), T(strings_are_escaped),
+          T(more_than_the_buffer_comes_out_whole), T(an_error_of_write_is_kept), T(numbers_by_their_paths),
+          T(the_texts_of_an_element_are_in_its_path))
