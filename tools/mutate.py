@@ -159,7 +159,7 @@ class Tests:
 class Bench:
     """A copy of the tree with a build of it."""
 
-    def __init__(self, work, jobs, files):
+    def __init__(self, work, jobs, mutated):
         self.tree, self.build, self.jobs = work / "tree", work / "build", jobs
         files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, files.split("\0")):
@@ -175,7 +175,7 @@ class Bench:
         self.tests = Tests(self.build)
         if not self.make([]):  # all: some tests open what no command names
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
-        self.tests.measure(files)
+        self.tests.measure(mutated)
         self.code = self.hash_of_code()
 
     def compile(self, tests):
