@@ -108,5 +108,6 @@ TEST(free_bytes_are_those_of_all_bins)
     assert_int_equal(hak_heap_parked_bytes(t), bytes);
 }
 
-UNIT_MAIN(T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks), T(what_needs_no_refill_leaves_bin_remote_cache_and_thread),
-          T(what_needs_refills_stays), T(looks_go_with_the_clock))
+UNIT_MAIN(T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
+          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(what_needs_refills_stays),
+          T(looks_go_with_the_clock))
