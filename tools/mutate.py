@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Changes the library in one place at a time, and says whether a test notices.
 
-mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--list] [--report] [--work FOLDER]
+mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--again] [--list] [--report] [--work FOLDER]
 
 Each mutant flips a comparison, swaps && and ||, drops a store or a call, shifts a constant or weakens a memory order in
 core, frontends or backends.  It is built in a copy of the tree, with assertions; then the tests run, those named after
 its file first, then the fast ones, until one fails: the mutant is killed.  One that compiles to the same code is
 equivalent.  SEED orders all mutants, so that `-n 300` is a sample; what was judged before, in FOLDER (build-mutate), is
-not judged again, and so a run may be stopped at any time.  --report lists what is known of the sample.
+not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests near their file
+once more, which have perhaps been written since.  --report lists what is known of the sample.  mutants.kept beside this
+file names survivors that change nothing a program could see, or a size that was only chosen, with the reason.
 """
 
 import argparse
@@ -17,7 +19,6 @@ import concurrent.futures
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src/core", "src/frontends", "src/backends")
 SUITES = ("unit", "models", "api", "stress")
 OPTIONS = ["-Dbench=false", "-Dman=false", "-Db_ndebug=false"]
+KEPT = Path(__file__).with_name("mutants.kept")
 PARTS = "src/libhakmem_parts"
 PATIENCE = (10, 8)  # seconds, and times as long as a test takes without a mutant
 
@@ -122,14 +124,26 @@ class Tests:
         self.seconds.setdefault(test["name"], time.monotonic() - began)
         return status in (0, 77)
 
-    def measure(self):
+    def measure(self, files):
+        """Those near the files, or all."""
+        wanted = [t["name"] for file in files for t in self.near(Path(file))]
+        self.all = [t for t in self.all if not files or t["name"] in wanted]
         broken = [t["name"] for t in self.all if not self.passes(t, 300)]
         if broken:
             sys.exit("these fail without a mutant: " + ", ".join(broken))
         self.all.sort(key=lambda t: self.seconds[t["name"]])
 
-    def near(self, stem):
-        return [t for t in self.all if stem in t["name"].split()[1:2]]
+    def near(self, file):
+        """The tests named after a file; or after its folder, or that include what lies there; or a folder higher."""
+        word = lambda test: test["name"].split()[1]
+        def about(test, folder):
+            source = ROOT / f"tests/unit/test_{word(test)}.c"
+            includes = f'"{folder.relative_to("src")}/'
+            return word(test) == folder.name or source.exists() and includes in source.read_text()
+        found = [t for t in self.all if word(t) == file.stem]
+        for folder in file.parents[:-2]:
+            found = found or [t for t in self.all if about(t, folder)]
+        return found
 
     def killer(self, tests, jobs):
         """The first test that fails, or None."""
@@ -145,13 +159,15 @@ class Tests:
 class Bench:
     """A copy of the tree with a build of it."""
 
-    def __init__(self, work, jobs):
+    def __init__(self, work, jobs, mutated):
         self.tree, self.build, self.jobs = work / "tree", work / "build", jobs
-        shutil.rmtree(self.tree, ignore_errors=True)
         files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, files.split("\0")):
-            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, self.tree / name)
+            copy = self.tree / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            # A run that was stopped may have left a mutant here: what is written is newer than what was built of it.
+            if not copy.exists() or copy.read_bytes() != (ROOT / name).read_bytes():
+                shutil.copy(ROOT / name, copy)
         if not (self.build / "build.ninja").exists():
             subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS], check=True, capture_output=True,
                            env=os.environ | {"CC": "clang"})
@@ -159,7 +175,7 @@ class Bench:
         self.tests = Tests(self.build)
         if not self.make([]):  # all: some tests open what no command names
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
-        self.tests.measure()
+        self.tests.measure(mutated)
         self.code = self.hash_of_code()
 
     def compile(self, tests):
@@ -174,13 +190,13 @@ class Bench:
             total.update(path.read_bytes())
         return total.hexdigest()
 
-    def judge(self, m):
+    def judge(self, m, near_alone):
         path = self.tree / m.file
         text = path.read_text()
         path.write_text(text[:m.start] + m.text + text[m.end:])
         try:
-            near = self.tests.near(path.stem)
-            for tests in near, self.tests.all:
+            near = self.tests.near(Path(m.file))
+            for tests in [near] if near_alone else [near, self.tests.all]:
                 if not self.compile(tests):
                     return "invalid", None
                 if self.hash_of_code() == self.code:
@@ -194,14 +210,19 @@ class Bench:
 
 
 def report(sample, results):
-    count = collections.Counter((m.kind, results[m.id]["verdict"]) for m in sample if m.id in results)
+    kept = {line.split()[0] for line in KEPT.read_text().splitlines() if not line.startswith("#")}
+    verdicts = {m: results[m.id]["verdict"] for m in sample if m.id in results}
+    for m, verdict in verdicts.items():
+        if verdict == "survived" and m.id in kept:
+            verdicts[m] = "equivalent"
+    count = collections.Counter((kind, verdict) for m, verdict in verdicts.items() for kind in (m.kind, "all"))
     for kind in sorted({kind for kind, _ in count}):
         killed, survived = count[kind, "killed"], count[kind, "survived"]
         print(f"{kind:9} {killed:4} killed, {survived:4} survived, {count[kind, 'equivalent']:3} equivalent, "
               f"{count[kind, 'invalid']:3} do not build: {100 * killed / max(1, killed + survived):.0f} %")
-    for m in sample:
-        if results.get(m.id, {}).get("verdict") == "survived":
-            print("survived", describe(m))
+    for m, verdict in verdicts.items():
+        if verdict == "survived":
+            print("survived", m.id, describe(m))
 
 
 def main():
@@ -209,14 +230,16 @@ def main():
     parser.add_argument("-n", type=int, default=300, help="mutants in the sample (300)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", help="compare, logic, store, call, constant or order")
-    parser.add_argument("--only", default="", help="files that this matches")
+    parser.add_argument("--only", default="", help="those whose line in the list this matches")
+    parser.add_argument("--again", action="store_true", help="judge the survivors again, by the tests near their file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true", help="show the sample, and build nothing")
     parser.add_argument("--report", action="store_true", help="show what is known of the sample, and build nothing")
     parser.add_argument("--work", type=Path, default=ROOT / "build-mutate")
     args = parser.parse_args()
-    pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, m.file)]
-    random.Random(args.seed).shuffle(pool)
+    pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, describe(m))]
+    # What stays as it is keeps its place when other code changes.
+    pool.sort(key=lambda m: hashlib.sha1(f"{args.seed} {m.id}".encode()).digest())
     sample = pool[:args.n]
     if args.list:
         print(*map(describe, sample), f"{len(sample)} of {len(pool)}", sep="\n")
@@ -224,10 +247,11 @@ def main():
     args.work.mkdir(exist_ok=True)
     log = args.work.resolve() / "results.jsonl"
     results = {r["id"]: r for r in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
-    left = [m for m in sample if m.id not in results] if not args.report else []
-    bench = Bench(args.work.resolve(), args.jobs) if left else None
+    state = lambda m: results.get(m.id, {}).get("verdict")
+    left = [m for m in sample if state(m) == ("survived" if args.again else None)] if not args.report else []
+    bench = Bench(args.work.resolve(), args.jobs, {m.file for m in left} if args.again else ()) if left else None
     for m in left:
-        verdict, by = bench.judge(m)
+        verdict, by = bench.judge(m, args.again)
         results[m.id] = {"id": m.id, "verdict": verdict, "by": by, "what": describe(m)}
         with open(log, "a") as file:
             print(json.dumps(results[m.id]), file=file)

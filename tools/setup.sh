@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites]...    (all when nothing is said)
 #
+# `suites` are the sources that tools/test.sh --long runs the tests of.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
@@ -25,10 +26,13 @@ readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-whe
                     python3-numpy python3-matplotlib python3-rich)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
 
+readonly SUITES=(make zlib1g-dev tcl perl)
+
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
 readonly SUITE_PART=test_sqlite3
 readonly SUITE_DIR=$ROOT/build-test/cpython
-readonly MUSL_DIR=$ROOT/build-test/musl-cmocka
+readonly CODENAME=$(. /etc/os-release && echo "$VERSION_CODENAME")
+readonly SUITES_DIR=$ROOT/build-test/suites
 
 fail() {
     echo "setup.sh: $*" >&2
@@ -116,12 +120,12 @@ allow_sources() {
     done
 }
 
-# fetch_source PACKAGE VERSION: its upstream archive, into $WORK.
+# fetch_source PACKAGE[/RELEASE] [VERSION]: its upstream archive, into $WORK.
 fetch_source() {
     allow_sources
     source_apt update >"$LOG" 2>&1 || true
-    (cd "$WORK" && source_apt source --download-only --tar-only "$1=$2" >"$LOG" 2>&1) ||
-        step_failed "apt-get could not get the source package $1=$2"
+    (cd "$WORK" && source_apt source --download-only --tar-only "$1${2:+=$2}" >"$LOG" 2>&1) ||
+        step_failed "apt-get could not get the source package $1${2:+=$2}"
 }
 
 # The missing part of the CPython suite, of the very version that is installed.
@@ -140,28 +144,64 @@ fetch_suite_part() {
     touch "$SUITE_DIR/$version"
 }
 
-# cmocka built against musl, which Debian has for its own C library only.
-build_musl_cmocka() {
-    local version from=$WORK/cmocka
+# build_cmocka NAME COMPILER: in build-test/NAME-cmocka, for what Debian has no cmocka for that installs beside the machine's.
+build_cmocka() {
+    local version from=$WORK/cmocka dir=$ROOT/build-test/$1-cmocka
     version=$(dpkg-query -W -f='${source:Version}' libcmocka-dev)
-    if [ -f "$MUSL_DIR/$version" ]; then
+    if [ -f "$dir/$version" ]; then
         return 0
     fi
-    echo "setup.sh: building cmocka against musl from its source package"
-    fetch_source cmocka "$version"
-    rm -rf "$MUSL_DIR"
-    mkdir -p "$MUSL_DIR" "$from"
+    echo "setup.sh: building cmocka for $1 from its source package"
+    [ -d "$from" ] || fetch_source cmocka "$version"
+    rm -rf "$dir"
+    mkdir -p "$dir" "$from"
     tar -xf "$WORK"/cmocka_*.orig.tar.* -C "$from" --strip-components=1
     {
-        musl-gcc -O2 -w -D_GNU_SOURCE -DHAVE_STRUCT_TIMESPEC -DHAVE_INTTYPES_H -DHAVE_SIGNAL_H -DHAVE_STRINGS_H \
+        "$2" -O2 -w -D_GNU_SOURCE -DHAVE_STRUCT_TIMESPEC -DHAVE_INTTYPES_H -DHAVE_SIGNAL_H -DHAVE_STRINGS_H \
             -DHAVE_TIME_H -DHAVE_UNISTD_H -DHAVE_GCC_THREAD_LOCAL_STORAGE -I"$from/include" \
             -c "$from/src/cmocka.c" -o "$from/cmocka.o" &&
-            ar rcs "$MUSL_DIR/libcmocka.a" "$from/cmocka.o"
-    } >"$LOG" 2>&1 || step_failed "cmocka could not be built against musl"
-    cp "$from/include/cmocka.h" "$MUSL_DIR"
-    printf 'Name: cmocka\nDescription: for musl\nVersion: %s\nCflags: -I${pcfiledir}\nLibs: -L${pcfiledir} -lcmocka\n' \
-        "${version%%-*}" >"$MUSL_DIR/cmocka.pc"
-    touch "$MUSL_DIR/$version"
+            ar rcs "$dir/libcmocka.a" "$from/cmocka.o"
+    } >"$LOG" 2>&1 || step_failed "cmocka could not be built for $1"
+    cp "$from/include/cmocka.h" "$dir"
+    printf 'Name: cmocka\nDescription: for %s\nVersion: %s\nCflags: -I${pcfiledir}\nLibs: -L${pcfiledir} -lcmocka\n' \
+        "$1" "${version%%-*}" >"$dir/cmocka.pc"
+    touch "$dir/$version"
+}
+
+build_cmockas() {
+    build_cmocka musl musl-gcc
+    build_cmocka aarch64 aarch64-linux-gnu-gcc
+}
+
+# fetch_suite NAME PACKAGE: the tests of another project, of the release that is installed, in build-test/suites/NAME.
+fetch_suite() {
+    local name=$1 version dir=$SUITES_DIR/$1
+    version=$(dpkg-query -W -f='${source:Upstream-Version}' "$2")
+    if [ -f "$dir/.$version" ]; then
+        return 0
+    fi
+    echo "setup.sh: getting the tests of $name from its source package"
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    fetch_source "$name/$CODENAME" # its updates may lack the archive
+    tar -xf "$WORK/${name}_${version#*:}".orig.tar.* -C "$dir" --strip-components=1 ||
+        fail "the source package of $name is not of release $version"
+    touch "$dir/.$version"
+}
+
+# Each is laid out so that its tests find the programs that are installed; git's need one more than those.
+fetch_suites() {
+    local dir
+    fetch_suite redis redis-server
+    ln -sf /usr/bin/redis-{server,cli,benchmark,check-aof,check-rdb,sentinel} "$SUITES_DIR/redis/src/"
+    fetch_suite perl perl
+    ln -sf /usr/bin/perl "$SUITES_DIR/perl/t/perl"
+    for dir in $(/usr/bin/perl -e 'print join " ", grep -d && m{^/usr/(lib|share)/.*(/perl-base$|perl/)}, @INC'); do
+        cp -rsn "$dir/." "$SUITES_DIR/perl/lib/"
+    done
+    fetch_suite git git
+    make -C "$SUITES_DIR/git" -j"$(nproc)" NO_CURL=1 NO_EXPAT=1 NO_GETTEXT=1 NO_TCLTK=1 NO_PYTHON=1 NO_OPENSSL=1 \
+        t/helper/test-tool all >"$LOG" 2>&1 || step_failed "git could not be built for its tests"
 }
 
 # A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
@@ -192,7 +232,7 @@ setup() {
         test)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
             fetch_suite_part
-            build_musl_cmocka
+            build_cmockas
             ;;
         workbench)
             install_packages "${BUILD[@]}" "${WORKBENCH[@]}"
@@ -201,13 +241,17 @@ setup() {
         bench)
             install_packages "${BUILD[@]}" "${BENCH[@]}"
             ;;
+        suites)
+            install_packages "${BUILD[@]}" "${TEST[@]}" "${SUITES[@]}"
+            fetch_suites
+            ;;
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
-            build_musl_cmocka
+            build_cmockas
             ;;
         *)
-            fail "unknown group '$1': build, quickstart, test, bench, workbench or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites or all"
             ;;
     esac
 }

@@ -30,12 +30,14 @@ readonly VARIANTS=(
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "array        | gcc   | -Dcache=array -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape |"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite api --suite stress --suite limits --suite life --suite shape --suite switches |"
+    "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck --suite stress |"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
 readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
-readonly LONG_STAGES=(programs-more tidy fresh)
+# suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
+readonly LONG_STAGES=(programs-more suites tidy fresh)
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
@@ -45,6 +47,7 @@ readonly PROGRAM_BUILDS=(
     "small-header | small-header | tiny_header=small backend=shared_pool |                       |                          | *"
     "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy |                          | *"
 )
+readonly SUITES_BUILD="suites | default | tiny_header=false backend=shared_pool | | |"
 
 # a choice that makes no sense | a word that the sentence which refuses it must contain
 readonly REFUSALS=(
@@ -256,16 +259,28 @@ reconfigure() {
 }
 
 # aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
+# --long: unit, api and stress tests, and unit tests with pages of 16 and 64 KiB.
 cross() {
-    local work library dir=$OUT/aarch64
+    local work library tests=false dir=$OUT/aarch64
+    [ "$LONG" -eq 0 ] || tests=true
     rm -rf "$dir"
-    meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=false "${COMMON[@]}" || return 1
+    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=$tests \
+        "${COMMON[@]}" || return 1
     ninja -C "$dir" || return 1
     library=$(library_of aarch64)
     for work in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" "larson --ops 100000 8 128 1024 1 12345 4"; do
         # shellcheck disable=SC2086
         qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$dir/bench/bench_"$work |
             grep "allocator=hakmem" || return 1
+    done
+    [ "$LONG" -eq 0 ] || emulated "$dir"
+}
+
+emulated() {
+    local -x UNIT_RUN_BY=qemu-aarch64 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu QEMU_PAGESIZE=4096
+    meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit --suite api --suite stress || return 1
+    for QEMU_PAGESIZE in 16384 65536; do
+        meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit || return 1
     done
 }
 
@@ -425,6 +440,10 @@ run_stage() {
         setup | machine | refusals | workbench) "stage_$1" ;;
         programs) programs_of 4 ;;
         programs-more) programs_of 5 ;;
+        suites)
+            tools/setup.sh suites >"$OUT/suites-setup.log" 2>&1 || true # what is missing fails by name
+            program_tests "$SUITES_BUILD" "$OUT/suites.log" '*' --suites
+            ;;
         tidy) stage_command tidy in_default_build tidy ;;
         fresh) stage_command fresh tools/fresh.sh ;;
         reconfigure) stage_command reconfigure reconfigure ;;

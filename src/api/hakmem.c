@@ -3,7 +3,6 @@
  * library's names are aliases of hakmem_*, all in this one object, so that static linking takes all of them or none.
  * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
 #include "core/base/cancel.h"
-#include "core/malloc/malloc.h"
 #include "core/os/os.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -15,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "edge.h"
 #include "hakmem.h"
 
 static void *or_enomem(void *p)
@@ -26,12 +26,12 @@ static void *or_enomem(void *p)
 
 HAK_EXPORT void *hakmem_malloc(size_t size)
 {
-    return hak_malloc(size);
+    return edge_malloc(size);
 }
 
 HAK_EXPORT void hakmem_free(void *ptr)
 {
-    hak_free(ptr);
+    edge_free(ptr);
 }
 
 HAK_EXPORT void *hakmem_calloc(size_t count, size_t size)
@@ -39,19 +39,19 @@ HAK_EXPORT void *hakmem_calloc(size_t count, size_t size)
     size_t total;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total)))
         return or_enomem(NULL);
-    return or_enomem(hak_alloc_zeroed(total));
+    return or_enomem(edge_zeroed(total));
 }
 
 HAK_EXPORT void *hakmem_realloc(void *ptr, size_t size)
 {
     if (!ptr)
-        return hak_malloc(size);
+        return edge_malloc(size);
     if (size == 0) {
-        hak_block_usable(ptr, "realloc"); /* says so, if it is none */
-        hak_free(ptr);
+        edge_usable(ptr, "realloc"); /* says so, if it is none */
+        edge_free(ptr);
         return NULL;
     }
-    return or_enomem(hak_resize(ptr, size));
+    return or_enomem(edge_resize(ptr, size));
 }
 
 HAK_EXPORT void *hakmem_reallocarray(void *ptr, size_t count, size_t size)
@@ -67,7 +67,7 @@ HAK_EXPORT int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
     if (!hak_is_pow2(alignment) || alignment % sizeof(void *))
         return EINVAL;
     int saved = errno;
-    void *p = hak_alloc_aligned(alignment, size);
+    void *p = edge_aligned(alignment, size);
     errno = saved;
     if (!p)
         return ENOMEM;
@@ -81,7 +81,7 @@ HAK_EXPORT void *hakmem_aligned_alloc(size_t alignment, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    return or_enomem(hak_alloc_aligned(alignment, size));
+    return or_enomem(edge_aligned(alignment, size));
 }
 
 HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
@@ -91,39 +91,40 @@ HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
         return NULL;
     }
     size_t power = alignment <= 16 ? 16 : (size_t)2 << (63 - __builtin_clzll(alignment - 1));
-    return or_enomem(hak_alloc_aligned(power, size));
+    return or_enomem(edge_aligned(power, size));
 }
 
 HAK_EXPORT void *hakmem_valloc(size_t size)
 {
-    return or_enomem(hak_alloc_aligned(hak_os_page_size(), size));
+    return or_enomem(edge_aligned(hak_os_page_size(), size));
 }
 
 HAK_EXPORT void *hakmem_pvalloc(size_t size)
 {
     size_t page = hak_os_page_size();
-    return size > PTRDIFF_MAX ? or_enomem(NULL) : or_enomem(hak_alloc_aligned(page, hak_align_up(hak_max(size, 1), page)));
+    return size > PTRDIFF_MAX ? or_enomem(NULL) : or_enomem(edge_aligned(page, hak_align_up(hak_max(size, 1), page)));
 }
 
 HAK_EXPORT size_t hakmem_malloc_usable_size(void *ptr)
 {
-    return hak_block_usable(ptr, "malloc_usable_size");
+    return edge_usable(ptr, "malloc_usable_size");
 }
 
 HAK_EXPORT void hakmem_free_sized(void *ptr, size_t size)
 {
     hak_block_check_size(ptr, 1, size, "free_sized");
-    hak_free(ptr);
+    edge_free(ptr);
 }
 
 HAK_EXPORT void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size)
 {
     hak_block_check_size(ptr, alignment, size, "free_aligned_sized");
-    hak_free(ptr);
+    edge_free(ptr);
 }
 
 HAK_EXPORT size_t hakmem_trim(size_t keep)
 {
+    HAK_UNSEEN;
     int saved = errno;
     size_t returned = hak_trim(keep);
     errno = saved;
@@ -137,11 +138,13 @@ HAK_EXPORT int hakmem_malloc_trim(size_t pad)
 
 HAK_EXPORT void hakmem_main_called(void)
 {
+    HAK_UNSEEN;
     hak_pulse_background();
 }
 
 HAK_EXPORT int hakmem_stats(int fd, int json)
 {
+    HAK_UNSEEN;
     return hak_init() ? hak_stats_write(fd, json != 0) : -ENOMEM;
 }
 
@@ -152,6 +155,7 @@ HAK_EXPORT const char *hakmem_version(void)
 
 HAK_EXPORT const char *hakmem_backend(void)
 {
+    HAK_UNSEEN;
     return hak_init() ? hak_parts.backend->name : "none";
 }
 
@@ -159,6 +163,7 @@ HAK_EXPORT const char *hakmem_backend(void)
 
 HAK_EXPORT struct hakmem_mallinfo2 hakmem_mallinfo2(void)
 {
+    HAK_UNSEEN;
     struct hakmem_mallinfo2 info = {0};
     struct hak_census c;
     struct hak_space_stats space;

@@ -22,6 +22,8 @@ EXTRA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-te
 
 
 class Suite:
+    must_run = True
+
     def __init__(self, module, weight=1.0, timeout=120, shards=(), raw_malloc=False):
         self.module = module
         self.name = module + (".malloc" if raw_malloc else "")
@@ -105,7 +107,7 @@ class Suite:
             failed = failed or status != 0
             for case, became in read_report(report):
                 cases[case] = became
-        if not cases:
+        if not cases and self.must_run:
             raise Broken(f"{self.module} ran no case")
         return {"cases": cases, "failed": failed}
 

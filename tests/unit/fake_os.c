@@ -247,7 +247,7 @@ void fake_os_vector(int error, size_t most)
 void fake_os_lock_page(const void *at)
 {
     HAK_CHECK(locked_count < sizeof locked / sizeof *locked);
-    locked[locked_count++] = (uintptr_t)at & ~(HAK_SYSTEM_PAGE - 1);
+    locked[locked_count++] = (uintptr_t)at & ~(hak_os_page_size() - 1);
 }
 
 void fake_os_unlock_pages(void)

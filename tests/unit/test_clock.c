@@ -23,6 +23,7 @@ static const size_t sizes[] = {100, 4000, 20000, 300000, HAK_MIB};
 
 static void start(const char *settings)
 {
+    unit_needs_mincore();
     unit_start(settings);
     assert_true(hak_init());
     if (hak_parts.release->at_once)

@@ -94,5 +94,20 @@ TEST(looks_go_with_the_clock)
     assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
 }
 
-UNIT_MAIN(T(draining_gives_up_every_slab_without_live_blocks), T(what_needs_no_refill_leaves_bin_remote_cache_and_thread),
-          T(what_needs_refills_stays), T(looks_go_with_the_clock))
+TEST(free_bytes_are_those_of_all_bins)
+{
+    start(NULL);
+    size_t bytes = 0;
+    unit_free_blocks(unit_blocks(1 + sizeof(void *), 3)); /* the smallest class, too */
+    unit_free_blocks(unit_blocks(SIZE, 3));
+    for (unsigned b = 0; b < HAK_NCLASSES; b++)
+        bytes += unit_bin_length(b) * hak_class_usable(b);
+    assert_true(bytes >= 3 * (hak_class_usable(0) + SIZE));
+    assert_int_equal(hak_heap_free_bytes(), bytes);
+    hak_heap_park(t);
+    assert_int_equal(hak_heap_parked_bytes(t), bytes);
+}
+
+UNIT_MAIN(T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
+          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(what_needs_refills_stays),
+          T(looks_go_with_the_clock))

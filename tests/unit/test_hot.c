@@ -91,5 +91,12 @@ TEST(all_are_taken_class_by_class)
         assert_null(hak_hot_push(empty_slab(cls)));
 }
 
-UNIT_MAIN(T(the_most_recent_of_the_class_comes_first), T(a_similar_one_has_the_same_length),
-          T(too_many_come_out_together), T(all_are_taken_class_by_class))
+TEST(one_waits_where_pages_go_back_at_once)
+{
+    start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=direct");
+    assert_null(hak_hot_push(empty_slab(cls)));
+    assert_non_null(hak_hot_push(empty_slab(cls)));
+}
+
+UNIT_MAIN(T(one_waits_where_pages_go_back_at_once), T(the_most_recent_of_the_class_comes_first),
+          T(a_similar_one_has_the_same_length), T(too_many_come_out_together), T(all_are_taken_class_by_class))

@@ -120,14 +120,14 @@ TEST(a_refused_resize_copies_or_leaves)
     char *p = hak_malloc(DIRECT), *q;
     p[DIRECT - 1] = 9;
     fake_os_refuse(HAK_OS_mremap, 1, ENOMEM, true);
-    q = hak_resize(p, DIRECT + 4096);
+    q = hak_resize(p, DIRECT + hak_os_page_size());
     assert_non_null(q);
     assert_int_equal(q[DIRECT - 1], 9);
     assert_int_equal(unit_stat("large", "direct_mappings"), 1);
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     assert_null(hak_resize(q, 2 * DIRECT));
     assert_int_equal(q[DIRECT - 1], 9);
-    assert_int_equal(unit_usable(q), DIRECT + 4096);
+    assert_int_equal(unit_usable(q), DIRECT + hak_os_page_size());
     fake_os_allow();
     hak_free(q);
 }
@@ -300,8 +300,22 @@ TEST(no_trace_unless_asked)
     fake_os_allow();
 }
 
-UNIT_MAIN(T(spans_lie_in_the_range_and_know_their_size), T(big_blocks_have_mappings_of_their_own),
-          T(a_mapping_gets_huge_pages_where_the_sample_was_used),
+/* A mapping stays one as long as half of what makes one of a growing block; a shorter one is copied. */
+TEST(a_short_rest_of_a_mapping_is_copied)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(DIRECT);
+    p[0] = 1;
+    p = hak_resize(p, 2 * HAK_MIB);
+    assert_false(hak_space_contains(p));
+    p = hak_resize(p, 2 * HAK_MIB - 1);
+    assert_true(hak_space_contains(p));
+    assert_int_equal(p[0], 1);
+    assert_int_equal(unit_stat("large", "direct_mappings"), 0);
+}
+
+UNIT_MAIN(T(a_short_rest_of_a_mapping_is_copied), T(spans_lie_in_the_range_and_know_their_size),
+          T(big_blocks_have_mappings_of_their_own), T(a_mapping_gets_huge_pages_where_the_sample_was_used),
           T(a_mapping_gets_small_pages_where_the_sample_was_not_used), T(a_mapping_follows_the_setting),
           T(an_aligned_mapping_goes_back_whole), T(a_mapping_is_resized_without_a_copy),
           T(a_refused_resize_copies_or_leaves), T(a_refused_unmap_gives_the_pages_back),

@@ -21,6 +21,12 @@ static void take_upside_down(void)
     hak_lock_acquire(&low);
 }
 
+static void try_upside_down(void)
+{
+    hak_lock_acquire(&high);
+    hak_lock_try(&low);
+}
+
 static void release_what_is_not_held(void)
 {
     hak_lock_release(&low);
@@ -35,9 +41,11 @@ TEST(ranks_are_checked_in_debug_builds)
     hak_lock_release(&low);
 #ifdef NDEBUG
     (void)take_upside_down;
+    (void)try_upside_down;
     (void)release_what_is_not_held;
 #else
     assert_dies(take_upside_down, "internal check failed");
+    assert_dies(try_upside_down, "internal check failed");
     assert_dies(release_what_is_not_held, "internal check failed");
 #endif
 }

@@ -60,6 +60,16 @@ TEST(the_most_recent_is_taken_first)
     assert_int_equal(unit_stat("lru", "misses"), 1);
 }
 
+TEST(what_is_cached_says_so)
+{
+    struct superslab *s;
+    start(NULL);
+    cache(&s, 1);
+    assert_true(s->cached);
+    assert_ptr_equal(hak_lru_pop(1, 1, false), s);
+    assert_false(s->cached);
+}
+
 TEST(a_region_fits_by_count_alignment_and_kind)
 {
     start(NULL);
@@ -211,7 +221,8 @@ TEST(a_refused_one_does_not_lift_the_limits)
     assert_true(unit_stat("lru", "evictions") >= 8);
 }
 
-UNIT_MAIN(T(the_most_recent_is_taken_first), T(a_region_fits_by_count_alignment_and_kind), T(at_most_so_many),
-          T(none_at_all), T(at_most_so_many_bytes), T(at_most_so_old), T(trim_keeps_what_it_is_told_to),
-          T(what_the_kernel_refuses_stays_and_the_others_go), T(a_refused_one_does_not_keep_the_others_from_a_trim),
+UNIT_MAIN(T(the_most_recent_is_taken_first), T(what_is_cached_says_so), T(a_region_fits_by_count_alignment_and_kind),
+          T(at_most_so_many), T(none_at_all), T(at_most_so_many_bytes), T(at_most_so_old),
+          T(trim_keeps_what_it_is_told_to), T(what_the_kernel_refuses_stays_and_the_others_go),
+          T(a_refused_one_does_not_keep_the_others_from_a_trim),
           T(a_refused_one_does_not_keep_the_others_from_growing_old), T(a_refused_one_does_not_lift_the_limits))

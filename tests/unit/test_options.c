@@ -71,6 +71,15 @@ TEST(defaults_are_the_tables)
         assert_default(&hak_option_table[i]);
 }
 
+TEST(texts_are_empty_by_default)
+{
+    memset(&options, 1, sizeof options);
+    hak_options_defaults(&options);
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
+        if (hak_option_table[i].type == HAK_TYPE_TEXT)
+            assert_string_equal((const char *)&options + hak_option_table[i].offset, "");
+}
+
 TEST(rows_are_complete)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
@@ -223,6 +232,7 @@ TEST(strict_stops_the_process)
     assert_dies(parse_wrong, "closest known one is HAKMEM_PURGE_DELAY_MS");
 }
 
-UNIT_MAIN(T(defaults_are_the_tables), T(rows_are_complete), T(numbers_within_their_range), T(numbers_that_are_none),
-          T(choices), T(texts), T(unknown_names_get_the_closest_one), T(a_name_of_any_length_is_survived),
-          T(what_is_not_ours_is_left_alone), T(quiet_silences_wherever_it_stands), T(strict_stops_the_process))
+UNIT_MAIN(T(defaults_are_the_tables), T(rows_are_complete), T(texts_are_empty_by_default),
+          T(numbers_within_their_range), T(numbers_that_are_none), T(choices), T(texts),
+          T(unknown_names_get_the_closest_one), T(a_name_of_any_length_is_survived), T(what_is_not_ours_is_left_alone),
+          T(quiet_silences_wherever_it_stands), T(strict_stops_the_process))

@@ -74,21 +74,23 @@ TEST(map_at_never_replaces)
 }
 
 static struct iovec ranges[3000];
+static size_t page;
 
 /* n dirty single pages with a hole after each. */
 static void fill(size_t n)
 {
     void *p;
-    assert_int_equal(hak_os_map(&p, n * 8192, RW, HAK_CAUSE_large_map), 0);
+    page = hak_os_page_size();
+    assert_int_equal(hak_os_map(&p, n * 2 * page, RW, HAK_CAUSE_large_map), 0);
     for (size_t i = 0; i < n; i++) {
-        ranges[i] = (struct iovec){(char *)p + i * 8192, 4096};
+        ranges[i] = (struct iovec){(char *)p + i * 2 * page, page};
         memset(ranges[i].iov_base, 1, 1);
     }
 }
 
 static void assert_returned(size_t n)
 {
-    assert_int_equal(hak_os_advise_vector(ranges, n, MADV_DONTNEED, HAK_CAUSE_trim), n * 4096);
+    assert_int_equal(hak_os_advise_vector(ranges, n, MADV_DONTNEED, HAK_CAUSE_trim), n * page);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(*(char *)ranges[i].iov_base, 0);
 }
@@ -99,7 +101,7 @@ TEST(one_vectored_call_for_1024_ranges)
     fill(3000);
     assert_returned(3000);
     assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 3);
-    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->bytes, 3000 * 4096);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->bytes, 3000 * page);
     assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 0);
 }
 
@@ -144,7 +146,7 @@ TEST(a_locked_range_is_no_reason_to_give_the_call_up)
     for (unsigned place = 0; place < 10; place += 3) {
         fill(10);
         fake_os_lock_page(ranges[place].iov_base);
-        assert_int_equal(hak_os_advise_vector(ranges, 10, MADV_DONTNEED, HAK_CAUSE_trim), 9 * 4096);
+        assert_int_equal(hak_os_advise_vector(ranges, 10, MADV_DONTNEED, HAK_CAUSE_trim), 9 * page);
         for (size_t i = 0; i < 10; i++)
             assert_int_equal(*(char *)ranges[i].iov_base, i == place);
         fake_os_unlock_pages();
@@ -173,7 +175,7 @@ TEST(refused_ranges_are_not_counted_as_returned)
     fake_os_vector(EAGAIN, SIZE_MAX);
     fill(10);
     fake_os_refuse(HAK_OS_madvise, 4, EINVAL, false);
-    assert_int_equal(hak_os_advise_vector(ranges, 10, MADV_DONTNEED, HAK_CAUSE_trim), 9 * 4096);
+    assert_int_equal(hak_os_advise_vector(ranges, 10, MADV_DONTNEED, HAK_CAUSE_trim), 9 * page);
     assert_int_equal(*(char *)ranges[3].iov_base, 1);
     assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->failed, 1);
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * The pool frontend and its arenas (arena.c). */
+#include <stdlib.h>
+#include <string.h>
+
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/heap/heap.h"
+
 #include "unit.h"
 
 static void start(const char *settings)
@@ -220,6 +224,40 @@ TEST(fixed_prewarm_is_always_the_same)
     assert_int_equal(warm_in_a_thread(), n);
 }
 
+static void *count_bins(void *n)
+{
+    static const unsigned sizes[] = {8, 16, 24, 32, 40, 48, 52};
+    unit_thread();
+    for (unsigned i = 0; i < COUNT(sizes); i++)
+        ((size_t *)n)[i] = unit_bin_length(hak_class_of(sizes[i] * HAK_KIB));
+    return NULL;
+}
+
+TEST(fixed_prewarm_fills_these_classes)
+{
+    static const size_t wanted[] = {16, 16, 12, 8, 8, 4, 4};
+    size_t n[COUNT(wanted)];
+    start("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
+    unit_in_thread(count_bins, n);
+    assert_memory_equal(n, wanted, sizeof n);
+}
+
+/* What is learnt is nothing where nobody asked. */
+TEST(fixed_prewarm_learns_nothing)
+{
+    start("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
+    warm_in_a_thread();
+    char *before = unit_stats_text(true), *from = strstr(before, "\"adaptive_prewarm\"");
+    assert_non_null(from);
+    *strchr(from, '}') = 0;
+    for (unsigned i = 0; i < 5; i++)
+        warm_in_a_thread();
+    char *after = unit_stats_text(true);
+    assert_non_null(strstr(after, from));
+    free(before);
+    free(after);
+}
+
 TEST(adaptive_prewarm_shrinks_when_unused)
 {
     start("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
@@ -233,8 +271,9 @@ TEST(adaptive_prewarm_shrinks_when_unused)
     assert_int_equal(n, 0);
 }
 
-UNIT_MAIN(T(it_serves_8_to_52_kib), T(each_class_comes_and_goes), T(chunks_double_up_to_the_largest),
-          T(growth_has_so_many_levels), T(empty_chunks_go_back_but_for_one), T(chunks_of_ended_threads_are_adopted),
+UNIT_MAIN(T(fixed_prewarm_fills_these_classes), T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib),
+          T(each_class_comes_and_goes), T(chunks_double_up_to_the_largest), T(growth_has_so_many_levels),
+          T(empty_chunks_go_back_but_for_one), T(chunks_of_ended_threads_are_adopted),
           T(chunks_of_ended_threads_go_back_but_for_one), T(free_pages_go_back_after_the_delay),
           T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
           T(near_a_limit_a_chunk_is_as_small_as_needed), T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm),

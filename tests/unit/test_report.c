@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The whole of the statistics: well-formed, in agreement with the fake door, and with itself. */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -118,6 +119,109 @@ TEST(json_names_what_serves)
     free(text);
 }
 
+/* Each number has its place: a key that is missing, or stands in another section, fails. */
+TEST(each_section_has_its_numbers)
+{
+    static const char *const sections[][2] = {
+        {"threads", "live parked resumed started active_slabs pinned_by_fork"},
+#define X(name, meaning) " " #name
+        {"bins", HAK_COUNTERS(X)},
+#undef X
+        {"stages", "failed"},
+        {"budget", "budget_bytes held_bytes peak_bytes purges purged_bytes exceeded"},
+        {"container", "limit_bytes current_bytes tight"},
+        {"background", "started rounds"},
+        {"guard", "sampled no_place"},
+        {"dlopen", "deepbind_left_out"},
+        {"huge_pages", "timed slow"},
+        {"space", "mapped_bytes handed_out_bytes zones metadata_bytes"},
+        {"conservation", "carved_blocks free_blocks free_bytes outstanding_blocks outstanding_bytes remote_blocks "
+                         "large_spans large_bytes violations"},
+        {"pages", "unused active full partial empty returned span"},
+        {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes dirty_bytes "
+                  "refused_bytes cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted merged chunks "
+                  "chunk_bytes chunks_mapped direct_mappings direct_bytes"},
+    };
+    unit_start(NULL);
+    for (unsigned i = 0; i < COUNT(sections); i++) {
+        char keys[1000], *rest;
+        snprintf(keys, sizeof keys, "%s", sections[i][1]);
+        for (char *key = strtok_r(keys, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
+            unit_stat(sections[i][0], key);
+    }
+    for (const struct hak_stage *stage = hak_parts.backend->stages; stage->name; stage++)
+        unit_stat("stages", stage->name);
+}
+
+static unsigned occurrences(const char *text, const char *word)
+{
+    unsigned n = 0;
+    for (; (text = strstr(text, word)); text += strlen(word))
+        n++;
+    return n;
+}
+
+TEST(each_setting_class_and_stage_is_described)
+{
+    static const char *const of_settings[] = {"source", "type", "moves", "sentence"};
+    static const char *const of_classes[] = {"stride", "frontend", "usable", "slab_pages", "bin_limit"};
+    static const char *const of_calls[] = {"cause", "call", "calls", "failed", "ns", "regret_bytes"};
+    unit_start(NULL);
+    work();
+    char key[40], *text = unit_stats_text(true), *calls = strstr(text, "\"os_calls\"");
+    assert_non_null(calls);
+    for (unsigned i = 0; i < COUNT(of_settings); i++) {
+        snprintf(key, sizeof key, "\"%s\":", of_settings[i]);
+        assert_int_equal(occurrences(text, key), HAK_OPTION_COUNT);
+    }
+    for (unsigned i = 0; i < COUNT(of_classes); i++) {
+        snprintf(key, sizeof key, "\"%s\":", of_classes[i]);
+        assert_int_equal(occurrences(text, key), HAK_NCLASSES);
+    }
+    for (unsigned i = 0; i < COUNT(of_calls); i++) {
+        snprintf(key, sizeof key, "\"%s\":", of_calls[i]);
+        assert_int_equal(occurrences(calls, key), occurrences(calls, "\"cause\":"));
+    }
+    unsigned numbers = 0, choices = 0, stages = 0;
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
+        choices += hak_option_table[i].type == HAK_TYPE_ENUM;
+        numbers += hak_option_table[i].type != HAK_TYPE_ENUM && hak_option_table[i].type != HAK_TYPE_TEXT;
+    }
+    assert_int_equal(occurrences(text, "\"default\":"), numbers + choices);
+    assert_int_equal(occurrences(text, "\"choices\":"), choices);
+    assert_int_equal(occurrences(text, "\"min\":"), numbers);
+    assert_int_equal(occurrences(text, "\"max\":"), numbers);
+    while (hak_parts.backend->stages[stages].name)
+        stages++;
+    assert_int_equal(occurrences(text, "\"locked\":"), stages);
+    assert_int_equal(occurrences(text, "\"finds\":"), stages);
+    assert_non_null(strstr(text, "\"type\": \"bool\""));
+    free(text);
+}
+
+/* A sum of transitions, pages and stages, as the descriptors and counters have them. */
+TEST(numbers_are_those_of_the_heap)
+{
+    unit_start(NULL);
+    work();
+    struct hak_census c = unit_census();
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
+        assert_int_equal(unit_stat("pages", hak_slab_state_name((enum hak_slab_state)s)), c.pages[s]);
+    assert_int_equal(unit_stat("slabs", "unused_to_active"), unit_transitions(HAK_SLAB_UNUSED, HAK_SLAB_ACTIVE));
+    for (unsigned i = 0; hak_parts.backend->stages[i].name; i++)
+        assert_int_equal(unit_stat("stages", hak_parts.backend->stages[i].name), t.counters.stages[i]);
+    assert_int_equal(unit_stat("conservation", "carved_blocks"), c.carved);
+    assert_int_equal(unit_stat("conservation", "free_blocks"), c.free);
+    assert_int_equal(unit_stat("conservation", "outstanding_blocks"), c.used);
+    assert_int_equal(unit_stat("conservation", "free_bytes"), c.free_bytes);
+    assert_int_equal(unit_stat("conservation", "outstanding_bytes"), c.outstanding_bytes);
+    assert_int_equal(unit_stat("threads", "live"), 1);
+    assert_int_equal(unit_stat("threads", "started"), 1);
+    assert_int_equal(unit_stat("bins", "refills"), t.counters.refills);
+}
+
 TEST(text_has_no_braces)
 {
     unit_start(NULL);
@@ -223,6 +327,8 @@ TEST(at_exit)
     }
 }
 
-UNIT_MAIN(T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves), T(text_has_no_braces),
+UNIT_MAIN(T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves),
+          T(each_section_has_its_numbers), T(each_setting_class_and_stage_is_described),
+          T(numbers_are_those_of_the_heap), T(text_has_no_braces),
           T(writing_makes_no_call_of_memory), T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved),
           T(an_unwritable_place_is_an_error), T(at_exit))

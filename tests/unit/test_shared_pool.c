@@ -741,15 +741,50 @@ TEST(last_frees_race_with_parking)
     assert_true(unit_stat("threads", "resumed") > 0);
 }
 
-UNIT_MAIN(T(map_and_unused), T(hot_needs_no_lock), T(empty_of_the_same_class_then_of_the_same_length),
-          T(empty_looks_at_so_many), T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped),
-          T(partial_of_the_class), T(hot_before_partial_before_empty_before_unused),
-          T(drain_publishes_what_this_thread_holds_for_others), T(lru_before_map), T(a_large_heap_gets_huge_pages),
-          T(a_sparse_heap_gets_none), T(no_stage_without_memory), T(adopt_takes_only_partial_ones),
-          T(what_is_free_when_published_is_found), T(slabs_with_all_blocks_back_leave_the_list_together),
-          T(a_reaped_slab_is_empty_and_used_again), T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero),
-          T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
-          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps), T(a_little_may_wait_that_nobody_wanted),
+TEST(a_tick_evicts_what_is_too_old)
+{
+    start("HAKMEM_SUPERSLAB_TTL_SEC=1 HAKMEM_PURGE_DELAY_MS=10");
+    if (hak_parts.release->at_once)
+        skip();
+    struct hak_slab *slabs[64];
+    for (unsigned i = 0; i < COUNT(slabs); i++)
+        slabs[i] = acquire(cls);
+    for (unsigned i = 0; i < COUNT(slabs); i++)
+        release(slabs[i]);
+    pool->trim(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
+    assert_true(unit_stat("lru", "cached") > 0);
+    fake_os_pass(5000);
+    for (unsigned i = 0; i < 10; i++)
+        pool->purge_tick(hak_clock_ms());
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+}
+
+/* Else a class would find its EMPTY slab in a superslab that is nobody's. */
+TEST(a_cached_superslab_has_no_slabs)
+{
+    start(NULL);
+    if (hak_parts.release->at_once)
+        skip();
+    struct hak_slab *slabs[64];
+    for (unsigned i = 0; i < COUNT(slabs); i++)
+        slabs[i] = acquire(cls);
+    for (unsigned i = 0; i < COUNT(slabs); i++)
+        release(slabs[i]);
+    pool->trim(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
+    assert_true(unit_stat("lru", "cached") > 0);
+    assert_int_equal(unit_stat("pages", "empty"), 0);
+}
+
+UNIT_MAIN(T(a_tick_evicts_what_is_too_old), T(a_cached_superslab_has_no_slabs), T(map_and_unused), T(hot_needs_no_lock),
+          T(empty_of_the_same_class_then_of_the_same_length), T(empty_looks_at_so_many),
+          T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped), T(partial_of_the_class),
+          T(hot_before_partial_before_empty_before_unused), T(drain_publishes_what_this_thread_holds_for_others),
+          T(lru_before_map), T(a_large_heap_gets_huge_pages), T(a_sparse_heap_gets_none), T(no_stage_without_memory),
+          T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
+          T(slabs_with_all_blocks_back_leave_the_list_together), T(a_reaped_slab_is_empty_and_used_again),
+          T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero), T(dirty_pages_go_back_after_the_delay),
+          T(pages_in_use_again_are_not_idle), T(after_a_sleep_hot_slabs_are_idle_too),
+          T(much_idle_memory_goes_back_in_steps), T(a_little_may_wait_that_nobody_wanted),
           T(partial_release_can_be_switched_off), T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot),
           T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
           T(trim_returns_everything_that_is_free), T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches),

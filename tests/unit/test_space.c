@@ -3,6 +3,7 @@
 #include "core/pages/space.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -89,7 +90,7 @@ TEST(where_it_lies)
 TEST(each_process_has_its_own_place)
 {
     char first[32], next[32];
-    if (personality(0xffffffff) & ADDR_NO_RANDOMIZE)
+    if (personality(0xffffffff) & ADDR_NO_RANDOMIZE || getenv("UNIT_RUN_BY")) /* an emulator throws no dice */
         skip();
     assert_int_equal(unit_spawn("where_it_lies", "", first, sizeof first), 0);
     assert_int_equal(unit_spawn("where_it_lies", "", next, sizeof next), 0);
@@ -381,8 +382,53 @@ TEST(tags_that_cannot_grow_are_shared)
     assert_not_ours();
 }
 
-UNIT_MAIN(T(a_plan_costs_no_address_space), T(where_it_lies), T(each_process_has_its_own_place),
-          T(a_place_that_is_refused_is_no_end), T(without_tables_no_start),
+TEST(a_free_superslab_at_the_begin_of_a_word_is_found)
+{
+    start();
+    char *base = take(130);
+    size_t first = stats().handed_out / HAK_SUPERSLAB - 130; /* taken by the start */
+    for (size_t i = 64; i <= 128; i += 64) {
+        char *p = base + (i - first) * HAK_SUPERSLAB;
+        hak_space_free(p, 1, HAK_CAUSE_trim);
+        assert_ptr_equal(take(1), p);
+    }
+}
+
+static void start_with_pages(const char *thp)
+{
+    unit_start(thp);
+    assert_true(hak_init());
+    take(1);
+}
+
+TEST(huge_pages_as_the_setting_says)
+{
+    if (!unit_argument) {
+        assert_int_equal(unit_spawn("huge_pages_as_the_setting_says", "never", NULL, 0), 0);
+        start_with_pages("HAKMEM_THP=always");
+        assert_int_equal(fake_os_huge_bytes(), stats().mapped);
+    } else {
+        start_with_pages("HAKMEM_THP=never");
+        assert_int_equal(fake_os_huge_bytes(), 0);
+    }
+}
+
+TEST(the_quick_lookup_knows_all_of_the_first_zone)
+{
+    start();
+    char *base = (char *)hak_page_map.base;
+    for (unsigned i = 0; i < 3; i++) {
+        take(8 * HAK_MIB / HAK_SUPERSLAB);
+        size_t end = 0;
+        while (hak_space_contains(base + end))
+            end += HAK_SUPERSLAB;
+        assert_int_equal(hak_page_map.size, HAK_HEADER_LIMIT ? hak_page_map.size : end);
+    }
+}
+
+UNIT_MAIN(T(a_free_superslab_at_the_begin_of_a_word_is_found), T(huge_pages_as_the_setting_says),
+          T(the_quick_lookup_knows_all_of_the_first_zone), T(a_plan_costs_no_address_space), T(where_it_lies),
+          T(each_process_has_its_own_place), T(a_place_that_is_refused_is_no_end), T(without_tables_no_start),
           T(without_superslabs_blocks_get_mappings_of_their_own), T(superslabs_are_aligned_and_apart),
           T(what_comes_back_is_handed_out_first), T(runs_are_found_over_many_words_of_the_bitmap),
           T(a_superslab_comes_back_once), T(blocks_with_headers_have_a_zone_of_their_own), HEADERS

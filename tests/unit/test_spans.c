@@ -5,6 +5,7 @@
 
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
+#include "core/os/meta.h"
 #include "frontends/large/span.h"
 #include "unit.h"
 
@@ -89,6 +90,44 @@ TEST(free_chunks_go_back_to_the_backend)
     assert_in_range(handed_out(), 0, before);
 }
 
+/* The backend learns that it reads as zero: nothing goes back to the kernel twice. */
+TEST(a_clean_chunk_goes_back_clean)
+{
+    unit_start(NO_CACHE);
+    char *p = take(30 * HAK_MIB);
+    hak_free(p);
+    hak_trim(0);
+    struct fake_calls calls = fake_os_calls();
+    assert_int_equal(large("chunks"), 0);
+    assert_in_range(calls.bytes[HAK_OS_madvise] + calls.bytes[HAK_OS_process_madvise], 30 * HAK_MIB, 40 * HAK_MIB);
+}
+
+TEST(a_chunk_that_is_gone_is_not_looked_at)
+{
+    unit_start(NO_CACHE);
+    fake_os_clock(100); /* huge pages come quickly */
+    for (unsigned i = 0; i < 3; i++) {
+        hak_free(take(30 * HAK_MIB));
+        hak_trim(0);
+        assert_int_equal(large("chunks"), 0);
+        assert_int_equal(large("chunk_bytes"), 0);
+    }
+    assert_int_equal(fake_os_count(HAK_OS_mincore), 0);
+}
+
+TEST(descriptors_of_chunks_serve_again)
+{
+    unit_start(NO_CACHE);
+    hak_free(take(30 * HAK_MIB));
+    hak_trim(0);
+    uint64_t before = hak_meta_bytes();
+    for (unsigned i = 0; i < 20; i++) {
+        hak_free(take(30 * HAK_MIB));
+        hak_trim(0);
+    }
+    assert_int_equal(hak_meta_bytes(), before);
+}
+
 /* A chunk remembers the span that it was asked for last, which may join the one below it. */
 TEST(a_span_that_joined_another_is_forgotten)
 {
@@ -137,6 +176,20 @@ TEST(a_class_keeps_what_it_needed)
     assert_int_equal(large("cached_bytes"), 0);
     assert_int_equal(large("cache_evicted"), 1);
     assert_true(large("cache_budget") < budget);
+}
+
+TEST(spans_of_one_page_are_counted_too)
+{
+    unit_start("HAKMEM_ACE_CACHE_MB=4");
+    if (at_once())
+        skip();
+    hak_free(take(HAK_PAGE));
+    hak_free(take(HAK_PAGE));
+    uint64_t budget = large("cache_budget");
+    hak_free(take(HAK_PAGE));
+    assert_true(budget > 0);
+    assert_int_equal(large("cache_hits"), 1);
+    assert_int_equal(large("cache_misses"), 2);
 }
 
 TEST(the_cache_is_bounded_in_bytes)
@@ -201,6 +254,15 @@ TEST(a_block_grows_where_it_is)
     assert_ptr_not_equal(q = hak_resize(p, 4 * HAK_PAGE), p);
     assert_int_equal(q[0], 1);
     hak_free(q);
+}
+
+TEST(a_block_grows_into_all_of_what_is_free_behind_it)
+{
+    unit_start(NO_CACHE);
+    char *p = take(HAK_PAGE), *behind = take(3 * HAK_PAGE), *next = take(HAK_PAGE);
+    assert_ptr_equal(behind + 3 * HAK_PAGE, next);
+    hak_free(behind);
+    assert_ptr_equal(hak_resize(p, 4 * HAK_PAGE), p);
 }
 
 TEST(a_growing_block_is_copied_seldom)
@@ -420,6 +482,16 @@ TEST(small_pages_where_little_is_touched)
     assert_true(unit_looks() > 0);
 }
 
+TEST(what_nobody_touched_tells_nothing)
+{
+    unit_start(NULL);
+    fake_os_clock(100); /* they come quickly */
+    for (unsigned i = 0; i < 3; i++)
+        assert_non_null(hak_malloc(30 * HAK_MIB));
+    assert_true(fake_os_count(HAK_OS_mincore) > 0);
+    assert_int_equal(hak_ledger[HAK_CAUSE_huge_page][HAK_OS_madvise].calls, 0);
+}
+
 TEST(long_and_short_blocks_are_judged_apart)
 {
     unit_start(NULL);
@@ -517,16 +589,18 @@ TEST(pages_go_at_once_by_default)
     hak_free(q);
 }
 
-UNIT_MAIN(T(neighbours_join_and_chunks_go_back), T(each_length_has_a_class_that_wastes_little),
-          T(free_chunks_go_back_to_the_backend), T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_class_keeps_what_it_needed),
-          T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared),
-          T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
+UNIT_MAIN(T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing),
+          T(spans_of_one_page_are_counted_too), T(neighbours_join_and_chunks_go_back),
+          T(each_length_has_a_class_that_wastes_little), T(free_chunks_go_back_to_the_backend),
+          T(a_clean_chunk_goes_back_clean), T(a_chunk_that_is_gone_is_not_looked_at),
+          T(descriptors_of_chunks_serve_again), T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves),
+          T(a_class_keeps_what_it_needed), T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked),
+          T(only_old_content_is_cleared), T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_is_idle_goes_back_while_only_spans_come_and_go),
           T(what_nobody_wanted_goes_at_once_but_for_a_little), T(what_waits_is_bounded),
           T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty),
-          T(one_refused_range_of_many_stays_alone), T(alignment),
-          T(random_use_keeps_contents_and_loses_nothing), T(huge_pages_where_all_is_touched),
-          T(small_pages_where_little_is_touched), T(long_and_short_blocks_are_judged_apart),
-          T(small_pages_again_where_less_is_touched_than_before), T(huge_pages_never),
-          T(pages_that_went_lazily_are_cleared_for_calloc), T(what_does_not_go_lazily_goes_at_once),
-          T(pages_go_at_once_by_default))
+          T(one_refused_range_of_many_stays_alone), T(alignment), T(random_use_keeps_contents_and_loses_nothing),
+          T(huge_pages_where_all_is_touched), T(small_pages_where_little_is_touched),
+          T(long_and_short_blocks_are_judged_apart), T(small_pages_again_where_less_is_touched_than_before),
+          T(huge_pages_never), T(pages_that_went_lazily_are_cleared_for_calloc),
+          T(what_does_not_go_lazily_goes_at_once), T(pages_go_at_once_by_default))

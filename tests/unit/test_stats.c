@@ -130,6 +130,29 @@ TEST(the_texts_of_an_element_are_in_its_path)
     assert_string_equal(text, "who.pid=7 calls.trim.madvise.n=3 ");
 }
 
-UNIT_MAIN(T(json), T(the_same_as_text), T(strings_are_escaped), T(more_than_the_buffer_comes_out_whole),
-          T(an_error_of_write_is_kept),
-          T(numbers_by_their_paths), T(the_texts_of_an_element_are_in_its_path))
+static char paths[200];
+
+static void note_path(const char *path, uint64_t value)
+{
+    size_t n = strlen(paths);
+    snprintf(paths + n, sizeof paths - n, "%s=%u ", path, (unsigned)value);
+}
+
+TEST(a_path_forgets_the_element_before)
+{
+    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = note_path};
+    hak_stats_begin(&w, NULL);
+    hak_stats_begin_array(&w, "list");
+    hak_stats_begin(&w, NULL);
+    hak_stats_number(&w, "x", 1);
+    hak_stats_end(&w);
+    hak_stats_number(&w, "sum", 2);
+    hak_stats_end_array(&w);
+    hak_stats_number(&w, "n", 3);
+    hak_stats_end(&w);
+    assert_string_equal(paths, "list.0.x=1 list.sum=2 n=3 ");
+}
+
+UNIT_MAIN(T(a_path_forgets_the_element_before), T(json), T(the_same_as_text), T(strings_are_escaped),
+          T(more_than_the_buffer_comes_out_whole), T(an_error_of_write_is_kept), T(numbers_by_their_paths),
+          T(the_texts_of_an_element_are_in_its_path))

@@ -12,6 +12,7 @@
 #include "core/heap/remote_cache.h"
 #include "core/heap/heap.h"
 #include "core/heap/owned.h"
+#include "core/heap/share.h"
 #include "unit.h"
 
 #define SIZE 2000 /* without a header in any build */
@@ -30,6 +31,7 @@ static void *get(void *unused)
     assert_ptr_equal(unit_thread(), t);
     assert_ptr_equal(hak_self.thread, t);
     assert_int_equal(hak_self.tag, t->tag);
+    assert_ptr_equal(hak_counters_own, &t->counters);
     return t;
 }
 
@@ -330,6 +332,36 @@ TEST(a_forked_child_goes_on_with_parked_threads)
     assert_int_equal(totals().parked, 1);
 }
 
+static void *live_on(void *unused)
+{
+    get(NULL);
+    pthread_barrier_wait(&together); /* it is there */
+    pthread_barrier_wait(&together); /* it may go */
+    return unused;
+}
+
+/* A class is shared among threads that live. */
+TEST(a_forked_child_is_alone)
+{
+    unit_start(NULL);
+    get(NULL);
+    pthread_t other;
+    int status;
+    pthread_barrier_init(&together, NULL, 2);
+    assert_int_equal(pthread_create(&other, NULL, live_on, NULL), 0);
+    pthread_barrier_wait(&together);
+    assert_int_equal(hak_share_trips, 1);
+    pid_t child = fork();
+    if (!child)
+        _exit(hak_share_trips != 0 || totals().threads != 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(hak_share_trips, 1);
+    pthread_barrier_wait(&together);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    assert_int_equal(hak_share_trips, 0);
+}
+
 static void expect_none_parked(const char *settings)
 {
     unit_start(settings);
@@ -393,6 +425,37 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
     assert_int_equal(totals().threads, 1);
 }
 
+TEST(what_the_orphan_counted_is_in_the_totals)
+{
+    unit_start(NULL);
+    get(NULL);
+    struct hak_thread_totals before = totals(), after;
+    hak_count(&hak_thread_orphan_acquire()->counters.refills, 5);
+    hak_thread_orphan_release();
+    after = totals();
+    assert_int_equal(after.counters.refills, before.counters.refills + 5);
+}
+
+static void *leave_blocks_in_bins(void *unused)
+{
+    unit_free_blocks(unit_blocks(SIZE, 5));
+    return unused;
+}
+
+TEST(blocks_in_bins_of_parked_threads_are_free)
+{
+    unit_start(NULL);
+    get(NULL);
+    if (hak_parts.release->at_once)
+        skip();
+    pthread_t thread;
+    size_t before = hak_thread_free_bytes();
+    assert_int_equal(pthread_create(&thread, NULL, leave_blocks_in_bins, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(totals().parked, 1);
+    assert_true(hak_thread_free_bytes() >= before + 5 * SIZE);
+}
+
 TEST(the_orphans_holder_may_break_threads_up)
 {
     start(NULL);
@@ -416,15 +479,13 @@ TEST(only_one_holds_the_orphan)
 
 /* --- trim ---------------------------------------------------------------------------------------------- */
 
-static pthread_barrier_t barrier;
-
 static void *hold_until_trimmed(void *unused)
 {
     unsigned cls = hak_class_of(SIZE);
     unit_free_blocks(unit_blocks(SIZE, 10));
     assert_non_null(hak_cache_first(cls));
-    pthread_barrier_wait(&barrier); /* the trim happens here */
-    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&together); /* the trim happens here */
+    pthread_barrier_wait(&together);
     assert_non_null(hak_cache_first(cls));
     hak_free(hak_malloc(100000)); /* a slow path */
     for (unsigned b = 0; b < HAK_NCLASSES; b++)
@@ -437,13 +498,13 @@ TEST(a_trim_asks_the_other_threads)
 {
     unit_start(NULL);
     pthread_t thread;
-    pthread_barrier_init(&barrier, NULL, 2);
+    pthread_barrier_init(&together, NULL, 2);
     unit_free_blocks(unit_blocks(SIZE, 10));
     assert_int_equal(pthread_create(&thread, NULL, hold_until_trimmed, NULL), 0);
-    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&together);
     hak_trim(0);
     assert_null(hak_cache_first(hak_class_of(SIZE))); /* the caller's own, at once */
-    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&together);
     pthread_join(thread, NULL);
     assert_int_equal(unit_census().used, 0);
 }
@@ -473,14 +534,15 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     assert_int_equal(unit_census().used, 0);
 }
 
-UNIT_MAIN(T(before_its_first_slow_path_a_thread_has_nothing), T(descriptors_are_recycled),
-          T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active), T(full_slabs_stay_full),
-          T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),
+UNIT_MAIN(T(a_forked_child_is_alone), T(what_the_orphan_counted_is_in_the_totals),
+          T(blocks_in_bins_of_parked_threads_are_free), T(before_its_first_slow_path_a_thread_has_nothing),
+          T(descriptors_are_recycled), T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active),
+          T(full_slabs_stay_full), T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),
           T(the_next_thread_goes_on_with_what_the_last_one_had),
           T(the_first_block_of_a_resumed_thread_comes_from_its_bin),
           T(blocks_of_a_parked_thread_may_be_freed_by_others), T(parked_threads_are_broken_up_after_the_purge_delay),
-          T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked),
-          T(so_many_threads_are_parked), T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
+          T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked), T(so_many_threads_are_parked),
+          T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
           T(none_is_parked_where_idle_memory_goes_back_at_once), T(the_orphans_holder_may_break_threads_up),
           T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
           T(without_memory_for_a_descriptor_later_calls_try_again))

@@ -26,7 +26,8 @@ int unit_out = OUT_FD;
 
 /* --- processes ----------------------------------------------------------------------------------- */
 
-/* posix_spawn rather than fork: the library's fork handlers would start the library in this process. */
+/* posix_spawn rather than fork: the library's fork handlers would start the library in this process. UNIT_RUN_BY names
+ * an emulator that runs it, where the kernel cannot. */
 static int spawn(const char *test, const char *argument, int out)
 {
     char program[4096];
@@ -34,14 +35,15 @@ static int spawn(const char *test, const char *argument, int out)
     if (n < 0)
         return -1;
     program[n] = 0;
-    char *argv[] = {program, (char *)(uintptr_t)test, (char *)(uintptr_t)argument, NULL};
+    char *by = getenv("UNIT_RUN_BY");
+    char *argv[] = {by, program, (char *)(uintptr_t)test, (char *)(uintptr_t)argument, NULL}, **first = argv + !by;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     if (out >= 0)
         posix_spawn_file_actions_adddup2(&actions, out, OUT_FD);
     pid_t pid;
     int status = -1;
-    if (posix_spawn(&pid, program, &actions, NULL, argv, environ) == 0)
+    if (posix_spawnp(&pid, *first, &actions, NULL, first, environ) == 0)
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
     posix_spawn_file_actions_destroy(&actions);
@@ -137,6 +139,18 @@ void unit_stderr_of(void (*fn)(void), char *text, size_t size)
     close(old);
     read_all(fd, text, size);
     close(fd);
+}
+
+void unit_needs_mincore(void)
+{
+    unsigned char each[64] = {0};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(p, 1, page);
+    assert_int_equal(mincore(p, page, each), 0);
+    munmap(p, page);
+    if (each[1])
+        skip();
 }
 
 void unit_in_thread(void *(*fn)(void *), void *context)

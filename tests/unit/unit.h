@@ -48,6 +48,9 @@ void unit_stderr_of(void (*fn)(void), char *text, size_t size);
 /* Runs fn(context) in a thread and waits for its end, its destructors included; nothing of it stays parked. */
 void unit_in_thread(void *(*fn)(void *), void *context);
 
+/* Skips the test where an emulator, whose pages are longer than the machine's, answers mincore for the machine's. */
+void unit_needs_mincore(void);
+
 /* --- settings, before the first allocation --------------------------------------------------------- */
 
 /* The fake door, and settings: "NAME=value NAME=value", or NULL. */

@@ -6,6 +6,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/list.h"
+#include "core/base/memcheck.h"
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
 #include "heap.h"
@@ -207,6 +208,7 @@ void hak_thread_break_up(uint64_t since_ms)
  * `ended` cache, which sends them to the orphan. */
 static void end_thread(void *value)
 {
+    HAK_UNSEEN;
     struct hak_thread *t = value;
     if (t != hak_self.thread)
         return;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/memcheck.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -152,6 +153,7 @@ int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)
     if (p < 0 && p > -4096)
         return (int)p;
     *addr = (void *)p;
+    hak_memcheck_hide(*addr, size);
     return 0;
 }
 
@@ -161,8 +163,10 @@ int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
                               hak_os->map(hint, size, prot, MAP_NORESERVE | MAP_THERE));
     if (p < 0 && p > -4096)
         return (int)p;
-    if ((void *)p == hint)
+    if ((void *)p == hint) {
+        hak_memcheck_hide(hint, size);
         return 0;
+    }
     hak_os_unmap((void *)p, size, cause); /* taken as a wish, as by kernels before 4.17 */
     return -EEXIST;
 }

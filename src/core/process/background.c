@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "core/base/clock.h"
+#include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 
 #define STACK (64 * HAK_KIB)
@@ -51,6 +52,7 @@ static bool wait_for(uint64_t ms)
 
 static void *run(void *purge)
 {
+    HAK_UNSEEN;
     while (wait_for(interval_ms())) {
         HAK_ADD_RELAXED(&rounds, 1);
         ((void (*)(void))(uintptr_t)purge)();

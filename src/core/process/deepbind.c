@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "core/base/log.h"
+#include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 #include "start.h"
 
@@ -16,6 +17,7 @@ static _Atomic(uint64_t) left_out;
 
 int hak_deepbind_flags(const char *file, int flags)
 {
+    HAK_UNSEEN;
     if (!(flags & RTLD_DEEPBIND) || !hak_start() || hak_options.deepbind)
         return flags;
     HAK_ADD_RELAXED(&left_out, 1);

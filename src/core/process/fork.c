@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include "background.h"
+#include "core/base/memcheck.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
 #include "core/pages/guard.h"
@@ -65,6 +66,7 @@ static void unlock_streams(bool locked, bool in_child)
 /* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. */
 static void prepare(void)
 {
+    HAK_UNSEEN;
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
@@ -89,6 +91,7 @@ static void forget_others(void)
 
 static void done(bool in_child)
 {
+    HAK_UNSEEN;
     if (!hak_lock_owns_all())
         return;
     bool locked = streams_locked;

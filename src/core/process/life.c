@@ -4,6 +4,7 @@
 
 #include "background.h"
 #include "core/base/cancel.h"
+#include "core/base/memcheck.h"
 #include "fork.h"
 #include "report.h"
 
@@ -28,6 +29,7 @@ __attribute__((constructor)) static void construct(void)
 
 __attribute__((destructor)) static void destruct(void)
 {
+    HAK_UNSEEN;
     if (!hak_is_ready_for("HAKMEM_STATS"))
         return;
     int cancel = hak_cancel_suspend();

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""The test suites of other projects, file by file: CPython, Perl's core, redis, git (run.py --suites).
+
+The outcome of a file is how it ended and how many of its tests passed, so a suite that fails without the library must
+fail with it in the same way.  tools/setup.sh suites fetches the sources of the releases that are installed.
+"""
+
+import glob
+import os
+import re
+
+import cpython
+from world import Broken, how
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-test/suites")
+
+
+class Files:
+    """A suite whose tests are files, each a program that says what passed, one test a line."""
+    weight = 1.0
+    timeout = 5400
+    patterns = ()
+    left_out = frozenset()
+    passed, failed = r"^ok\b", r"^not ok\b"
+
+    def files(self):
+        found = sorted({path for pattern in self.patterns for path in glob.glob(pattern, root_dir=self.root)} - self.left_out)
+        if not found:
+            raise Broken(f"no tests in {self.root}: run tools/setup.sh suites")
+        return found
+
+    def run(self, world):
+        return self.run_files(world, self.files())
+
+    def run_files(self, world, files):
+        return {"cases": {file: self.became(world, file) for file in files}}
+
+    repeat = run_files
+
+    def differing(self, one, other):
+        one, other = one["cases"], other["cases"]
+        return sorted(file for file in one.keys() | other.keys() if one.get(file) != other.get(file))
+
+    def became(self, world, file):
+        command, env = self.command(world, file)
+        done = world.run(command, env=env, cwd=self.root, check=False)
+        count = [len(re.findall(pattern, done.out, re.M)) for pattern in (self.passed, self.failed)]
+        return f"{how(done.status)}, {count[0]} passed, {count[1]} failed"
+
+    @property
+    def root(self):
+        return os.path.realpath(os.path.join(SOURCES, self.folder))
+
+
+class Perl(Files):
+    name = "perl-core"
+    program = "/usr/bin/perl"
+    folder = "perl/t"
+    patterns = [f"{part}/*.t" for part in ("base", "bigmem", "cmd", "comp", "io", "lib", "mro", "op", "opbasic", "re",
+                                           "uni")]
+
+    def command(self, world, file):
+        return ["./perl", file], {"PERL_CORE": "1", "LC_ALL": "C"}
+
+
+class Redis(Files):
+    name = "redis-tests"
+    program = "/usr/bin/redis-server"
+    folder = "redis"
+    patterns = ["tests/unit/*.tcl", "tests/unit/type/*.tcl"]
+    passed, failed = r"\[ok\]", r"\[(err|exception|TIMEOUT)\]"
+    # Active defragmentation asks jemalloc, which serves nobody any more.
+    left_out = {"tests/unit/memefficiency.tcl"}
+
+    def command(self, world, file):
+        name = file[len("tests/"):-len(".tcl")]
+        return ["tclsh", "tests/test_helper.tcl", "--single", name, "--clients", "1",
+                "--tags", "-needs:debug -large-memory"], {}
+
+
+class Git(Files):
+    """Git as installed, by the scripts of its first hundreds: basics, objects, trees, configuration, refs."""
+    name = "git-tests"
+    program = "/usr/bin/git"
+    folder = "git/t"
+    patterns = ["t[012][0-9][0-9][0-9]-*.sh"]
+
+    def command(self, world, file):
+        return (["/bin/sh", file, f"--root={world.path('trash')}"],
+                {"GIT_TEST_INSTALLED": "/usr/bin", "GIT_TEST_HTTPD": "false"})
+
+
+class Module(cpython.Suite):
+    """A machine may lack what a module of tests needs."""
+    must_run = False
+
+
+def modules():
+    found = glob.glob(f"{cpython.SUITE}/test_*.py") + glob.glob(f"{cpython.SUITE}/test_*/__init__.py")
+    return [Module(re.search(r"/(test_\w+)", path[len(cpython.SUITE):])[1], timeout=1800) for path in sorted(found)]
+
+
+SUITES = [Perl(), Redis(), Git(), *modules()]

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * The library's own thread: how often it purges, and when it begins and ends. */
+#include "core/process/background.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+static _Atomic(unsigned) purged;
+
+static void purge(void)
+{
+    HAK_ADD_RELAXED(&purged, 1);
+}
+
+static void pass(unsigned ms)
+{
+    usleep(ms * 1000);
+}
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    assert_true(hak_init());
+}
+
+TEST(it_purges_after_each_half_of_the_delay)
+{
+    start("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=100");
+    hak_background_start(purge);
+    hak_background_start(purge); /* there is one already */
+    for (unsigned i = 0; i < 200 && HAK_LOAD_RELAXED(&purged) < 4; i++)
+        pass(50);
+    assert_true(HAK_LOAD_RELAXED(&purged) >= 4);
+    assert_int_equal(unit_stat("background", "started"), 1);
+    uint64_t rounds = unit_stat("background", "rounds");
+    pass(500);
+    assert_in_range(unit_stat("background", "rounds"), rounds, rounds + 12); /* and rests meanwhile */
+}
+
+TEST(it_ends_at_exit)
+{
+    start("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=20");
+    hak_background_start(purge);
+    hak_background_stop();
+    unsigned before = HAK_LOAD_RELAXED(&purged);
+    hak_background_start(purge); /* no more */
+    pass(100);
+    assert_int_equal(HAK_LOAD_RELAXED(&purged), before);
+    assert_int_equal(unit_stat("background", "started"), 1);
+}
+
+TEST(not_before_the_process_has_lived_a_while)
+{
+    start("HAKMEM_BACKGROUND=1");
+    uint64_t now = hak_clock_ms() + 1;
+    hak_background_want(now, purge);
+    hak_background_want(now + 99, purge);
+    assert_int_equal(unit_stat("background", "started"), 0);
+    hak_background_want(now + 100, purge);
+    assert_int_equal(unit_stat("background", "started"), 1);
+}
+
+TEST(a_child_starts_its_own)
+{
+    if (getenv("UNIT_RUN_BY")) /* qemu-user dies of a thread in a forked child */
+        skip();
+    start("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=20");
+    hak_background_start(purge);
+    pid_t child = fork();
+    if (child == 0) {
+        HAK_STORE_RELAXED(&purged, 0);
+        hak_background_start(purge);
+        for (unsigned i = 0; i < 200 && !HAK_LOAD_RELAXED(&purged); i++)
+            pass(20);
+        _exit(HAK_LOAD_RELAXED(&purged) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+UNIT_MAIN(T(it_purges_after_each_half_of_the_delay), T(it_ends_at_exit), T(not_before_the_process_has_lived_a_while),
+          T(a_child_starts_its_own))

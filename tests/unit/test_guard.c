@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT
+ * Guarded blocks: how often, where they lie, how long a place stays closed, and what is said of an access and of a
+ * call that is wrong. */
+#include "core/pages/guard.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#define PLACES 256u
+#define MOST (64 * HAK_KIB)
+#define CALLER ((const void *)0x1234)
+#define FREER ((const void *)0x5678)
+
+static size_t page;
+
+static void at_fault(int signal)
+{
+    (void)signal;
+    _exit(7); /* the program's own handler, after the library's */
+}
+
+static void start(const char *settings)
+{
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    signal(SIGSEGV, at_fault);
+    unit_start(settings);
+    assert_true(hak_init());
+}
+
+static char *sample(size_t size)
+{
+    char *p = hak_guard_sample(size, CALLER);
+    assert_non_null(p);
+    return p;
+}
+
+/* --- how often ---------------------------------------------------------------------------------------- */
+
+TEST(one_of_so_many)
+{
+    start("HAKMEM_GUARD_RATE=10");
+    for (unsigned round = 0; round < 3; round++) {
+        hak_guard_count(4);
+        assert_null(hak_guard_sample(16, CALLER));
+        hak_guard_count(5);
+        assert_non_null(hak_guard_sample(16, CALLER));
+    }
+    hak_guard_count(1000); /* a large refill is one turn, not many */
+    assert_non_null(hak_guard_sample(16, CALLER));
+    assert_null(hak_guard_sample(16, CALLER));
+    assert_int_equal(unit_stat("guard", "sampled"), 4);
+}
+
+TEST(large_ones_never)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    assert_null(hak_guard_sample(MOST + 1, CALLER));
+    assert_int_equal(hak_guard_usable(sample(MOST), "free"), MOST);
+}
+
+TEST(none_without_memory)
+{
+    unit_start("HAKMEM_GUARD_RATE=1");
+    fake_os_refuse(HAK_OS_mmap, 2, ENOMEM, true); /* after the plan's own */
+    assert_true(hak_init());
+    assert_null(hak_guard_sample(16, CALLER));
+    assert_int_equal(hak_guard_usable(&page, "free"), 0);
+}
+
+TEST(none_where_the_kernel_refuses_a_place)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
+    assert_null(hak_guard_sample(16, CALLER));
+    assert_int_equal(unit_stat("guard", "sampled"), 0);
+    sample(16);
+}
+
+/* --- where -------------------------------------------------------------------------------------------- */
+
+TEST(against_a_closed_page_at_either_end)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    for (size_t size = 1; size <= hak_min(3 * page, MOST); size += 97)
+        for (unsigned end = 0; end < 2; end++) {
+            char *p = sample(size);
+            assert_int_equal((uintptr_t)p % 16, 0);
+            if (end)
+                assert_int_equal((uintptr_t)p % page, 0);
+            else
+                assert_true(page - ((uintptr_t)p + size - 1) % page <= 16);
+            memset(p, 1, size);
+            assert_int_equal(hak_guard_usable(p, "free"), size);
+            hak_guard_free(p, FREER);
+        }
+}
+
+TEST(a_size_of_nothing_is_one_byte)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    char *p = sample(0);
+    *p = 1;
+    assert_int_equal(hak_guard_usable(p, "free"), 1);
+}
+
+TEST(places_serve_in_turn_and_live_ones_stay)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    static char *all[PLACES];
+    for (unsigned i = 0; i < PLACES; i++)
+        memset(all[i] = sample(64), (int)i, 64);
+    assert_null(hak_guard_sample(64, CALLER));
+    assert_int_equal(unit_stat("guard", "no_place"), 1);
+    hak_guard_free(all[200], FREER);
+    hak_guard_free(all[7], FREER);
+    char *again = sample(64), *other = sample(64);
+    assert_true((again - all[7]) / (ptrdiff_t)page == 0);
+    assert_true((other - all[200]) / (ptrdiff_t)page == 0);
+    for (unsigned i = 0; i < PLACES; i++)
+        if (i != 7 && i != 200)
+            for (unsigned k = 0; k < 64; k++)
+                assert_int_equal((uint8_t)all[i][k], i % 256);
+}
+
+TEST(a_freed_place_waits_longest)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    char *p = sample(64);
+    hak_guard_free(p, FREER);
+    for (unsigned i = 1; i < PLACES; i++) {
+        char *other = sample(64);
+        assert_true(other < p - page || other > p + page);
+    }
+    char *last = sample(64);
+    assert_true(last > p - page && last < p + page);
+}
+
+TEST(pages_of_a_freed_block_go_back)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    struct fake_calls before = fake_os_calls();
+    hak_guard_free(sample(MOST - 100), FREER);
+    struct fake_calls after = fake_os_calls();
+    assert_int_equal(after.bytes[HAK_OS_madvise] - before.bytes[HAK_OS_madvise], MOST);
+    assert_int_equal(after.bytes[HAK_OS_mprotect] - before.bytes[HAK_OS_mprotect], 2 * MOST);
+}
+
+/* --- what is said --------------------------------------------------------------------------------------- */
+
+static char *target, *block;
+static char wanted[300];
+
+/* An access to `target` is told, and then meets the program's own handler. */
+static void access_target(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        *(volatile char *)target = 1;
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(WEXITSTATUS(status), 7);
+}
+
+static void assert_told(char *at, const char *format, ...)
+{
+    char said[600] = "";
+    va_list args;
+    va_start(args, format);
+    vsnprintf(wanted, sizeof wanted, format, args);
+    va_end(args);
+    target = at;
+    unit_stderr_of(access_target, said, sizeof said);
+    if (!strstr(said, wanted))
+        fail_msg("said: %s, not: %s", said, wanted);
+}
+
+TEST(access_beside_a_block)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    char *high = sample(64), *low = sample(page);
+    assert_told(high + 64, "%p, 1 bytes behind guarded block %p of 64 bytes, allocated by the call before %p\n",
+                (void *)(high + 64), (void *)high, CALLER);
+    assert_told(low - 1, "%p, 1 bytes before guarded block %p of %zu bytes, allocated by", (void *)(low - 1),
+                (void *)low, page);
+    assert_told(low - page + page * 2 / 5, "behind guarded block %p of 64 bytes", (void *)high);
+    assert_told(low - page + page * 3 / 5, "before guarded block %p of %zu bytes", (void *)low, page);
+    assert_told(low - page + 1, "behind guarded block %p of 64 bytes", (void *)high); /* the nearer of two */
+}
+
+TEST(access_behind_a_block_of_all_its_pages)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    sample(MOST);
+    char *p = sample(MOST);
+    assert_told(p + MOST + 10, "%p, 11 bytes behind guarded block %p of %zu bytes", (void *)(p + MOST + 10), (void *)p,
+                MOST);
+    assert_told(p + MOST + page - 8, "%zu bytes behind guarded block %p", page - 7,
+                (void *)p); /* next to it there is none */
+    sample(MOST);
+    assert_told(p + MOST + 10, "11 bytes behind guarded block %p", (void *)p);
+    assert_told(p + MOST + page - 8, "8 bytes before guarded block %p", (void *)(p + MOST + page));
+}
+
+TEST(access_after_free)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    char *p = sample(100);
+    hak_guard_free(p, FREER);
+    assert_told(
+        p + 10,
+        "%p, in guarded pages of block %p of 100 bytes, allocated by the call before %p, freed by the call before %p",
+        (void *)(p + 10), (void *)p, CALLER, FREER);
+}
+
+TEST(access_elsewhere_is_not_told)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    sample(16);
+    char said[200] = "";
+    target = (char *)16;
+    unit_stderr_of(access_target, said, sizeof said);
+    assert_string_equal(said, "");
+}
+
+static void free_block(void)
+{
+    hak_guard_free(block, FREER);
+}
+
+static void ask_block(void)
+{
+    hak_guard_usable(block, "realloc");
+}
+
+TEST(calls_that_are_wrong)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    char *p = sample(100);
+    block = p + 16;
+    assert_dies(free_block, "it is not the start of a block; guarded block");
+    assert_dies(ask_block, "invalid realloc of");
+    block = p + 20 * page;
+    assert_dies(free_block, "it is not the start of a block; guarded no block");
+    block = p;
+    hak_guard_free(p, FREER);
+    assert_dies(free_block, "it was freed before; guarded block");
+}
+
+TEST(bytes_beside_a_block_are_looked_at)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    block = sample(100);
+    block[-1] ^= 1;
+    assert_dies(free_block, "bytes beside the block were written");
+    block[-1] ^= 1;
+    block[100] ^= 1;
+    assert_dies(free_block, "bytes beside the block were written");
+    block[100] ^= 1;
+    hak_guard_free(block, FREER);
+    block = sample(100); /* at the beginning */
+    block[page - 1] ^= 1;
+    assert_dies(free_block, "bytes beside the block were written");
+    block[page - 1] ^= 1;
+    hak_guard_free(block, FREER);
+}
+
+TEST(a_child_has_them_too)
+{
+    start("HAKMEM_GUARD_RATE=1");
+    block = sample(100);
+    pid_t child = fork();
+    if (child == 0) {
+        hak_guard_free(block, FREER);
+        _exit(hak_guard_sample(16, CALLER) ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    hak_guard_free(block, FREER);
+}
+
+UNIT_MAIN(T(one_of_so_many), T(large_ones_never), T(none_without_memory), T(none_where_the_kernel_refuses_a_place),
+          T(against_a_closed_page_at_either_end), T(a_size_of_nothing_is_one_byte),
+          T(places_serve_in_turn_and_live_ones_stay), T(a_freed_place_waits_longest), T(pages_of_a_freed_block_go_back),
+          T(access_beside_a_block), T(access_behind_a_block_of_all_its_pages), T(access_after_free),
+          T(access_elsewhere_is_not_told), T(calls_that_are_wrong), T(bytes_beside_a_block_are_looked_at),
+          T(a_child_has_them_too))
