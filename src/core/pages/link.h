@@ -11,7 +11,7 @@
 #include "core/base/secret.h"
 #include "page_map.h"
 
-/* Stops the process unless a block may begin there. */
+/* Stops the process unless a block may begin there (space.c). */
 HAK_COLD void hak_link_check(const void *block, const void *next);
 /* `block`, which is free, is not as free left it. */
 HAK_COLD _Noreturn void hak_link_fail(const void *block);
