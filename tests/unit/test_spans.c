@@ -112,7 +112,7 @@ TEST(a_chunk_that_is_gone_is_not_looked_at)
         assert_int_equal(large("chunks"), 0);
         assert_int_equal(large("chunk_bytes"), 0);
     }
-    assert_int_equal(fake_os_count(HAK_OS_mincore), 0);
+    assert_int_equal(hak_ledger[HAK_CAUSE_huge_page][HAK_OS_mincore].calls, 0);
 }
 
 TEST(descriptors_of_chunks_serve_again)

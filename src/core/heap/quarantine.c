@@ -30,10 +30,10 @@ static void *check(const void *block, const struct hak_slab *slab, const void *l
     size_t size;
     const unsigned char *bytes = inside(block, slab->cls, &size);
     if (size && (bytes[0] != fill() || memcmp(bytes, bytes + 1, size - 1)))
-        hak_link_fail(block);
+        hak_space_fail_link(block);
     void *next = hak_next_load(block);
     if ((hak_mark_fits(slab->cls) && !hak_mark_is_set(block, slab->cls)) || !next != (block == last))
-        hak_link_fail(block);
+        hak_space_fail_link(block);
     return next;
 }
 
@@ -59,7 +59,7 @@ static void append(struct hak_quarantine *q, void *p)
     if (!q->first)
         q->first = p;
     else if (hak_next_load(q->last))
-        hak_link_fail(q->last);
+        hak_space_fail_link(q->last);
     else
         hak_next_store(q->last, p);
     q->last = p;

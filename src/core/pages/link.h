@@ -11,11 +11,6 @@
 #include "core/base/secret.h"
 #include "page_map.h"
 
-/* Stops the process unless a block may begin there (space.c). */
-HAK_COLD void hak_link_check(const void *block, const void *next);
-/* `block`, which is free, is not as free left it. */
-HAK_COLD _Noreturn void hak_link_fail(const void *block);
-
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
     return next ^ hak_secret.link ^ __builtin_bswap64((uintptr_t)block);
@@ -33,7 +28,7 @@ HAK_INLINE void *hak_next_load(const void *block)
 {
     uintptr_t next = hak_link_code(block, *(const uintptr_t *)block);
     if (!hak_link_is_near(next) && next)
-        hak_link_check(block, (const void *)next);
+        hak_space_check_link(block, (const void *)next);
     return (void *)next;
 }
 

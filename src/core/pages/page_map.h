@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the lookup of an address needs, in one cache line: the mapped part of the first zone, and the descriptors.
- * space.c makes it. */
+ * What the fast path needs of space.c, which makes it: the lookup of an address, in one cache line, with the mapped part
+ * of the first zone and the descriptors; in hardened builds, what stops the process at a link that leads astray. */
 #ifndef HAK_PAGE_MAP_H
 #define HAK_PAGE_MAP_H
 
@@ -27,5 +27,12 @@ HAK_INLINE void hak_page_map_grow(size_t size)
 #endif
     HAK_STORE_RELEASE(&hak_page_map.size, size);
 }
+
+#if HAK_HARDENED
+/* Stops the process unless a block may begin at `next`, where the link of `block` leads. */
+HAK_COLD void hak_space_check_link(const void *block, const void *next);
+/* `block`, which is free, is not as free left it. */
+HAK_COLD _Noreturn void hak_space_fail_link(const void *block);
+#endif
 
 #endif

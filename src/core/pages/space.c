@@ -406,7 +406,7 @@ struct hak_slab *hak_space_slab(const void *p)
 }
 
 #if HAK_HARDENED
-void hak_link_fail(const void *block)
+void hak_space_fail_link(const void *block)
 {
     const struct hak_slab *slab = hak_space_slab(block);
     if (!slab)
@@ -415,10 +415,10 @@ void hak_link_fail(const void *block)
                   (void *)slab->base, slab->cls, slab->stride);
 }
 
-void hak_link_check(const void *block, const void *next)
+void hak_space_check_link(const void *block, const void *next)
 {
     if ((uintptr_t)next % 16 || !hak_space_contains(next))
-        hak_link_fail(block);
+        hak_space_fail_link(block);
 }
 #endif
 
