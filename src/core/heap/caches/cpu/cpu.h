@@ -48,6 +48,11 @@ HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
     return p;
 }
 
+HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
+{
+    return hak_cache_pop(self, cls);
+}
+
 HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
     (void)self;
