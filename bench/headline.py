@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The headline comparison: hakmem with tiny_header true, false and small, and with the cache `array`, against the
-system's malloc, mimalloc and jemalloc, on the original's benchmarks.
+"""The headline comparison: hakmem with tiny_header true, false and small, and with the caches `array` and `cpu`,
+against the system's malloc, mimalloc and jemalloc, on the original's benchmarks.
 
 `meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of
 `hakmem ab` (tools/hakmem), one experiment for each work. The baseline is tiny_header=false. Written into
@@ -30,6 +30,7 @@ BUILDS = {
     "header=true": {"tiny_header": "true"},
     "header=small": {"tiny_header": "small"},
     "cache=array": {"cache": "array"},
+    "cache=cpu": {"cache": "cpu"},
 }
 PEERS = ("system", "mimalloc", "jemalloc")
 SIDE_RUNS = 5  # proof, memory, system calls

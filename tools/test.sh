@@ -29,6 +29,8 @@ readonly VARIANTS=(
     "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "array        | gcc   | -Dcache=array -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape |"
+    "cpu          | gcc   | -Dcache=cpu -Dbench=false | --no-suite faults --no-suite soak --no-suite machine |"
+    "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite api --suite stress --suite limits --suite life --suite shape --suite switches |"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck --suite stress |"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
@@ -63,6 +65,7 @@ readonly REFUSALS=(
     "-Ddefault_backend=nonsense                     | nonsense"
     "-Dfrontends=large -Dtiny_header=small           | tiny"
     "-Dcache=bag                                     | list"
+    "-Dcache=cpu -Dtiny_header=true                  | tag"
 )
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -5,11 +5,11 @@
   fast_path.py body LIBRARY
       By disassembly: in the bodies of malloc and free a way leads from the entry to a return that makes
       no call and runs nothing forbidden, and it is the way that falls through wherever it can.
-  fast_path.py run LIBRARY PROGRAM LIMIT
+  fast_path.py run LIBRARY PROGRAM LIMIT [PRELOAD]
       By callgrind: PROGRAM (pair.c) repeats a pair of calls. At 64 bytes the library executes at most LIMIT
       instructions for one pair, the return of each of the two calls not counted. At every size each
       instruction that runs for most of the pairs is looked up in the disassembly and is none of the
-      forbidden ones.
+      forbidden ones. PRELOAD: a library that comes after LIBRARY.
 """
 import os
 import re
@@ -111,7 +111,7 @@ def check_body(library):
 
 
 def callgrind(library, program, count, size, out):
-    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library)}
+    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": " ".join([str(library), *sys.argv[5:]])}
     run = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                           "--compress-pos=no", f"--callgrind-out-file={out}", str(program), str(count),
                           str(size), str(SLOTS)], env=env, capture_output=True, text=True)

@@ -147,7 +147,7 @@ TEST(a_block_written_to_after_free_does_no_harm)
     struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
     unit_free_blocks(blocks);
     a->next = (struct unit_block *)(void *)&blocks;
-    if (HAK_CACHE_ARRAY) {
+    if (HAK_CACHE_SLOTS) {
         drain();
         assert_int_equal(unit_census().used, 0);
     } else {

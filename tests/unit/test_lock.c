@@ -83,5 +83,18 @@ TEST(who_owns_all_locks_takes_none)
     pthread_mutex_unlock(&low.mutex);
 }
 
-UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
+TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
+{
+    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_THREADS);
+    hak_lock_acquire_sibling(&low);
+    hak_lock_acquire_sibling(&other);
+    assert_true(hak_lock_is_any_held());
+    assert_int_equal(pthread_mutex_trylock(&other.mutex), EBUSY);
+    hak_lock_release_sibling(&low);
+    hak_lock_release_sibling(&other);
+    assert_false(hak_lock_is_any_held());
+    assert_int_equal(pthread_mutex_trylock(&other.mutex), 0);
+}
+
+UNIT_MAIN(T(many_of_one_rank_are_held_by_who_takes_them_in_order), T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
           T(who_owns_all_locks_takes_none))

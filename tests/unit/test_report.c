@@ -112,6 +112,7 @@ TEST(json_names_what_serves)
     assert_non_null(strstr(text, "\"version\": \"" HAK_VERSION "\""));
     assert_non_null(strstr(text, "\"tiny_header\": \"" HAK_TINY_HEADER_NAME "\""));
     assert_non_null(strstr(text, "\"cache\": \"" HAK_CACHE_NAME "\""));
+    assert_non_null(strstr(text, "\"cache_of\": \"threads\""));
     assert_non_null(strstr(text, hak_parts.backend->name));
     assert_non_null(strstr(text, "\"source\": \"environment\""));
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)

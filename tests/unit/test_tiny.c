@@ -25,7 +25,8 @@ TEST(headers_name_the_bin)
             assert_int_equal((uintptr_t)b % 16, 0);
             if (hak_class_has_header(cls) && (uintptr_t)b % HAK_PAGE)
                 assert_int_equal(((uint8_t *)b)[-1], hak_header_byte(cls));
-            assert_int_equal(hak_class_of_block(hak_cache_here(), b), cls);
+            if (!HAK_CACHE_CPU) /* without sequences the fast path knows no block */
+                assert_int_equal(hak_class_of_block(hak_cache_here(), b), cls);
         }
         unit_free_blocks(blocks);
     }

@@ -59,6 +59,20 @@ void hak_lock_release(struct hak_lock *lock)
     held &= ~(1u << lock->rank);
 }
 
+void hak_lock_acquire_sibling(struct hak_lock *lock)
+{
+    HAK_ASSERT(held >> lock->rank <= 1);
+    held |= 1u << lock->rank;
+    pthread_mutex_lock(&lock->mutex);
+    note_taken(lock);
+}
+
+void hak_lock_release_sibling(struct hak_lock *lock)
+{
+    pthread_mutex_unlock(&lock->mutex);
+    held &= ~(1u << lock->rank);
+}
+
 bool hak_lock_is_any_held(void)
 {
     return held != 0;

@@ -11,6 +11,7 @@
 
 enum hak_rank {
     HAK_RANK_INIT,
+    HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,
     HAK_RANK_FRONTEND_PURGE, /* a purge holds it while it waits for the kernel (parts/purge.h) */
@@ -41,6 +42,9 @@ bool hak_lock_try(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
 /* Whether this thread holds a lock, or waits for one. */
 bool hak_lock_is_any_held(void);
+/* Locks of one rank, by who always takes them in the same order. */
+void hak_lock_acquire_sibling(struct hak_lock *lock);
+void hak_lock_release_sibling(struct hak_lock *lock);
 /* For fork, by which a thread has all locks for a while: to take and release one then means nothing. */
 void hak_lock_own_all(bool own);
 bool hak_lock_owns_all(void);

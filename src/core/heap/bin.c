@@ -160,7 +160,7 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned cls)
     if (hak_strides[cls] < BORROW_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
     for (unsigned other = cls + 1; other < HAK_NCLASSES && other <= cls + BORROW_CLASSES; other++) {
-        void *block = hak_cache_pop(hak_cache_here(), other);
+        void *block = hak_cache_pop_again(other);
         struct hak_slab *slab = t->bins[other].slabs;
         if (!block && slab && hak_slab_free_blocks(slab))
             block = hak_slab_take(slab, 1).head;
@@ -203,7 +203,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     hak_work_add(taken);
     b->refills++;
     b->trips++;
-    return hak_cache_pop(hak_cache_here(), cls);
+    return hak_cache_taken(t, cls);
 }
 
 void hak_bin_prewarm(struct hak_thread *t, unsigned cls, uint32_t blocks)

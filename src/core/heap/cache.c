@@ -8,6 +8,11 @@ HAK_THREAD_LOCAL struct hak_cache hak_self = {
     .tag = HAK_TAG_NOBODY,
     .bin = {[0 ... HAK_NCLASSES - 1] = (void *)hak_cache_no_slots},
 };
+#elif HAK_CACHE_CPU
+static void *no_slots[1];
+#define CLOSED {[0 ... HAK_NCLASSES - 1] = no_slots}
+struct hak_arrays hak_arrays_closed = {.top = CLOSED, .end = CLOSED};
+HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .arrays = &hak_arrays_closed};
 #else
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY};
 #endif

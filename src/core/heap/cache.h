@@ -14,16 +14,38 @@
 
 struct hak_thread;
 
+#if HAK_CACHE_CPU
+/* The slots of a class follow on those of the class before; the first one is NULL, so that malloc finds an empty array
+ * as it finds a block. */
+struct hak_arrays {
+    void **top[HAK_NCLASSES]; /* the last slot that holds a block */
+    void **end[HAK_NCLASSES]; /* the last slot */
+    int32_t room[HAK_NCLASSES]; /* frees until the array is looked at: at most its free slots; negative: now */
+    void *slots[];
+};
+extern HAK_HIDDEN struct hak_arrays hak_arrays_closed; /* of no processor: empty, without room */
+#endif
+
 struct hak_cache {
     uint64_t tag;              /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
+#if HAK_CACHE_CPU
+    struct hak_arrays *arrays; /* the thread's own, where restartable sequences are off; else the closed ones */
+#else
     void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
     int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now */
+#endif
     struct hak_thread *thread; /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)
+#if HAK_CACHE_CPU
+#include "core/os/rseq.h"
+#define HAK_TAG_PROCESSORS (~(uint64_t)0 << 31) /* of the slabs of all of them; fits into an instruction */
+#define HAK_TAG_SHARED (hak_rseq_is_on() ? HAK_TAG_PROCESSORS : (uint64_t)1 << 32)
+#else
 #define HAK_TAG_SHARED ((uint64_t)1 << 32) /* of slabs that no thread with a descriptor owns */
+#endif
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
 #if HAK_CACHE_ARRAY
@@ -41,6 +63,7 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
     return (hak_cache_ref)offset;
 }
 
+#if !HAK_CACHE_CPU
 /* Counts a free; true when the bin is to be looked at. In C it takes gcc one instruction more, to share a
  * part of the address that is free in each addressing mode. */
 HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
@@ -52,6 +75,7 @@ HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
             : "memory");
     return negative;
 }
+#endif
 #else
 #define HAK_CACHE_BY_SEGMENT 0
 typedef struct hak_cache *hak_cache_ref;
@@ -60,10 +84,23 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
     return &hak_self;
 }
 
+#if !HAK_CACHE_CPU
 HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
 {
     return --self->room[cls] < 0;
 }
 #endif
+#endif
+
+/* The tag of slabs whose blocks free takes on the fast path. */
+HAK_INLINE uint64_t hak_cache_tag(hak_cache_ref self)
+{
+#if HAK_CACHE_CPU
+    (void)self;
+    return HAK_TAG_PROCESSORS;
+#else
+    return self->tag;
+#endif
+}
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "cache.h"
 #include "core/base/counters.h"
+#include "core/base/lock.h"
 #include "core/plugin.h"
 
 #if HAK_CACHE_ARRAY
@@ -17,10 +18,10 @@
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
     uint32_t owned_pages;   /* and their length */
-#if !HAK_CACHE_ARRAY
+#if HAK_CACHE_LIST
     uint16_t interval;      /* frees between two checks of the bin */
 #endif
-    uint16_t later;         /* frees, or array: heartbeats, until its next check, beyond the next heartbeat */
+    uint16_t later;         /* frees, or array: heartbeats, until its next check; but for cpu, beyond the next heartbeat */
     uint16_t batch;         /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;  /* blocks in the remote cache, */
     uint16_t remote_capacity; /* of so many at most; 0 before the first one */
@@ -59,11 +60,21 @@ struct hak_thread {
 #if HAK_HARDENED
     struct hak_quarantine quarantine;
 #endif
+#if !HAK_CACHE_CPU
     void *parked_bin[HAK_NCLASSES]; /* its cache, while it is parked */
     int32_t parked_room[HAK_NCLASSES];
+#endif
     struct hak_bin bins[HAK_NCLASSES];
 #if HAK_CACHE_ARRAY
     void **spare_slots[HAK_SLOTS_LG_MAX + 1]; /* outgrown, by log2 of their number; linked through the first one */
+#elif HAK_CACHE_CPU
+    struct hak_arrays *arrays;
+    struct hak_lock lock;   /* a processor's: who has it may use the rest as a thread may its own */
+    unsigned cpu;
+    bool forking;           /* who forks has it */
+    void *kept;             /* of the blocks that a refill took, the one for the caller */
+    _Atomic(bool) entered;  /* since it was looked at last, */
+    uint64_t idle_ms;       /* which is when it was idle at the latest; by who breaks up */
 #endif
 };
 

@@ -217,7 +217,7 @@ void hak_drain(struct hak_thread *t, void *blocks)
     drain(t, (struct rest){.first = blocks}, false);
 }
 
-#if HAK_CACHE_ARRAY
+#if HAK_CACHE_SLOTS
 void hak_drain_array(struct hak_thread *t, void *const *blocks, uint32_t count)
 {
     drain(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);

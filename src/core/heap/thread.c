@@ -8,6 +8,7 @@
 #include "core/base/list.h"
 #include "core/base/memcheck.h"
 #include "core/os/meta.h"
+#include "core/os/rseq.h"
 #include "core/parts/parts.h"
 #include "heap.h"
 #include "quarantine.h"
@@ -53,7 +54,7 @@ static void unlink_parked(struct hak_thread *t)
 
 /* A parked descriptor comes with blocks and slabs. A recycled one has none, and its owner tag may be used again:
  * tags are hints, and the last holder owns nothing any more. */
-static struct hak_thread *new_descriptor(void)
+struct hak_thread *hak_thread_new(void)
 {
     hak_lock_acquire(&hak_thread_lock);
     struct hak_thread *t;
@@ -75,7 +76,7 @@ static struct hak_thread *new_descriptor(void)
     return t;
 }
 
-static void each_frontend_start(struct hak_thread *t)
+void hak_thread_start_parts(struct hak_thread *t)
 {
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->thread_start)
@@ -84,9 +85,9 @@ static void each_frontend_start(struct hak_thread *t)
 
 static struct hak_thread *start_thread(void)
 {
-    if (hak_self.ended)
+    if (hak_self.ended || hak_rseq_is_on())
         return NULL;
-    struct hak_thread *t = new_descriptor();
+    struct hak_thread *t = hak_thread_new();
     if (!t)
         return NULL;
     t->drain_done = HAK_LOAD_RELAXED(&drain_request);
@@ -97,7 +98,7 @@ static struct hak_thread *start_thread(void)
     int saved = errno;
     if (key_exists)
         pthread_setspecific(key, t);
-    each_frontend_start(t);
+    hak_thread_start_parts(t);
     errno = saved;
     return t;
 }
@@ -137,7 +138,7 @@ void hak_thread_orphan_release(void)
     hak_lock_release(&hak_orphan_lock);
 }
 
-static void recycle(struct hak_thread *t)
+void hak_thread_recycle(struct hak_thread *t)
 {
     hak_lock_acquire(&hak_thread_lock);
     unlink_live(t);
@@ -150,13 +151,18 @@ static void recycle(struct hak_thread *t)
     hak_lock_release(&hak_thread_lock);
 }
 
-static void break_up(struct hak_thread *t)
+void hak_thread_end_parts(struct hak_thread *t)
 {
-    hak_heap_abandon(t);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->thread_end)
             hak_frontends[i]->thread_end(t);
-    recycle(t);
+}
+
+static void break_up(struct hak_thread *t)
+{
+    hak_heap_abandon(t);
+    hak_thread_end_parts(t);
+    hak_thread_recycle(t);
 }
 
 /* Nobody else gets what waits for the next thread, so it must not be much. */
@@ -235,6 +241,8 @@ void hak_thread_make_key(void)
 void hak_thread_fork_child(void)
 {
     struct hak_thread *self = hak_self.thread;
+    if (hak_rseq_is_on())
+        return; /* the heaps of processors came along whole */
     for (struct hak_thread *t = live; t; t = t->next)
         if (t != self) {
             pinned_slabs += HAK_LOAD_RELAXED(&t->slabs);
@@ -275,6 +283,8 @@ size_t hak_thread_free_bytes(void)
     size_t bytes = hak_heap_free_bytes();
     hak_lock_acquire(&hak_thread_lock);
     for (const struct hak_thread *t = parked; t; t = t->next)
+        bytes += hak_heap_parked_bytes(t);
+    for (const struct hak_thread *t = hak_rseq_is_on() ? live : NULL; t; t = t->next)
         bytes += hak_heap_parked_bytes(t);
     hak_lock_release(&hak_thread_lock);
     return bytes;

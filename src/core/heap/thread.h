@@ -9,9 +9,15 @@
 #include "core/base/lock.h"
 #include "descriptor.h"
 
-/* The calling thread's descriptor, made on first use. NULL once the thread's destructor ran, or without
- * memory: callers then use the orphan. The library is initialised. */
+/* The calling thread's descriptor, made on first use. NULL once the thread's destructor ran, without memory,
+ * or where descriptors are processors': callers then use the orphan. The library is initialised. */
 struct hak_thread *hak_thread_get(void);
+/* A descriptor for a processor, and what is done with it: the frontends' own in it begins and ends; it was used by
+ * nobody. */
+struct hak_thread *hak_thread_new(void);
+void hak_thread_start_parts(struct hak_thread *t);
+void hak_thread_end_parts(struct hak_thread *t);
+void hak_thread_recycle(struct hak_thread *t);
 /* Shared by all threads that have no descriptor; between the two calls the caller has it alone. Nobody's
  * tag is its tag, so blocks of its slabs always come back by their remote lists. */
 struct hak_thread *hak_thread_orphan_acquire(void);

@@ -8,7 +8,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/quarantine.h"
 #include "core/heap/remote_cache.h"
-#include "core/heap/thread.h"
+#include "core/heap/processor.h"
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
 #include "core/pages/mark.h"
@@ -18,10 +18,10 @@
 #include "core/process/pulse.h"
 #include "core/process/life.h"
 
-/* The calling thread's descriptor; NULL before the library could start, and after the thread's end. */
-static struct hak_thread *thread_here(void)
+/* The heap that serves the thread until it leaves; NULL before the library could start, and after the thread's end. */
+static struct hak_thread *enter(void)
 {
-    return hak_init() ? hak_thread_get() : NULL;
+    return hak_init() ? hak_heap_enter() : NULL;
 }
 
 /* --- malloc ------------------------------------------------------------------------------------------- */
@@ -36,25 +36,34 @@ static void *refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mod
     return p;
 }
 
-static void *refill_or_make_room(struct hak_thread *t, unsigned cls)
+static void *serve(unsigned cls, bool may_borrow)
 {
-    void *p = refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
-    if (HAK_LIKELY(p) || hak_bin_is_within_budget(cls))
-        return p;
+    struct hak_thread *t = enter();
+    if (HAK_UNLIKELY(!t && !hak_init()))
+        return NULL;
+    void *p = t ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
+    if (!p && t && may_borrow)
+        p = hak_bin_borrow(t, cls);
+    if (!p)
+        p = refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
+    hak_heap_leave(t);
+    return p;
+}
+
+static HAK_COLD void *serve_from_room(unsigned cls)
+{
     hak_make_room(hak_slab_pages[cls] * HAK_PAGE);
-    return refill(t, cls, HAK_REFILL_BEYOND_BUDGET);
+    struct hak_thread *t = enter();
+    void *p = refill(t, cls, HAK_REFILL_BEYOND_BUDGET);
+    hak_heap_leave(t);
+    return p;
 }
 
 static void *alloc_small(unsigned cls, bool may_borrow)
 {
-    struct hak_thread *t = thread_here();
-    if (HAK_UNLIKELY(!t && !hak_init()))
-        return NULL;
-    void *p = t ? hak_cache_pop(hak_cache_here(), cls) : NULL; /* a thread that has just started may have come with blocks */
-    if (!p && t && may_borrow)
-        p = hak_bin_borrow(t, cls);
-    if (!p)
-        p = refill_or_make_room(t, cls);
+    void *p = serve(cls, may_borrow);
+    if (HAK_UNLIKELY(!p) && hak_init() && (hak_rseq_is_on() || !hak_bin_is_within_budget(cls)))
+        p = serve_from_room(cls); /* of other processors, too */
     if (HAK_LIKELY(p))
         hak_mark_clear(p, cls);
     return p;
@@ -132,17 +141,20 @@ static void free_small(struct hak_slab *slab, void *p)
 {
     hak_block_check(slab, p, "free");
     hak_mark_set(p, slab->cls);
-    struct hak_thread *t = thread_here();
-    if (t && HAK_LOAD_RELAXED(&slab->owner) == t)
+    struct hak_thread *t = enter();
+    if (t && (HAK_LOAD_RELAXED(&slab->owner) == t || hak_rseq_is_on()))
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
-    if (hak_quarantine_keep(t, slab->cls, p))
+    if (hak_quarantine_keep(t, slab->cls, p)) {
+        hak_heap_leave(t);
         return;
+    }
     if (t) {
         hak_remote_cache_put(t, slab->cls, p);
     } else {
         hak_next_store(p, NULL);
         hak_drain(NULL, p);
     }
+    hak_heap_leave(t);
 }
 
 static void free_span(struct hak_slab *slab, void *p)
@@ -178,6 +190,11 @@ void hak_free_slow(void *p)
 {
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = (uint32_t)(page ^ hak_tag_load(page));
     struct hak_thread *t = hak_self.thread;
+    if (HAK_CACHE_CPU && t && (page ^ hak_tag_load(page) ^ t->tag) < HAK_NCLASSES) { /* its own: sequences are off */
+        hak_mark_set(p, cls);
+        hak_free_check(p, (unsigned)cls);
+        return;
+    }
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t ||
                      (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
@@ -193,11 +210,12 @@ void hak_free_slow(void *p)
 
 static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 {
-    struct hak_thread *t = thread_here();
+    struct hak_thread *t = enter();
     if (HAK_LIKELY(t))
         hak_cache_check(t, cls, p);
     else
         hak_cache_leave(cls, p);
+    hak_heap_leave(t);
     hak_pulse();
 }
 
@@ -216,11 +234,15 @@ void hak_count_malloc(void)
 {
     if (hak_self.thread)
         hak_count(&hak_self.thread->counters.mallocs, 1);
+    else if (hak_rseq_is_on())
+        HAK_ADD_RELAXED(&hak_counters_nobodys.mallocs, 1);
 }
 
 void hak_count_free(void)
 {
     if (hak_self.thread)
         hak_count(&hak_self.thread->counters.frees, 1);
+    else if (hak_rseq_is_on())
+        HAK_ADD_RELAXED(&hak_counters_nobodys.frees, 1);
 }
 #endif

@@ -280,7 +280,7 @@ struct hak_chain hak_slab_take_list(struct hak_slab *slab)
     return chain;
 }
 
-#if HAK_CACHE_ARRAY
+#if HAK_CACHE_SLOTS
 static uint32_t chain_to_slots(const struct hak_slab *slab, struct hak_chain chain, void **slots)
 {
     void *block = chain.head;

@@ -87,7 +87,7 @@ void hak_slab_untag(const struct hak_slab *slab);
 /* Takes up to `want` blocks: from the free list, else from the map, else carved up to the end of the current system
  * page, or as far as there were blocks before. */
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
-#if HAK_CACHE_ARRAY
+#if HAK_CACHE_SLOTS
 /* The same to slots of an array, where the block to be handed out first stands last. It reads and writes no block, but
  * those of the free list. */
 uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots);
@@ -128,7 +128,7 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
 }
 
 /* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. */
-#define HAK_MAP_STRIDE (HAK_CACHE_ARRAY ? HAK_SMALL_MAX : 1024u)
+#define HAK_MAP_STRIDE (HAK_CACHE_SLOTS ? HAK_SMALL_MAX : 1024u)
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
 /* `block` was freed, but is no block that was handed out, or was free already. */
@@ -138,7 +138,7 @@ HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const voi
 /* Where in its slab a block is; slabs of small blocks are one page. */
 HAK_INLINE uint64_t hak_slab_offset_of(const struct hak_slab *slab, const void *block)
 {
-    return HAK_CACHE_ARRAY ? (uintptr_t)block - (uintptr_t)slab->base : (uintptr_t)block & (HAK_PAGE - 1);
+    return HAK_CACHE_SLOTS ? (uintptr_t)block - (uintptr_t)slab->base : (uintptr_t)block & (HAK_PAGE - 1);
 }
 
 /* The bit of a block in the map, and below it what is less than the divisor for the start of a block alone, if the slab
@@ -151,7 +151,7 @@ HAK_INLINE uint64_t hak_slab_place_of(const struct hak_slab *slab, const void *b
 /* Whether a block begins at the place: in slabs of any length its number tells where. */
 HAK_INLINE bool hak_slab_is_start(const struct hak_slab *slab, const void *block, uint64_t place)
 {
-    return HAK_CACHE_ARRAY ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)
+    return HAK_CACHE_SLOTS ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)
                            : (uint32_t)place < slab->map_divisor;
 }
 

@@ -7,7 +7,7 @@
 
 #include "background.h"
 #include "core/base/memcheck.h"
-#include "core/heap/thread.h"
+#include "core/heap/processor.h"
 #include "core/os/meta.h"
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
@@ -70,6 +70,7 @@ static void prepare(void)
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
+    hak_processor_lock_all();
     hak_lock_acquire(&hak_orphan_lock);
     hak_lock_acquire(&hak_thread_lock);
     each_part(true, false);
@@ -104,6 +105,7 @@ static void done(bool in_child)
         forget_others();
     hak_lock_release(&hak_thread_lock);
     hak_lock_release(&hak_orphan_lock);
+    hak_processor_unlock_all(in_child);
     unlock_streams(locked, in_child);
 }
 

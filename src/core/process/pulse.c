@@ -6,7 +6,7 @@
 #include "container.h"
 #include "core/base/clock.h"
 #include "core/heap/heap.h"
-#include "core/heap/thread.h"
+#include "core/heap/processor.h"
 #include "core/pages/budget.h"
 #include "core/parts/parts.h"
 #include "live.h"
@@ -25,9 +25,16 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
     return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
 }
 
+/* Threads that were parked then or before, processors that have been idle since. */
+static void break_up(uint64_t since_ms)
+{
+    hak_thread_break_up(since_ms);
+    hak_processor_break_up(since_ms);
+}
+
 static void purge_after_sleep(void)
 {
-    hak_thread_break_up(UINT64_MAX);
+    break_up(UINT64_MAX);
     HAK_STORE_RELAXED(&hak_slept_ms, hak_clock_ms());
 }
 
@@ -46,7 +53,7 @@ static void purge_idle(uint64_t now_ms, bool slept)
     if (slept)
         purge_after_sleep();
     else if (now_ms >= delay)
-        hak_thread_break_up(now_ms - delay);
+        break_up(now_ms - delay);
     HAK_STORE_RELAXED(&hak_purge_waits, tick_parts(slept ? HAK_LOAD_RELAXED(&hak_slept_ms) : now_ms));
 }
 
@@ -113,7 +120,7 @@ void hak_pulse_background(void)
 size_t hak_purge_all(size_t keep)
 {
     size_t purged = 0;
-    hak_thread_break_up(UINT64_MAX);
+    break_up(UINT64_MAX);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->trim)
             purged += hak_frontends[i]->trim(&keep);

@@ -10,7 +10,7 @@
 #include "container.h"
 #include "core/base/cancel.h"
 #include "core/base/log.h"
-#include "core/heap/thread.h"
+#include "core/heap/processor.h"
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
@@ -42,6 +42,7 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_text(w, "release", hak_parts.release->name);
     hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
     hak_stats_text(w, "cache", HAK_CACHE_NAME);
+    hak_stats_text(w, "cache_of", hak_cache_owners());
     write_names(w, "frontends", hak_frontends);
     write_names(w, "backends", hak_backends);
     write_names(w, "releases", hak_releases);
@@ -138,7 +139,8 @@ static void write_threads(struct hak_stats_writer *w)
     struct hak_thread_totals t;
     hak_thread_totals(&t);
     hak_stats_begin(w, "threads");
-    hak_stats_number(w, "live", t.threads);
+    hak_stats_number(w, "live", hak_rseq_is_on() ? 0 : t.threads);
+    hak_stats_number(w, "processors", hak_rseq_is_on() ? t.threads : 0);
     hak_stats_number(w, "parked", t.parked);
     hak_stats_number(w, "resumed", t.resumed);
     hak_stats_number(w, "started", t.started);

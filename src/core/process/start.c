@@ -9,7 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/secret.h"
 #include "core/base/work.h"
-#include "core/heap/thread.h"
+#include "core/heap/processor.h"
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -47,12 +47,14 @@ static bool init_locked(void)
     hak_options_parse(&hak_options, environment());
     hak_options_translate(&hak_options);
     hak_parts_choose();
+    hak_cache_begin();
     hak_secret_draw();
     if (hak_space_init() || !hak_parts_init())
         return false;
     if (hak_options.verbose)
-        hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s", HAK_VERSION, hak_parts.backend->name,
-                hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME);
+        hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s of %s", HAK_VERSION,
+                hak_parts.backend->name, hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME,
+                hak_cache_owners());
     if (hak_outlet_wants_stderr())
         hak_outlet_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */

@@ -44,15 +44,15 @@ def test_quick(build: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads((output / "headline.json").read_text())
     variants = found["works"]["fixed_64"]["variants"]
-    builds = ["header=false", "header=true", "header=small", "cache=array"]
-    assert list(variants)[:5] == [*builds, "system"]
+    builds = ["header=false", "header=true", "header=small", "cache=array", "cache=cpu"]
+    assert list(variants)[:6] == [*builds, "system"]
     assert found["baseline"] == "header=false" and variants["header=false"]["ratio"] == 1
     assert all(row["ratio"] > 0 for row in variants.values())
     assert f"{variants['header=true']['ratio']:.3f}" in done.stdout
     served = json.loads((output / "fixed_64" / "ab.json").read_text())["variants"]
-    said = {row["label"]: (row["allocator"]["tiny_header"], row["allocator"]["cache"]) for row in served[:4]}
+    said = {row["label"]: (row["allocator"]["tiny_header"], row["allocator"]["cache"]) for row in served[:5]}
     assert said == {f"header={value}": (value, "list") for value in ("false", "true", "small")} | {
-        "cache=array": ("false", "array")
+        f"cache={value}": ("false", value) for value in ("array", "cpu")
     }
     seen = look_at(output / "headline.html", tmp_path)
     (row,) = seen["rows"]["headline"]

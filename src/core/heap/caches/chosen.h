@@ -7,8 +7,23 @@
 
 #if HAK_CACHE_ARRAY
 #include "array/array.h"
+#elif HAK_CACHE_CPU
+#include "cpu/cpu.h"
 #else
 #include "list/list.h"
+#endif
+
+#if !HAK_CACHE_CPU
+HAK_INLINE void *hak_cache_pop_again(unsigned cls)
+{
+    return hak_cache_pop(hak_cache_here(), cls);
+}
+
+HAK_INLINE void *hak_cache_taken(struct hak_thread *t, unsigned cls)
+{
+    (void)t;
+    return hak_cache_pop(hak_cache_here(), cls);
+}
 #endif
 
 #endif

@@ -8,8 +8,10 @@
  *   bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)   false: a check is due
  *   uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
  *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
- * and the rest here. `t` is the calling thread's descriptor, and the bin its own. Only free() counts, and only down:
- * after so many frees of a class its bin is looked at, which bounds it. */
+ *   void *hak_cache_taken(struct hak_thread *t, unsigned cls)         one of those; NULL where there are none
+ *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
+ * and the rest here. `t` is the descriptor that the calling thread has entered (heap/processor.h), and the bin its own.
+ * Only free() counts, and only down: after so many frees of a class its bin is looked at, which bounds it. */
 #ifndef HAK_CACHES_CONTRACT_H
 #define HAK_CACHES_CONTRACT_H
 

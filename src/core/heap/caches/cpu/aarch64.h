@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ * The same as in x86_64.h, on aarch64. */
+#ifndef HAK_CPU_AARCH64_H
+#define HAK_CPU_AARCH64_H
+
+#include "core/os/rseq.h"
+
+/* Label 1 to label 2 is the sequence; 0 is where it begins anew. [b]: where the arrays of the processor keep the last
+ * slot of the class that holds a block; [a] is that slot. */
+#define HAK_SEQUENCE_BEGIN                                        \
+    ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                \
+    ".balign 32\n"                                                \
+    "3: .word 0, 0\n"                                             \
+    ".xword 1f, 2f - 1f, 4f\n"                                    \
+    ".popsection\n"                                               \
+    ".pushsection .text.unlikely, \"ax\"\n"                       \
+    ".inst " HAK_RSEQ_SIGNATURE_AARCH64 "\n"                      \
+    "4: b 0f\n"                                                   \
+    ".popsection\n"                                               \
+    "0: adrp %[a], :gottprel:hak_rseq_none\n"                     \
+    "ldr %[a], [%[a], :gottprel_lo12:hak_rseq_none]\n"            \
+    "mrs %[b], tpidr_el0\n"                                       \
+    "add %[a], %[a], %[b]\n"                                      \
+    "adrp %[b], hak_rseq_distance\n"                              \
+    "ldr %[b], [%[b], :lo12:hak_rseq_distance]\n"                 \
+    "add %[a], %[a], %[b]\n"                                      \
+    "adrp %[b], 3b\n"                                             \
+    "add %[b], %[b], :lo12:3b\n"                                  \
+    "str %[b], [%[a], %[cs]]\n"                                   \
+    "1: ldrsw %[b], [%[a], %[cpu]]\n"                             \
+    "add %[a], %[table], %[real]\n"                               \
+    "ldr %[a], [%[a], %[b], lsl #3]\n"                            \
+    "add %[b], %[a], %[cls], lsl #3\n"                            \
+    "ldr %[a], [%[b]]\n"
+
+#define HAK_SEQUENCE_INPUTS                                                                                  \
+    [cls] "r"((uint64_t)cls), [table] "r"(hak_arrays_of), [cs] "i"(HAK_RSEQ_CS), [cpu] "i"(HAK_RSEQ_CPU),    \
+        [real] "i"(HAK_CPUS_UNREAL * sizeof(void *)), [end] "i"(offsetof(struct hak_arrays, end)),           \
+        [room_of] "i"(offsetof(struct hak_arrays, room))
+
+HAK_INLINE void *hak_sequence_pop(unsigned cls)
+{
+    void *p, *a, *b;
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+                          "ldr %[p], [%[a]], #-8\n"
+                          "cbz %[p], %l[empty]\n"
+                          "str %[a], [%[b]]\n"
+                          "2:"
+                          : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b)
+                          : HAK_SEQUENCE_INPUTS
+                          : "memory"
+                          : empty);
+    return p;
+empty:
+    return NULL;
+}
+
+HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
+{
+    void *a, *b;
+    uint64_t room, *rooms;
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+                          "sub %[rooms], %[b], %[cls], lsl #2\n" /* they are half as long */
+                          "ldr %w[room], [%[rooms], %[room_of]]\n"
+                          "subs %w[room], %w[room], #1\n"
+                          "str %w[room], [%[rooms], %[room_of]]\n"
+                          "b.mi %l[look]\n"
+                          "str %[p], [%[a], #8]!\n"
+                          "str %[a], [%[b]]\n"
+                          "2:"
+                          : [a] "=&r"(a), [b] "=&r"(b), [room] "=&r"(room), [rooms] "=&r"(rooms)
+                          : [p] "r"(p), HAK_SEQUENCE_INPUTS
+                          : "memory", "cc"
+                          : look);
+    return true;
+look:
+    return false;
+}
+
+HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t n)
+{
+    void *a, *b, *p;
+    uint64_t i;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN
+                     "mov %[i], #0\n"
+                     "5: ldr %[p], [%[a]]\n"
+                     "cbz %[p], 6f\n"
+                     "str %[p], [%[blocks], %[i], lsl #3]\n"
+                     "sub %[a], %[a], #8\n"
+                     "add %[i], %[i], #1\n"
+                     "cmp %[i], %[n]\n"
+                     "b.lo 5b\n"
+                     "6: str %[a], [%[b]]\n"
+                     "2:"
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [blocks] "r"(blocks), [n] "r"(n), HAK_SEQUENCE_INPUTS
+                     : "memory", "cc");
+    return (uint32_t)i;
+}
+
+HAK_INLINE uint32_t hak_sequence_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+{
+    void *a, *b, *p;
+    uint64_t i;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN
+                     "mov %[i], #0\n"
+                     "5: cmp %[i], %[n]\n"
+                     "b.hs 6f\n"
+                     "ldr %[p], [%[b], %[end]]\n"
+                     "cmp %[a], %[p]\n"
+                     "b.eq 6f\n"
+                     "ldr %[p], [%[blocks], %[i], lsl #3]\n"
+                     "str %[p], [%[a], #8]!\n"
+                     "add %[i], %[i], #1\n"
+                     "b 5b\n"
+                     "6: ldr %[p], [%[b], %[end]]\n"
+                     "sub %[p], %[p], %[a]\n"
+                     "lsr %[p], %[p], #3\n"
+                     "cmp %[p], %[beat]\n"
+                     "csel %[p], %[p], %[beat], lo\n"
+                     "sub %[b], %[b], %[cls], lsl #2\n"
+                     "str %w[p], [%[b], %[room_of]]\n"
+                     "add %[b], %[b], %[cls], lsl #2\n"
+                     "str %[a], [%[b]]\n"
+                     "2:"
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [blocks] "r"(blocks), [n] "r"(n), [beat] "r"(beat), HAK_SEQUENCE_INPUTS
+                     : "memory", "cc");
+    return (uint32_t)i;
+}
+
+#endif

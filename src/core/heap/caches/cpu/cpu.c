@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT
+ * See cpu.h. What the slow path does with arrays: by sequences, in whole trips, those of the processor that it runs on;
+ * and plainly, those of a thread where sequences are off, or those of a processor while they are closed. */
+#include "cpu.h"
+
+#include "core/heap/drain.h"
+#include "core/heap/owned.h"
+#include "core/heap/share.h"
+
+#define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
+#define TRIP 256u        /* blocks of one trip, at most */
+
+/* --- which arrays -------------------------------------------------------------------------------------- */
+
+struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS] = {&hak_arrays_closed, &hak_arrays_closed};
+
+/* Read by sequences, which only a processor's own threads run. */
+static void set_arrays_of(unsigned cpu, struct hak_arrays *arrays)
+{
+    __atomic_store_n(&hak_arrays_of[HAK_CPUS_UNREAL + cpu], arrays, __ATOMIC_RELEASE);
+}
+
+unsigned hak_arrays_start(void)
+{
+    unsigned cpus = hak_rseq_find();
+    for (unsigned cpu = 0; cpu < cpus; cpu++)
+        set_arrays_of(cpu, &hak_arrays_closed);
+    if (cpus)
+        hak_rseq_switch_on();
+    return cpus;
+}
+
+/* There may be many threads. */
+static size_t slots_of(unsigned cls)
+{
+    size_t slots = 2u * hak_parts.capacity[cls];
+    return hak_rseq_is_on() ? slots : hak_min(slots, THREAD_SLOTS);
+}
+
+struct hak_arrays *hak_arrays_new(void)
+{
+    size_t slots = HAK_NCLASSES;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        slots += slots_of(cls);
+    struct hak_arrays *a = hak_meta_alloc(sizeof *a + slots * sizeof *a->slots);
+    void **first = a ? a->slots : NULL;
+    for (unsigned cls = 0; a && cls < HAK_NCLASSES; cls++) {
+        a->top[cls] = first;
+        a->end[cls] = first + slots_of(cls);
+        first = a->end[cls] + 1;
+    }
+    return a;
+}
+
+void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays)
+{
+    set_arrays_of(cpu, arrays);
+}
+
+bool hak_arrays_close(unsigned cpu)
+{
+    struct hak_arrays *arrays = hak_arrays_of[HAK_CPUS_UNREAL + cpu];
+    set_arrays_of(cpu, &hak_arrays_closed);
+    if (hak_rseq_fence((int)cpu))
+        return true;
+    set_arrays_of(cpu, arrays);
+    return false;
+}
+
+/* --- trips --------------------------------------------------------------------------------------------- */
+
+static uint32_t length(const struct hak_arrays *a, unsigned cls)
+{
+    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* may be a processor's in use */
+    return (uint32_t)(slot - (cls ? a->end[cls - 1] + 1 : a->slots));
+}
+
+static uint32_t pop_plainly(struct hak_arrays *a, unsigned cls, void **blocks, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i < n && *a->top[cls]; i++)
+        blocks[i] = *a->top[cls]--;
+    return i;
+}
+
+static uint32_t push_plainly(struct hak_arrays *a, unsigned cls, void *const *blocks, uint32_t n)
+{
+    uint32_t i = 0;
+    for (; i < n && a->top[cls] != a->end[cls]; i++)
+        *++a->top[cls] = blocks[i];
+    return i;
+}
+
+/* A thread's own; a processor's while they are new, and nobody else knows them. */
+static bool has_plain_arrays(void)
+{
+    return hak_self.arrays != &hak_arrays_closed;
+}
+
+static uint32_t taken(void **blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        __tsan_acquire(blocks[i]);
+    return n;
+}
+
+/* Up to n blocks from the arrays that serve here, the one put there last first. */
+static uint32_t pop(unsigned cls, void **blocks, uint32_t n)
+{
+    return taken(blocks, has_plain_arrays() ? pop_plainly(hak_self.arrays, cls, blocks, n)
+                                            : hak_sequence_pop_some(cls, blocks, n));
+}
+
+/* How many of n blocks found slots there; the last one of them is taken first. */
+static uint32_t push(unsigned cls, void *const *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        __tsan_release(blocks[i]);
+    return has_plain_arrays() ? push_plainly(hak_self.arrays, cls, blocks, n)
+                              : hak_sequence_push_some(cls, blocks, n, hak_bin_beat());
+}
+
+static void push_or_drain(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+{
+    uint32_t pushed = push(cls, blocks, n);
+    if (pushed < n)
+        hak_drain_array(t, blocks + pushed, n - pushed);
+}
+
+/* The same for blocks of which the first one is to be taken first. */
+static void push_reversed(struct hak_thread *t, unsigned cls, void **blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n / 2; i++) {
+        void *p = blocks[i];
+        blocks[i] = blocks[n - 1 - i];
+        blocks[n - 1 - i] = p;
+    }
+    push_or_drain(t, cls, blocks, n);
+}
+
+/* --- filling ------------------------------------------------------------------------------------------- */
+
+void hak_cache_start(struct hak_thread *t, unsigned cls)
+{
+    hak_owned_mark_used(t, cls);
+}
+
+void *hak_cache_pop_again(unsigned cls)
+{
+    void *p = NULL;
+    if (!has_plain_arrays())
+        return hak_cache_pop(hak_cache_here(), cls);
+    pop_plainly(hak_self.arrays, cls, &p, 1);
+    return p;
+}
+
+/* On a processor, which others use too, the block that the caller is to have does not go to the array. */
+static void *keep_one(struct hak_thread *t, void *p)
+{
+    if (has_plain_arrays() || t->kept)
+        return p;
+    t->kept = p;
+    return NULL;
+}
+
+uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+{
+    void *blocks[TRIP];
+    uint32_t n = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, TRIP), blocks);
+    (void)exactly;
+    push_or_drain(t, cls, blocks, n - !keep_one(t, blocks[n - 1]));
+    return n;
+}
+
+bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
+{
+    void *blocks[TRIP], *block = chain.head;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < chain.count; i++) {
+        void *next = hak_next_load(block); /* before others have it */
+        if (n == TRIP) {
+            push_reversed(t, cls, blocks, n);
+            n = 0;
+        }
+        if (i || keep_one(t, block))
+            blocks[n++] = block;
+        block = next;
+    }
+    push_reversed(t, cls, blocks, n);
+    return true;
+}
+
+void *hak_cache_taken(struct hak_thread *t, unsigned cls)
+{
+    void *p = t->kept;
+    t->kept = NULL;
+    return p ? p : hak_cache_pop_again(cls);
+}
+
+/* --- emptying ------------------------------------------------------------------------------------------ */
+
+/* Before it has counted down so far that it begins from above. */
+static void reset_closed(unsigned cls)
+{
+    __atomic_store_n(&hak_arrays_closed.room[cls], 0, __ATOMIC_RELAXED);
+}
+
+void hak_cache_leave(unsigned cls, void *p)
+{
+    reset_closed(cls);
+    hak_drain_array(NULL, &p, 1);
+}
+
+static uint32_t limit_of(const struct hak_bin *b, unsigned cls)
+{
+    return hak_share_is_on(b, cls) ? 2 * hak_share_capacity(cls) + 1 : (uint32_t)slots_of(cls);
+}
+
+/* Where sequences are off; where they are on, threads have no descriptor to call it with. */
+bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    if (!b->later || length(hak_self.arrays, cls) >= limit_of(b, cls) || !push(cls, &p, 1))
+        return false;
+    b->later--;
+    hak_work_add(1);
+    return true;
+}
+
+/* Of the n blocks of a trip, the one freed last first, so many go back; the others go home. */
+static void keep_newest(struct hak_thread *t, unsigned cls, void **blocks, uint32_t n, uint32_t keep)
+{
+    if (n > keep)
+        hak_drain_array(t, blocks + keep, n - keep);
+    push_reversed(t, cls, blocks, keep);
+}
+
+/* The array is full: half of a trip goes home. One that was not refilled since it was full before belongs to a program
+ * that frees a lot: all of the trip does. */
+static void make_room(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    void *blocks[TRIP];
+    uint32_t n = pop(cls, blocks, (uint32_t)hak_min(TRIP, slots_of(cls)));
+    uint32_t most = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : n / 2;
+    uint32_t keep = b->shrinking ? 0 : (uint32_t)hak_min(most, n);
+    if (n > keep) {
+        hak_count(&t->counters.overflows, 1);
+        b->shrinking = true;
+    }
+    keep_newest(t, cls, blocks, n, keep);
+}
+
+void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
+{
+    struct hak_bin *b = &t->bins[cls];
+    hak_owned_mark_used(t, cls);
+    hak_count(&t->counters.checks, 1);
+    hak_work_add(HAK_BIN_BEAT);
+    b->later = (uint16_t)hak_bin_beat();
+    reset_closed(cls);
+    if ((!has_plain_arrays() || length(hak_self.arrays, cls) < limit_of(b, cls)) && push(cls, &p, 1))
+        return;
+    make_room(t, cls);
+    push_or_drain(t, cls, &p, 1);
+}
+
+void hak_cache_halve(struct hak_thread *t, unsigned cls)
+{
+    void *blocks[TRIP];
+    uint32_t n = pop(cls, blocks, TRIP);
+    keep_newest(t, cls, blocks, n, n / 2);
+}
+
+void hak_cache_drain(struct hak_thread *t, unsigned cls)
+{
+    void *blocks[TRIP];
+    for (uint32_t n; (n = pop(cls, blocks, TRIP));)
+        hak_drain_array(t, blocks, n);
+}
+
+/* --- a thread's end, a processor's rest ------------------------------------------------------------------ */
+
+void hak_cache_park(struct hak_thread *t)
+{
+    (void)t;
+    hak_self.arrays = &hak_arrays_closed;
+}
+
+void hak_cache_resume(struct hak_thread *t)
+{
+    if (!t->arrays)
+        t->arrays = hak_arrays_new();
+    hak_self.arrays = t->arrays ? t->arrays : &hak_arrays_closed;
+}
+
+void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
+{
+    void *blocks[TRIP];
+    for (uint32_t n; t->arrays && (n = taken(blocks, pop_plainly(t->arrays, cls, blocks, TRIP)));)
+        hak_drain_array(t, blocks, n);
+}
+
+/* --- looking ------------------------------------------------------------------------------------------- */
+
+size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
+{
+    return t->arrays ? length(t->arrays, cls) : 0;
+}
+
+void *hak_cache_first(unsigned cls)
+{
+    return *hak_self.arrays->top[cls];
+}
+
+size_t hak_cache_length(unsigned cls)
+{
+    return has_plain_arrays() ? length(hak_self.arrays, cls) : 0;
+}
+
+void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))
+{
+    for (void **slot = hak_self.arrays->top[cls]; *slot; slot--)
+        visit(cls, *slot);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ * The restartable sequences of the cache `cpu` on x86-64, for cpu.h alone. Each begins by naming itself to the kernel,
+ * then looks up the arrays of its processor, and ends in one instruction that commits. Whatever comes between, the
+ * kernel sends it back to its beginning: what it wrote lies behind the last block of an array, where it means nothing,
+ * or took away from the array's room. */
+#ifndef HAK_CPU_X86_64_H
+#define HAK_CPU_X86_64_H
+
+#include "core/os/rseq.h"
+
+/* Label 1 to label 2 is the sequence; 0 is where it begins anew. [a]: the arrays of the processor, [b] is free. */
+#define HAK_SEQUENCE_BEGIN                                                  \
+    ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                          \
+    ".balign 32\n"                                                          \
+    "3: .long 0, 0\n"                                                       \
+    ".quad 1f, 2f - 1f, 4f\n"                                               \
+    ".popsection\n"                                                         \
+    ".pushsection .text.unlikely, \"ax\"\n"                                 \
+    ".byte 0x0f, 0xb9, 0x3d\n" /* with the signature an instruction that no program runs */ \
+    ".long " HAK_RSEQ_SIGNATURE_X86_64 "\n"                                 \
+    "4: jmp 0f\n"                                                           \
+    ".popsection\n"                                                         \
+    "0: leaq 3b(%%rip), %[a]\n"                                             \
+    "movq hak_rseq_none@gottpoff(%%rip), %[b]\n"                            \
+    "addq hak_rseq_distance(%%rip), %[b]\n"                                 \
+    "movq %[a], %%fs:%c[cs](%[b])\n"                                        \
+    "1: movslq %%fs:%c[cpu](%[b]), %[a]\n"                                  \
+    "movq %c[real](%[table], %[a], 8), %[a]\n"
+
+#define HAK_SEQUENCE_INPUTS                                                                                  \
+    [cls] "r"((uint64_t)cls), [table] "r"(hak_arrays_of), [cs] "i"(HAK_RSEQ_CS), [cpu] "i"(HAK_RSEQ_CPU),    \
+        [real] "i"(HAK_CPUS_UNREAL * sizeof(void *)), [end] "i"(offsetof(struct hak_arrays, end)),           \
+        [room] "i"(offsetof(struct hak_arrays, room))
+
+/* The block in the last slot; NULL from an empty array. */
+HAK_INLINE void *hak_sequence_pop(unsigned cls)
+{
+    void *p, *a, *b;
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+                          "movq (%[a], %[cls], 8), %[b]\n"
+                          "movq (%[b]), %[p]\n"
+                          "testq %[p], %[p]\n"
+                          "jz %l[empty]\n"
+                          "subq $8, (%[a], %[cls], 8)\n"
+                          "2:"
+                          : [p] "=&a"(p), [a] "=&r"(a), [b] "=&r"(b)
+                          : HAK_SEQUENCE_INPUTS
+                          : "memory", "cc"
+                          : empty);
+    if (!p)
+        __builtin_unreachable(); /* else the caller looks again */
+    return p;
+empty:
+    return NULL;
+}
+
+/* False: the array is to be looked at. One that begins anew has counted twice, which only brings that forward. */
+HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
+{
+    void *a, *b;
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+                          "subl $1, %c[room](%[a], %[cls], 4)\n"
+                          "js %l[look]\n"
+                          "movq (%[a], %[cls], 8), %[b]\n"
+                          "movq %[p], 8(%[b])\n"
+                          "addq $8, (%[a], %[cls], 8)\n"
+                          "2:"
+                          : [a] "=&r"(a), [b] "=&r"(b)
+                          : [p] "r"(p), HAK_SEQUENCE_INPUTS
+                          : "memory", "cc"
+                          : look);
+    return true;
+look:
+    return false;
+}
+
+/* Up to n blocks, the one of the last slot first. */
+HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t n)
+{
+    void *a, *b, *p;
+    uint64_t i;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN
+                     "movq (%[a], %[cls], 8), %[b]\n"
+                     "xorl %k[i], %k[i]\n"
+                     "5: movq (%[b]), %[p]\n"
+                     "testq %[p], %[p]\n"
+                     "jz 6f\n"
+                     "movq %[p], (%[blocks], %[i], 8)\n"
+                     "subq $8, %[b]\n"
+                     "incq %[i]\n"
+                     "cmpq %[n], %[i]\n"
+                     "jb 5b\n"
+                     "6: movq %[b], (%[a], %[cls], 8)\n"
+                     "2:"
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [blocks] "r"(blocks), [n] "r"(n), HAK_SEQUENCE_INPUTS
+                     : "memory", "cc");
+    return (uint32_t)i;
+}
+
+/* How many of n blocks the array has slots for, and takes; the last one of them is taken first. Gives it room for up to
+ * `beat` frees. */
+HAK_INLINE uint32_t hak_sequence_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+{
+    void *a, *b, *p;
+    uint64_t i;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN
+                     "movq (%[a], %[cls], 8), %[b]\n"
+                     "xorl %k[i], %k[i]\n"
+                     "5: cmpq %[n], %[i]\n"
+                     "jae 6f\n"
+                     "cmpq %c[end](%[a], %[cls], 8), %[b]\n"
+                     "je 6f\n"
+                     "movq (%[blocks], %[i], 8), %[p]\n"
+                     "addq $8, %[b]\n"
+                     "movq %[p], (%[b])\n"
+                     "incq %[i]\n"
+                     "jmp 5b\n"
+                     "6: movq %c[end](%[a], %[cls], 8), %[p]\n"
+                     "subq %[b], %[p]\n"
+                     "shrq $3, %[p]\n"
+                     "cmpq %[beat], %[p]\n"
+                     "cmovaq %[beat], %[p]\n"
+                     "movl %k[p], %c[room](%[a], %[cls], 4)\n" /* less than there is until the end is moved */
+                     "movq %[b], (%[a], %[cls], 8)\n"
+                     "2:"
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [blocks] "r"(blocks), [n] "r"(n), [beat] "r"(beat), HAK_SEQUENCE_INPUTS
+                     : "memory", "cc");
+    return (uint32_t)i;
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ * See rseq.h. */
+#include "rseq.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* linux/membarrier.h, since Linux 5.10 */
+#define FENCE_SEQUENCES (1 << 7)
+#define REGISTER_FOR_FENCES (1 << 8)
+#define OF_ONE_CPU 1
+
+/* glibc's, since 2.35. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned __rseq_size __attribute__((weak));
+
+bool hak_rseq_on;
+
+/* Sequences write to it before they know that the thread is not registered. */
+HAK_THREAD_LOCAL int32_t hak_rseq_none[8] __attribute__((aligned(32))) = {0, -1};
+ptrdiff_t hak_rseq_distance;
+
+/* In a function: linkers know no subtraction of where a thread's own data lie. */
+static HAK_NOINLINE char *own_area(void)
+{
+    return (char *)hak_rseq_none;
+}
+
+static ptrdiff_t distance(void)
+{
+    return (char *)__builtin_thread_pointer() + __rseq_offset - own_area();
+}
+
+static int cpu_at(ptrdiff_t at)
+{
+    return *(const volatile int32_t *)(own_area() + at + HAK_RSEQ_CPU);
+}
+
+/* glibc's own would set errno. */
+static long call(long number, long a, long b, long c)
+{
+    int saved = errno;
+    long result = syscall(number, a, b, c);
+    errno = saved;
+    return result;
+}
+
+static bool register_for_fences(void)
+{
+    return !call(SYS_membarrier, REGISTER_FOR_FENCES, 0, 0);
+}
+
+/* The kernel refuses a mask that is shorter than its own, and tells how much of it it has written. */
+static unsigned count_cpus(void)
+{
+    uint64_t mask[HAK_CPUS / 64];
+    long bytes = call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask);
+    return bytes > 0 ? (unsigned)bytes * 8 : 0;
+}
+
+unsigned hak_rseq_find(void)
+{
+    if (!&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance()) < 0 || !register_for_fences())
+        return 0;
+    return count_cpus();
+}
+
+void hak_rseq_switch_on(void)
+{
+    hak_rseq_on = true;
+    *(volatile ptrdiff_t *)&hak_rseq_distance = distance();
+}
+
+int hak_rseq_cpu(void)
+{
+    return cpu_at(hak_rseq_distance);
+}
+
+static bool fence(int cpu)
+{
+    return !call(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
+}
+
+/* A forked child may have to register anew. */
+bool hak_rseq_fence(int cpu)
+{
+    return fence(cpu) || (register_for_fences() && fence(cpu));
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT
+ * Heaps of processors. A sequence is interrupted before each of its instructions, by a breakpoint whose handler does
+ * what another thread on the same processor may do; then by signals at any time, by moves between processors, and by
+ * others who take blocks away. Where restartable sequences are not to be had, all is skipped. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "core/heap/heap.h"
+#include "core/heap/processor.h"
+#include "unit.h"
+
+#define CLS 5u
+#define N 6u /* blocks in the array at first */
+
+static cpu_set_t allowed;
+
+static void start(void)
+{
+    unit_start(NULL);
+    if (!hak_init() || !hak_rseq_is_on())
+        skip();
+    sched_getaffinity(0, sizeof allowed, &allowed);
+}
+
+static unsigned nth_cpu(unsigned n)
+{
+    unsigned cpu = 0;
+    for (n %= (unsigned)CPU_COUNT(&allowed); n || !CPU_ISSET(cpu, &allowed); cpu++)
+        n -= CPU_ISSET(cpu, &allowed);
+    return cpu;
+}
+
+static void move_to(unsigned cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    assert_int_equal(sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+#if defined(__x86_64__) && !HAK_SANITIZED /* their code runs in handlers */
+/* --- each restart point ----------------------------------------------------------------------------------- */
+
+/* No block is looked into: numbers do. */
+static struct hak_arrays *arrays;
+static void *const pushed[3] = {(void *)0x1000, (void *)0x2000, (void *)0x3000};
+static void *popped[N];
+
+/* Each works on the arrays of the processor; `popped` and what they return is all that comes out. */
+static HAK_NOINLINE uint32_t do_pop(void)
+{
+    return (popped[0] = hak_sequence_pop(CLS)) != NULL;
+}
+
+static HAK_NOINLINE uint32_t do_push(void)
+{
+    return hak_sequence_push(CLS, pushed[0]);
+}
+
+static HAK_NOINLINE uint32_t do_pop_some(void)
+{
+    return hak_sequence_pop_some(CLS, popped, 3);
+}
+
+static HAK_NOINLINE uint32_t do_push_some(void)
+{
+    return hak_sequence_push_some(CLS, pushed, 3, 100);
+}
+
+static const struct sequence {
+    uint32_t (*run)(void);
+    unsigned in, out; /* blocks */
+} sequences[] = {{do_pop, 0, 1}, {do_push, 1, 0}, {do_pop_some, 0, 3}, {do_push_some, 3, 0}};
+
+static struct {
+    uint32_t version, flags;
+    uint64_t start, length, abort;
+} *volatile descriptor;
+static uintptr_t points[64];
+static unsigned point_count;
+
+/* Sequences that the kernel knows nothing of: the area of "not registered" says that this is processor 0. */
+static void note_point(int signal, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+    (void)signal, (void)info;
+    memcpy((void *)&descriptor, &hak_rseq_none[HAK_RSEQ_CS / 4], sizeof descriptor);
+    if (!descriptor || at - descriptor->start >= descriptor->length)
+        return;
+    for (unsigned i = 0; i < point_count; i++)
+        if (points[i] == at)
+            return;
+    assert_true(point_count < COUNT(points));
+    points[point_count++] = at;
+}
+
+static void on_signal(int signal, void (*handler)(int, siginfo_t *, void *))
+{
+    struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART};
+    action.sa_sigaction = handler;
+    sigaction(signal, &action, NULL);
+}
+
+static void fill(void)
+{
+    arrays->top[CLS] = CLS ? arrays->end[CLS - 1] + 1 : arrays->slots;
+    for (uintptr_t i = 1; i <= N; i++)
+        *++arrays->top[CLS] = (void *)i;
+    arrays->room[CLS] = 100;
+}
+
+/* Where the instructions of the sequence begin, found by steps. */
+static void find_points(const struct sequence *s)
+{
+    ptrdiff_t distance = hak_rseq_distance;
+    struct hak_arrays *first = hak_arrays_of[HAK_CPUS_UNREAL];
+    point_count = 0;
+    fill();
+    memset(&hak_rseq_none, 0, sizeof hak_rseq_none);
+    on_signal(SIGTRAP, note_point);
+    hak_arrays_of[HAK_CPUS_UNREAL] = arrays;
+    hak_rseq_distance = 0;
+    __asm__ volatile("pushfq\n orq $0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+    s->run();
+    __asm__ volatile("pushfq\n andq $~0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+    hak_rseq_distance = distance;
+    hak_arrays_of[HAK_CPUS_UNREAL] = first;
+    hak_rseq_none[1] = -1;
+}
+
+static unsigned char replaced;
+static volatile unsigned hits;
+static void *taken;
+
+static void set_byte(uintptr_t at, unsigned char byte)
+{
+    *(volatile unsigned char *)at = byte;
+}
+
+/* Another thread on the processor takes a block, and gives one. */
+static void interfere(int signal, siginfo_t *info, void *context)
+{
+    uintptr_t back = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+    (void)signal, (void)info;
+    set_byte(points[hits >> 16], replaced);
+    assert_int_equal(back, descriptor->abort);
+    taken = hak_sequence_pop(CLS);
+    assert_true(hak_sequence_push(CLS, (void *)0x9000));
+    hits++;
+}
+
+static uint64_t sum_of(void *const *blocks, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (uintptr_t)blocks[i];
+    return sum;
+}
+
+/* What was put in is in the array, or came out, and nothing twice: sums of numbers tell. */
+static void interrupt(const struct sequence *s, unsigned point)
+{
+    static void *left[4 * N];
+    fill();
+    hits = point << 16;
+    replaced = *(unsigned char *)points[point];
+    set_byte(points[point], 0xcc);
+    uint32_t done = s->run();
+    assert_int_equal(hits, (point << 16) + 1);
+    assert_int_equal(done, hak_max(s->in, s->out));
+    uint32_t n = hak_sequence_pop_some(CLS, left, COUNT(left));
+    assert_int_equal(n, N + s->in - s->out);
+    assert_int_equal(sum_of(left, n) + sum_of(popped, s->out) + (uintptr_t)taken,
+                     N * (N + 1) / 2 + 0x9000 + sum_of(pushed, s->in));
+}
+
+TEST(a_sequence_begins_anew_wherever_it_is_interrupted)
+{
+    start();
+    move_to(nth_cpu(0));
+    void *p = hak_malloc(64); /* the processor has its heap */
+    arrays = hak_arrays_new();
+    for (size_t i = 0; i < COUNT(sequences); i++) {
+        find_points(&sequences[i]);
+        assert_in_range(point_count, 5, COUNT(points));
+        uintptr_t page = points[0] & ~(uintptr_t)4095;
+        assert_int_equal(mprotect((void *)page, 2 * 4096, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+        struct hak_arrays *own = hak_arrays_of[HAK_CPUS_UNREAL + nth_cpu(0)];
+        hak_arrays_open(nth_cpu(0), arrays);
+        on_signal(SIGTRAP, interfere);
+        for (unsigned k = 0; k < point_count; k++)
+            interrupt(&sequences[i], k);
+        hak_arrays_open(nth_cpu(0), own);
+    }
+    hak_free(p);
+}
+#endif
+
+/* --- at any time ------------------------------------------------------------------------------------------ */
+
+enum { SLOTS = 400 };
+
+/* Writes to each block who has it, and finds that nobody else did. */
+static void work(uint64_t seed, unsigned rounds, unsigned moves_every)
+{
+    struct {
+        uint64_t *block;
+        size_t words;
+    } slots[SLOTS] = {{0}};
+    for (unsigned i = 0; i < rounds; i++) {
+        size_t at = unit_random(&seed) % SLOTS;
+        if (moves_every && i % moves_every == 0)
+            move_to(nth_cpu((unsigned)unit_random(&seed)));
+        for (size_t w = 0; w < slots[at].words; w++)
+            if (slots[at].block[w] != (uintptr_t)&slots[at] + w)
+                fail_msg("block %p of %zu words: word %zu is %lx", (void *)slots[at].block, slots[at].words, w,
+                         (unsigned long)slots[at].block[w]);
+        hak_free(slots[at].block);
+        slots[at].words = 2 + unit_random(&seed) % (i % 16 ? 30 : 500);
+        slots[at].block = hak_malloc(slots[at].words * sizeof(uint64_t));
+        for (size_t w = 0; w < slots[at].words; w++)
+            slots[at].block[w] = (uintptr_t)&slots[at] + w;
+    }
+    for (size_t at = 0; at < SLOTS; at++)
+        hak_free(slots[at].block);
+}
+
+static void expect_nothing_held(void)
+{
+    hak_purge_all(0);
+    assert_int_equal(unit_census().used, 0);
+}
+
+static _Atomic(bool) stop;
+static volatile unsigned storms;
+
+static void count_storm(int signal)
+{
+    (void)signal;
+    storms++;
+}
+
+TEST(a_storm_of_signals_harms_no_block)
+{
+    start();
+    struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    signal(SIGALRM, count_storm);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (unsigned i = 0; i < 100 && storms < 2000; i++)
+        work(i, 20000, 0);
+    setitimer(ITIMER_REAL, &never, NULL);
+    assert_true(storms > 10);
+    expect_nothing_held();
+}
+
+static void *work_and_move(void *seed)
+{
+    work((uintptr_t)seed, 60000, 50);
+    return NULL;
+}
+
+static void *take_away(void *unused)
+{
+    while (!HAK_LOAD_RELAXED(&stop)) {
+        hak_processor_break_up(UINT64_MAX);
+        sched_yield();
+    }
+    return unused;
+}
+
+static void in_threads(unsigned n)
+{
+    pthread_t threads[64], other;
+    HAK_STORE_RELAXED(&stop, false);
+    pthread_create(&other, NULL, take_away, NULL);
+    for (uintptr_t i = 0; i < n; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work_and_move, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    HAK_STORE_RELAXED(&stop, true);
+    pthread_join(other, NULL);
+}
+
+TEST(threads_move_while_others_take_blocks_away)
+{
+    start();
+    in_threads(8);
+    expect_nothing_held();
+}
+
+/* --- what belongs to whom --------------------------------------------------------------------------------- */
+
+static struct hak_thread_totals totals(void)
+{
+    struct hak_thread_totals t;
+    hak_thread_totals(&t);
+    return t;
+}
+
+static void *free_all(void *blocks)
+{
+    unit_free_blocks(blocks);
+    return NULL;
+}
+
+TEST(however_many_threads_there_are_heaps_are_those_of_processors)
+{
+    start();
+    for (unsigned i = 0; i < 50; i++)
+        unit_in_thread(free_all, unit_blocks(64, 100));
+    assert_in_range(unit_stat("threads", "processors"), 1, CPU_COUNT(&allowed));
+    assert_int_equal(unit_stat("threads", "live"), 0);
+    assert_null(hak_self.thread);
+}
+
+TEST(what_another_processor_frees_goes_home)
+{
+    start();
+    if (CPU_COUNT(&allowed) < 2)
+        skip();
+    move_to(nth_cpu(0));
+    struct unit_block *blocks = unit_blocks(64, 5000);
+    move_to(nth_cpu(1));
+    unit_free_blocks(blocks);
+    struct hak_counters counted = totals().counters;
+    assert_true(counted.remote_blocks || counted.reclaimed);
+    expect_nothing_held();
+}
+
+TEST(a_processor_that_nobody_is_seen_on_keeps_nothing)
+{
+    start();
+    unit_free_blocks(unit_blocks(64, 1000));
+    assert_true(hak_thread_free_bytes() > 0);
+    uint64_t now = hak_clock_ms();
+    hak_processor_break_up(now); /* seen until then */
+    usleep(20000);
+    hak_processor_break_up(now + 1000);
+    assert_int_equal(hak_thread_free_bytes(), 0);
+    assert_int_equal(unit_census().used, 0);
+    unit_free_blocks(unit_blocks(64, 1000)); /* and is served again */
+}
+
+static void *without_registration(void *unused)
+{
+    char *area = (char *)hak_rseq_none + hak_rseq_distance;
+    if (syscall(SYS_rseq, area, 32, 1 /* RSEQ_FLAG_UNREGISTER */, 0x53053053))
+        return unused; /* aarch64 has another signature */
+    assert_true(hak_rseq_cpu() < 0);
+    work(3, 20000, 0);
+    return unused;
+}
+
+TEST(a_thread_that_the_kernel_does_not_know_is_served)
+{
+    start();
+    unit_in_thread(without_registration, NULL);
+    expect_nothing_held();
+}
+
+static void *fork_in_midst(void *unused)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (!child) {
+            for (unsigned cpu = 0; cpu < (unsigned)CPU_COUNT(&allowed); cpu++) {
+                move_to(nth_cpu(cpu));
+                work(i, 5000, 0);
+                hak_purge_all(0);
+            }
+            _exit(unit_census().violations != 0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    HAK_STORE_RELAXED(&stop, true);
+    return unused;
+}
+
+static void *work_until_stopped(void *seed)
+{
+    for (uintptr_t i = (uintptr_t)seed; !HAK_LOAD_RELAXED(&stop); i += 2)
+        work(i, 2000, 100);
+    return NULL;
+}
+
+TEST(a_forked_child_goes_on_with_all_processors)
+{
+    start();
+    pthread_t threads[3];
+    pthread_create(&threads[0], NULL, work_until_stopped, (void *)1);
+    pthread_create(&threads[1], NULL, work_until_stopped, (void *)2);
+    pthread_create(&threads[2], NULL, fork_in_midst, NULL);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    expect_nothing_held();
+}
+
+#if defined(__x86_64__) && !HAK_SANITIZED
+#define STEPS T(a_sequence_begins_anew_wherever_it_is_interrupted),
+#else
+#define STEPS
+#endif
+
+UNIT_MAIN(STEPS T(a_storm_of_signals_harms_no_block), T(threads_move_while_others_take_blocks_away),
+          T(however_many_threads_there_are_heaps_are_those_of_processors), T(what_another_processor_frees_goes_home),
+          T(a_processor_that_nobody_is_seen_on_keeps_nothing), T(a_thread_that_the_kernel_does_not_know_is_served),
+          T(a_forked_child_goes_on_with_all_processors))
