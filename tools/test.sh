@@ -29,10 +29,10 @@ readonly VARIANTS=(
     "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "array        | gcc   | -Dcache=array -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape |"
-    "cpu          | gcc   | -Dcache=cpu -Dbench=false | --no-suite faults --no-suite soak --no-suite machine |"
-    "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
-    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite api --suite stress --suite limits --suite life --suite shape --suite switches |"
-    "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck --suite stress |"
+    "cpu          | gcc   | -Dcache=cpu -Dbench=false | --suite unit --suite stress --suite api --suite shape --suite misuse | --suite limits --suite memory --suite life --suite pool --suite ledger"
+    "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite stress | --suite unit"
+    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape | --suite api --suite limits --suite life --suite switches"
+    "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"
     "external     | gcc   | -Dexternal=example_backend -Dbench=false | --suite api --suite stress --suite switches |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
@@ -66,6 +66,7 @@ readonly REFUSALS=(
     "-Dfrontends=large -Dtiny_header=small           | tiny"
     "-Dcache=bag                                     | list"
     "-Dcache=cpu -Dtiny_header=true                  | tag"
+    "-Dcache=cpu -Dhardened=true                     | quarantine"
 )
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
