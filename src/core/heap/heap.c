@@ -63,9 +63,12 @@ static bool look_at(struct hak_thread *t, unsigned cls)
 }
 
 /* Each class is looked at once in a purge delay. */
-void hak_heap_look(struct hak_thread *t, uint64_t now_ms)
+void hak_heap_look(uint64_t now_ms)
 {
-    uint64_t delay = hak_purge_delay_ms(), step = hak_max(1, delay / HAK_NCLASSES);
+    struct hak_thread *t = hak_self.thread;
+    uint64_t delay = hak_max(hak_purge_delay_ms(), HAK_NCLASSES), step = delay / HAK_NCLASSES;
+    if (!t)
+        return;
     if (!t->looked_ms)
         t->looked_ms = now_ms;
     if (hak_clock_age(t->looked_ms, now_ms) > delay)

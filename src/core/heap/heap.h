@@ -9,7 +9,7 @@
 void hak_heap_drain(struct hak_thread *t);
 /* Now and then, by the calling thread: of a class that needed no refill since the last look, half of the bin goes, what is
  * in the remote cache, and idle slabs; when the bin is empty, all slabs. One such class a call. */
-void hak_heap_look(struct hak_thread *t, uint64_t now_ms);
+void hak_heap_look(uint64_t now_ms);
 /* From the calling thread's bins to its descriptor, where they wait for the next thread, and back. */
 void hak_heap_park(struct hak_thread *t);
 void hak_heap_resume(struct hak_thread *t);

@@ -104,8 +104,7 @@ static void purge_in_background(void)
 void hak_pulse_now(void)
 {
     hak_work = 0;
-    if (hak_self.thread)
-        hak_heap_look(hak_self.thread, hak_clock_ms());
+    hak_heap_look(hak_clock_ms());
     hak_purge_tick();
     if (HAK_UNLIKELY(hak_options.background))
         hak_background_want(hak_clock_ms(), purge_in_background);
