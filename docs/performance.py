@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes docs/performance.md and its picture from raw samples.
 
-  bench/run.py -n 5 --csv docs/performance.csv --allocators hakmem ...   takes the samples
+  bench/run.py --quick --cpu -n 3 --csv docs/performance.csv --allocators hakmem ...   takes the samples
   docs/performance.py                                                    writes the page about them
   docs/performance.py --check                                            exit 1 if the page is not about them
 
@@ -24,7 +24,7 @@ SIGNIFICANT = 1.05
 PAGE = """\
 # Performance
 
-Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py` took the samples, and [bench/README.md](../bench/README.md) describes the works.
+Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py --quick --cpu` took the samples, and [bench/README.md](../bench/README.md) describes the works.
 
 - **Machine**: {machine}.
 - **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
