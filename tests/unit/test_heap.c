@@ -67,6 +67,24 @@ TEST(what_needs_no_refill_leaves_bin_remote_cache_and_thread)
     assert_int_equal(c.used, c.remote); /* it went home */
 }
 
+static void free_twice(void)
+{
+    start(NULL);
+    hak_heap_look(now);
+    void *first = hak_malloc(SIZE), *second = hak_malloc(SIZE);
+    hak_free(first);
+    hak_free(second);
+    hak_free(first);
+    for (unsigned i = 0; i < 4; i++)
+        look_round();
+}
+
+/* With a list, they run in a circle. */
+TEST(a_look_ends_where_a_block_was_freed_twice)
+{
+    assert_dies(free_twice, "double free");
+}
+
 TEST(what_needs_refills_stays)
 {
     start(NULL);
@@ -111,5 +129,5 @@ TEST(free_bytes_are_those_of_all_bins)
 }
 
 UNIT_MAIN(T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
-          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(what_needs_refills_stays),
-          T(looks_go_with_the_clock))
+          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(a_look_ends_where_a_block_was_freed_twice),
+          T(what_needs_refills_stays), T(looks_go_with_the_clock))

@@ -88,18 +88,27 @@ void hak_cache_drain(struct hak_thread *t, unsigned cls)
     hak_drain(t, take_bin(cls));
 }
 
-static uint32_t length(const void *blocks)
+/* The last block of the first half; NULL where there are not two, or where the list runs in a circle. */
+static void *middle(void *first)
 {
-    uint32_t n = 0;
-    for (; blocks; blocks = hak_next_load(blocks))
-        n++;
-    return n;
+    void *half = first, *last = first ? hak_next_load(first) : NULL;
+    if (!last)
+        return NULL;
+    while (last && last != half) {
+        last = hak_next_load(last);
+        if (!last)
+            break;
+        last = hak_next_load(last);
+        half = hak_next_load(half);
+    }
+    return last ? NULL : half;
 }
 
+/* A circle, of a block that was freed twice, is found by the drain of all. */
 void hak_cache_halve(struct hak_thread *t, unsigned cls)
 {
-    uint32_t keep = length(hak_self.bin[cls]) / 2;
-    hak_drain(t, keep ? cut(hak_self.bin[cls], keep) : take_bin(cls));
+    void *last = middle(hak_self.bin[cls]);
+    hak_drain(t, last ? cut(last, 1) : take_bin(cls));
 }
 
 void hak_cache_park(struct hak_thread *t)
@@ -129,6 +138,14 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
     hak_drain(t, t->parked_bin[cls]);
     t->parked_bin[cls] = NULL;
     t->parked_room[cls] = 0;
+}
+
+static size_t length(const void *blocks)
+{
+    size_t n = 0;
+    for (; blocks; blocks = hak_next_load(blocks))
+        n++;
+    return n;
 }
 
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
