@@ -27,7 +27,7 @@ NEVER = {"HAKMEM_PURGE_DELAY_MS": "3600000"}
 AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 # What says how much there is at the end, and not what was done.
 STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
-         "*.peak_bytes",
+         "*.peak_bytes", "*.partial_slabs",
          "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them
 # Other slabs are found, so other stages serve and other transitions are made.
 SLABS = ("slabs.*", "stages.*", "*.empties")
