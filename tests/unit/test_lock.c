@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/base/lock.h"
 
+
 #include "unit.h"
 
 TEST(locks_are_counted)
@@ -67,20 +68,24 @@ TEST(a_thread_does_not_wait_for_itself)
     assert_dies(take_twice, "the handler of a signal");
 }
 
+static bool is_taken(struct hak_lock *lock)
+{
+    return HAK_LOAD_RELAXED(&lock->word) != 0;
+}
+
 TEST(who_owns_all_locks_takes_none)
 {
     hak_lock_acquire(&high);
-    hak_lock_own_all(true);
+    hak_lock_own_all();
     hak_lock_acquire(&low);
     hak_lock_acquire(&high);
     hak_lock_release(&high);
     hak_lock_release(&low);
     assert_true(hak_lock_is_any_held());
-    hak_lock_own_all(false);
-    assert_int_equal(pthread_mutex_trylock(&high.mutex), EBUSY);
+    hak_lock_disown_all(false);
+    assert_true(is_taken(&high));
     hak_lock_release(&high);
-    assert_int_equal(pthread_mutex_trylock(&low.mutex), 0);
-    pthread_mutex_unlock(&low.mutex);
+    assert_false(is_taken(&low));
 }
 
 TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
@@ -89,12 +94,104 @@ TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
     hak_lock_acquire_sibling(&low);
     hak_lock_acquire_sibling(&other);
     assert_true(hak_lock_is_any_held());
-    assert_int_equal(pthread_mutex_trylock(&other.mutex), EBUSY);
+    assert_true(is_taken(&other));
     hak_lock_release_sibling(&low);
     hak_lock_release_sibling(&other);
     assert_false(hak_lock_is_any_held());
-    assert_int_equal(pthread_mutex_trylock(&other.mutex), 0);
+    assert_false(is_taken(&other));
 }
 
-UNIT_MAIN(T(many_of_one_rank_are_held_by_who_takes_them_in_order), T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
-          T(who_owns_all_locks_takes_none))
+/* --- a fork whose handlers wait for another thread ------------------------------------------------------- */
+
+static unsigned entered; /* guarded by the locks */
+static pthread_barrier_t inside;
+
+static void own_all(void)
+{
+    hak_lock_acquire(&low);
+    hak_lock_acquire(&high);
+    hak_lock_own_all();
+}
+
+static void disown_all(void)
+{
+    hak_lock_disown_all(false);
+    hak_lock_release(&high);
+    hak_lock_release(&low);
+}
+
+static pthread_t start(void *(*fn)(void *))
+{
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
+    return t;
+}
+
+static void *enter(void *unused)
+{
+    hak_lock_acquire(&low);
+    assert_true(hak_lock_try(&high));
+    entered++;
+    hak_lock_release(&high);
+    assert_true(hak_lock_is_any_held());
+    hak_lock_release(&low);
+    assert_false(hak_lock_is_any_held());
+    return unused;
+}
+
+TEST(a_forking_thread_that_sleeps_lends_its_locks)
+{
+    own_all();
+    pthread_t t[] = {start(enter), start(enter), start(enter)};
+    for (unsigned i = 0; i < COUNT(t); i++)
+        pthread_join(t[i], NULL);
+    hak_lock_acquire(&low); /* as a handler that allocates */
+    assert_int_equal(entered, COUNT(t));
+    hak_lock_release(&low);
+    disown_all();
+    assert_false(is_taken(&low) || is_taken(&high));
+    enter(NULL);
+    assert_int_equal(entered, COUNT(t) + 1);
+}
+
+/* A large process is copied for longer than a thread waits until it borrows. */
+TEST(nobody_borrows_from_who_runs)
+{
+    own_all();
+    pthread_t t = start(enter);
+    uint64_t begin = hak_os->clock_ns();
+    while (hak_os->clock_ns() - begin < 350000000)
+        ;
+    assert_int_equal(*(volatile unsigned *)&entered, 0);
+    disown_all();
+    pthread_join(t, NULL);
+    assert_int_equal(entered, 1);
+}
+
+static void *enter_and_stay(void *unused)
+{
+    hak_lock_acquire(&low);
+    pthread_barrier_wait(&inside);
+    pthread_barrier_wait(&inside);
+    return unused;
+}
+
+/* As a child whose parent's other thread had borrowed. */
+static void find_them_borrowed(void)
+{
+    pthread_barrier_init(&inside, NULL, 2);
+    own_all();
+    start(enter_and_stay);
+    pthread_barrier_wait(&inside);
+    hak_lock_disown_all(true);
+}
+
+TEST(a_child_that_was_copied_amid_a_change_stops)
+{
+    assert_dies(find_them_borrowed, "a handler of pthread_atfork slept for long");
+}
+
+UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
+          T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
+          T(a_forking_thread_that_sleeps_lends_its_locks), T(nobody_borrows_from_who_runs),
+          T(a_child_that_was_copied_amid_a_change_stops))

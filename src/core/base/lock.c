@@ -1,12 +1,129 @@
 /* SPDX-License-Identifier: MIT
- * See lock.h. */
+ * See lock.h. A lock is one word, on which who waits sleeps in the kernel. */
 #include "lock.h"
 
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "file.h"
 #include "log.h"
+
+#define PATIENCE_NS 100000000L /* of who may borrow; no handler of a fork takes that long, unless it waits */
+
+enum { FREE, TAKEN, AWAITED }; /* AWAITED: somebody may sleep */
 
 /* One bit for each rank. A signal may come at any time: set before the lock is taken, cleared after it is released. */
 static HAK_THREAD_LOCAL unsigned held;
 static HAK_THREAD_LOCAL bool owns_all;
+static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a forking thread has; its own too */
+
+static _Atomic(int) forking;   /* the thread that has all locks, or 0 */
+static _Atomic(unsigned) loan; /* the word of who uses them meanwhile */
+
+/* --- the word ---------------------------------------------------------------------------------------- */
+
+/* False after PATIENCE_NS. A wake-up for nothing is one for the caller to look again. */
+static bool sleep_on(_Atomic(unsigned) *word)
+{
+    struct timespec patience = {.tv_nsec = PATIENCE_NS};
+    int saved = errno;
+    bool late = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, AWAITED, &patience) < 0 && errno == ETIMEDOUT;
+    errno = saved;
+    return !late;
+}
+
+static bool try_word(_Atomic(unsigned) *word)
+{
+    unsigned expected = FREE;
+    return HAK_CAS_ACQUIRE(word, &expected, TAKEN);
+}
+
+/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. */
+static bool try_awaited(_Atomic(unsigned) *word)
+{
+    return HAK_EXCHANGE_ACQUIRE(word, AWAITED) == FREE;
+}
+
+static void acquire_word(_Atomic(unsigned) *word)
+{
+    if (!try_word(word))
+        while (!try_awaited(word))
+            sleep_on(word);
+}
+
+static void release_word(_Atomic(unsigned) *word)
+{
+    int saved = errno;
+    if (HAK_EXCHANGE_RELEASE(word, FREE) == AWAITED)
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
+    errno = saved;
+}
+
+/* --- a forking thread's locks -------------------------------------------------------------------------- */
+
+/* A thread that copies a large process runs, or waits for the kernel uninterruptibly. Without /proc nobody knows. */
+static bool is_asleep(int thread)
+{
+    char path[64], text[128];
+    hak_text_format(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    if (!hak_file_read(path, text, sizeof text))
+        return true;
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+static void use_loan(void)
+{
+    if (borrowed++ == 0)
+        acquire_word(&loan);
+}
+
+static void leave_loan(void)
+{
+    if (--borrowed == 0)
+        release_word(&loan);
+}
+
+static bool borrow(void)
+{
+    int thread = HAK_LOAD_ACQUIRE(&forking);
+    if (!thread || !is_asleep(thread))
+        return false;
+    use_loan();
+    if (HAK_LOAD_ACQUIRE(&forking) == thread)
+        return true;
+    leave_loan();
+    return false;
+}
+
+void hak_lock_own_all(void)
+{
+    owns_all = true;
+    HAK_STORE_RELEASE(&forking, (int)syscall(SYS_gettid));
+}
+
+/* In a child who borrowed is not there: a change of the heap could have been copied by half. */
+void hak_lock_disown_all(bool in_child)
+{
+    if (!in_child)
+        acquire_word(&loan);
+    else if (!try_word(&loan))
+        hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
+                      "process was copied; load the library before the one with the handler");
+    HAK_STORE_RELEASE(&forking, 0);
+    owns_all = false;
+    release_word(&loan);
+}
+
+bool hak_lock_owns_all(void)
+{
+    return owns_all;
+}
+
+/* --- locks --------------------------------------------------------------------------------------------- */
 
 static bool is_held(const struct hak_lock *lock)
 {
@@ -26,23 +143,38 @@ static void note_taken(struct hak_lock *lock)
     HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
 }
 
+/* Who borrows one lock has borrowed all. */
+static HAK_COLD void wait_for(struct hak_lock *lock)
+{
+    while (!try_awaited(&lock->word))
+        if (!sleep_on(&lock->word) && borrow())
+            return;
+}
+
 void hak_lock_acquire(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all))
+    if (HAK_UNLIKELY(owns_all)) {
+        use_loan();
         return;
+    }
     check_rank(lock);
     held |= 1u << lock->rank;
-    pthread_mutex_lock(&lock->mutex);
+    if (HAK_UNLIKELY(borrowed))
+        use_loan();
+    else if (!try_word(&lock->word))
+        wait_for(lock);
     note_taken(lock);
 }
 
 bool hak_lock_try(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all))
+    if (HAK_UNLIKELY(owns_all || borrowed)) {
+        hak_lock_acquire(lock);
         return true;
+    }
     check_rank(lock);
     held |= 1u << lock->rank;
-    if (pthread_mutex_trylock(&lock->mutex)) {
+    if (!try_word(&lock->word)) {
         held &= ~(1u << lock->rank);
         return false;
     }
@@ -52,10 +184,15 @@ bool hak_lock_try(struct hak_lock *lock)
 
 void hak_lock_release(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all))
+    if (HAK_UNLIKELY(owns_all)) {
+        leave_loan();
         return;
+    }
     HAK_ASSERT(is_held(lock));
-    pthread_mutex_unlock(&lock->mutex);
+    if (HAK_UNLIKELY(borrowed))
+        leave_loan();
+    else
+        release_word(&lock->word);
     held &= ~(1u << lock->rank);
 }
 
@@ -63,27 +200,17 @@ void hak_lock_acquire_sibling(struct hak_lock *lock)
 {
     HAK_ASSERT(held >> lock->rank <= 1);
     held |= 1u << lock->rank;
-    pthread_mutex_lock(&lock->mutex);
+    acquire_word(&lock->word);
     note_taken(lock);
 }
 
 void hak_lock_release_sibling(struct hak_lock *lock)
 {
-    pthread_mutex_unlock(&lock->mutex);
+    release_word(&lock->word);
     held &= ~(1u << lock->rank);
 }
 
 bool hak_lock_is_any_held(void)
 {
     return held != 0;
-}
-
-void hak_lock_own_all(bool own)
-{
-    owns_all = own;
-}
-
-bool hak_lock_owns_all(void)
-{
-    return owns_all;
 }

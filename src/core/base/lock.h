@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT
  * Locks with ranks. They are taken in ascending rank; a debug build checks it. process/fork.c takes them all, in this
  * order. A thread knows which locks it holds. One that asks for a lock of its own was interrupted by a signal whose
- * handler called malloc or free: the process stops with one line, rather than wait for itself. */
+ * handler called malloc or free: the process stops with one line, rather than wait for itself.
+ *
+ * A thread that forks has all locks while other libraries' handlers run and the kernel copies the process. Where such a
+ * library registered its handlers before ours, its handler may wait for a mutex whose holder waits for a lock of ours.
+ * So who has waited for a while, and sees the forking thread asleep, borrows all locks: nothing they guard is half
+ * changed. One thread borrows at a time, and the forking thread takes them back before it releases them. */
 #ifndef HAK_LOCK_H
 #define HAK_LOCK_H
-
-#include <pthread.h>
 
 #include "words.h"
 
 enum hak_rank {
+    HAK_RANK_FORK, /* one fork at a time */
     HAK_RANK_INIT,
     HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
@@ -29,12 +33,12 @@ enum hak_rank {
 };
 
 struct hak_lock {
-    pthread_mutex_t mutex;
+    _Atomic(unsigned) word; /* 0 when free */
     unsigned rank;
     _Atomic(uint64_t) taken; /* how often; read by the statistics */
 };
 
-#define HAK_LOCK_INIT(r) {PTHREAD_MUTEX_INITIALIZER, (r), 0}
+#define HAK_LOCK_INIT(r) {0, (r), 0}
 
 void hak_lock_acquire(struct hak_lock *lock);
 /* False, and nothing is taken, where another thread holds it. */
@@ -42,11 +46,12 @@ bool hak_lock_try(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
 /* Whether this thread holds a lock, or waits for one. */
 bool hak_lock_is_any_held(void);
-/* Locks of one rank, by who always takes them in the same order. */
+/* By fork: locks of one rank, by who always takes them in the same order. Never borrowed. */
 void hak_lock_acquire_sibling(struct hak_lock *lock);
 void hak_lock_release_sibling(struct hak_lock *lock);
-/* For fork, by which a thread has all locks for a while: to take and release one then means nothing. */
-void hak_lock_own_all(bool own);
+/* For fork, when it has taken all locks: to take and release one then means nothing but to wait for who borrows. */
+void hak_lock_own_all(void);
+void hak_lock_disown_all(bool in_child);
 bool hak_lock_owns_all(void);
 
 #endif

@@ -47,10 +47,13 @@
 #define HAK_AND_RELAXED(p, bits) atomic_fetch_and_explicit(p, bits, memory_order_relaxed)
 #define HAK_EXCHANGE_RELAXED(p, v) atomic_exchange_explicit(p, v, memory_order_relaxed)
 #define HAK_EXCHANGE_ACQUIRE(p, v) atomic_exchange_explicit(p, v, memory_order_acquire)
+#define HAK_EXCHANGE_RELEASE(p, v) atomic_exchange_explicit(p, v, memory_order_release)
 #define HAK_EXCHANGE_ACQ_REL(p, v) atomic_exchange_explicit(p, v, memory_order_acq_rel)
 /* Compare and swap; without success *expected is loaded, with acquire unless all is relaxed or the swap releases. */
 #define HAK_CAS_RELAXED(p, expected, v) \
     atomic_compare_exchange_strong_explicit(p, expected, v, memory_order_relaxed, memory_order_relaxed)
+#define HAK_CAS_ACQUIRE(p, expected, v) \
+    atomic_compare_exchange_strong_explicit(p, expected, v, memory_order_acquire, memory_order_relaxed)
 #define HAK_CAS_ACQ_REL(p, expected, v) \
     atomic_compare_exchange_strong_explicit(p, expected, v, memory_order_acq_rel, memory_order_acquire)
 #define HAK_CAS_WEAK_ACQUIRE(p, expected, v) \

@@ -2,6 +2,7 @@
  * Threads begin at their first slow path and end in the destructor of one pthread key. See thread.h. */
 #include "thread.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "core/base/clock.h"

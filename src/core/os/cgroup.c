@@ -1,38 +1,21 @@
 /* SPDX-License-Identifier: MIT
- * See cgroup.h. Files are read by system calls of their own, since the C library's functions may end a thread that is
- * cancelled. */
+ * See cgroup.h. */
 #include "cgroup.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 
 #define MOUNT "/sys/fs/cgroup"
 #define PATH_SIZE 512
 
-/* The beginning of a file, as a string; false if it cannot be read. */
-static bool read_file(const char *path, char *text, size_t size)
-{
-    int saved = errno;
-    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), n = -1;
-    if (fd >= 0) {
-        n = syscall(SYS_read, fd, text, size - 1);
-        syscall(SYS_close, fd);
-    }
-    text[n > 0 ? n : 0] = 0;
-    errno = saved;
-    return n > 0;
-}
-
 static bool read_in(const char *folder, const char *name, char *text, size_t size)
 {
     char path[PATH_SIZE + 32];
     hak_text_format(path, sizeof path, "%s/%s", folder, name);
-    return read_file(path, text, size);
+    return hak_file_read(path, text, size);
 }
 
 static uint64_t number_of(const char *text)
@@ -68,7 +51,7 @@ static bool find_folder(char *folder)
         hak_text_format(folder, PATH_SIZE, "%s", chosen);
         return true;
     }
-    if (!read_file("/proc/self/cgroup", text, sizeof text) || !(line = strstr(text, "0::/")))
+    if (!hak_file_read("/proc/self/cgroup", text, sizeof text) || !(line = strstr(text, "0::/")))
         return false;
     line += strlen("0::");
     hak_text_format(folder, PATH_SIZE, MOUNT "%.*s", (int)strcspn(line, "\n"), line);

@@ -4,6 +4,7 @@
 #include "fork.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include "background.h"
 #include "core/base/memcheck.h"
@@ -42,12 +43,13 @@ void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak)); /* since 2.32 */
 
 static bool streams_locked; /* while the locks are held */
+static _Atomic(bool) is_innermost;
 
-/* A single thread waits for nobody. It may have been interrupted with the list half changed, where a child's reset
+/* Where a library may have registered before us, its handler may wait for who wants a stream. A single thread waits for nobody. It may have been interrupted with the list half changed, where a child's reset
  * would be wrong. */
 static bool lock_streams(void)
 {
-    if (!_IO_list_lock || (&__libc_single_threaded && __libc_single_threaded))
+    if (!_IO_list_lock || !HAK_LOAD_RELAXED(&is_innermost) || (&__libc_single_threaded && __libc_single_threaded))
         return false;
     _IO_list_lock();
     return true;
@@ -63,6 +65,8 @@ static void unlock_streams(bool locked, bool in_child)
 
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
+static struct hak_lock fork_lock = HAK_LOCK_INIT(HAK_RANK_FORK);
+
 /* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. */
 static void prepare(void)
 {
@@ -70,6 +74,7 @@ static void prepare(void)
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
+    hak_lock_acquire_sibling(&fork_lock);
     hak_processor_lock_all();
     hak_lock_acquire(&hak_orphan_lock);
     hak_lock_acquire(&hak_thread_lock);
@@ -77,7 +82,7 @@ static void prepare(void)
     hak_lock_acquire(&hak_space_lock);
     hak_lock_acquire(&hak_meta_lock);
     hak_guard_fork_prepare();
-    hak_lock_own_all(true);
+    hak_lock_own_all();
     streams_locked = locked;
 }
 
@@ -96,7 +101,7 @@ static void done(bool in_child)
     if (!hak_lock_owns_all())
         return;
     bool locked = streams_locked;
-    hak_lock_own_all(false);
+    hak_lock_disown_all(in_child);
     hak_guard_fork_done();
     hak_lock_release(&hak_meta_lock);
     hak_lock_release(&hak_space_lock);
@@ -106,6 +111,7 @@ static void done(bool in_child)
     hak_lock_release(&hak_thread_lock);
     hak_lock_release(&hak_orphan_lock);
     hak_processor_unlock_all(in_child);
+    hak_lock_release_sibling(&fork_lock);
     unlock_streams(locked, in_child);
 }
 
@@ -139,6 +145,7 @@ HAK_STARTUP int __register_atfork(void (*before)(void), void (*in_parent)(void),
 {
     register_function *next = (register_function *)dlsym(RTLD_NEXT, "__register_atfork");
     hak_fork_register();
+    HAK_STORE_RELAXED(&is_innermost, true);
     return next ? next(before, in_parent, in_child, library) : ENOSYS;
 }
 #else
