@@ -85,6 +85,21 @@ TEST(a_look_ends_where_a_block_was_freed_twice)
     assert_dies(free_twice, "double free");
 }
 
+static void count_after_free_twice(void)
+{
+    void *first = hak_malloc(SIZE), *second = hak_malloc(SIZE);
+    hak_free(first);
+    hak_free(second);
+    hak_free(first);
+    hak_heap_free_bytes();
+    hak_log_fatal("counted");
+}
+
+TEST(to_count_ends_where_a_block_was_freed_twice)
+{
+    assert_dies(count_after_free_twice, HAK_HARDENED ? "" : "counted");
+}
+
 TEST(what_needs_refills_stays)
 {
     start(NULL);
@@ -129,5 +144,5 @@ TEST(free_bytes_are_those_of_all_bins)
 }
 
 UNIT_MAIN(T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
-          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(a_look_ends_where_a_block_was_freed_twice),
+          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(a_look_ends_where_a_block_was_freed_twice), T(to_count_ends_where_a_block_was_freed_twice),
           T(what_needs_refills_stays), T(looks_go_with_the_clock))

@@ -345,18 +345,32 @@ void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
     slab->used -= chain.count;
 }
 
+static _Noreturn HAK_COLD void fail_remote(const struct hak_slab *slab, const void *block, uint64_t word)
+{
+    hak_log_fatal("double free or corruption: block %p of slab %p (%u-byte blocks, %s)", block, (void *)slab->base,
+                  slab->stride, state_names[state_of(word) % HAK_SLAB_NSTATES]);
+}
+
+/* A block that two chains hold makes the list a circle, or ends it early. */
+static void *last_of(const struct hak_slab *slab, uint64_t word)
+{
+    void *last = NULL, *block = first_of(slab, word);
+    uint32_t n = 0;
+    for (; block && n < count_of(word); n++, block = hak_next_load(last))
+        last = block;
+    if (HAK_UNLIKELY(block || n < count_of(word)))
+        fail_remote(slab, last, word);
+    return last;
+}
+
 static uint32_t put_remote_list(struct hak_slab *slab, uint64_t word)
 {
-    uint32_t count = count_of(word);
-    if (!count)
+    if (!count_of(word))
         return 0;
-    void *first = first_of(slab, word);
-    struct hak_chain chain = {first, NULL, count};
-    if (slab->free) /* else the list simply becomes the free list, without a walk */
-        for (chain.tail = first; hak_next_load(chain.tail);)
-            chain.tail = hak_next_load(chain.tail);
+    /* Without free blocks the list simply becomes the free list, without a walk. */
+    struct hak_chain chain = {first_of(slab, word), slab->free ? last_of(slab, word) : NULL, count_of(word)};
     hak_slab_put(slab, chain);
-    return count;
+    return chain.count;
 }
 
 uint32_t hak_slab_collect(struct hak_slab *slab)
@@ -433,12 +447,6 @@ bool hak_slab_all_back(const struct hak_slab *slab)
 {
     uint64_t word = load_word_acquire(slab);
     return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == outstanding_of(word);
-}
-
-static _Noreturn HAK_COLD void fail_remote(const struct hak_slab *slab, const void *block, uint64_t word)
-{
-    hak_log_fatal("double free or corruption: block %p of slab %p (%u-byte blocks, %s)", block, (void *)slab->base,
-                  slab->stride, state_names[state_of(word) % HAK_SLAB_NSTATES]);
 }
 
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)

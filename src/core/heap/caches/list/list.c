@@ -13,6 +13,7 @@
 #define INTERVAL_FIRST 32u
 #define INTERVAL_MAX 256u
 #define INTERVAL_BYTES (6 * HAK_MIB)
+#define LONGEST UINT16_MAX
 
 static uint32_t longest_interval(const struct hak_bin *b, unsigned cls)
 {
@@ -140,10 +141,11 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
     t->parked_room[cls] = 0;
 }
 
+/* No bin is as long as LONGEST, unless it runs in a circle. */
 static size_t length(const void *blocks)
 {
     size_t n = 0;
-    for (; blocks; blocks = hak_next_load(blocks))
+    for (; blocks && n < LONGEST; blocks = hak_next_load(blocks))
         n++;
     return n;
 }
