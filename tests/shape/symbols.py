@@ -7,7 +7,7 @@
 Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc
 family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, and of glibc no function
 that is newer than 2.28. In the archive one object defines the whole malloc family and no other object a part of it, so
-that static linking takes all of it or nothing.
+that static linking takes all of it or nothing. What free() loads does not lie where pages begin (core/pages/tags.h).
 """
 import argparse
 import re
@@ -35,6 +35,7 @@ MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_condattr_setc
          "pthread_key_create", "pthread_mutex_trylock", "pthread_setspecific", "pthread_sigmask"}
 VERSION = re.compile(r"@GLIBC_(\d+)\.(\d+)")
 DECLARED = re.compile(r"^[\w ]+?\**(hakmem_\w+)\(", re.MULTILINE)
+TAGS_OFFSET = 192  # in struct hak_tags, of what is loaded
 OPERATORS = re.compile(r"_Z(n|d)[wal]")
 
 
@@ -106,6 +107,12 @@ def check_archive(archive, override):
         yield from (f"the archive lacks {name}" for name in sorted(family - next(iter(holders.values()))))
 
 
+def check_place(library):
+    for line in output_of(["nm", library]).splitlines():
+        if line.endswith(" hak_tags") and (int(line.split()[0], 16) + TAGS_OFFSET) % 4096 < 128:
+            yield f"what free() loads lies at the beginning of a page: {line}"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
@@ -115,7 +122,7 @@ def main():
     parser.add_argument("--cxx", type=boolean, default=False)
     args = parser.parse_args()
     problems = [*check_exports(args.library, args.header, args.override, args.cxx),
-                *check_needs(args.library), *check_archive(args.archive, args.override)]
+                *check_needs(args.library), *check_archive(args.archive, args.override), *check_place(args.library)]
     finish(problems, f"{len(set(exported(args.library)))} symbols exported, as declared; malloc in one object")
 
 

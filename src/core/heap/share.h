@@ -12,7 +12,7 @@
 #define HAK_SHARE_STRIDE_MIN HAK_CACHELINE
 /* Larger ones are much memory: of them a thread keeps none, and among others it makes a few trips in any case. */
 #define HAK_SHARE_STRIDE_LARGE 2048u
-#define HAK_SHARE_TRIPS_LARGE 16u
+#define HAK_SHARE_TRIPS_LARGE 4u
 
 /* Trips for a class (struct hak_bin) after which a thread owns slabs of it. */
 extern _Atomic(uint32_t) hak_share_trips;

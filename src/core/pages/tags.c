@@ -3,4 +3,4 @@
 #include "tags.h"
 
 static _Atomic(uint64_t) no_tag;
-struct hak_tags hak_tags = {&no_tag, 0, 0, 0};
+struct hak_tags hak_tags = {.table = &no_tag};

@@ -16,11 +16,14 @@
  * it moves are missed once. Who formats a slab under the new mask cannot be followed by a reader with the old
  * one: the block reached the reader through synchronisation, and loads of one atomic never go back in time. */
 struct hak_tags {
+    char page_start[192]; /* see below */
     _Atomic(uint64_t) *table;
     _Atomic(uint64_t) mask;
     uintptr_t header_base; /* blocks with a header byte lie in [base, base + size) and nothing else does */
     _Atomic(uint64_t) header_size; /* grows */
 };
+/* A load waits for a store before it whose address has the same low 12 bits, as if it were the same (4 KiB aliasing).
+ * Large blocks begin with pages, and programs write there before they free; so what free() loads lies elsewhere. */
 extern HAK_HIDDEN struct hak_tags hak_tags;
 
 /* Plain loads, which the compiler can fold into their use: what is read by the mask depends on it, which orders the two.

@@ -8,16 +8,14 @@
 #include "fork.h"
 #include "report.h"
 
-static _Atomic(bool) complete; /* released after the start and all that may allocate; acquired by who finds it true */
+_Atomic(bool) hak_is_initialised;
 
-bool hak_init(void)
+bool hak_init_now(void)
 {
-    if (HAK_LIKELY(HAK_LOAD_ACQUIRE(&complete)))
-        return true;
     if (!hak_start())
         return false;
     hak_fork_register();
-    HAK_STORE_RELEASE(&complete, true);
+    HAK_STORE_RELEASE(&hak_is_initialised, true);
     return true;
 }
 

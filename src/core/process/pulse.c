@@ -86,10 +86,14 @@ void hak_pulse_fork_child(void)
     HAK_STORE_RELAXED(&ticking, false); /* who ticked did not come along */
 }
 
+static void tick_awake(uint64_t now_ms)
+{
+    tick(now_ms, HAK_EXCHANGE_RELAXED(&awake_ms, now_ms));
+}
+
 void hak_purge_tick(void)
 {
-    uint64_t now = hak_clock_ms();
-    tick(now, HAK_EXCHANGE_RELAXED(&awake_ms, now));
+    tick_awake(hak_clock_ms());
 }
 
 /* The thread's own ticks wake nobody. */
@@ -103,11 +107,12 @@ static void purge_in_background(void)
 
 void hak_pulse_now(void)
 {
+    uint64_t now = hak_clock_ms();
     hak_work = 0;
-    hak_heap_look(hak_clock_ms());
-    hak_purge_tick();
+    hak_heap_look(now);
+    tick_awake(now);
     if (HAK_UNLIKELY(hak_options.background))
-        hak_background_want(hak_clock_ms(), purge_in_background);
+        hak_background_want(now, purge_in_background);
 }
 
 void hak_pulse_background(void)
