@@ -448,6 +448,8 @@ static void collect(void)
 
 TEST(a_block_that_comes_back_in_two_chains_is_misuse)
 {
+    if (HAK_HARDENED) /* there a link that leads out of the space, where this slab is, ends the process first */
+        skip();
     unit_start(NULL);
     make(BIN);
     take_all(all);
