@@ -8,6 +8,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
+#include "core/pages/bundle.h"
 
 #define SLOTS_LG_MIN 4u
 #define BEATS 3u /* until the next check; a trim waits so long at most to be heard */
@@ -108,7 +109,7 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     struct hak_bin *b = &t->bins[cls];
     uint32_t n = hak_array_length(b, cls), room = room_for(t, cls, n + want);
     (void)exactly;
-    if (!room)
+    if (!room || !hak_bundles_open(slab))
         return 0;
     uint32_t taken = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
     set_length(b, cls, n + taken);

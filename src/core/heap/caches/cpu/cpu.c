@@ -6,6 +6,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
+#include "core/pages/bundle.h"
 
 #define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
 #define TRIP 256u        /* blocks of one trip, at most */
@@ -166,8 +167,10 @@ static void *keep_one(struct hak_thread *t, void *p)
 uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
     void *blocks[TRIP];
-    uint32_t n = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, TRIP), blocks);
     (void)exactly;
+    if (!hak_bundles_open(slab))
+        return 0;
+    uint32_t n = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, TRIP), blocks);
     push_or_drain(t, cls, blocks, n - !keep_one(t, blocks[n - 1]));
     return n;
 }
