@@ -186,13 +186,6 @@ static bool has_own_free(const struct hak_bin *b)
     return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
 }
 
-/* Of others, freed here, in place of a trip. */
-static uint32_t take_remote(struct hak_thread *t, unsigned cls)
-{
-    struct hak_chain chain = hak_remote_cache_take(t, cls);
-    return chain.head && hak_cache_give(t, cls, chain) ? chain.count : 0;
-}
-
 void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     struct hak_bin *b = &t->bins[cls];
@@ -201,7 +194,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     b->shrinking = false;
     uint32_t taken = 0;
     if (!has_own_free(b))
-        taken = take_remote(t, cls);
+        taken = hak_remote_cache_refill(t, cls); /* in place of a trip */
     if (!taken)
         taken = take(t, cls, b->batch, mode);
     if (!taken)

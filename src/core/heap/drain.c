@@ -221,6 +221,7 @@ void hak_drain(struct hak_thread *t, void *blocks)
 #if HAK_CACHE_SLOTS
 void hak_drain_array(struct hak_thread *t, void *const *blocks, uint32_t count)
 {
+    HAK_ASSERT(count);
     drain(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
 }
 #endif
