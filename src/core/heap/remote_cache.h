@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The remote cache: blocks that this thread freed, of slabs that it does not own. They wait, by class, for its next
- * refill of the class: as bins hold theirs, in a list or in an array. When the cache of a class is full, all go home: to
- * the remote lists of their slabs. A thread calls these for its own cache alone. */
+ * refill of the class: as bins hold theirs, in a list or in an array. When the cache of a class is full, all go home:
+ * to the remote lists of their slabs. A thread calls these for its own cache alone. */
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
 
