@@ -48,11 +48,12 @@ def built(folder):
 
 
 def samples(args, scratch):
-    folder = args.build.resolve()
+    folder = (args.build or ROOT / "build" / "caches").resolve()
     texts = args.libraries or built(folder)
     texts.append(f"{NOISE}={texts[0].partition('=')[2]}")
-    allocators = [run.parse_allocator(text, {}) for text in texts]
-    bench_dir = (folder / CACHES[0] if not args.libraries else run.find_build(None)) / "bench"
+    known = run.known_libraries(args.build) if args.libraries else {}
+    allocators = [run.parse_allocator(text, known) for text in texts]
+    bench_dir = (run.find_build(args.build) if args.libraries else folder / CACHES[0]) / "bench"
     setup = run.Setup(bench_dir, scratch, run.libc_of(bench_dir), args.scale, args.timeout)
     everywhere, rng, rows = os.sched_getaffinity(0), random.Random(1), []
     for repetition in range(args.repetitions):
@@ -112,7 +113,7 @@ def write_page(text):
     PAGE.write_text(before + MARKS[0] + text + MARKS[1] + rest.split(MARKS[1])[1])
 
 
-def draw(found, first):
+def draw(found, first, path):
     """A panel for each figure, a row for each work, a dot for each cache."""
     import matplotlib
     matplotlib.use("Agg")
@@ -136,7 +137,7 @@ def draw(found, first):
         panel.grid(linewidth=0.3)
         panel.legend(fontsize="small")
     canvas.tight_layout()
-    canvas.savefig(PICTURE, metadata={"Date": None})
+    canvas.savefig(path, metadata={"Date": None})
 
 
 def read_arguments():
@@ -144,11 +145,13 @@ def read_arguments():
     parser.add_argument("-n", dest="repetitions", type=int, default=5)
     parser.add_argument("--works", default="", metavar="REGEX")
     parser.add_argument("--libraries", nargs="+", metavar="NAME=LIBRARY")
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "caches", metavar="DIR", help="where they are built")
+    parser.add_argument("--build", type=Path, metavar="DIR",
+                        help="where they are built; with --libraries, the build whose programs run")
     parser.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full",
                         help="a quarter of the work")
     parser.add_argument("--smoke", action="store_const", dest="scale", const="smoke",
-                        help="hardly any work, and nothing is written: shows that all of it runs")
+                        help="hardly any work, and no page is written: shows that all of it runs")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw it there instead")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="samples of an earlier run")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one sample")
     return parser.parse_args()
@@ -171,7 +174,9 @@ def main():
         if not args.source:
             service.write_csv(CSV, rows)
         write_page(text)
-        draw(found, first)
+        args.picture = args.picture or PICTURE
+    if text and args.picture:
+        draw(found, first, args.picture)
 
 
 if __name__ == "__main__":

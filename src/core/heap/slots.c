@@ -4,7 +4,7 @@
 
 #include "core/os/meta.h"
 
-#define SLOTS_LG_MIN 4u
+#define SLOTS_LG_MIN 3u
 
 #if HAK_CACHE_SLOTS
 unsigned hak_slots_lg(uint32_t pointers)

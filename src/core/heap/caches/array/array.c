@@ -11,6 +11,7 @@
 #include "core/heap/slots.h"
 #include "core/pages/bundle.h"
 
+#define SLOTS_MIN 16u
 #define BEATS 3u /* until the next check; a trim waits so long at most to be heard */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
@@ -31,7 +32,7 @@ static void count_refill(struct hak_thread *t, unsigned cls, uint32_t blocks)
 static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
     struct hak_bin *b = &t->bins[cls];
-    unsigned lg = hak_slots_lg(blocks + 1);
+    unsigned lg = hak_slots_lg((uint32_t)hak_max(blocks + 1, SLOTS_MIN));
     void **old = b->slots, **slots = lg > b->slots_lg ? hak_slots_get(t, lg) : NULL;
     if (!slots)
         return b->slots_lg ? hak_array_most(b) : 0;
