@@ -120,16 +120,17 @@ def draw(found, first, path):
     matplotlib.rcParams["svg.hashsalt"] = "hakmem"  # the same samples make the same file
     from matplotlib import pyplot
 
+    colours = {name: "grey" if name == NOISE else f"C{i}" for i, name in enumerate(found["cpu_s"][works.COMPARED[0].name])}
     heights = [len(found[figure]) + 1.5 for figure in TITLES]
     canvas, panels = pyplot.subplots(len(TITLES), figsize=(8, 0.32 * sum(heights) + 1.5), height_ratios=heights)
     for panel, (figure, title) in zip(panels, TITLES.items()):
         of_works = found[figure]
         for name in next(iter(of_works.values())):
             if name == first and figure == "cpu_s":
-                panel.axvline(1, color="C0", linewidth=1.5, label=name)
+                panel.axvline(1, color=colours[name], linewidth=1.5, label=name)
             elif name != NOISE or figure == "cpu_s":
-                panel.plot([by_name[name] for by_name in of_works.values()], range(len(of_works)), "|" if name == NOISE
-                           else "o", markersize=6, label=name, color="grey" if name == NOISE else None)
+                panel.plot([by_name[name] for by_name in of_works.values()], range(len(of_works)),
+                           "|" if name == NOISE else "o", markersize=6, label=name, color=colours[name])
         panel.set_yticks(range(len(of_works)), of_works)
         panel.set_ylim(len(of_works) - 0.5, -0.5)
         panel.set_xlim(left=0)
