@@ -48,12 +48,13 @@ static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
     return hak_cache_give(t, cls, t->bins[cls].remote_cache, count);
 }
 
-/* Slots for one more block, twice as many at a time; returns how many there are. */
+/* Slots for one more block, twice as many at a time; returns how many there are. The capacity may be less than before:
+ * then there are no more. */
 static uint32_t grow(struct hak_thread *t, struct hak_bin *b, uint32_t capacity)
 {
     uint32_t most = b->remote_lg ? 1u << b->remote_lg : 0;
     unsigned lg = hak_slots_lg((uint32_t)hak_min(capacity, 2 * most));
-    void **slots = b->remote_count < most ? NULL : hak_slots_get(t, lg);
+    void **slots = b->remote_count < most || lg <= b->remote_lg ? NULL : hak_slots_get(t, lg);
     if (!slots)
         return most;
     if (most) {

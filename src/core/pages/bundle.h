@@ -11,8 +11,6 @@
 
 #include "slab.h"
 
-#define HAK_BUNDLES (HAK_CACHE_SLOTS && !HAK_HARDENED)
-
 struct hak_bundle {
     void *next;         /* for hak_next_load */
     uint16_t count;     /* of the others, */

@@ -127,6 +127,9 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
            HAK_SLAB_COUNT_MASK;
 }
 
+/* Remote and free lists are of bundles (bundle.h). */
+#define HAK_BUNDLES (HAK_CACHE_SLOTS && !HAK_HARDENED)
+
 /* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. */
 #define HAK_MAP_STRIDE (HAK_CACHE_SLOTS ? HAK_SMALL_MAX : 1024u)
 /* Gives a slab of small blocks its map; false without memory for one. */
