@@ -109,6 +109,27 @@ SERVICE = [
       for count in (25, 100, 400, 1600)),
 ]
 
+P999_FIGURES = ("cpu_s", "malloc_p999_ns", "free_p999_ns")
+
+# What caches.py compares. Works whose name begins with "1 " stay on one processor.
+COMPARED = [
+    Work("1 thread, 64 B", "fixed_size {10000000} 64 42 256", figures=("cpu_s",)),
+    Work("1 thread, mixed sizes", "random_mixed {10000000} 400 1", figures=("cpu_s",)),
+    Work("1 thread, cold frees in order", "bulk 1 20000 {60} order 42", figures=("cpu_s",)),
+    Work("1 thread, cold frees at random", "bulk 1 20000 {60} random 42", figures=("cpu_s",)),
+    Work("1 thread, grow and shrink", "grow_shrink 50000 {20} 42", figures=("cpu_s",)),
+    Work("1 thread, tails", "latency steady 1 {2000000} 20000 0", figures=P999_FIGURES),
+    Work("2 threads, one allocates", "prodcons 1 {3000000} 4096 42", figures=("cpu_s",)),
+    Work("2 threads, half of the frees remote", "remote 2 {2000000} 1000 50 42", figures=("cpu_s",)),
+    Work("2 threads, bursts", "latency bursts 2 {1000000} 20000 20", figures=P999_FIGURES),
+    Work("16 threads", "larson --ops {500000} 8 1000 5000 100 4141 16", figures=("cpu_s",)),
+    Work("16 threads, tails", "latency steady 16 {125000} 20000 20", figures=P999_FIGURES),
+    Work("1000 threads that wait", "idle_threads small 1000 {200ms} no 42", figures=("cpu_s", "kib_each")),
+    Work("the same after a trim", "idle_threads small 1000 {200ms} trim 42", figures=("cpu_s", "kib_each")),
+    Work("100 threads, each class held once", "idle_threads classes 100 {200ms} no 42", figures=("cpu_s", "kib_each")),
+    Work("short threads", "short_threads {16000} 200 4 42", figures=("cpu_s",)),
+]
+
 # pymalloc would hide the allocator from Python's small objects.
 PLAIN_PYTHON = {"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/heap/remote_cache.h"
 
+#include "core/heap/share.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
@@ -95,5 +96,40 @@ TEST(a_single_larger_remote_block_serves)
     assert_int_equal(reused_of_one(SIZE), 1);
 }
 
+#if HAK_CACHE_SLOTS
+static void *allocate_small(void *n)
+{
+    shared = unit_blocks(512, *(size_t *)n);
+    return NULL;
+}
+
+/* Its slots are as many as before, so that what is in them stays there until it goes home. */
+TEST(a_full_array_whose_capacity_falls_is_flushed)
+{
+    start(NULL);
+    if (HAK_HEADER_LIMIT)
+        skip(); /* no small block is foreign */
+    struct hak_bin *b = &t->bins[hak_class_of(512)];
+    size_t n = 33;
+    unit_in_thread(allocate_small, &n);
+    hak_share_set_threads(1);
+    struct unit_block *last = shared, *rest = shared->next;
+    unit_free_blocks(rest);
+    assert_int_equal(b->remote_count, 32);
+    assert_int_equal(b->remote_lg, 5);
+    hak_share_set_threads(1000);
+    hak_free(last);
+    assert_int_equal(b->remote_lg, 5);
+    assert_int_equal(b->remote_count, hak_share_capacity(hak_class_of(512)));
+    assert_int_equal(t->counters.remote_blocks, n - b->remote_count);
+}
+#else
+TEST(a_full_array_whose_capacity_falls_is_flushed)
+{
+    skip(); /* a list has no slots */
+}
+#endif
+
 UNIT_MAIN(T(remote_blocks_serve_the_next_refill), T(a_thread_that_only_frees_remote_blocks_hears_of_a_trim),
-          T(a_single_small_remote_block_goes_home), T(a_single_larger_remote_block_serves))
+          T(a_single_small_remote_block_goes_home), T(a_single_larger_remote_block_serves),
+          T(a_full_array_whose_capacity_falls_is_flushed))

@@ -75,4 +75,10 @@ HAK_INLINE bool hak_class_starts_at(uint64_t cls, const void *p)
     return offset * divisor < divisor && offset + hak_strides[cls] <= 0x10000;
 }
 
+/* Which block of its slab it is, if one begins there. */
+HAK_INLINE uint32_t hak_class_number_of(uint64_t cls, const void *p)
+{
+    return (uint32_t)(((uintptr_t)p & 0xffff) * (uint64_t)hak_divisors[cls] >> 32);
+}
+
 #endif

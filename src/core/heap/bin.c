@@ -9,6 +9,7 @@
 
 #include "core/base/log.h"
 #include "core/pages/budget.h"
+#include "core/pages/bundle.h"
 #include "core/parts/parts.h"
 #include "owned.h"
 #include "remote_cache.h"
@@ -135,12 +136,18 @@ static uint32_t take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak
     return taken;
 }
 
+/* NULL without memory for the slab's map. */
+static void *take_single(struct hak_slab *slab)
+{
+    return hak_bundles_open(slab) ? hak_slab_take(slab, 1).head : NULL;
+}
+
 void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     struct hak_slab *slab = open_shared(t, cls, mode);
     if (!slab)
         return NULL;
-    void *block = hak_slab_take(slab, 1).head;
+    void *block = take_single(slab);
     hak_share_close(slab);
     return block;
 }
@@ -163,7 +170,7 @@ void *hak_bin_borrow(struct hak_thread *t, unsigned cls)
         void *block = hak_cache_pop_again(other);
         struct hak_slab *slab = t->bins[other].slabs;
         if (!block && slab && hak_slab_free_blocks(slab))
-            block = hak_slab_take(slab, 1).head;
+            block = take_single(slab);
         if (block) {
             hak_count(&t->counters.borrowed, 1);
             return block;
@@ -179,13 +186,6 @@ static bool has_own_free(const struct hak_bin *b)
     return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
 }
 
-/* Of others, freed here, in place of a trip. */
-static uint32_t take_remote(struct hak_thread *t, unsigned cls)
-{
-    struct hak_chain chain = hak_remote_cache_take(t, cls);
-    return chain.head && hak_cache_give(t, cls, chain) ? chain.count : 0;
-}
-
 void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     struct hak_bin *b = &t->bins[cls];
@@ -194,7 +194,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     b->shrinking = false;
     uint32_t taken = 0;
     if (!has_own_free(b))
-        taken = take_remote(t, cls);
+        taken = hak_remote_cache_refill(t, cls); /* in place of a trip */
     if (!taken)
         taken = take(t, cls, b->batch, mode);
     if (!taken)

@@ -10,8 +10,8 @@
 #include "core/base/lock.h"
 #include "core/plugin.h"
 
-#if HAK_CACHE_ARRAY
-#define HAK_SLOTS_LG_MAX 13u /* of a bin; holds the largest capacity that a setting can ask for */
+#if HAK_CACHE_SLOTS
+#define HAK_SLOTS_LG_MAX 13u /* of an array; holds the largest capacity that a setting can ask for */
 #endif
 
 /* The slabs behind one bin. */
@@ -23,8 +23,8 @@ struct hak_bin {
 #endif
     uint16_t later;         /* frees, or array: heartbeats, until its next check; but for cpu, beyond the next heartbeat */
     uint16_t batch;         /* blocks of the next refill; doubles up to the capacity */
-    uint16_t remote_count;  /* blocks in the remote cache, */
-    uint16_t remote_capacity; /* of so many at most; 0 before the first one */
+    uint16_t remote_count;  /* blocks in the remote cache */
+    uint16_t remote_capacity; /* one that makes as many, or, of an array, more, is looked at; 0 before the first one */
     bool shrinking;         /* overflowed, and not refilled since */
     uint8_t seen;           /* refills at the last look (hak_heap_look), the low bits */
 #if HAK_CACHE_ARRAY
@@ -34,7 +34,12 @@ struct hak_bin {
 #endif
     uint32_t refills;
     uint32_t trips;         /* refills, and remote blocks that went home: how much the thread uses the class */
-    void *remote_cache; /* other threads' blocks that were freed here */
+#if HAK_CACHE_SLOTS
+    void **remote_cache; /* other threads' blocks that were freed here; NULL: no array yet, */
+    uint16_t remote_lg;  /* of which this is the log2 */
+#else
+    void *remote_cache; /* the same, as a list */
+#endif
 };
 
 #if HAK_HARDENED
@@ -65,9 +70,10 @@ struct hak_thread {
     int32_t parked_room[HAK_NCLASSES];
 #endif
     struct hak_bin bins[HAK_NCLASSES];
-#if HAK_CACHE_ARRAY
+#if HAK_CACHE_SLOTS
     void **spare_slots[HAK_SLOTS_LG_MAX + 1]; /* outgrown, by log2 of their number; linked through the first one */
-#elif HAK_CACHE_CPU
+#endif
+#if HAK_CACHE_CPU
     struct hak_arrays *arrays;
     struct hak_lock lock;   /* a processor's: who has it may use the rest as a thread may its own */
     unsigned cpu;

@@ -4,6 +4,7 @@
 #include "drain.h"
 
 #include "core/base/log.h"
+#include "core/pages/bundle.h"
 #include "core/parts/parts.h"
 #include "owned.h"
 
@@ -104,11 +105,6 @@ static HAK_NOINLINE void release_spare(struct hak_thread *t, struct hak_slab *sl
         hak_owned_release(t, slab);
 }
 
-static bool has_map(struct hak_slab *slab)
-{
-    return HAK_LIKELY(slab->map_divisor) || (slab->stride <= HAK_MAP_STRIDE && hak_slab_make_map(slab));
-}
-
 /* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is known when
  * compiling: each of the two has code of its own. */
 struct rest {
@@ -124,6 +120,12 @@ HAK_INLINE void skip_first(struct rest *rest, const bool array)
         rest->first = hak_next_load(rest->first);
 }
 
+static void push_own(struct hak_slab *slab, void *block)
+{
+    hak_slab_push(slab, block);
+    hak_bundle_close(block, 0);
+}
+
 /* Puts the first blocks, of this slab, which is the thread's, into its map or on its free list. */
 HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest *rest, const bool array,
                         const bool to_map)
@@ -136,7 +138,7 @@ HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest
         if (to_map)
             hak_slab_mark(slab, last);
         else
-            hak_slab_push(slab, last);
+            push_own(slab, last);
         n++;
         if (!to_map && HAK_UNLIKELY(n > slab->used)) /* in the loop: a block that is on the list twice has no end */
             hak_slab_fail_put(slab, last);
@@ -153,31 +155,30 @@ HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest
         release_spare(t, slab);
 }
 
-/* Others' slabs may be carved at this moment, so how far cannot be told. */
-HAK_INLINE void check_start(const struct hak_slab *slab, const void *block)
+/* The number of a block. Others' slabs may be carved at this moment, so how far cannot be told. */
+HAK_INLINE uint32_t number_of(const struct hak_slab *slab, const void *block)
 {
-    if (HAK_UNLIKELY(!hak_class_starts_at(slab->cls, block)))
-        hak_slab_check_start(slab, block, "free"); /* perhaps it does: the slab is longer than a page */
+    if (HAK_LIKELY(hak_class_starts_at(slab->cls, block)))
+        return hak_class_number_of(slab->cls, block);
+    return hak_slab_check_start(slab, block, "free"); /* perhaps it is one: the slab is longer than a page */
 }
 
 /* The same for a slab of somebody else's. */
 HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct rest *rest,
                            const bool array)
 {
-    struct hak_chain chain = {rest->first, rest->first, 1};
-    check_start(slab, rest->first);
-    while (skip_first(rest, array), same_page(chain.tail, rest->first)) {
-        check_start(slab, rest->first);
-        if (array && HAK_UNLIKELY(rest->first == chain.tail))
-            hak_slab_fail_free(slab, chain.tail);
-        if (array)
-            hak_next_store(chain.tail, rest->first);
-        chain.tail = rest->first;
-        chain.count++;
-        if (HAK_UNLIKELY(chain.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
-            hak_slab_fail_put(slab, chain.tail);
+    void *last = rest->first;
+    struct hak_bundler bundler = hak_bundler_start(slab, last);
+    number_of(slab, last);
+    while (skip_first(rest, array), same_page(last, rest->first)) {
+        if (array && HAK_UNLIKELY(rest->first == last))
+            hak_slab_fail_free(slab, last);
+        last = rest->first;
+        hak_bundler_add(&bundler, last, number_of(slab, last), !array);
+        if (HAK_UNLIKELY(bundler.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
+            hak_slab_fail_put(slab, last);
     }
-    hak_next_store(chain.tail, NULL);
+    struct hak_chain chain = hak_bundler_end(&bundler);
     if (t)
         add_to_group(t, groups, slab, chain);
     else
@@ -204,7 +205,7 @@ HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
         }
         if (HAK_UNLIKELY(!own))
             put_others(t, &groups, slab, &rest, array);
-        else if (has_map(slab))
+        else if (hak_slab_has_map(slab))
             put_own(t, slab, &rest, array, true);
         else
             put_own(t, slab, &rest, array, false);
@@ -220,6 +221,7 @@ void hak_drain(struct hak_thread *t, void *blocks)
 #if HAK_CACHE_SLOTS
 void hak_drain_array(struct hak_thread *t, void *const *blocks, uint32_t count)
 {
+    HAK_ASSERT(count);
     drain(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
 }
 #endif

@@ -2,11 +2,15 @@
  * See remote_cache.h. */
 #include "remote_cache.h"
 
+#include <string.h>
+
+#include "caches/chosen.h"
 #include "core/base/work.h"
 #include "core/parts/parts.h"
 #include "drain.h"
 #include "owned.h"
 #include "share.h"
+#include "slots.h"
 
 #define REMOTE_MIN 4u      /* fewer blocks do not serve a refill, */
 #define REMOTE_LARGE 1024u /* unless they are larger than this; such ones gather in smaller numbers */
@@ -18,48 +22,126 @@ static uint32_t capacity_of(unsigned cls)
     return hak_strides[cls] <= REMOTE_LARGE ? capacity : (uint32_t)hak_min(capacity, hak_max(2, capacity / 4));
 }
 
-static void *take_all(struct hak_bin *b)
+/* --- an array, or a list ------------------------------------------------------------------------------- */
+
+#if HAK_CACHE_SLOTS
+/* All but those freed last, of which so many stay. */
+static void flush_to(struct hak_thread *t, struct hak_bin *b, uint32_t keep)
 {
-    void *blocks = b->remote_cache;
+    uint32_t rest = b->remote_count - keep;
+    b->remote_count = (uint16_t)keep;
+    hak_drain_array(t, b->remote_cache, rest);
+    memmove(b->remote_cache, b->remote_cache + rest, keep * sizeof *b->remote_cache);
+}
+
+/* Other classes find the slots. */
+static void leave(struct hak_thread *t, struct hak_bin *b)
+{
+    hak_slots_put(t, b->remote_cache, b->remote_lg);
     b->remote_cache = NULL;
-    b->remote_count = 0;
-    return blocks;
+    b->remote_capacity = b->remote_lg = 0;
 }
 
-void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls)
+static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
 {
-    if (t->bins[cls].remote_cache)
-        hak_drain(t, take_all(&t->bins[cls]));
+    t->bins[cls].remote_count = 0;
+    return hak_cache_give(t, cls, t->bins[cls].remote_cache, count);
 }
 
-/* What a thread that shares the class keeps of it, the blocks freed last. */
-static void flush_rest(struct hak_thread *t, unsigned cls, uint32_t keep)
+/* Slots for one more block, twice as many at a time; returns how many there are. The capacity may be less than before:
+ * then there are no more. */
+static uint32_t grow(struct hak_thread *t, struct hak_bin *b, uint32_t capacity)
 {
-    struct hak_bin *b = &t->bins[cls];
-    void *last = b->remote_cache;
+    uint32_t most = b->remote_lg ? 1u << b->remote_lg : 0;
+    unsigned lg = hak_slots_lg((uint32_t)hak_min(capacity, 2 * most));
+    void **slots = b->remote_count < most || lg <= b->remote_lg ? NULL : hak_slots_get(t, lg);
+    if (!slots)
+        return most;
+    if (most) {
+        memcpy(slots, b->remote_cache, most * sizeof *slots);
+        hak_slots_put(t, b->remote_cache, b->remote_lg);
+    }
+    b->remote_cache = slots;
+    b->remote_lg = (uint16_t)lg;
+    return 1u << lg;
+}
+
+static void put(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t capacity)
+{
+    uint32_t most = grow(t, b, capacity);
+    b->remote_capacity = (uint16_t)hak_min(capacity - 1, most);
+    if (b->remote_count < most)
+        b->remote_cache[b->remote_count++] = block;
+    else
+        hak_drain_array(t, &block, 1);
+}
+#else
+/* Cuts the list behind its first `keep` blocks; returns the rest. */
+static void *cut(struct hak_bin *b, uint32_t keep)
+{
+    void *last = b->remote_cache, *rest;
     for (uint32_t i = 1; i < keep; i++)
         last = hak_next_load(last);
-    void *rest = hak_next_load(last);
-    hak_next_store(last, NULL);
+    rest = keep ? hak_next_load(last) : last;
+    if (keep)
+        hak_next_store(last, NULL);
+    else
+        b->remote_cache = NULL;
+    return rest;
+}
+
+static void flush_to(struct hak_thread *t, struct hak_bin *b, uint32_t keep)
+{
+    void *rest = cut(b, keep);
     b->remote_count = (uint16_t)keep;
     hak_drain(t, rest);
 }
 
-void hak_remote_cache_check(struct hak_thread *t, unsigned cls)
+static void leave(struct hak_thread *t, struct hak_bin *b)
+{
+    (void)t, (void)b;
+}
+
+static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
+{
+    struct hak_chain chain = {.head = t->bins[cls].remote_cache, .count = count};
+    t->bins[cls].remote_cache = NULL;
+    t->bins[cls].remote_count = 0;
+    return hak_cache_give(t, cls, chain);
+}
+
+static void put(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t capacity)
+{
+    (void)t, (void)block; /* is on the list */
+    b->remote_capacity = (uint16_t)capacity;
+}
+#endif
+
+/* --- how much, and when -------------------------------------------------------------------------------- */
+
+/* What a thread that shares the class keeps of it are the blocks freed last. */
+void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block)
 {
     struct hak_bin *b = &t->bins[cls];
     bool shares = hak_share_is_on(b, cls);
     uint32_t keep = shares ? hak_share_capacity(cls) : 0;
+    uint32_t capacity = shares ? keep + (uint32_t)hak_max(1, keep / 2) : capacity_of(cls);
     hak_owned_mark_used(t, cls);
-    b->remote_capacity = (uint16_t)(shares ? keep + hak_max(1, keep / 2) : capacity_of(cls));
-    if (b->remote_count < b->remote_capacity)
+    put(t, b, block, capacity);
+    if (b->remote_count < capacity)
         return;
     hak_work_add(b->remote_count);
     b->trips++;
-    if (keep)
-        flush_rest(t, cls, keep);
-    else
-        hak_remote_cache_flush_class(t, cls);
+    flush_to(t, b, keep);
+}
+
+void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    if (b->remote_count)
+        flush_to(t, b, 0);
+    if (b->remote_cache)
+        leave(t, b);
 }
 
 void hak_remote_cache_flush(struct hak_thread *t)
@@ -69,12 +151,12 @@ void hak_remote_cache_flush(struct hak_thread *t)
 
 /* A few blocks go home rather: of a class that is freed here but seldom used, and, if two threads came to use
  * blocks of one cache line by handing one over, so that they do not share it forever. */
-struct hak_chain hak_remote_cache_take(struct hak_thread *t, unsigned cls)
+uint32_t hak_remote_cache_refill(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
     uint32_t count = b->remote_count;
     if (!count || (count < REMOTE_MIN && hak_strides[cls] <= REMOTE_LARGE && !hak_share_is_on(b, cls)))
-        return (struct hak_chain){0};
+        return 0;
     hak_count(&t->counters.remote_reused, count);
-    return (struct hak_chain){.head = take_all(b), .count = count};
+    return give(t, cls, count) ? count : 0;
 }

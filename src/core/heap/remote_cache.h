@@ -1,29 +1,36 @@
 /* SPDX-License-Identifier: MIT
  * The remote cache: blocks that this thread freed, of slabs that it does not own. They wait, by class, for its next
- * refill of the class. When the cache of a class is full, all go home: to the remote lists of their slabs. A thread
- * calls these for its own cache alone. */
+ * refill of the class: as bins hold theirs, in a list or in an array. When the cache of a class is full, all go home:
+ * to the remote lists of their slabs. A thread calls these for its own cache alone. */
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
 
 #include "descriptor.h"
 
-/* After the first block of a class, which sets its capacity; and when it is full: all go home. */
-HAK_NOINLINE void hak_remote_cache_check(struct hak_thread *t, unsigned cls);
+/* The first block of a class, which sets its capacity; and the one that fills it: all go home. */
+HAK_NOINLINE void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block);
 
 /* True: the cache was checked. */
 HAK_INLINE bool hak_remote_cache_put(struct hak_thread *t, unsigned cls, void *block)
 {
     struct hak_bin *b = &t->bins[cls];
+#if HAK_CACHE_SLOTS
+    if (HAK_LIKELY(b->remote_count < b->remote_capacity)) {
+        b->remote_cache[b->remote_count++] = block;
+        return false;
+    }
+#else
     hak_next_store(block, b->remote_cache);
     b->remote_cache = block;
     if (HAK_LIKELY(++b->remote_count < b->remote_capacity))
         return false;
-    hak_remote_cache_check(t, cls);
+#endif
+    hak_remote_cache_check(t, cls, block);
     return true;
 }
 
-/* All blocks of the class, for a refill; none if they had better go home. */
-struct hak_chain hak_remote_cache_take(struct hak_thread *t, unsigned cls);
+/* Moves all blocks of the class to the bin, which is empty, for a refill; how many. 0 if they had better go home. */
+uint32_t hak_remote_cache_refill(struct hak_thread *t, unsigned cls);
 /* Sends those of the class home, or all. */
 void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls);
 void hak_remote_cache_flush(struct hak_thread *t);

@@ -127,10 +127,18 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
            HAK_SLAB_COUNT_MASK;
 }
 
+/* Remote and free lists are of bundles (bundle.h). */
+#define HAK_BUNDLES (HAK_CACHE_SLOTS && !HAK_HARDENED)
+
 /* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. */
 #define HAK_MAP_STRIDE (HAK_CACHE_SLOTS ? HAK_SMALL_MAX : 1024u)
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
+HAK_INLINE bool hak_slab_has_map(struct hak_slab *slab)
+{
+    return HAK_LIKELY(slab->map_divisor) || (slab->stride <= HAK_MAP_STRIDE && hak_slab_make_map(slab));
+}
+
 /* `block` was freed, but is no block that was handed out, or was free already. */
 HAK_COLD _Noreturn void hak_slab_fail_free(const struct hak_slab *slab, const void *block);
 HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const void *block);
@@ -168,6 +176,15 @@ HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
     uint64_t *word = &slab->map[i / 64];
     if (HAK_UNLIKELY(i >= slab->carved || !hak_slab_is_start(slab, block, place) || *word & bit))
         hak_slab_fail_free(slab, block);
+    *word |= bit;
+}
+
+/* The same by the number of the block. */
+HAK_INLINE void hak_slab_mark_number(struct hak_slab *slab, uint32_t i)
+{
+    uint64_t bit = (uint64_t)1 << i % 64, *word = &slab->map[i / 64];
+    if (HAK_UNLIKELY(i >= slab->carved || *word & bit))
+        hak_slab_fail_free(slab, slab->base + (size_t)i * slab->stride);
     *word |= bit;
 }
 

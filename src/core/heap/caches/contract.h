@@ -29,8 +29,13 @@ HAK_INLINE uint32_t hak_bin_beat(void)
 
 /* The thread uses the class for the first time. */
 void hak_cache_start(struct hak_thread *t, unsigned cls);
-/* A chain of others' blocks goes to the bin, which is empty. False: no room for any of it, all are drained. */
+/* Others' blocks go to the bin, which is empty, the one freed last to be taken first. False: there is no room, all are
+ * drained. */
+#if HAK_CACHE_SLOTS
+bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n);
+#else
 bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain);
+#endif
 /* p was freed, and the bin's room is used up: drains what it has beyond its capacity. */
 void hak_cache_check(struct hak_thread *t, unsigned cls, void *p);
 /* The same in a thread that has no descriptor, or has ended: it keeps nothing in its bins. */

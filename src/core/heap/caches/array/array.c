@@ -8,35 +8,13 @@
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
+#include "core/heap/slots.h"
+#include "core/pages/bundle.h"
 
-#define SLOTS_LG_MIN 4u
+#define SLOTS_MIN 16u
 #define BEATS 3u /* until the next check; a trim waits so long at most to be heard */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
-
-static unsigned lg_for(uint32_t blocks)
-{
-    unsigned lg = SLOTS_LG_MIN;
-    while (lg < HAK_SLOTS_LG_MAX && (1u << lg) - 1 < blocks)
-        lg++;
-    return lg;
-}
-
-static void **get_slots(struct hak_thread *t, unsigned lg)
-{
-    void **slots = t->spare_slots[lg];
-    if (slots)
-        t->spare_slots[lg] = slots[0];
-    else
-        slots = hak_meta_alloc(sizeof *slots << lg);
-    return slots;
-}
-
-static void put_slots(struct hak_thread *t, void **slots, unsigned lg)
-{
-    slots[0] = t->spare_slots[lg];
-    t->spare_slots[lg] = slots;
-}
 
 /* The bin holds n blocks now. Its room is set anew by who changes it so. */
 static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
@@ -54,15 +32,15 @@ static void count_refill(struct hak_thread *t, unsigned cls, uint32_t blocks)
 static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
     struct hak_bin *b = &t->bins[cls];
-    unsigned lg = lg_for(blocks);
-    void **old = b->slots, **slots = lg > b->slots_lg ? get_slots(t, lg) : NULL;
+    unsigned lg = hak_slots_lg((uint32_t)hak_max(blocks + 1, SLOTS_MIN));
+    void **old = b->slots, **slots = lg > b->slots_lg ? hak_slots_get(t, lg) : NULL;
     if (!slots)
         return b->slots_lg ? hak_array_most(b) : 0;
     uint32_t n = hak_array_length(b, cls);
     slots[0] = NULL;
     if (old) {
         memcpy(slots + 1, old + 1, n * sizeof *slots);
-        put_slots(t, old, b->slots_lg);
+        hak_slots_put(t, old, b->slots_lg);
     }
     b->slots = slots;
     b->slots_lg = (uint16_t)lg;
@@ -108,7 +86,7 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     struct hak_bin *b = &t->bins[cls];
     uint32_t n = hak_array_length(b, cls), room = room_for(t, cls, n + want);
     (void)exactly;
-    if (!room)
+    if (!room || !hak_bundles_open(slab))
         return 0;
     uint32_t taken = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
     set_length(b, cls, n + taken);
@@ -117,17 +95,14 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     return taken;
 }
 
-bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
+bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t n = chain.count;
     if (room_for(t, cls, n) < n) {
-        hak_drain(t, chain.head);
+        hak_drain_array(t, blocks, n);
         return false;
     }
-    void *block = chain.head;
-    for (uint32_t i = n; i; i--, block = hak_next_load(block))
-        b->slots[i] = block;
+    memcpy(b->slots + 1, blocks, n * sizeof *blocks);
     set_length(b, cls, n);
     count_refill(t, cls, n);
     set_room(t, cls);
@@ -236,7 +211,7 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
         hak_drain_array(t, b->slots + 1, n);
     hak_count(&t->counters.classes[cls].drained, n);
     if (b->slots_lg)
-        put_slots(t, b->slots, b->slots_lg);
+        hak_slots_put(t, b->slots, b->slots_lg);
 }
 
 /* --- looking ------------------------------------------------------------------------------------------- */

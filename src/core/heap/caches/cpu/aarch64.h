@@ -13,7 +13,7 @@
     "3: .word 0, 0\n"                                             \
     ".xword 1f, 2f - 1f, 4f\n"                                    \
     ".popsection\n"                                               \
-    ".pushsection .text.unlikely, \"ax\"\n"                       \
+    ".pushsection .text.hak_rseq, \"ax\"\n"                       \
     ".inst " HAK_RSEQ_SIGNATURE_AARCH64 "\n"                      \
     "4: b 0f\n"                                                   \
     ".popsection\n"                                               \

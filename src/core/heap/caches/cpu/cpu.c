@@ -6,6 +6,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
+#include "core/pages/bundle.h"
 
 #define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
 #define TRIP 256u        /* blocks of one trip, at most */
@@ -163,30 +164,25 @@ static void *keep_one(struct hak_thread *t, void *p)
     return NULL;
 }
 
+static void fill(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+{
+    push_or_drain(t, cls, blocks, n - !keep_one(t, blocks[n - 1]));
+}
+
 uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
     void *blocks[TRIP];
-    uint32_t n = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, TRIP), blocks);
     (void)exactly;
-    push_or_drain(t, cls, blocks, n - !keep_one(t, blocks[n - 1]));
+    if (!hak_bundles_open(slab))
+        return 0;
+    uint32_t n = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, TRIP), blocks);
+    fill(t, cls, blocks, n);
     return n;
 }
 
-bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
+bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
 {
-    void *blocks[TRIP], *block = chain.head;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < chain.count; i++) {
-        void *next = hak_next_load(block); /* before others have it */
-        if (n == TRIP) {
-            push_reversed(t, cls, blocks, n);
-            n = 0;
-        }
-        if (i || keep_one(t, block))
-            blocks[n++] = block;
-        block = next;
-    }
-    push_reversed(t, cls, blocks, n);
+    fill(t, cls, blocks, n);
     return true;
 }
 

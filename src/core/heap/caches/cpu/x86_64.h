@@ -8,14 +8,15 @@
 
 #include "core/os/rseq.h"
 
-/* Label 1 to label 2 is the sequence; 0 is where it begins anew. [a]: the arrays of the processor, [b] is free. */
+/* Label 1 to label 2 is the sequence; 0 is where it begins anew, from a section that no compiler puts code into: else
+ * what stands there could come before the sequence itself. [a]: the arrays of the processor, [b] is free. */
 #define HAK_SEQUENCE_BEGIN                                                  \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                          \
     ".balign 32\n"                                                          \
     "3: .long 0, 0\n"                                                       \
     ".quad 1f, 2f - 1f, 4f\n"                                               \
     ".popsection\n"                                                         \
-    ".pushsection .text.unlikely, \"ax\"\n"                                 \
+    ".pushsection .text.hak_rseq, \"ax\"\n"                                 \
     ".byte 0x0f, 0xb9, 0x3d\n" /* with the signature an instruction that no program runs */ \
     ".long " HAK_RSEQ_SIGNATURE_X86_64 "\n"                                 \
     "4: jmp 0f\n"                                                           \

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * See bundle.h. */
+#include "bundle.h"
+
+#include "core/base/log.h"
+
+static _Noreturn HAK_COLD void fail(const struct hak_slab *slab, const void *block)
+{
+    hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has another number of blocks on its list than "
+                  "came back; one is %p",
+                  (void *)slab->base, slab->stride, block);
+}
+
+/* How many blocks. It is marked before it is read: a link that was written to after free may lead anywhere. */
+static uint32_t mark(struct hak_slab *slab, const struct hak_bundle *bundle)
+{
+    uint32_t n = (hak_slab_mark(slab, bundle), bundle->count);
+    if (HAK_UNLIKELY(n > hak_bundle_most(slab)))
+        fail(slab, bundle);
+    for (uint32_t i = 0; i < n; i++)
+        hak_slab_mark_number(slab, bundle->numbers[i]);
+    return n + 1;
+}
+
+bool hak_bundles_move(struct hak_slab *slab)
+{
+    uint32_t n = 0;
+    if (HAK_UNLIKELY(!hak_slab_has_map(slab)))
+        return false;
+    for (const struct hak_bundle *bundle = slab->free; bundle; bundle = hak_next_load(bundle))
+        n += mark(slab, bundle);
+    if (HAK_UNLIKELY(n != slab->free_count))
+        fail(slab, slab->free);
+    slab->marked += n;
+    slab->free = NULL;
+    slab->free_count = 0;
+    return true;
+}

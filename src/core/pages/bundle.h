@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ * Bundles: how blocks that others freed come home where bins are arrays. A bundle is a free block that names others of
+ * its slab, behind its link. So who sends them writes, and who gets them reads, one block of many; of a plain list the
+ * reader misses the cache for each block, and waits for it to find the next one. The remote list and the free list of
+ * a slab are lists of bundles. Its owner moves them to the map before he takes blocks, which finds one that came home
+ * twice.
+ * Where bins are lists, slabs have lists of blocks; in hardened builds, too, as a free block's second word is a mark.
+ */
+#ifndef HAK_BUNDLE_H
+#define HAK_BUNDLE_H
+
+#include "slab.h"
+
+struct hak_bundle {
+    void *next;         /* for hak_next_load */
+    uint16_t count;     /* of the others, */
+    uint16_t numbers[]; /* and which blocks of the slab they are */
+};
+
+/* A chain of bundles, or of blocks, in the making: call hak_bundler_end. */
+struct hak_bundler {
+    void *head, *tail;
+    uint32_t count;
+    uint32_t most, named; /* blocks that the tail can name, and does */
+};
+
+HAK_INLINE uint32_t hak_bundle_most(const struct hak_slab *slab)
+{
+    uint32_t usable = slab->stride - hak_class_has_header(slab->cls);
+    return HAK_BUNDLES ? (usable - (uint32_t)offsetof(struct hak_bundle, numbers)) / (uint32_t)sizeof(uint16_t) : 0;
+}
+
+HAK_INLINE struct hak_bundler hak_bundler_start(const struct hak_slab *slab, void *block)
+{
+    return (struct hak_bundler){.head = block, .tail = block, .count = 1, .most = hak_bundle_most(slab)};
+}
+
+HAK_INLINE void hak_bundle_close(void *block, uint32_t named)
+{
+    struct hak_bundle *bundle = block;
+    if (HAK_BUNDLES)
+        bundle->count = (uint16_t)named;
+}
+
+/* `linked`: where there are no bundles, the chain's last block leads to this one already. */
+HAK_INLINE void hak_bundler_add(struct hak_bundler *b, void *block, uint32_t number, const bool linked)
+{
+    struct hak_bundle *last = b->tail;
+    b->count++;
+    if (HAK_BUNDLES && b->named < b->most) {
+        last->numbers[b->named++] = (uint16_t)number;
+        return;
+    }
+    hak_bundle_close(last, b->named);
+    if (HAK_BUNDLES || !linked)
+        hak_next_store(last, block);
+    b->tail = block;
+    b->named = 0;
+}
+
+HAK_INLINE struct hak_chain hak_bundler_end(const struct hak_bundler *b)
+{
+    hak_bundle_close(b->tail, b->named);
+    hak_next_store(b->tail, NULL);
+    return (struct hak_chain){b->head, b->tail, b->count};
+}
+
+/* See hak_bundles_open. */
+bool hak_bundles_move(struct hak_slab *slab);
+
+/* Moves the free list, if it is one of bundles, to the map. False without memory for one. By the owner. */
+HAK_INLINE bool hak_bundles_open(struct hak_slab *slab)
+{
+    return !HAK_BUNDLES || !slab->free || hak_bundles_move(slab);
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ * A slab of each class, made by hand: its blocks leave, come home in bundles and go to the map. */
+#include "core/pages/bundle.h"
+
+#include <string.h>
+
+#include "unit.h"
+
+static struct hak_slab slab;
+static _Alignas(65536) char memory[64 * 65536];
+static struct hak_bundler bundler;
+
+static void *block_at(uint32_t i)
+{
+    return slab.base + (size_t)i * slab.stride;
+}
+
+/* A slab of the class whose blocks are all out. */
+static void make(unsigned cls)
+{
+    memset(&slab, 0, sizeof slab);
+    slab.base = memory;
+    slab.pages = hak_slab_pages[cls];
+    hak_slab_format(&slab, cls, NULL);
+    slab.carved = slab.used = slab.capacity;
+}
+
+/* So many come home, from the first one on, in an order of no pattern. */
+static void send_home(uint32_t n)
+{
+    uint32_t first = 4099 % n; /* a prime beyond all capacities */
+    bundler = hak_bundler_start(&slab, block_at(first));
+    for (uint32_t i = 2; i <= n; i++)
+        hak_bundler_add(&bundler, block_at((uint64_t)i * 4099 % n), (uint32_t)((uint64_t)i * 4099 % n), false);
+    assert_int_equal(hak_slab_remote_put(&slab, hak_bundler_end(&bundler)), HAK_REMOTE_DONE);
+    assert_int_equal(hak_slab_collect(&slab), n);
+}
+
+static bool is_marked(uint32_t i)
+{
+    return slab.map[i / 64] >> i % 64 & 1;
+}
+
+TEST(blocks_of_each_class_go_to_the_map)
+{
+    unit_start(NULL);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        make(cls);
+        for (uint32_t n = 1; n <= slab.capacity; n += slab.capacity / 3 + 1) {
+            send_home(n);
+            assert_int_equal(slab.free_count, n);
+            assert_true(hak_bundles_open(&slab));
+            assert_null(slab.free);
+            assert_int_equal(slab.marked, n);
+            for (uint32_t i = 0; i < slab.capacity; i++)
+                assert_int_equal(is_marked(i), i < n);
+            void *slots[4096];
+            assert_int_equal(hak_slab_take_to_slots(&slab, n, slots), n);
+        }
+    }
+}
+
+TEST(one_block_of_many_is_written_to)
+{
+    unit_start(NULL);
+    make(hak_class_of(400));
+    memset(memory, 0xee, HAK_PAGE);
+    send_home(slab.capacity);
+    unsigned touched = 0;
+    for (uint32_t i = 0; i < slab.capacity; i++)
+        touched += *(unsigned char *)block_at(i) != 0xee;
+    assert_int_equal(touched, 1);
+}
+
+TEST(without_memory_for_a_map_the_list_stays)
+{
+    unit_start(NULL);
+    make(0);
+    send_home(100);
+    while (hak_meta_alloc(64 * HAK_KIB) && fake_os_count(HAK_OS_mmap) < 2) {
+    }
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    while (hak_meta_alloc(64)) {
+    }
+    assert_false(hak_bundles_open(&slab));
+    assert_int_equal(slab.free_count, 100);
+    fake_os_allow();
+    assert_true(hak_bundles_open(&slab));
+    assert_int_equal(slab.marked, 100);
+}
+
+static void open_bundles(void)
+{
+    hak_bundles_open(&slab);
+}
+
+static struct hak_bundle *spoiled(void)
+{
+    make(hak_class_of(400));
+    send_home(20);
+    return slab.free;
+}
+
+TEST(what_was_written_after_free_is_found)
+{
+    unit_start(NULL);
+    struct hak_bundle *b = spoiled();
+    b->numbers[3] = b->numbers[7];
+    assert_dies(open_bundles, "double free");
+    b = spoiled();
+    b->numbers[3] = (uint16_t)slab.capacity;
+    assert_dies(open_bundles, "is not the start of a block");
+    b = spoiled();
+    b->count = UINT16_MAX;
+    assert_dies(open_bundles, "another number of blocks");
+    b = spoiled();
+    b->count--;
+    assert_dies(open_bundles, "another number of blocks");
+    b = spoiled();
+    b->next = (char *)block_at(30) + 8;
+    assert_dies(open_bundles, "is not the start of a block");
+    b = spoiled();
+    b->next = b;
+    assert_dies(open_bundles, "double free");
+}
+
+UNIT_MAIN(T(blocks_of_each_class_go_to_the_map), T(one_block_of_many_is_written_to),
+          T(without_memory_for_a_map_the_list_stays), T(what_was_written_after_free_is_found))
