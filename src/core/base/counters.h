@@ -49,7 +49,7 @@ struct hak_counters {
     _Atomic(uint64_t) transitions[HAK_COUNTED_STATES][HAK_COUNTED_STATES]; /* of slabs, [from][to] */
 #if HAK_CACHE_ARRAY
     struct hak_class_counters {
-        _Atomic(uint64_t) frees, refills, brought, drained; /* blocks put into the bin, trips, blocks of theirs, gone */
+        _Atomic(uint64_t) refills, served; /* trips; blocks of theirs and of frees, without those drained */
     } classes[HAK_NCLASSES];
 #endif
     _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: what each of its stages served */

@@ -29,14 +29,20 @@ struct hak_bin {
     uint8_t seen;           /* refills at the last look (hak_heap_look), the low bits */
 #if HAK_CACHE_ARRAY
     uint16_t given;         /* the room that it got last */
+    uint16_t parked;        /* blocks in it while its thread is parked, */
+    int16_t parked_room;    /* and its room then */
     uint16_t slots_lg;      /* log2 of the number of slots; 0 without any */
+#endif
+#if HAK_CACHE_SLOTS
+    uint16_t remote_lg;     /* the same of the remote cache */
+#endif
+#if HAK_CACHE_ARRAY
     void **slots;           /* the bin: the first one is NULL, then block by block, the one freed last at the end */
 #endif
     uint32_t refills;
     uint32_t trips;         /* refills, and remote blocks that went home: how much the thread uses the class */
 #if HAK_CACHE_SLOTS
-    void **remote_cache; /* other threads' blocks that were freed here; NULL: no array yet, */
-    uint16_t remote_lg;  /* of which this is the log2 */
+    void **remote_cache; /* other threads' blocks that were freed here; NULL: no array yet */
 #else
     void *remote_cache; /* the same, as a list */
 #endif
@@ -65,7 +71,7 @@ struct hak_thread {
 #if HAK_HARDENED
     struct hak_quarantine quarantine;
 #endif
-#if !HAK_CACHE_CPU
+#if HAK_CACHE_LIST
     void *parked_bin[HAK_NCLASSES]; /* its cache, while it is parked */
     int32_t parked_room[HAK_NCLASSES];
 #endif

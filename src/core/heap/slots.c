@@ -4,7 +4,8 @@
 
 #include "core/os/meta.h"
 
-#define SLOTS_LG_MIN 3u
+#define SLOTS_LG_MIN 2u
+#define SLOTS_LG_CHUNK 3u /* of what metadata comes in: a cache line */
 
 #if HAK_CACHE_SLOTS
 unsigned hak_slots_lg(uint32_t pointers)
@@ -15,13 +16,20 @@ unsigned hak_slots_lg(uint32_t pointers)
     return lg;
 }
 
+static void **new_slots(struct hak_thread *t, unsigned lg)
+{
+    void **slots = hak_meta_alloc(sizeof *slots << hak_max(lg, SLOTS_LG_CHUNK));
+    for (unsigned half = SLOTS_LG_CHUNK; slots && half-- > lg;)
+        hak_slots_put(t, slots + (1u << half), half);
+    return slots;
+}
+
 void **hak_slots_get(struct hak_thread *t, unsigned lg)
 {
     void **slots = t->spare_slots[lg];
-    if (slots)
-        t->spare_slots[lg] = slots[0];
-    else
-        slots = hak_meta_alloc(sizeof *slots << lg);
+    if (!slots)
+        return new_slots(t, lg);
+    t->spare_slots[lg] = slots[0];
     return slots;
 }
 

@@ -164,8 +164,7 @@ static void write_hits(struct hak_stats_writer *w)
     hak_stats_begin_array(w, "bin_hits");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         const struct hak_class_counters *c = &t.counters.classes[cls];
-        uint64_t refills = HAK_LOAD_RELAXED(&c->refills);
-        uint64_t served = HAK_LOAD_RELAXED(&c->brought) + HAK_LOAD_RELAXED(&c->frees) - HAK_LOAD_RELAXED(&c->drained);
+        uint64_t refills = HAK_LOAD_RELAXED(&c->refills), served = HAK_LOAD_RELAXED(&c->served);
         if (!refills)
             continue;
         hak_stats_begin(w, NULL);

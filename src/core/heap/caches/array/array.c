@@ -11,7 +11,6 @@
 #include "core/heap/slots.h"
 #include "core/pages/bundle.h"
 
-#define SLOTS_MIN 16u
 #define BEATS 3u /* until the next check; a trim waits so long at most to be heard */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
@@ -25,14 +24,19 @@ static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
 static void count_refill(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
     hak_count(&t->counters.classes[cls].refills, 1);
-    hak_count(&t->counters.classes[cls].brought, blocks);
+    hak_count(&t->counters.classes[cls].served, blocks);
+}
+
+static void count_drained(struct hak_thread *t, unsigned cls, uint64_t blocks)
+{
+    hak_count(&t->counters.classes[cls].served, -blocks);
 }
 
 /* Gives the bin slots for so many blocks, if there is memory; returns how many it can hold. */
 static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
     struct hak_bin *b = &t->bins[cls];
-    unsigned lg = hak_slots_lg((uint32_t)hak_max(blocks + 1, SLOTS_MIN));
+    unsigned lg = hak_slots_lg(blocks + 1);
     void **old = b->slots, **slots = lg > b->slots_lg ? hak_slots_get(t, lg) : NULL;
     if (!slots)
         return b->slots_lg ? hak_array_most(b) : 0;
@@ -119,7 +123,7 @@ static void drain_to(struct hak_thread *t, unsigned cls, uint32_t keep)
     if (n <= keep)
         return;
     hak_drain_array(t, b->slots + 1, n - keep);
-    hak_count(&t->counters.classes[cls].drained, n - keep);
+    count_drained(t, cls, n - keep);
     memmove(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
     set_length(b, cls, keep);
 }
@@ -154,7 +158,7 @@ static void put(struct hak_thread *t, unsigned cls, void *p)
         set_length(b, cls, n + 1);
     } else {
         drain_one(t, p);
-        hak_count(&t->counters.classes[cls].drained, 1);
+        count_drained(t, cls, 1);
     }
 }
 
@@ -181,21 +185,27 @@ void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
 
+static void park(struct hak_thread *t, unsigned cls)
+{
+    struct hak_bin *b = &t->bins[cls];
+    b->parked = (uint16_t)hak_array_length(b, cls);
+    b->parked_room = (int16_t)hak_self.room[cls];
+    hak_self.bin[cls] = (void *)hak_cache_no_slots;
+    hak_self.room[cls] = 0;
+}
+
 void hak_cache_park(struct hak_thread *t)
 {
-    memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
-    memcpy(t->parked_room, hak_self.room, sizeof hak_self.room);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        hak_self.bin[cls] = (void *)hak_cache_no_slots;
-    memset(hak_self.room, 0, sizeof hak_self.room);
+    hak_heap_each_class(t, park);
 }
 
 static void resume(struct hak_thread *t, unsigned cls)
 {
-    if (!t->bins[cls].slots_lg)
+    struct hak_bin *b = &t->bins[cls];
+    if (!b->slots_lg)
         return;
-    hak_self.bin[cls] = t->parked_bin[cls];
-    hak_self.room[cls] = t->parked_room[cls];
+    set_length(b, cls, b->parked);
+    hak_self.room[cls] = b->parked_room;
 }
 
 void hak_cache_resume(struct hak_thread *t)
@@ -206,10 +216,9 @@ void hak_cache_resume(struct hak_thread *t)
 void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t n = (uint32_t)hak_cache_parked_length(t, cls);
-    if (n)
-        hak_drain_array(t, b->slots + 1, n);
-    hak_count(&t->counters.classes[cls].drained, n);
+    if (b->parked)
+        hak_drain_array(t, b->slots + 1, b->parked);
+    count_drained(t, cls, b->parked);
     if (b->slots_lg)
         hak_slots_put(t, b->slots, b->slots_lg);
 }
@@ -218,8 +227,7 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
 {
-    const struct hak_bin *b = &t->bins[cls];
-    return b->slots_lg ? (size_t)((void **)t->parked_bin[cls] - b->slots) : 0;
+    return t->bins[cls].parked;
 }
 
 void *hak_cache_first(unsigned cls)

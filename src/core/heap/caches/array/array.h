@@ -68,7 +68,7 @@ HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
 HAK_INLINE void hak_array_set_room(struct hak_thread *t, unsigned cls, uint32_t room)
 {
     struct hak_bin *b = &t->bins[cls];
-    hak_count(&t->counters.classes[cls].frees, (uint64_t)((int32_t)b->given - hak_self.room[cls]));
+    hak_count(&t->counters.classes[cls].served, (uint64_t)((int32_t)b->given - hak_self.room[cls]));
     b->given = (uint16_t)room;
     hak_self.room[cls] = (int32_t)room;
 }
