@@ -200,8 +200,10 @@ static void advise_huge(const struct zone *z, size_t from, size_t to)
 
 static void name(const struct zone *z, size_t from, size_t to)
 {
+    if (from < NAME_FROM)
+        from = 0;
     if (to >= NAME_FROM)
-        hak_os_name(z->base + (from < NAME_FROM ? 0 : from), to - (from < NAME_FROM ? 0 : from), "hakmem");
+        hak_os_name(z->base + from, to - from, "hakmem");
 }
 
 static int map_to(struct zone *z, size_t end)
