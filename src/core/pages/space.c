@@ -113,7 +113,7 @@ static bool plan(uintptr_t quarter, uint64_t random)
     hak_page_map.base = (uintptr_t)base;
     granule_bits[(n / GRANULE - 1) / 64] |= (uint64_t)1 << (n / GRANULE - 1) % 64;
     hak_tags.table = (_Atomic(uint64_t) *)tags;
-    HAK_STORE_RELEASE(&hak_tags.mask, GRANULE - 1);
+    HAK_STORE_RELAXED(&hak_tags.mask, GRANULE - 1);
     return add_first_zones(base, size / HAK_SUPERSLAB);
 }
 
