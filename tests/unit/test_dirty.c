@@ -408,7 +408,22 @@ TEST(a_run_is_found_at_the_begin_of_a_word)
     }
 }
 
-UNIT_MAIN(T(a_run_ends_with_the_region), T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says), T(a_unit_is_as_long_as_the_owner_says),
+/* However short the run is. */
+TEST(beside_a_refused_page_its_neighbour_goes)
+{
+    start(NULL, HAK_PAGE);
+    for (unsigned n = 2; n <= 5; n++)
+        for (unsigned locked = 0; locked < n; locked++) {
+            dirty(&a, 10, n);
+            fake_os_lock_page(base + (10 + locked) * HAK_PAGE);
+            assert_int_equal(hak_purge_trim(&purger, 0), (n - 1) * HAK_PAGE);
+            assert_int_equal(queue.refused, HAK_PAGE);
+            fake_os_unlock_pages();
+            assert_int_equal(hak_purge_trim(&purger, 0), HAK_PAGE);
+        }
+}
+
+UNIT_MAIN(T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region), T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says), T(a_unit_is_as_long_as_the_owner_says),
           T(lent_pages_are_charged_by_who_borrows_them), T(what_goes_too_soon_is_regretted_under_its_cause),
           T(idle_is_what_was_dirty_at_the_last_check), T(a_region_may_be_spared_but_from_a_trim),
           T(a_trim_keeps_what_it_is_told_to), T(one_locked_page_stays_and_those_around_it_go),
