@@ -317,6 +317,7 @@ TEST(addresses_find_the_head_of_their_slab)
         assert_ptr_equal(hak_space_slab(p + i), slab);
     assert_ptr_equal(hak_space_page(p + HAK_PAGE), slab + 1);
     assert_ptr_equal(hak_space_run(p + HAK_PAGE, 2), slab + 1); /* whatever its pages were before */
+    assert_ptr_equal(hak_space_slab(p + HAK_PAGE), slab + 1);
     assert_ptr_equal(hak_space_slab(p + 2 * HAK_PAGE), slab + 1);
     hak_space_run(p, 5);
     hak_free(p);
