@@ -33,7 +33,7 @@ TEST(capacities_are_sane)
     unit_start(NULL);
     assert_true(hak_init());
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        assert_in_range(hak_parts.capacity[cls], 1, 4096);
+        assert_in_range(hak_parts.capacity[cls], 2, 4096);
         assert_in_range(hak_parts.batch[cls], 1, hak_parts.capacity[cls]);
     }
 }
