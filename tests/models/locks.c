@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Locks as the checker has them, each known by its address, in place of core/base/lock.c, whose waiting threads sleep in
- * the kernel. */
+ * Locks as the checker has them, each known by its address, in place of core/base/lock.c, whose waiting threads sleep
+ * in the kernel. */
 #include <pthread.h>
 
 #include "core/base/lock.h"

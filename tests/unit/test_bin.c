@@ -253,7 +253,8 @@ TEST(own_free_blocks_go_before_those_of_others)
     unit_free_blocks(live);
 }
 
-UNIT_MAIN(T(borrowing_begins_at_4_kib), T(own_free_blocks_go_before_those_of_others), T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small),
+UNIT_MAIN(T(borrowing_begins_at_4_kib), T(own_free_blocks_go_before_those_of_others),
+          T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small),
           T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
           T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
           T(many_remote_blocks_are_collected_before_own_ones),

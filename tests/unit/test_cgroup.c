@@ -148,5 +148,6 @@ TEST(without_a_limit_idle_memory_waits)
     remove_tree();
 }
 
-UNIT_MAIN(T(without_a_limit_idle_memory_waits), T(the_least_of_its_limits), T(the_limit_of_a_group_above), T(no_limit), T(no_group), T(switched_off),
-          T(near_its_limit_idle_memory_goes_back), T(far_from_it_idle_memory_waits), T(a_limit_of_ones_own_wins))
+UNIT_MAIN(T(without_a_limit_idle_memory_waits), T(the_least_of_its_limits), T(the_limit_of_a_group_above), T(no_limit),
+          T(no_group), T(switched_off), T(near_its_limit_idle_memory_goes_back), T(far_from_it_idle_memory_waits),
+          T(a_limit_of_ones_own_wins))

@@ -423,11 +423,12 @@ TEST(beside_a_refused_page_its_neighbour_goes)
         }
 }
 
-UNIT_MAIN(T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region), T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says), T(a_unit_is_as_long_as_the_owner_says),
-          T(lent_pages_are_charged_by_who_borrows_them), T(what_goes_too_soon_is_regretted_under_its_cause),
-          T(idle_is_what_was_dirty_at_the_last_check), T(a_region_may_be_spared_but_from_a_trim),
-          T(a_trim_keeps_what_it_is_told_to), T(one_locked_page_stays_and_those_around_it_go),
-          T(where_all_is_refused_a_purge_ends_and_asks_again_later), T(calls_done_in_part_count_for_what_they_did),
-          T(what_was_wanted_may_wait), T(coming_and_going_wants_no_more_than_it_takes),
-          T(regret_lets_more_wait_and_fades), T(with_a_long_delay_nothing_goes_whatever_the_clock_says),
-          T(a_leap_of_the_clock_purges_and_harms_nothing))
+UNIT_MAIN(T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region),
+          T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says),
+          T(a_unit_is_as_long_as_the_owner_says), T(lent_pages_are_charged_by_who_borrows_them),
+          T(what_goes_too_soon_is_regretted_under_its_cause), T(idle_is_what_was_dirty_at_the_last_check),
+          T(a_region_may_be_spared_but_from_a_trim), T(a_trim_keeps_what_it_is_told_to),
+          T(one_locked_page_stays_and_those_around_it_go), T(where_all_is_refused_a_purge_ends_and_asks_again_later),
+          T(calls_done_in_part_count_for_what_they_did), T(what_was_wanted_may_wait),
+          T(coming_and_going_wants_no_more_than_it_takes), T(regret_lets_more_wait_and_fades),
+          T(with_a_long_delay_nothing_goes_whatever_the_clock_says), T(a_leap_of_the_clock_purges_and_harms_nothing))

@@ -196,7 +196,7 @@ TEST(access_beside_a_block)
     assert_told(low - page + page * 2 / 5, "behind guarded block %p of 64 bytes", (void *)high);
     assert_told(low - page + page * 3 / 5, "before guarded block %p of %zu bytes", (void *)low, page);
     assert_told(low - page + 1, "behind guarded block %p of 64 bytes", (void *)high); /* the nearer of two */
-    char *first = (char *)((uintptr_t)high / page * page) - page; /* before all places */
+    char *first = (char *)((uintptr_t)high / page * page) - page;                     /* before all places */
     assert_told(first + 1, "%zu bytes before guarded block %p of 64 bytes", (size_t)(high - first - 1), (void *)high);
 }
 

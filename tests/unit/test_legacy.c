@@ -247,6 +247,6 @@ TEST(runs_lie_beside_each_other)
     legacy->release(b);
 }
 
-UNIT_MAIN(T(runs_lie_beside_each_other), T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay), T(trim_gives_free_slabs_back),
-          T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
+UNIT_MAIN(T(runs_lie_beside_each_other), T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay),
+          T(trim_gives_free_slabs_back), T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
           T(without_memory_null_and_later_served), T(visible_results), T(both_backends_give_the_same_results))

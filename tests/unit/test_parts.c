@@ -156,7 +156,8 @@ TEST(a_frontend_that_names_no_capacity_gets_a_few_blocks)
             assert_in_range(hak_parts.capacity[cls], 8, 256);
 }
 
-UNIT_MAIN(T(a_frontend_that_names_no_capacity_gets_a_few_blocks), T(every_class_has_the_narrowest_frontend), T(capacities_are_sane), T(all_classes_come_in_batches),
-          T(c5_may_come_one_by_one), T(c7_may_come_one_by_one), T(all_may_come_one_by_one), T(the_pool_can_be_switched_off),
-          T(each_built_backend_can_be_chosen), T(an_unknown_backend_gives_a_line_and_the_default),
-          T(an_unknown_release_gives_a_line_and_the_default), INHERITED_NAMES T(batches_can_be_disabled))
+UNIT_MAIN(T(a_frontend_that_names_no_capacity_gets_a_few_blocks), T(every_class_has_the_narrowest_frontend),
+          T(capacities_are_sane), T(all_classes_come_in_batches), T(c5_may_come_one_by_one), T(c7_may_come_one_by_one),
+          T(all_may_come_one_by_one), T(the_pool_can_be_switched_off), T(each_built_backend_can_be_chosen),
+          T(an_unknown_backend_gives_a_line_and_the_default), T(an_unknown_release_gives_a_line_and_the_default),
+          INHERITED_NAMES T(batches_can_be_disabled))

@@ -309,10 +309,10 @@ TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
     assert_int_equal(learnt(), first);
 }
 
-UNIT_MAIN(T(what_a_thread_did_before_it_was_resumed_teaches_nothing), T(fixed_prewarm_fills_these_classes), T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib),
-          T(each_class_comes_and_goes), T(chunks_double_up_to_the_largest), T(growth_has_so_many_levels),
-          T(empty_chunks_go_back_but_for_one), T(chunks_of_ended_threads_are_adopted),
-          T(chunks_of_ended_threads_go_back_but_for_one), T(free_pages_go_back_after_the_delay),
-          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
+UNIT_MAIN(T(what_a_thread_did_before_it_was_resumed_teaches_nothing), T(fixed_prewarm_fills_these_classes),
+          T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib), T(each_class_comes_and_goes),
+          T(chunks_double_up_to_the_largest), T(growth_has_so_many_levels), T(empty_chunks_go_back_but_for_one),
+          T(chunks_of_ended_threads_are_adopted), T(chunks_of_ended_threads_go_back_but_for_one),
+          T(free_pages_go_back_after_the_delay), T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
           T(near_a_limit_a_chunk_is_as_small_as_needed), T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm),
           T(fixed_prewarm_is_always_the_same), T(adaptive_prewarm_shrinks_when_unused))

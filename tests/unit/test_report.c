@@ -149,7 +149,8 @@ TEST(each_section_has_its_numbers)
         {"pages", "unused active full partial empty returned span"},
         {"release", "advice lazy_bytes"},
         {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes dirty_bytes "
-                  "refused_bytes cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted merged chunks "
+                  "refused_bytes cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted "
+                  "merged chunks "
                   "chunk_bytes chunks_mapped direct_mappings direct_bytes"},
     };
     unit_start(NULL);
@@ -164,8 +165,9 @@ TEST(each_section_has_its_numbers)
     }
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (!strcmp(hak_frontends[i]->name, "pool"))
-            assert_numbers("pool", "chunks chunk_bytes chunks_mapped chunks_adopted chunks_returned slabs_taken slabs_put "
-                                   "dirty_bytes refused_bytes lock_taken");
+            assert_numbers("pool",
+                           "chunks chunk_bytes chunks_mapped chunks_adopted chunks_returned slabs_taken slabs_put "
+                           "dirty_bytes refused_bytes lock_taken");
     for (const struct hak_stage *stage = hak_parts.backend->stages; stage->name; stage++)
         unit_stat("stages", stage->name);
 }
@@ -377,6 +379,6 @@ TEST(each_breach_is_a_violation)
 
 UNIT_MAIN(T(each_breach_is_a_violation), T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves),
           T(each_section_has_its_numbers), T(each_setting_class_and_stage_is_described),
-          T(numbers_are_those_of_the_heap), T(text_has_no_braces),
-          T(writing_makes_no_call_of_memory), T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved),
-          T(an_unwritable_place_is_an_error), T(at_exit))
+          T(numbers_are_those_of_the_heap), T(text_has_no_braces), T(writing_makes_no_call_of_memory),
+          T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved), T(an_unwritable_place_is_an_error),
+          T(at_exit))

@@ -59,4 +59,5 @@ TEST(a_block_that_is_half_empty_moves)
     hak_free(q);
 }
 
-UNIT_MAIN(T(a_block_that_is_half_empty_moves), T(resizing_keeps_the_content), T(a_small_change_stays_in_place), T(a_failed_resize_leaves_the_block))
+UNIT_MAIN(T(a_block_that_is_half_empty_moves), T(resizing_keeps_the_content), T(a_small_change_stays_in_place),
+          T(a_failed_resize_leaves_the_block))

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/os/meta.h"
+#include "core/plugin.h"
 #include "frontends/large/chunk.h"
 #include "frontends/large/span.h"
 #include "unit.h"
@@ -624,7 +624,9 @@ TEST(a_sample_tells_which_pages_of_a_chunk_were_given)
     assert_int_equal(one.given, HAK_PAGE);
 }
 
-UNIT_MAIN(T(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class), T(a_growing_block_moves_to_the_longest_free_span), T(a_sample_tells_which_pages_of_a_chunk_were_given), T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing),
+UNIT_MAIN(T(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class),
+          T(a_growing_block_moves_to_the_longest_free_span), T(a_sample_tells_which_pages_of_a_chunk_were_given),
+          T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing),
           T(spans_of_one_page_are_counted_too), T(neighbours_join_and_chunks_go_back),
           T(each_length_has_a_class_that_wastes_little), T(free_chunks_go_back_to_the_backend),
           T(a_clean_chunk_goes_back_clean), T(a_chunk_that_is_gone_is_not_looked_at),
