@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Changes the library in one place at a time, and says whether a test notices.
 
-mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--again] [--list] [--report] [--work FOLDER]
+mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--again] [--option OPTION]... [--list] [--report]
+          [--work FOLDER]
 
 Each mutant flips a comparison, swaps && and ||, drops a store or a call, shifts a constant or weakens a memory order in
 core, frontends or backends.  It is built in a copy of the tree, with assertions; then the tests run, those named after
@@ -11,6 +12,9 @@ equivalent.  SEED orders all mutants, so that `-n 300` is a sample; what was jud
 not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests near their file
 once more, which have perhaps been written since.  --report lists what is known of the sample.  mutants.kept beside this
 file names survivors that change nothing a program could see, or a size that was only chosen, with the reason.
+
+--option=-Dcache=array judges what the default build leaves out and this one has; with --again, the survivors by another
+build: --option=-Db_sanitize=address,undefined --option=-Db_lundef=false sees what only reads or writes too far.
 """
 
 import argparse
@@ -40,7 +44,8 @@ Mutant = collections.namedtuple("Mutant", "id kind file line start end text was"
 FLIPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 # Names of base/words.h; tests/models/orders.py weakens each order by itself.
 ORDERS = {"LOAD_ACQUIRE": "LOAD_RELAXED", "STORE_RELEASE": "STORE_RELAXED", "ADD_RELEASE": "ADD_RELAXED",
-          "EXCHANGE_ACQUIRE": "EXCHANGE_RELAXED", "EXCHANGE_ACQ_REL": "EXCHANGE_ACQUIRE", "CAS_ACQ_REL": "CAS_RELAXED",
+          "EXCHANGE_ACQUIRE": "EXCHANGE_RELAXED", "EXCHANGE_RELEASE": "EXCHANGE_RELAXED",
+          "EXCHANGE_ACQ_REL": "EXCHANGE_ACQUIRE", "CAS_ACQUIRE": "CAS_RELAXED", "CAS_ACQ_REL": "CAS_RELAXED",
           "CAS_WEAK_ACQUIRE": "CAS_RELAXED", "CAS_WEAK_RELEASE": "CAS_RELAXED"}
 
 
@@ -159,8 +164,8 @@ class Tests:
 class Bench:
     """A copy of the tree with a build of it."""
 
-    def __init__(self, work, jobs, mutated):
-        self.tree, self.build, self.jobs = work / "tree", work / "build", jobs
+    def __init__(self, work, jobs, mutated, options=()):
+        self.tree, self.build, self.jobs = work / "tree", work / ("build" + "".join(options)), jobs
         files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for name in filter(None, files.split("\0")):
             copy = self.tree / name
@@ -169,7 +174,7 @@ class Bench:
             if not copy.exists() or copy.read_bytes() != (ROOT / name).read_bytes():
                 shutil.copy(ROOT / name, copy)
         if not (self.build / "build.ninja").exists():
-            subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS], check=True, capture_output=True,
+            subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS, *options], check=True, capture_output=True,
                            env=os.environ | {"CC": "clang"})
         subprocess.run(["ninja", "-C", self.build, "build.ninja"], capture_output=True)  # the tree may have changed
         self.tests = Tests(self.build)
@@ -177,6 +182,8 @@ class Bench:
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
         self.tests.measure(mutated)
         self.code = self.hash_of_code()
+        said = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+        self.sources = {os.path.normpath(self.build / line.strip()) for line in said.splitlines()}
 
     def compile(self, tests):
         return self.make([PARTS + ".a", *self.tests.targets(tests)])
@@ -192,6 +199,8 @@ class Bench:
 
     def judge(self, m, near_alone):
         path = self.tree / m.file
+        if str(path) not in self.sources:
+            return "absent", None
         text = path.read_text()
         path.write_text(text[:m.start] + m.text + text[m.end:])
         try:
@@ -219,7 +228,7 @@ def report(sample, results):
     for kind in sorted({kind for kind, _ in count}):
         killed, survived = count[kind, "killed"], count[kind, "survived"]
         print(f"{kind:9} {killed:4} killed, {survived:4} survived, {count[kind, 'equivalent']:3} equivalent, "
-              f"{count[kind, 'invalid']:3} do not build: {100 * killed / max(1, killed + survived):.0f} %")
+              f"{count[kind, 'invalid']:3} do not build, {count[kind, 'absent']:3} absent: {100 * killed / max(1, killed + survived):.0f} %")
     for m, verdict in verdicts.items():
         if verdict == "survived":
             print("survived", m.id, describe(m))
@@ -232,6 +241,7 @@ def main():
     parser.add_argument("--kind", help="compare, logic, store, call, constant or order")
     parser.add_argument("--only", default="", help="those whose line in the list this matches")
     parser.add_argument("--again", action="store_true", help="judge the survivors again, by the tests near their file")
+    parser.add_argument("--option", action="append", default=[], help="of Meson, for another build")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true", help="show the sample, and build nothing")
     parser.add_argument("--report", action="store_true", help="show what is known of the sample, and build nothing")
@@ -248,8 +258,10 @@ def main():
     log = args.work.resolve() / "results.jsonl"
     results = {r["id"]: r for r in map(json.loads, log.read_text().splitlines())} if log.exists() else {}
     state = lambda m: results.get(m.id, {}).get("verdict")
-    left = [m for m in sample if state(m) == ("survived" if args.again else None)] if not args.report else []
-    bench = Bench(args.work.resolve(), args.jobs, {m.file for m in left} if args.again else ()) if left else None
+    wanted = "survived" if args.again else "absent" if args.option else None
+    left = [m for m in sample if state(m) == wanted] if not args.report else []
+    near = {m.file for m in left} if args.again else ()
+    bench = Bench(args.work.resolve(), args.jobs, near, args.option) if left else None
     for m in left:
         verdict, by = bench.judge(m, args.again)
         results[m.id] = {"id": m.id, "verdict": verdict, "by": by, "what": describe(m)}

@@ -4,9 +4,9 @@
 
 orders.py CHECKER SOURCE OBJECT... [--long]
 
-An order that can be weakened with no model failing must stand in KEPT below, with the reason; every other one is a
-failure, and so is a row of KEPT that a model catches, or that is no order any more.
-At the end stand the orders in SOURCE that no model meets.  With --long it is skipped unless STRESS_LONG=1.
+An order that can be weakened with no model failing must stand in KEPT below, with the reason, and one in SOURCE that no
+model meets in UNMET; every other one is a failure, and so is a row of KEPT that a model catches, or a row that is about
+no order any more.  With --long it is skipped unless STRESS_LONG=1.
 """
 
 import collections
@@ -34,6 +34,16 @@ KEPT = {
     ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed"): "the swap acquires as well",
     ("hak_tag_clear", "load", "acquire", "relaxed"): "it reads nothing of the table, and its store depends on the mask",
 }
+# (file, part of the line): why no model meets it.
+BY_PROCESSOR = "models are of threads that have caches; the thread sanitizer runs with -Dcache=cpu"
+UNMET = {
+    ("core/base/lock.c", ""): "locks are the checker's own; each test of threads under the thread sanitizer meets these",
+    ("core/heap/processor.c", "heaps[cpu]"): BY_PROCESSOR,
+    ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_PROCESSOR,
+    ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",
+    ("core/process/live.c", "file->header."): "another process reads it",
+    ("frontends/large/large.c", "HAK_SLAB_SPAN"): "who learns of the span learns it from a block",
+}
 # Of two orders that do the same, one must stay: weakened together they are caught.
 TOGETHER = [
     [("load_word_acquire", "load", "acquire", "relaxed"), ("swap_word", "cas", "acq_rel", "release")],
@@ -42,7 +52,7 @@ TOGETHER = [
      ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed")],
 ]
 
-ORDERED = re.compile(r"memory_order_(acquire|release|acq_rel)|HAK_\w+_(ACQUIRE|RELEASE|ACQ_REL)\(|__ATOMIC_[AR]")
+ORDERED = re.compile(r"memory_order_(acquire|release|acq_rel)|HAK_\w+_(ACQUIRE|RELEASE|ACQ_REL)\(|__ATOMIC_(ACQ|REL(?!A))")
 Site = collections.namedtuple("Site", "file line function kind order failure")
 
 
@@ -123,7 +133,7 @@ def judge(checker, by_model, keys, where):
 
 
 def unmet(source, sites):
-    """Orders in the source that stand at no site; a call may take several lines."""
+    """File, line and text of orders in the source that stand at no site; a call may take several lines."""
     met = {(site.file, line) for site in sites for line in range(site.line, site.line + 3)}
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
@@ -131,8 +141,19 @@ def unmet(source, sites):
             if not name.endswith((".c", ".h")) or name == "words.h":  # which names them
                 continue
             for number, text in enumerate(open(path), 1):
-                if ORDERED.search(text) and (path, number) not in met:
-                    yield f"{os.path.relpath(path, source)}:{number}: {text.strip()}"
+                if ORDERED.search(text) and "#define" not in text and (path, number) not in met:
+                    yield os.path.relpath(path, source), number, text.strip()
+
+
+def judge_unmet(source, sites):
+    """Prints them; those that no row of UNMET is about, and rows that are about none."""
+    wrong, unused = [], set(UNMET)
+    for file, number, text in unmet(source, sites):
+        rows = [row for row in UNMET if row[0] == file and row[1] in text]
+        print(f"{file}:{number} no model meets {text}: {UNMET[rows[0]] if rows else 'WHY?'}")
+        unused -= set(rows)
+        wrong += [] if rows else [(file, text)]
+    return wrong + sorted(unused)
 
 
 def main(arguments):
@@ -151,8 +172,7 @@ def main(arguments):
             (caught if judge(checker, by_model, [key], where) else missed).add(key)
     wrong = sorted(missed ^ set(KEPT))  # not caught and not listed, or listed and caught, or no order any more
     apart = [keys for keys in TOGETHER if not judge(checker, by_model, keys, "together: ")]
-    for line in unmet(source, sites):
-        print("no model meets", line)
+    wrong += judge_unmet(source, sites)
     print(f"{len(caught)} caught, {len(missed)} not, {len(wrong) + len(apart)} of them unexpected", *wrong, sep="\n  ")
     return bool(wrong or apart)
 

@@ -223,7 +223,38 @@ TEST(without_memory_a_refill_gives_null_and_later_blocks)
     hak_free(p);
 }
 
-UNIT_MAIN(T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small),
+TEST(borrowing_begins_at_4_kib)
+{
+    start(NULL);
+    for (cls = 0; hak_strides[cls] < 4096; cls++)
+        ;
+    unit_free_blocks(unit_blocks(hak_class_usable(cls + 1), 1));
+    assert_null(hak_bin_borrow(t, cls - 1));
+    assert_non_null(hak_bin_borrow(t, cls));
+}
+
+static void *allocate_shared(void *unused)
+{
+    shared = unit_blocks(SIZE, 3);
+    return unused;
+}
+
+TEST(own_free_blocks_go_before_those_of_others)
+{
+    start(NULL);
+    struct unit_block *live = unit_blocks(SIZE, 1);
+    hak_heap_drain(t); /* what came with it is free in the slab */
+    unit_in_thread(allocate_shared, NULL);
+    unit_free_blocks(shared);
+    uint32_t waiting = t->bins[cls].remote_count;
+    assert_true(waiting && hak_slab_free_blocks(t->bins[cls].slabs));
+    hak_malloc(SIZE);
+    assert_int_equal(t->bins[cls].remote_count, waiting);
+    unit_free_blocks(live);
+}
+
+UNIT_MAIN(T(borrowing_begins_at_4_kib), T(own_free_blocks_go_before_those_of_others),
+          T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small),
           T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
           T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
           T(many_remote_blocks_are_collected_before_own_ones),

@@ -38,4 +38,17 @@ TEST(what_is_no_block_stops_the_process)
     hak_free(small);
 }
 
-UNIT_MAIN(T(what_is_no_block_stops_the_process))
+static void ask_for_none(void)
+{
+    unit_usable(&(int){0});
+}
+
+TEST(where_the_library_cannot_start_there_are_no_blocks)
+{
+    unit_start(NULL);
+    fake_os_refuse_places(ENOMEM);
+    assert_dies(ask_for_none, "malloc_usable_size");
+    assert_false(hak_init());
+}
+
+UNIT_MAIN(T(where_the_library_cannot_start_there_are_no_blocks), T(what_is_no_block_stops_the_process))

@@ -226,5 +226,21 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
 #define ARRAY_TESTS
 #endif
 
-UNIT_MAIN(ARRAY_TESTS T(the_block_freed_last_is_taken_first), T(all_blocks_of_a_bin_are_visited),
+#if HAK_CACHE_LIST
+TEST(a_bin_is_checked_for_the_first_time_after_some_frees)
+{
+    start(NULL);
+    for (unsigned i = 0; i < 24; i++)
+        hak_free(hak_malloc(SIZE));
+    assert_int_equal(t->counters.checks, 0);
+    for (unsigned i = 0; i < 24; i++)
+        hak_free(hak_malloc(SIZE));
+    assert_int_equal(t->counters.checks, 1);
+}
+#define FIRST_CHECK T(a_bin_is_checked_for_the_first_time_after_some_frees),
+#else
+#define FIRST_CHECK
+#endif
+
+UNIT_MAIN(ARRAY_TESTS FIRST_CHECK T(the_block_freed_last_is_taken_first), T(all_blocks_of_a_bin_are_visited),
           T(a_trim_is_heard_by_a_thread_that_recycles_one_block))

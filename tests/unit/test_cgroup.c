@@ -114,7 +114,7 @@ static size_t held_when_idle(void)
 
 TEST(near_its_limit_idle_memory_goes_back)
 {
-    make_tree("max\n", "100000000\n", "max\n", "95000000\n");
+    make_tree("max\n", "100000000\n", "max\n", "87500001\n"); /* more than seven eighths */
     assert_true(held_when_idle() < 16 * HAK_MIB);
     assert_true(unit_stat("container", "tight") > 0);
     assert_int_equal(unit_stat("budget", "budget_bytes"), 100000000);
@@ -123,7 +123,7 @@ TEST(near_its_limit_idle_memory_goes_back)
 
 TEST(far_from_it_idle_memory_waits)
 {
-    make_tree("max\n", "100000000\n", "max\n", "70000000\n");
+    make_tree("max\n", "100000000\n", "max\n", "87500000\n");
     assert_true(held_when_idle() >= 48 * HAK_MIB);
     assert_int_equal(unit_stat("container", "tight"), 0);
     remove_tree();
@@ -138,5 +138,16 @@ TEST(a_limit_of_ones_own_wins)
     remove_tree();
 }
 
-UNIT_MAIN(T(the_least_of_its_limits), T(the_limit_of_a_group_above), T(no_limit), T(no_group), T(switched_off),
-          T(near_its_limit_idle_memory_goes_back), T(far_from_it_idle_memory_waits), T(a_limit_of_ones_own_wins))
+TEST(without_a_limit_idle_memory_waits)
+{
+    make_tree("max\n", "max\n", "max\n", "150000000\n");
+    assert_true(held_when_idle() >= 48 * HAK_MIB);
+    assert_int_equal(unit_stat("container", "tight"), 0);
+    assert_int_equal(unit_stat("container", "limit_bytes"), 0);
+    assert_int_equal(unit_stat("container", "current_bytes"), 150000000);
+    remove_tree();
+}
+
+UNIT_MAIN(T(without_a_limit_idle_memory_waits), T(the_least_of_its_limits), T(the_limit_of_a_group_above), T(no_limit),
+          T(no_group), T(switched_off), T(near_its_limit_idle_memory_goes_back), T(far_from_it_idle_memory_waits),
+          T(a_limit_of_ones_own_wins))

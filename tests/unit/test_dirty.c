@@ -375,11 +375,60 @@ TEST(a_leap_of_the_clock_purges_and_harms_nothing)
     assert_int_equal(queue.waiting, 0);
 }
 
-UNIT_MAIN(T(a_random_life_as_a_naive_account_says), T(a_unit_is_as_long_as_the_owner_says),
-          T(lent_pages_are_charged_by_who_borrows_them), T(what_goes_too_soon_is_regretted_under_its_cause),
-          T(idle_is_what_was_dirty_at_the_last_check), T(a_region_may_be_spared_but_from_a_trim),
-          T(a_trim_keeps_what_it_is_told_to), T(one_locked_page_stays_and_those_around_it_go),
-          T(where_all_is_refused_a_purge_ends_and_asks_again_later), T(calls_done_in_part_count_for_what_they_did),
-          T(what_was_wanted_may_wait), T(coming_and_going_wants_no_more_than_it_takes),
-          T(regret_lets_more_wait_and_fades), T(with_a_long_delay_nothing_goes_whatever_the_clock_says),
-          T(a_leap_of_the_clock_purges_and_harms_nothing))
+/* Its sets lie one behind the other. */
+TEST(a_run_ends_with_the_region)
+{
+    enum { N = 128 };
+    start(NULL, HAK_PAGE);
+    static uint64_t bits[HAK_DIRTY_WORDS(N)];
+    struct hak_dirty d;
+    struct hak_dirty_choice all = {.all = true};
+    hak_dirty_open(&d, &queue, base, N, HAK_PAGE, bits, true);
+    hak_dirty_take(&d, 0, N, false);
+    hak_dirty_put(&d, 0, 1, true);
+    hak_dirty_checked(&d, hak_clock_ms());
+    hak_dirty_put(&d, N - 2, 2, true);
+    unsigned first = 1;
+    assert_int_equal(hak_dirty_run(&d, &first, all), 2);
+    assert_int_equal(first, N - 2);
+    first = N;
+    assert_int_equal(hak_dirty_run(&d, &first, all), 0);
+}
+
+TEST(a_run_is_found_at_the_begin_of_a_word)
+{
+    struct hak_dirty_choice all = {.all = true};
+    start(NULL, HAK_PAGE);
+    for (unsigned page = 64; page < PAGES; page += 64) {
+        unsigned first = 0;
+        dirty(&a, page, 1);
+        assert_int_equal(hak_dirty_run(&a.pages, &first, all), 1);
+        assert_int_equal(first, page);
+        take(&a, page, 1);
+    }
+}
+
+/* However short the run is. */
+TEST(beside_a_refused_page_its_neighbour_goes)
+{
+    start(NULL, HAK_PAGE);
+    for (unsigned n = 2; n <= 5; n++)
+        for (unsigned locked = 0; locked < n; locked++) {
+            dirty(&a, 10, n);
+            fake_os_lock_page(base + (10 + locked) * HAK_PAGE);
+            assert_int_equal(hak_purge_trim(&purger, 0), (n - 1) * HAK_PAGE);
+            assert_int_equal(queue.refused, HAK_PAGE);
+            fake_os_unlock_pages();
+            assert_int_equal(hak_purge_trim(&purger, 0), HAK_PAGE);
+        }
+}
+
+UNIT_MAIN(T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region),
+          T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says),
+          T(a_unit_is_as_long_as_the_owner_says), T(lent_pages_are_charged_by_who_borrows_them),
+          T(what_goes_too_soon_is_regretted_under_its_cause), T(idle_is_what_was_dirty_at_the_last_check),
+          T(a_region_may_be_spared_but_from_a_trim), T(a_trim_keeps_what_it_is_told_to),
+          T(one_locked_page_stays_and_those_around_it_go), T(where_all_is_refused_a_purge_ends_and_asks_again_later),
+          T(calls_done_in_part_count_for_what_they_did), T(what_was_wanted_may_wait),
+          T(coming_and_going_wants_no_more_than_it_takes), T(regret_lets_more_wait_and_fades),
+          T(with_a_long_delay_nothing_goes_whatever_the_clock_says), T(a_leap_of_the_clock_purges_and_harms_nothing))

@@ -155,8 +155,19 @@ TEST(a_block_written_to_after_free_does_no_harm)
     }
 }
 
-UNIT_MAIN(T(remote_blocks_go_home_in_groups), T(without_a_descriptor_remote_blocks_go_home_at_once),
-          T(tags_go_with_the_last_block), T(what_is_no_block_does_not_go_home),
-          T(full_slabs_are_reclaimed_by_their_last_owner),
+TEST(one_slab_of_a_class_stays)
+{
+    start(NULL);
+    for (unsigned slabs = 1; slabs < 4; slabs++) {
+        unit_free_blocks(unit_blocks(SIZE, slabs * capacity));
+        hak_cache_drain(t, hak_class_of(SIZE));
+        assert_int_equal(t->slabs, 1);
+        assert_int_equal(unit_census().used, 0);
+    }
+}
+
+UNIT_MAIN(T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
+          T(without_a_descriptor_remote_blocks_go_home_at_once), T(tags_go_with_the_last_block),
+          T(what_is_no_block_does_not_go_home), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
           T(a_block_written_to_after_free_does_no_harm))

@@ -45,9 +45,11 @@ TEST(one_of_so_many)
 {
     start("HAKMEM_GUARD_RATE=10");
     for (unsigned round = 0; round < 3; round++) {
-        hak_guard_count(4);
-        assert_null(hak_guard_sample(16, CALLER));
-        hak_guard_count(5);
+        for (unsigned i = 0; i < 2; i++) {
+            hak_guard_count(4);
+            assert_null(hak_guard_sample(16, CALLER));
+        }
+        hak_guard_count(1);
         assert_non_null(hak_guard_sample(16, CALLER));
     }
     hak_guard_count(1000); /* a large refill is one turn, not many */
@@ -194,6 +196,8 @@ TEST(access_beside_a_block)
     assert_told(low - page + page * 2 / 5, "behind guarded block %p of 64 bytes", (void *)high);
     assert_told(low - page + page * 3 / 5, "before guarded block %p of %zu bytes", (void *)low, page);
     assert_told(low - page + 1, "behind guarded block %p of 64 bytes", (void *)high); /* the nearer of two */
+    char *first = (char *)((uintptr_t)high / page * page) - page;                     /* before all places */
+    assert_told(first + 1, "%zu bytes before guarded block %p of 64 bytes", (size_t)(high - first - 1), (void *)high);
 }
 
 TEST(access_behind_a_block_of_all_its_pages)

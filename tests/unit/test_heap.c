@@ -143,6 +143,38 @@ TEST(free_bytes_are_those_of_all_bins)
     assert_int_equal(hak_heap_parked_bytes(t), bytes);
 }
 
-UNIT_MAIN(T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
-          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(a_look_ends_where_a_block_was_freed_twice), T(to_count_ends_where_a_block_was_freed_twice),
-          T(what_needs_refills_stays), T(looks_go_with_the_clock))
+TEST(a_parked_thread_holds_what_its_slabs_have_cut)
+{
+    start(NULL);
+    struct hak_slab *slab = hak_space_slab(unit_blocks(SIZE, 1));
+    for (unsigned i = 0; i < 2; i++) { /* it is told anew each time */
+        hak_heap_park(t);
+        assert_int_equal(t->parked_bytes, (size_t)slab->carved * slab->stride);
+        hak_heap_resume(t);
+    }
+}
+
+static struct unit_block *others;
+
+static void *allocate_others(void *unused)
+{
+    others = unit_blocks(SIZE, 3);
+    return unused;
+}
+
+TEST(draining_sends_the_blocks_of_others_home)
+{
+    start(NULL);
+    unit_in_thread(allocate_others, NULL);
+    unit_free_blocks(others);
+    assert_true(t->bins[cls].remote_count > 0);
+    hak_heap_drain(t);
+    assert_int_equal(t->bins[cls].remote_count, 0);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, c.remote);
+}
+
+UNIT_MAIN(T(a_parked_thread_holds_what_its_slabs_have_cut), T(draining_sends_the_blocks_of_others_home),
+          T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
+          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(a_look_ends_where_a_block_was_freed_twice),
+          T(to_count_ends_where_a_block_was_freed_twice), T(what_needs_refills_stays), T(looks_go_with_the_clock))

@@ -98,5 +98,16 @@ TEST(one_waits_where_pages_go_back_at_once)
     assert_non_null(hak_hot_push(empty_slab(cls)));
 }
 
-UNIT_MAIN(T(one_waits_where_pages_go_back_at_once), T(the_most_recent_of_the_class_comes_first),
-          T(a_similar_one_has_the_same_length), T(too_many_come_out_together), T(all_are_taken_class_by_class))
+TEST(what_comes_out_is_counted_no_more)
+{
+    start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=batch");
+    for (unsigned i = 0; i < 3; i++)
+        assert_null(hak_hot_push(empty_slab(cls)));
+    struct hak_slab *one = hak_hot_pop(cls);
+    assert_null(hak_hot_push(one));
+    assert_non_null(hak_hot_push(empty_slab(cls)));
+}
+
+UNIT_MAIN(T(what_comes_out_is_counted_no_more), T(one_waits_where_pages_go_back_at_once),
+          T(the_most_recent_of_the_class_comes_first), T(a_similar_one_has_the_same_length),
+          T(too_many_come_out_together), T(all_are_taken_class_by_class))

@@ -48,6 +48,7 @@ TEST(one_class_in_a_superslab)
         assert_true(i == fit ? all[i]->region != all[0]->region : all[i]->region == all[0]->region);
     }
     assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
+    assert_int_equal(unit_stat("stages", "map"), 3);
     release(all[fit]);
     assert_int_equal(handed_out(), 2 * HAK_SUPERSLAB); /* wholly free: back at once */
     release(all[1]);
@@ -233,6 +234,19 @@ TEST(both_backends_give_the_same_results)
     }
 }
 
-UNIT_MAIN(T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay), T(trim_gives_free_slabs_back),
-          T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
+TEST(runs_lie_beside_each_other)
+{
+    start();
+    if (HAK_HARDENED)
+        skip(); /* fences lie between them */
+    bool zeroed;
+    struct hak_slab *a = legacy->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    struct hak_slab *b = legacy->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    assert_int_equal(labs(b->base - a->base), HAK_SUPERSLAB);
+    legacy->release(a);
+    legacy->release(b);
+}
+
+UNIT_MAIN(T(runs_lie_beside_each_other), T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay),
+          T(trim_gives_free_slabs_back), T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
           T(without_memory_null_and_later_served), T(visible_results), T(both_backends_give_the_same_results))

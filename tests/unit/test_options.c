@@ -232,7 +232,52 @@ TEST(strict_stops_the_process)
     assert_dies(parse_wrong, "closest known one is HAKMEM_PURGE_DELAY_MS");
 }
 
-UNIT_MAIN(T(defaults_are_the_tables), T(rows_are_complete), T(texts_are_empty_by_default),
-          T(numbers_within_their_range), T(numbers_that_are_none), T(choices), T(texts),
+/* Levenshtein distance, as it is defined. */
+static unsigned edits(const char *a, const char *b)
+{
+    static unsigned from[101][101];
+    size_t m = strlen(a), n = strlen(b);
+    for (size_t i = 0; i <= m; i++)
+        for (size_t j = 0; j <= n; j++) {
+            unsigned kept = i && j ? from[i - 1][j - 1] + (a[i - 1] != b[j - 1]) : ~0u;
+            unsigned less = i ? from[i - 1][j] + 1 : ~0u, more = j ? from[i][j - 1] + 1 : ~0u;
+            from[i][j] = i || j ? (unsigned)hak_min(kept, hak_min(less, more)) : 0;
+        }
+    return from[m][n];
+}
+
+static const char *closest(const char *name)
+{
+    const char *best = hak_option_table[0].name;
+    for (unsigned i = 1; i < HAK_OPTION_COUNT; i++)
+        if (edits(name, hak_option_table[i].name) < edits(name, best))
+            best = hak_option_table[i].name;
+    return best;
+}
+
+static void assert_closest(const char *name)
+{
+    char entry[80], wanted[120];
+    snprintf(entry, sizeof entry, "%s=1", name);
+    snprintf(wanted, sizeof wanted, "closest known one is %s;", closest(name));
+    parse_one(entry);
+    if (!strstr(text, wanted))
+        fail_msg("%s: not %s, but %s", name, wanted, text);
+}
+
+/* Names that are cut, or joined from the beginning of one and the end of another. */
+TEST(the_closest_name_has_the_fewest_edits)
+{
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
+        for (unsigned k = 1; k < 4; k++) {
+            const char *from = hak_option_table[i].name, *end = hak_option_table[(i + 7 * k) % HAK_OPTION_COUNT].name;
+            char name[64];
+            snprintf(name, sizeof name, "%.*s%sQ", 7 + (int)k, from, end + strlen(end) / k - 1);
+            assert_closest(name);
+        }
+}
+
+UNIT_MAIN(T(the_closest_name_has_the_fewest_edits), T(defaults_are_the_tables), T(rows_are_complete),
+          T(texts_are_empty_by_default), T(numbers_within_their_range), T(numbers_that_are_none), T(choices), T(texts),
           T(unknown_names_get_the_closest_one), T(a_name_of_any_length_is_survived), T(what_is_not_ours_is_left_alone),
           T(quiet_silences_wherever_it_stands), T(strict_stops_the_process))

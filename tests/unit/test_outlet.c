@@ -95,6 +95,21 @@ TEST(a_file_that_cannot_be_written_gives_one_line)
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
-UNIT_MAIN(T(a_copy_is_out_of_the_way_and_closed_on_exec), T(stderr_may_be_closed), T(all_descriptors_may_be_closed),
-          T(what_has_the_copys_number_now_is_left_alone), T(a_file_is_named_by_the_process),
-          T(a_file_that_cannot_be_written_gives_one_line))
+/* A name that is too long is cut, to less than the room for it. */
+TEST(a_name_of_any_length_ends_within_its_room)
+{
+    enum { ROOM = HAK_TEXT_MAX + 16, LONG = 400, SLASHES = 200 };
+    char pattern[LONG + 1] = "/tmp", cut[ROOM];
+    memset(pattern + 4, '/', SLASHES);
+    memset(pattern + 4 + SLASHES, 'x', LONG - 4 - SLASHES);
+    memcpy(cut, pattern, ROOM - 1);
+    cut[ROOM - 1] = 0;
+    int fd = hak_outlet_file(pattern);
+    assert_true(fd >= 0);
+    hak_outlet_close(fd);
+    assert_int_equal(unlink(cut), 0);
+}
+
+UNIT_MAIN(T(a_name_of_any_length_ends_within_its_room), T(a_copy_is_out_of_the_way_and_closed_on_exec),
+          T(stderr_may_be_closed), T(all_descriptors_may_be_closed), T(what_has_the_copys_number_now_is_left_alone),
+          T(a_file_is_named_by_the_process), T(a_file_that_cannot_be_written_gives_one_line))

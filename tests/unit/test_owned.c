@@ -52,4 +52,14 @@ TEST(slabs_beyond_a_few_are_nobodys_and_empty_themselves)
     }
 }
 
-UNIT_MAIN(T(slabs_beyond_a_few_are_nobodys_and_empty_themselves))
+TEST(a_class_is_marked_with_its_first_slab)
+{
+    start(NULL);
+    unsigned c = hak_class_of(SIZE);
+    assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 0);
+    hak_owned_add(t, hak_parts.by_class[c]->slab_acquire(t, c));
+    assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 1);
+    assert_int_equal(t->slabs, 1);
+}
+
+UNIT_MAIN(T(a_class_is_marked_with_its_first_slab), T(slabs_beyond_a_few_are_nobodys_and_empty_themselves))

@@ -33,7 +33,7 @@ TEST(capacities_are_sane)
     unit_start(NULL);
     assert_true(hak_init());
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        assert_in_range(hak_parts.capacity[cls], 1, 4096);
+        assert_in_range(hak_parts.capacity[cls], 2, 4096);
         assert_in_range(hak_parts.batch[cls], 1, hak_parts.capacity[cls]);
     }
 }
@@ -147,7 +147,17 @@ TEST(the_name_wins_over_the_inherited_one)
 #define INHERITED_NAMES
 #endif
 
-UNIT_MAIN(T(every_class_has_the_narrowest_frontend), T(capacities_are_sane), T(all_classes_come_in_batches),
-          T(c5_may_come_one_by_one), T(c7_may_come_one_by_one), T(all_may_come_one_by_one), T(the_pool_can_be_switched_off),
-          T(each_built_backend_can_be_chosen), T(an_unknown_backend_gives_a_line_and_the_default),
-          T(an_unknown_release_gives_a_line_and_the_default), INHERITED_NAMES T(batches_can_be_disabled))
+TEST(a_frontend_that_names_no_capacity_gets_a_few_blocks)
+{
+    unit_start("HAKMEM_POOL_TLS=0");
+    assert_true(hak_init());
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        if (!hak_parts.by_class[cls]->bin_capacity)
+            assert_in_range(hak_parts.capacity[cls], 8, 256);
+}
+
+UNIT_MAIN(T(a_frontend_that_names_no_capacity_gets_a_few_blocks), T(every_class_has_the_narrowest_frontend),
+          T(capacities_are_sane), T(all_classes_come_in_batches), T(c5_may_come_one_by_one), T(c7_may_come_one_by_one),
+          T(all_may_come_one_by_one), T(the_pool_can_be_switched_off), T(each_built_backend_can_be_chosen),
+          T(an_unknown_backend_gives_a_line_and_the_default), T(an_unknown_release_gives_a_line_and_the_default),
+          INHERITED_NAMES T(batches_can_be_disabled))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The pool frontend and its arenas (arena.c). */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,6 +252,7 @@ TEST(fixed_prewarm_learns_nothing)
     char *before = unit_stats_text(true), *from = strstr(before, "\"adaptive_prewarm\"");
     assert_non_null(from);
     *strchr(from, '}') = 0;
+    assert_non_null(strstr(from, "\"blocks\": 8"));
     for (unsigned i = 0; i < 5; i++)
         warm_in_a_thread();
     char *after = unit_stats_text(true);
@@ -272,10 +274,45 @@ TEST(adaptive_prewarm_shrinks_when_unused)
     assert_int_equal(n, 0);
 }
 
-UNIT_MAIN(T(fixed_prewarm_fills_these_classes), T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib),
-          T(each_class_comes_and_goes), T(chunks_double_up_to_the_largest), T(growth_has_so_many_levels),
-          T(empty_chunks_go_back_but_for_one), T(chunks_of_ended_threads_are_adopted),
-          T(chunks_of_ended_threads_go_back_but_for_one), T(free_pages_go_back_after_the_delay),
-          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
+/* For the next thread, of the class of 8 KiB. */
+static unsigned learnt(void)
+{
+    char *text = unit_stats_text(true), *at = strstr(text, "\"adaptive_prewarm\"");
+    unsigned blocks = (unsigned)strtoul(strstr(at, "\"blocks\": ") + strlen("\"blocks\": "), NULL, 10);
+    free(text);
+    return blocks;
+}
+
+/* Then it is parked. */
+static void run_thread(void *(*fn)(void *), void *context)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
+    pthread_join(thread, NULL);
+}
+
+static void *use_more(void *unused)
+{
+    unit_free_blocks(unit_blocks(8 * HAK_KIB, 20));
+    return unused;
+}
+
+TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
+{
+    uint64_t n;
+    start("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
+    unsigned first = learnt();
+    run_thread(use_more, NULL);
+    assert_int_equal(learnt(), first + 1);
+    run_thread(count_warm, &n);
+    assert_int_equal(unit_stat("threads", "resumed"), 1);
+    assert_int_equal(learnt(), first);
+}
+
+UNIT_MAIN(T(what_a_thread_did_before_it_was_resumed_teaches_nothing), T(fixed_prewarm_fills_these_classes),
+          T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib), T(each_class_comes_and_goes),
+          T(chunks_double_up_to_the_largest), T(growth_has_so_many_levels), T(empty_chunks_go_back_but_for_one),
+          T(chunks_of_ended_threads_are_adopted), T(chunks_of_ended_threads_go_back_but_for_one),
+          T(free_pages_go_back_after_the_delay), T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
           T(near_a_limit_a_chunk_is_as_small_as_needed), T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm),
           T(fixed_prewarm_is_always_the_same), T(adaptive_prewarm_shrinks_when_unused))

@@ -120,6 +120,14 @@ TEST(json_names_what_serves)
     free(text);
 }
 
+static void assert_numbers(const char *section, const char *wanted)
+{
+    char keys[1000], *rest;
+    snprintf(keys, sizeof keys, "%s", wanted);
+    for (char *key = strtok_r(keys, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
+        unit_stat(section, key);
+}
+
 /* Each number has its place: a key that is missing, or stands in another section, fails. */
 TEST(each_section_has_its_numbers)
 {
@@ -139,17 +147,27 @@ TEST(each_section_has_its_numbers)
         {"conservation", "carved_blocks free_blocks free_bytes outstanding_blocks outstanding_bytes remote_blocks "
                          "large_spans large_bytes violations"},
         {"pages", "unused active full partial empty returned span"},
+        {"release", "advice lazy_bytes"},
         {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes dirty_bytes "
-                  "refused_bytes cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted merged chunks "
+                  "refused_bytes cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted "
+                  "merged chunks "
                   "chunk_bytes chunks_mapped direct_mappings direct_bytes"},
     };
     unit_start(NULL);
-    for (unsigned i = 0; i < COUNT(sections); i++) {
-        char keys[1000], *rest;
-        snprintf(keys, sizeof keys, "%s", sections[i][1]);
-        for (char *key = strtok_r(keys, " ", &rest); key; key = strtok_r(NULL, " ", &rest))
-            unit_stat(sections[i][0], key);
+    for (unsigned i = 0; i < COUNT(sections); i++)
+        assert_numbers(sections[i][0], sections[i][1]);
+    assert_true(hak_init());
+    if (!strcmp(hak_parts.backend->name, "shared_pool")) {
+        assert_numbers("shared_pool", "partial_slabs empties dirty_bytes refused_bytes prefault_touched lock_taken");
+        assert_numbers("lru", "cached cached_bytes pushes hits misses evictions");
+    } else if (!strcmp(hak_parts.backend->name, "legacy")) {
+        assert_numbers("legacy", "unmapped dirty_bytes refused_bytes");
     }
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (!strcmp(hak_frontends[i]->name, "pool"))
+            assert_numbers("pool",
+                           "chunks chunk_bytes chunks_mapped chunks_adopted chunks_returned slabs_taken slabs_put "
+                           "dirty_bytes refused_bytes lock_taken");
     for (const struct hak_stage *stage = hak_parts.backend->stages; stage->name; stage++)
         unit_stat("stages", stage->name);
 }
@@ -328,8 +346,39 @@ TEST(at_exit)
     }
 }
 
-UNIT_MAIN(T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves),
+static uint64_t violations(void)
+{
+    struct hak_census c;
+    hak_stats_census(&c);
+    return c.violations;
+}
+
+TEST(each_breach_is_a_violation)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(2000);
+    struct hak_slab *slab = hak_space_slab(p);
+    uint32_t carved = slab->carved, used = slab->used;
+    assert_int_equal(violations(), 0);
+    slab->used++; /* more than were cut and are not free */
+    assert_int_equal(violations(), 1);
+    slab->carved = slab->capacity + 1; /* more than there is room for, all of them used */
+    slab->used = slab->carved - hak_slab_free_blocks(slab);
+    assert_int_equal(violations(), 1);
+    slab->carved = slab->capacity;
+    slab->used = slab->carved - hak_slab_free_blocks(slab);
+    assert_int_equal(violations(), 0);
+    slab->carved = carved;
+    slab->used = used;
+    hak_next_store(p, NULL);
+    hak_slab_remote_put(slab, (struct hak_chain){p, p, 1});
+    slab->carved -= slab->used; /* more came back than are away */
+    slab->used = 0;
+    assert_int_equal(violations(), 1);
+}
+
+UNIT_MAIN(T(each_breach_is_a_violation), T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves),
           T(each_section_has_its_numbers), T(each_setting_class_and_stage_is_described),
-          T(numbers_are_those_of_the_heap), T(text_has_no_braces),
-          T(writing_makes_no_call_of_memory), T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved),
-          T(an_unwritable_place_is_an_error), T(at_exit))
+          T(numbers_are_those_of_the_heap), T(text_has_no_braces), T(writing_makes_no_call_of_memory),
+          T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved), T(an_unwritable_place_is_an_error),
+          T(at_exit))

@@ -47,4 +47,17 @@ TEST(a_failed_resize_leaves_the_block)
     hak_free(p);
 }
 
-UNIT_MAIN(T(resizing_keeps_the_content), T(a_small_change_stays_in_place), T(a_failed_resize_leaves_the_block))
+/* Of either, in both threads' eyes. */
+TEST(a_block_that_is_half_empty_moves)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(2000);
+    size_t half = unit_usable(p) / 2;
+    assert_ptr_equal(hak_resize(p, half), p);
+    char *q = hak_resize(p, half - 1);
+    assert_ptr_not_equal(q, p);
+    hak_free(q);
+}
+
+UNIT_MAIN(T(a_block_that_is_half_empty_moves), T(resizing_keeps_the_content), T(a_small_change_stays_in_place),
+          T(a_failed_resize_leaves_the_block))

@@ -542,8 +542,11 @@ TEST(tags_name_the_bin_to_the_owner_and_vanish)
     hak_slab_tag(&slab, tag);
     assert_int_equal(page ^ hak_tag_load(page) ^ tag, BIN);
     assert_true((page ^ hak_tag_load(page) ^ (tag + ((uint64_t)1 << 32))) >= HAK_NCLASSES);
+    char *neighbour = slab.base + slab.pages * HAK_PAGE;
+    hak_tag_set(neighbour, tag, BIN);
     hak_slab_empty(&slab);
     assert_int_equal(hak_tag_load(page), 0);
+    assert_int_not_equal(hak_tag_load((uintptr_t)neighbour >> HAK_PAGE_LG), 0);
 }
 
 TEST(every_state_has_a_name)

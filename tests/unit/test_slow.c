@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "core/heap/heap.h"
 #include "hakmem.h"
 #include "sizes.h"
 #include "unit.h"
@@ -114,5 +115,38 @@ TEST(each_call_and_all_later_ones_refused)
     refuse_each("%u+");
 }
 
-UNIT_MAIN(T(every_size_is_served_aligned_and_usable), T(free_keeps_errno), T(a_call_refused), T(each_call_refused_once),
+/* As when the table of tags grew, which moved its tag. */
+TEST(a_block_without_a_tag_comes_back_and_its_page_has_one_again)
+{
+    unit_start(NULL);
+    struct hak_thread *t = unit_thread();
+    char *p = hak_malloc(2000);
+    hak_tag_clear(p);
+    hak_free(p);
+    assert_int_not_equal(hak_tag_load((uintptr_t)p >> HAK_PAGE_LG), 0);
+    hak_heap_drain(t);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, c.remote);
+}
+
+static void *low;
+
+static void free_low(void)
+{
+    hak_free(low);
+}
+
+/* No tag stands there, which reads as a class of the lowest pages. */
+TEST(a_free_of_a_low_address_is_misuse)
+{
+    unit_start(NULL);
+    assert_non_null(unit_thread());
+    for (uintptr_t page = 1; page <= HAK_NCLASSES + 1; page += page < HAK_NCLASSES - 1 ? HAK_NCLASSES - 2 : 1) {
+        low = (void *)(page << HAK_PAGE_LG);
+        assert_dies(free_low, "invalid free");
+    }
+}
+
+UNIT_MAIN(T(a_block_without_a_tag_comes_back_and_its_page_has_one_again), T(a_free_of_a_low_address_is_misuse),
+          T(every_size_is_served_aligned_and_usable), T(free_keeps_errno), T(a_call_refused), T(each_call_refused_once),
           T(each_call_and_all_later_ones_refused))

@@ -3,9 +3,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/os/meta.h"
+#include "core/plugin.h"
+#include "frontends/large/chunk.h"
 #include "frontends/large/span.h"
 #include "unit.h"
 
@@ -249,6 +250,7 @@ TEST(a_block_grows_where_it_is)
     assert_int_equal(large("grown_in_place"), 1);
     p[8 * HAK_PAGE - 1] = 1;
     assert_ptr_equal(hak_resize(p, 2 * HAK_PAGE), p); /* what it leaves serves others */
+    assert_null(hak_space_slab(p + 3 * HAK_PAGE));    /* and is no block until then */
     assert_int_equal(large("live_bytes"), 2 * HAK_PAGE);
     assert_ptr_equal(take(3 * HAK_PAGE), p + 2 * HAK_PAGE);
     assert_ptr_not_equal(q = hak_resize(p, 4 * HAK_PAGE), p);
@@ -589,7 +591,42 @@ TEST(pages_go_at_once_by_default)
     hak_free(q);
 }
 
-UNIT_MAIN(T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing),
+TEST(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class)
+{
+    unit_start("HAKMEM_ACE_CACHE_MB=0");
+    if (at_once())
+        skip();
+    char *p = hak_alloc_aligned(2 * HAK_PAGE, 35 * HAK_PAGE); /* not rounded to its class, which has 36 */
+    while (large("live_bytes") < large("chunk_bytes"))
+        take(HAK_PAGE);
+    assert_int_equal(hak_space_slab(p)->pages, 35);
+    hak_free(p);
+    assert_ptr_equal(take(35 * HAK_PAGE), p);
+    assert_int_equal(large("chunks_mapped"), large("chunks"));
+    assert_int_equal(large("live_bytes"), large("chunk_bytes"));
+}
+
+TEST(a_growing_block_moves_to_the_longest_free_span)
+{
+    unit_start(NO_CACHE);
+    char *p = take(HAK_PAGE), *behind = take(HAK_PAGE);
+    uint64_t mapped = large("chunks_mapped");
+    p = hak_resize(p, 4 * HAK_PAGE);
+    assert_ptr_equal(p, behind + HAK_PAGE);
+    assert_int_equal(large("chunks_mapped"), mapped);
+}
+
+TEST(a_sample_tells_which_pages_of_a_chunk_were_given)
+{
+    unit_start(NO_CACHE);
+    take(HAK_PAGE);
+    struct huge_sample one = hak_chunk_sample(HUGE_SHORT);
+    assert_int_equal(one.given, HAK_PAGE);
+}
+
+UNIT_MAIN(T(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class),
+          T(a_growing_block_moves_to_the_longest_free_span), T(a_sample_tells_which_pages_of_a_chunk_were_given),
+          T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing),
           T(spans_of_one_page_are_counted_too), T(neighbours_join_and_chunks_go_back),
           T(each_length_has_a_class_that_wastes_little), T(free_chunks_go_back_to_the_backend),
           T(a_clean_chunk_goes_back_clean), T(a_chunk_that_is_gone_is_not_looked_at),

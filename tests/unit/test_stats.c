@@ -153,6 +153,17 @@ TEST(a_path_forgets_the_element_before)
     assert_string_equal(paths, "list.0.x=1 list.sum=2 n=3 ");
 }
 
-UNIT_MAIN(T(a_path_forgets_the_element_before), T(json), T(the_same_as_text), T(strings_are_escaped),
-          T(more_than_the_buffer_comes_out_whole), T(an_error_of_write_is_kept), T(numbers_by_their_paths),
-          T(the_texts_of_an_element_are_in_its_path))
+TEST(the_buffer_is_not_overrun)
+{
+    struct hak_stats_writer w = writer(true), untouched = w;
+    char big[sizeof w];
+    memset(big, 'z', sizeof big);
+    hak_stats_begin(&w, NULL);
+    hak_stats_text_n(&w, "big", big, sizeof w.buffer + sizeof w.ends / 2);
+    assert_memory_equal(w.ends, untouched.ends, sizeof w.ends);
+    assert_in_range(w.length, 0, sizeof w.buffer);
+}
+
+UNIT_MAIN(T(the_buffer_is_not_overrun), T(a_path_forgets_the_element_before), T(json), T(the_same_as_text),
+          T(strings_are_escaped), T(more_than_the_buffer_comes_out_whole), T(an_error_of_write_is_kept),
+          T(numbers_by_their_paths), T(the_texts_of_an_element_are_in_its_path))

@@ -29,4 +29,12 @@ TEST(min_and_max)
     assert_int_equal(hak_max(2, 2), 2);
 }
 
-UNIT_MAIN(T(aligns_up), T(knows_powers_of_two), T(min_and_max))
+TEST(units)
+{
+    assert_int_equal(HAK_KIB, 1024);
+    assert_int_equal(HAK_MIB, 1024 * 1024);
+    assert_int_equal(HAK_GIB, 1024 * 1024 * 1024);
+    assert_int_equal(HAK_PAGE, 64 * 1024);
+}
+
+UNIT_MAIN(T(units), T(aligns_up), T(knows_powers_of_two), T(min_and_max))

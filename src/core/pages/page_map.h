@@ -25,7 +25,7 @@ HAK_INLINE void hak_page_map_grow(size_t size)
 #if HAK_HARDENED
     HAK_STORE_RELAXED(&hak_page_map.units, size / 16);
 #endif
-    HAK_STORE_RELEASE(&hak_page_map.size, size);
+    HAK_STORE_RELAXED(&hak_page_map.size, size);
 }
 
 #if HAK_HARDENED

@@ -113,7 +113,7 @@ static bool plan(uintptr_t quarter, uint64_t random)
     hak_page_map.base = (uintptr_t)base;
     granule_bits[(n / GRANULE - 1) / 64] |= (uint64_t)1 << (n / GRANULE - 1) % 64;
     hak_tags.table = (_Atomic(uint64_t) *)tags;
-    HAK_STORE_RELEASE(&hak_tags.mask, GRANULE - 1);
+    HAK_STORE_RELAXED(&hak_tags.mask, GRANULE - 1);
     return add_first_zones(base, size / HAK_SUPERSLAB);
 }
 
@@ -200,8 +200,10 @@ static void advise_huge(const struct zone *z, size_t from, size_t to)
 
 static void name(const struct zone *z, size_t from, size_t to)
 {
+    if (from < NAME_FROM)
+        from = 0;
     if (to >= NAME_FROM)
-        hak_os_name(z->base + (from < NAME_FROM ? 0 : from), to - (from < NAME_FROM ? 0 : from), "hakmem");
+        hak_os_name(z->base + from, to - from, "hakmem");
 }
 
 static int map_to(struct zone *z, size_t end)

@@ -32,8 +32,8 @@ static struct timespec in_ms(uint64_t ms)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t ns = (uint64_t)t.tv_nsec + ms % 1000 * 1000000;
-    t.tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
+    uint64_t ns = (uint64_t)t.tv_nsec + ms * 1000000;
+    t.tv_sec += (time_t)(ns / 1000000000);
     t.tv_nsec = (long)(ns % 1000000000);
     return t;
 }

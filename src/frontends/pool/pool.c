@@ -62,6 +62,7 @@ static uint32_t bin_capacity(unsigned cls)
 /* Another frontend may have taken its class. */
 static bool is_mine(unsigned i)
 {
+    HAK_ASSERT(i < POOL_WARM_CLASSES);
     return hak_parts.by_class[hak_class_of(warm_classes[i].size)] == &hak_frontend_pool;
 }
 
