@@ -39,7 +39,9 @@ readonly VARIANTS=(
 readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
-readonly LONG_STAGES=(programs-more suites tidy fresh)
+# soak: minutes of it in each variant that serves whole programs, and so many operations in all.
+readonly LONG_STAGES=(programs-more suites soak tidy fresh)
+readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
@@ -179,7 +181,7 @@ stage_variant() {
         meson_test "$name" "$log" "${tests[@]}"
         if [ "$LONG" -eq 1 ]; then
             [ ${#more[@]} -eq 0 ] || meson_test "$name" "$log" "${more[@]}" --no-suite machine
-            [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long
+            [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long --no-suite soak-long
         fi
     else
         failed=1
@@ -197,6 +199,26 @@ stage_machine() {
         failed=1
     fi
     report machine "$passed" "$failed" $((SECONDS - began)) "$log"
+}
+
+stage_soak() {
+    local line name now sum=0 log=$OUT/soak.log began=$SECONDS passed=0 failed=0
+    : >"$log"
+    for line in "${VARIANTS[@]}"; do
+        name=$(field "$line" 0)
+        [[ $line != *b_sanitize* && $line != *override=false* ]] || continue
+        if build_variant "$name" "$log"; then
+            STRESS_LONG=1 meson_test "$name" "$log" --suite soak-long
+            now=$(($(grep -oP '\d+(?= operations)' "$OUT/$name/meson-logs/testlog.json" | paste -sd+)))
+            sum=$((sum + now))
+            echo "        soak, $name: $now operations"
+        else
+            failed=$((failed + 1))
+        fi
+    done
+    echo "        soak, all builds: $sum operations"
+    [ "$sum" -ge "$SOAK_OPERATIONS" ] || failed=$((failed + 1))
+    report soak "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
 # refused OPTIONS WORD LOG: meson must fail, of its own will, with a sentence that holds the word.
@@ -441,7 +463,7 @@ stage_setup() {
 
 run_stage() {
     case $1 in
-        setup | machine | refusals | workbench) "stage_$1" ;;
+        setup | machine | refusals | workbench | soak) "stage_$1" ;;
         programs) programs_of 4 ;;
         programs-more) programs_of 5 ;;
         suites)
