@@ -285,14 +285,12 @@ reconfigure() {
 }
 
 # aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
-# --long: unit, api and stress tests, and unit tests with pages of 16 and 64 KiB.
+# --long: unit, api and stress tests, unit tests with pages of 16 and 64 KiB, and those of the cache `cpu`: qemu-user has
+# no restartable sequences, so they see its caches of threads, and what each sequence does alone.
 cross() {
     local work library tests=false dir=$OUT/aarch64
     [ "$LONG" -eq 0 ] || tests=true
-    rm -rf "$dir"
-    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=$tests \
-        "${COMMON[@]}" || return 1
-    ninja -C "$dir" || return 1
+    cross_build "$dir" -Dtests=$tests || return 1
     library=$(library_of aarch64)
     for work in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" "larson --ops 100000 8 128 1024 1 12345 4"; do
         # shellcheck disable=SC2086
@@ -302,11 +300,25 @@ cross() {
     [ "$LONG" -eq 0 ] || emulated "$dir"
 }
 
+# cross_build DIR OPTION...
+cross_build() {
+    local dir=$1
+    shift
+    rm -rf "$dir"
+    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini "${COMMON[@]}" "$@" &&
+        ninja -C "$dir"
+}
+
+emulated_tests() {
+    meson test --no-rebuild --print-errorlogs --timeout-multiplier 10 -C "$@"
+}
+
 emulated() {
     local -x UNIT_RUN_BY=qemu-aarch64 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu QEMU_PAGESIZE=4096
-    meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit --suite api --suite stress || return 1
+    emulated_tests "$1" --suite unit --suite api --suite stress || return 1
+    cross_build "$1-cpu" -Dcache=cpu -Dbench=false && emulated_tests "$1-cpu" --suite unit || return 1
     for QEMU_PAGESIZE in 16384 65536; do
-        meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit || return 1
+        emulated_tests "$1" --suite unit || return 1
     done
 }
 

@@ -79,7 +79,7 @@ class Redis(Files):
 
 
 class Git(Files):
-    """Git as installed, by the scripts of its first hundreds: basics and objects, trees and configuration, checkout."""
+    """Git as installed, by a thousand of its scripts: t0 to t9."""
     program = "/usr/bin/git"
     folder = "git/t"
 
@@ -103,4 +103,4 @@ def modules():
     return [Module(re.search(r"/(test_\w+)", path[len(cpython.SUITE):])[1], timeout=1800) for path in sorted(found)]
 
 
-SUITES = [Perl(), Redis(), Git("t0"), Git("t1"), Git("t2"), *modules()]
+SUITES = [Perl(), Redis(), *(Git(f"t{part}") for part in range(10)), *modules()]
