@@ -35,7 +35,6 @@ enum {
     CHILD_BLOCKS = 300,
     CHILD_PATIENCE = 60,
     SIGNAL_US = 2000,
-    QUIET = 8,
 };
 
 struct block {
@@ -68,6 +67,7 @@ static struct block mailed[MAILBOXES + MAX_LANES];
 static _Atomic(struct block *) mail[MAILBOXES];
 static struct window windows[MAX_LANES + SWAPPED];
 static _Atomic(struct window *) swapped[SWAPPED];
+static _Atomic(int64_t) in_windows; /* bytes that are live there */
 static _Atomic(bool) stopping;
 static volatile sig_atomic_t signals;
 
@@ -128,13 +128,18 @@ static void count_live(struct lane *l, const struct block *b, int sign)
         atomic_fetch_add_explicit(&l->live, sign * (int64_t)b->usable, memory_order_relaxed);
 }
 
+static void refuse(struct lane *l, size_t size)
+{
+    if (errno != ENOMEM)
+        stress_fail("soak: NULL for %zu bytes with errno %d", size, errno);
+    add(&l->refused, 1);
+}
+
 static void adopt(struct lane *l, struct block *b, void *ptr, size_t size)
 {
     add(&l->operations, 1);
     if (!ptr) {
-        if (errno != ENOMEM)
-            stress_fail("soak: NULL for %zu bytes with errno %d", size, errno);
-        add(&l->refused, 1);
+        refuse(l, size);
         return;
     }
     *b = (struct block){ptr, size, hakmem_malloc_usable_size(ptr), (unsigned char)(next_random(&l->random) % 255 + 1)};
@@ -233,14 +238,14 @@ static bool stamped(const struct cell *c, uintptr_t value)
 /* Each gives what it adds to the bytes that are live. */
 static int64_t fill(struct lane *l, struct cell *c, size_t size)
 {
-    bool zero = next_random(&l->random) % 8 == 0;
-    c->ptr = zero ? calloc(1, size) : malloc(size);
+    bool zeroed = next_random(&l->random) % 8 == 0;
+    c->ptr = zeroed ? calloc(1, size) : malloc(size);
     c->size = size;
     if (!c->ptr) {
-        add(&l->refused, 1);
+        refuse(l, size);
         return 0;
     }
-    if (zero && !stamped(c, 0))
+    if (zeroed && !stamped(c, 0))
         stress_fail("soak: calloc of %zu gave %p, not zero", size, (void *)c->ptr);
     stamp(c, (uintptr_t)c->ptr ^ size);
     return (int64_t)size;
@@ -276,7 +281,7 @@ static void stretch(struct lane *l)
         }
     }
     add(&l->operations, operations);
-    atomic_fetch_add_explicit(&l->live, live, memory_order_relaxed);
+    atomic_fetch_add_explicit(&in_windows, live, memory_order_relaxed);
     l->window = atomic_exchange_explicit(&swapped[next_random(&l->random) % SWAPPED], l->window, memory_order_acq_rel);
 }
 
@@ -451,8 +456,8 @@ static long violations(char *text, size_t room)
 static void check_books(unsigned count)
 {
     static char text[1 << 20];
-    int64_t held = 0;
     close_gate();
+    int64_t held = atomic_load_explicit(&in_windows, memory_order_relaxed);
     for (unsigned i = 0; i < count; i++)
         held += atomic_load_explicit(&lanes[i].live, memory_order_relaxed);
     struct hakmem_mallinfo2 info = hakmem_mallinfo2();
@@ -472,6 +477,27 @@ static uint64_t operations_of(unsigned count)
     return sum;
 }
 
+static void disturb(uint64_t *random)
+{
+    switch (next_random(random) % 8) {
+    case 0:
+    case 1:
+        fork_once(random);
+        break;
+    case 2:
+        squeeze(RLIMIT_AS, 0);
+        break;
+    case 3:
+        squeeze(RLIMIT_DATA, 5);
+        break;
+    case 4:
+        hakmem_trim(0);
+        break;
+    default:
+        break;
+    }
+}
+
 static void oversee(unsigned seconds, uint64_t operations, unsigned count, uint64_t seed)
 {
     uint64_t random = seed;
@@ -480,23 +506,8 @@ static void oversee(unsigned seconds, uint64_t operations, unsigned count, uint6
     for (time_t end = now.tv_sec + (time_t)seconds, next = now.tv_sec + 1;
          now.tv_sec < end || operations_of(count) < operations;) {
         usleep(50000);
-        switch (now.tv_sec % 2 ? QUIET : next_random(&random) % 8) {
-        case 0:
-        case 1:
-            fork_once(&random);
-            break;
-        case 2:
-            squeeze(RLIMIT_AS, 0);
-            break;
-        case 3:
-            squeeze(RLIMIT_DATA, 5);
-            break;
-        case 4:
-            hakmem_trim(0);
-            break;
-        default:
-            break;
-        }
+        if (now.tv_sec % 2)
+            disturb(&random);
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (now.tv_sec >= next) {
             check_books(count);
@@ -537,7 +548,7 @@ static void finish(unsigned count)
     }
     for (unsigned i = 0; i < COUNT(windows) * WINDOW; i++)
         if (windows[i / WINDOW].cells[i % WINDOW].ptr)
-            lanes[0].live += clear(&windows[i / WINDOW].cells[i % WINDOW]);
+            in_windows += clear(&windows[i / WINDOW].cells[i % WINDOW]);
     check_books(count);
 }
 
