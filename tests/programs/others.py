@@ -98,9 +98,14 @@ class Module(cpython.Suite):
     must_run = False
 
 
+# Without the library too: where a virtual machine has such sockets, and its host does not answer, this waits forever.
+LEFT_OUT = {"test_socket": ["ThreadedVSOCKSocketStreamTest"]}
+
+
 def modules():
     found = glob.glob(f"{cpython.SUITE}/test_*.py") + glob.glob(f"{cpython.SUITE}/test_*/__init__.py")
-    return [Module(re.search(r"/(test_\w+)", path[len(cpython.SUITE):])[1], timeout=1800) for path in sorted(found)]
+    names = [re.search(r"/(test_\w+)", path[len(cpython.SUITE):])[1] for path in sorted(found)]
+    return [Module(name, timeout=1800, left_out=LEFT_OUT.get(name, ())) for name in names]
 
 
 SUITES = [Perl(), Redis(), *(Git(f"t{part}") for part in range(10)), *modules()]
