@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Threads that start, end, are parked, resumed and broken up (core/heap/thread.c as it is), with bins that only note
  * whose they are: a descriptor and all behind it belongs to one thread at a time. */
+#include <pthread.h>
+
 #include "core/heap/heap.h"
 #include "core/heap/share.h"
 #include "core/heap/thread.h"
