@@ -79,7 +79,7 @@ class Redis(Files):
 
 
 class Git(Files):
-    """Git as installed, by a thousand of its scripts: t0 to t9."""
+    """Git as installed, by all of its scripts, in ten parts."""
     program = "/usr/bin/git"
     folder = "git/t"
 
