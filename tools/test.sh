@@ -39,7 +39,9 @@ readonly VARIANTS=(
 readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
-readonly LONG_STAGES=(programs-more suites tidy fresh)
+# soak: minutes of it in each variant that serves whole programs, and so many operations in all.
+readonly LONG_STAGES=(programs-more suites soak tidy fresh)
+readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
@@ -179,7 +181,7 @@ stage_variant() {
         meson_test "$name" "$log" "${tests[@]}"
         if [ "$LONG" -eq 1 ]; then
             [ ${#more[@]} -eq 0 ] || meson_test "$name" "$log" "${more[@]}" --no-suite machine
-            [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long
+            [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long --no-suite soak-long
         fi
     else
         failed=1
@@ -197,6 +199,26 @@ stage_machine() {
         failed=1
     fi
     report machine "$passed" "$failed" $((SECONDS - began)) "$log"
+}
+
+stage_soak() {
+    local line name now sum=0 log=$OUT/soak.log began=$SECONDS passed=0 failed=0
+    : >"$log"
+    for line in "${VARIANTS[@]}"; do
+        name=$(field "$line" 0)
+        [[ $line != *b_sanitize* && $line != *override=false* ]] || continue
+        if build_variant "$name" "$log"; then
+            STRESS_LONG=1 meson_test "$name" "$log" --suite soak-long
+            now=$(($(grep -oP '\d+(?= operations)' "$OUT/$name/meson-logs/testlog.json" | paste -sd+)))
+            sum=$((sum + now))
+            echo "        soak, $name: $now operations"
+        else
+            failed=$((failed + 1))
+        fi
+    done
+    echo "        soak, all builds: $sum operations"
+    [ "$sum" -ge "$SOAK_OPERATIONS" ] || failed=$((failed + 1))
+    report soak "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
 # refused OPTIONS WORD LOG: meson must fail, of its own will, with a sentence that holds the word.
@@ -263,14 +285,12 @@ reconfigure() {
 }
 
 # aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
-# --long: unit, api and stress tests, and unit tests with pages of 16 and 64 KiB.
+# --long: unit, api and stress tests, unit tests with pages of 16 and 64 KiB, and those of the cache `cpu`: qemu-user has
+# no restartable sequences, so they see its caches of threads, and what each sequence does alone.
 cross() {
     local work library tests=false dir=$OUT/aarch64
     [ "$LONG" -eq 0 ] || tests=true
-    rm -rf "$dir"
-    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini -Dtests=$tests \
-        "${COMMON[@]}" || return 1
-    ninja -C "$dir" || return 1
+    cross_build "$dir" -Dtests=$tests || return 1
     library=$(library_of aarch64)
     for work in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" "larson --ops 100000 8 128 1024 1 12345 4"; do
         # shellcheck disable=SC2086
@@ -280,11 +300,25 @@ cross() {
     [ "$LONG" -eq 0 ] || emulated "$dir"
 }
 
+# cross_build DIR OPTION...
+cross_build() {
+    local dir=$1
+    shift
+    rm -rf "$dir"
+    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini "${COMMON[@]}" "$@" &&
+        ninja -C "$dir"
+}
+
+emulated_tests() {
+    meson test --no-rebuild --print-errorlogs --timeout-multiplier 10 -C "$@"
+}
+
 emulated() {
     local -x UNIT_RUN_BY=qemu-aarch64 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu QEMU_PAGESIZE=4096
-    meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit --suite api --suite stress || return 1
+    emulated_tests "$1" --suite unit --suite api --suite stress || return 1
+    cross_build "$1-cpu" -Dcache=cpu -Dbench=false && emulated_tests "$1-cpu" --suite unit || return 1
     for QEMU_PAGESIZE in 16384 65536; do
-        meson test -C "$1" --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite unit || return 1
+        emulated_tests "$1" --suite unit || return 1
     done
 }
 
@@ -441,7 +475,7 @@ stage_setup() {
 
 run_stage() {
     case $1 in
-        setup | machine | refusals | workbench) "stage_$1" ;;
+        setup | machine | refusals | workbench | soak) "stage_$1" ;;
         programs) programs_of 4 ;;
         programs-more) programs_of 5 ;;
         suites)

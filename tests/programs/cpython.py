@@ -24,12 +24,13 @@ EXTRA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-te
 class Suite:
     must_run = True
 
-    def __init__(self, module, weight=1.0, timeout=120, shards=(), raw_malloc=False):
+    def __init__(self, module, weight=1.0, timeout=120, shards=(), raw_malloc=False, left_out=()):
         self.module = module
         self.name = module + (".malloc" if raw_malloc else "")
         self.weight = weight
         self.timeout = timeout
         self.shards = shards
+        self.left_out = [word for pattern in left_out for word in ("-i", pattern)]
         # CPython takes blocks up to 512 bytes from arenas of its own unless it is told not to.
         self.env = {"PYTHONMALLOC": "malloc"} if raw_malloc else {}
         self.program = PYTHON
@@ -37,7 +38,7 @@ class Suite:
     def run(self, world):
         self.find()
         others = [["-i", shard] for shard in self.shards]
-        selections = [["-m", shard] for shard in self.shards] + [sum(others, [])]
+        selections = [["-m", shard] for shard in self.shards] + [sum(others, self.left_out)]
         return self.run_selections(world, selections)
 
     def repeat(self, world, cases):

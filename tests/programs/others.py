@@ -79,15 +79,18 @@ class Redis(Files):
 
 
 class Git(Files):
-    """Git as installed, by the scripts of its first hundreds: basics, objects, trees, configuration, refs."""
-    name = "git-tests"
+    """Git as installed, by all of its scripts, in ten parts."""
     program = "/usr/bin/git"
     folder = "git/t"
-    patterns = ["t[012][0-9][0-9][0-9]-*.sh"]
+
+    def __init__(self, part):
+        self.name = f"git-tests-{part}"
+        self.patterns = [f"{part}[0-9][0-9][0-9]-*.sh"]
 
     def command(self, world, file):
         return (["/bin/sh", file, f"--root={world.path('trash')}"],
-                {"GIT_TEST_INSTALLED": "/usr/bin", "GIT_TEST_HTTPD": "false"})
+                {"GIT_TEST_INSTALLED": "/usr/bin", "GIT_TEST_HTTPD": "false",
+                 "TEST_NO_MALLOC_CHECK": "1"})  # else it preloads glibc's own check in place of the library
 
 
 class Module(cpython.Suite):
@@ -95,9 +98,14 @@ class Module(cpython.Suite):
     must_run = False
 
 
+# Without the library too: where a virtual machine has such sockets, and its host does not answer, this waits forever.
+LEFT_OUT = {"test_socket": ["ThreadedVSOCKSocketStreamTest"]}
+
+
 def modules():
     found = glob.glob(f"{cpython.SUITE}/test_*.py") + glob.glob(f"{cpython.SUITE}/test_*/__init__.py")
-    return [Module(re.search(r"/(test_\w+)", path[len(cpython.SUITE):])[1], timeout=1800) for path in sorted(found)]
+    names = [re.search(r"/(test_\w+)", path[len(cpython.SUITE):])[1] for path in sorted(found)]
+    return [Module(name, timeout=1800, left_out=LEFT_OUT.get(name, ())) for name in names]
 
 
-SUITES = [Perl(), Redis(), Git(), *modules()]
+SUITES = [Perl(), Redis(), *(Git(f"t{part}") for part in range(10)), *modules()]

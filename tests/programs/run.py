@@ -64,7 +64,7 @@ class Driver:
         world = self.world(test, preloaded)
         try:
             outcome = json.loads(json.dumps(work(world)))
-            world.prove()
+            world.prove(os.path.basename(test.program))
             return outcome
         except Broken as error:
             if not preloaded:

@@ -126,24 +126,28 @@ class World:
         if said and self.library is not None:
             raise Broken(f"a message nobody asked for: {said.group(0)}")
 
-    def prove(self):
-        """Raise unless the library served the tested programs, as it was set."""
+    def prove(self, program):
+        """Raise unless the library served the program of that name, and all else that reports, as it was set."""
         if not self.proof:
             return
         folder = self.path("stats")
-        written = {name: read_stats(os.path.join(folder, name)) for name in os.listdir(folder)}
+        served = {name: self.served_program(folder, name) for name in os.listdir(folder)}
         for pid in self.main_pids:
-            if f"{pid}.json" not in written:
+            if f"{pid}.json" not in served:
                 raise Broken(f"process {pid} ran without the library, or died before its report")
-        if not written:
-            raise Broken("no tested program wrote a report: none was served by the library")
-        for name, stats in written.items():
-            allocator = stats.get("allocator", {})
-            if allocator.get("name") != "hakmem" or not stats.get("os_calls"):
-                raise Broken(f"{name} does not say that the library served: {allocator}")
-            for key, value in self.expect.items():
-                if as_text(allocator.get(key)) != value:
-                    raise Broken(f"{name}: {key} is {as_text(allocator.get(key))}, expected {value}")
+        if program not in served.values():
+            raise Broken(f"no process of {program} wrote a report: the library did not serve it")
+
+    def served_program(self, folder, name):
+        """Which program wrote that report."""
+        stats = read_stats(os.path.join(folder, name))
+        allocator = stats.get("allocator", {})
+        if allocator.get("name") != "hakmem" or not stats.get("os_calls"):
+            raise Broken(f"{name} does not say that the library served: {allocator}")
+        for key, value in self.expect.items():
+            if as_text(allocator.get(key)) != value:
+                raise Broken(f"{name}: {key} is {as_text(allocator.get(key))}, expected {value}")
+        return allocator["program"]
 
 
 def as_text(value):

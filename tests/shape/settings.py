@@ -83,6 +83,7 @@ def check_backends(p, backends):
         p.problems.append(f"the default backend is {default!r}, not one of {backends}")
     for backend in backends:
         stats, run = p.stats(HAKMEM_BACKEND=backend)
+        p.expect("the program's name", stats["allocator"]["program"] == os.path.basename(p.program), run)
         p.expect(f"backend {backend}", run.stderr == "" and stats["allocator"]["backend"] == backend, run)
     p.one_line("unknown backend", ["HAKMEM_BACKEND", "nonsense"], HAKMEM_BACKEND="nonsense")
     stats, run = p.stats(HAKMEM_BACKEND="nonsense")

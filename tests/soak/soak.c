@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * soak SECONDS LANES SEED [--long]
+ * soak SECONDS LANES SEED [--long OPERATIONS]
  *
- * Everything at once, for a time: LANES lanes allocate, resize and free blocks of all sizes, hand blocks to each other,
- * and are chains of threads that end with their blocks live. Meanwhile the process forks, trims, is now and then
- * refused address space, and is interrupted by signals. Once a second all lanes stand still: then the library's books
- * must balance, and hold at least what the lanes hold.
+ * Everything at once for a time, and until OPERATIONS are done: LANES lanes allocate, resize and free blocks of
+ * all sizes, hand blocks to each other, and are chains of threads that end with their blocks live. Between these steps
+ * lie stretches of plain work on whole windows of small blocks. In one second of two the process forks, trims, and is
+ * refused address space. Signals interrupt it all the time. Once a second all lanes stand still: then the library's
+ * books must balance, and hold at least what the lanes hold.
  *
  * The library serves the whole process. Nothing here allocates but the calls under test.
  */
@@ -24,8 +25,11 @@ enum {
     MAX_LANES = 64,
     SLOTS = 512,
     MAILBOXES = 256,
-    BATCH = 512, /* steps between two looks at the gate */
-    BURST = 128,
+    BATCH = 512,  /* steps between two looks at the gate */
+    WINDOW = 256, /* cells; a power of two, so that an odd stride meets each of them */
+    CELL_MIN = 16,
+    SWAPPED = 32,
+    ROUNDS = 16,
     LANE_BYTES = 8 << 20, /* live, at most */
     DIRECT_MIN = 4 << 20, /* a block that grew to this may be a mapping of its own */
     CHILD_BLOCKS = 300,
@@ -39,6 +43,14 @@ struct block {
     unsigned char mark;
 };
 
+/* Small blocks that are made, checked and freed quickly. Lanes exchange whole windows. */
+struct window {
+    struct cell {
+        char *ptr; /* NULL: none */
+        size_t size;
+    } cells[WINDOW];
+};
+
 struct lane {
     uint64_t random;
     _Atomic(uint64_t) operations, refused;
@@ -47,11 +59,15 @@ struct lane {
     pthread_t before;
     bool has_before, ends;
     struct block slots[SLOTS];
+    struct window *window;
 };
 
 static struct lane lanes[MAX_LANES];
 static struct block mailed[MAILBOXES + MAX_LANES];
 static _Atomic(struct block *) mail[MAILBOXES];
+static struct window windows[MAX_LANES + SWAPPED];
+static _Atomic(struct window *) swapped[SWAPPED];
+static _Atomic(int64_t) in_windows; /* bytes that are live there */
 static _Atomic(bool) stopping;
 static volatile sig_atomic_t signals;
 
@@ -112,13 +128,18 @@ static void count_live(struct lane *l, const struct block *b, int sign)
         atomic_fetch_add_explicit(&l->live, sign * (int64_t)b->usable, memory_order_relaxed);
 }
 
+static void refuse(struct lane *l, size_t size)
+{
+    if (errno != ENOMEM)
+        stress_fail("soak: NULL for %zu bytes with errno %d", size, errno);
+    add(&l->refused, 1);
+}
+
 static void adopt(struct lane *l, struct block *b, void *ptr, size_t size)
 {
     add(&l->operations, 1);
     if (!ptr) {
-        if (errno != ENOMEM)
-            stress_fail("soak: NULL for %zu bytes with errno %d", size, errno);
-        add(&l->refused, 1);
+        refuse(l, size);
         return;
     }
     *b = (struct block){ptr, size, hakmem_malloc_usable_size(ptr), (unsigned char)(next_random(&l->random) % 255 + 1)};
@@ -153,12 +174,22 @@ static size_t draw_size(struct lane *l)
     return room ? mixed_size(&l->random) : 1 + next_random(&l->random) % 512;
 }
 
+/* Writes what it reads: a page that is read first takes two faults. */
+static bool zero(void *p, size_t size)
+{
+    _Atomic(unsigned char) *c = p;
+    for (size_t at = 0; at < size; at += 4 * KIB)
+        if (atomic_exchange_explicit(&c[at], 0, memory_order_relaxed))
+            return false;
+    return atomic_exchange_explicit(&c[size - 1], 0, memory_order_relaxed) == 0;
+}
+
 static void allocate(struct lane *l, struct block *b)
 {
     size_t size = draw_size(l), align = (size_t)16 << next_random(&l->random) % 9;
     unsigned kind = next_random(&l->random) % 16;
     void *p = kind < 10 ? malloc(size) : kind < 14 ? calloc(1, size) : aligned_alloc(align, size);
-    if (p && kind >= 10 && kind < 14 && !marked(p, size, 0))
+    if (p && kind >= 10 && kind < 14 && !zero(p, size))
         stress_fail("soak: calloc of %zu gave %p, not zero", size, p);
     if (p && kind >= 14 && (uintptr_t)p % align)
         stress_fail("soak: %p is not aligned to %zu", p, align);
@@ -183,24 +214,75 @@ static void resize(struct lane *l, struct block *b)
     }
 }
 
-/* Many of one size and away again; half of the lanes' operations are these. */
-static void burst(struct lane *l)
+/* A word anywhere. */
+struct __attribute__((packed, may_alias)) word {
+    uintptr_t value;
+};
+
+static struct word *last_word(const struct cell *c)
 {
-    void *blocks[BURST];
-    size_t size = 1 + next_random(&l->random) % 2048, n = 0;
-    while (n < BURST && (blocks[n] = malloc(size))) {
-        *(uintptr_t *)blocks[n] = (uintptr_t)blocks[n];
-        n++;
+    return (struct word *)(c->ptr + c->size) - 1;
+}
+
+/* The first and the last word of a block of a window. */
+static void stamp(const struct cell *c, uintptr_t value)
+{
+    ((struct word *)c->ptr)->value = last_word(c)->value = value;
+}
+
+static bool stamped(const struct cell *c, uintptr_t value)
+{
+    return ((struct word *)c->ptr)->value == value && last_word(c)->value == value;
+}
+
+/* Each gives what it adds to the bytes that are live. */
+static int64_t fill(struct lane *l, struct cell *c, size_t size)
+{
+    bool zeroed = next_random(&l->random) % 8 == 0;
+    c->ptr = zeroed ? calloc(1, size) : malloc(size);
+    c->size = size;
+    if (!c->ptr) {
+        refuse(l, size);
+        return 0;
     }
-    add(&l->refused, n < BURST);
-    for (size_t i = 0; i < n; i++) {
-        void *p = blocks[i & 1 ? i : (n - 1 - i) & ~(size_t)1];
-        if (n % 2 == 0 && *(uintptr_t *)p != (uintptr_t)p)
-            stress_fail("soak: block %p of a burst changed", p);
+    if (zeroed && !stamped(c, 0))
+        stress_fail("soak: calloc of %zu gave %p, not zero", size, (void *)c->ptr);
+    stamp(c, (uintptr_t)c->ptr ^ size);
+    return (int64_t)size;
+}
+
+static int64_t clear(struct cell *c)
+{
+    if (!stamped(c, (uintptr_t)c->ptr ^ c->size))
+        stress_fail("soak: block %p of %zu bytes in a window changed", (void *)c->ptr, c->size);
+    free(c->ptr);
+    c->ptr = NULL;
+    return -(int64_t)c->size;
+}
+
+/* Each round fills the window, clears it, or does both to each cell, in an order of its own. */
+static void stretch(struct lane *l)
+{
+    size_t limit = CELL_MIN << next_random(&l->random) % 8, operations = 0;
+    int64_t live = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        uint64_t r = next_random(&l->random), size = CELL_MIN + (r >> 32) % limit;
+        unsigned at = r % WINDOW, stride = (r >> 8 & 0xff) | 1, kind = (r >> 16) % 4;
+        for (unsigned i = 0; i < WINDOW; i++, at = (at + stride) % WINDOW) {
+            struct cell *c = &l->window->cells[at];
+            if (c->ptr && kind != 0) {
+                live += clear(c);
+                operations++;
+            }
+            if (!c->ptr && kind != 1) {
+                live += fill(l, c, kind == 3 ? CELL_MIN + next_random(&l->random) % limit : size);
+                operations++;
+            }
+        }
     }
-    for (size_t i = 0; i < n; i++)
-        free(blocks[i]);
-    add(&l->operations, 2 * n);
+    add(&l->operations, operations);
+    atomic_fetch_add_explicit(&in_windows, live, memory_order_relaxed);
+    l->window = atomic_exchange_explicit(&swapped[next_random(&l->random) % SWAPPED], l->window, memory_order_acq_rel);
 }
 
 /* A block in exchange for another one, or for none. */
@@ -224,8 +306,8 @@ static void step(struct lane *l)
     unsigned what = next_random(&l->random) % 128;
     if (what < 12)
         hand_over(l, b);
-    else if (what == 12)
-        burst(l);
+    else if (what < 16)
+        stretch(l);
     else if (!b->ptr)
         allocate(l, b);
     else if (what < 90)
@@ -374,8 +456,8 @@ static long violations(char *text, size_t room)
 static void check_books(unsigned count)
 {
     static char text[1 << 20];
-    int64_t held = 0;
     close_gate();
+    int64_t held = atomic_load_explicit(&in_windows, memory_order_relaxed);
     for (unsigned i = 0; i < count; i++)
         held += atomic_load_explicit(&lanes[i].live, memory_order_relaxed);
     struct hakmem_mallinfo2 info = hakmem_mallinfo2();
@@ -387,30 +469,45 @@ static void check_books(unsigned count)
     open_gate();
 }
 
-static void oversee(unsigned seconds, unsigned count, uint64_t seed)
+static uint64_t operations_of(unsigned count)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < count; i++)
+        sum += atomic_load_explicit(&lanes[i].operations, memory_order_relaxed);
+    return sum;
+}
+
+static void disturb(uint64_t *random)
+{
+    switch (next_random(random) % 8) {
+    case 0:
+    case 1:
+        fork_once(random);
+        break;
+    case 2:
+        squeeze(RLIMIT_AS, 0);
+        break;
+    case 3:
+        squeeze(RLIMIT_DATA, 5);
+        break;
+    case 4:
+        hakmem_trim(0);
+        break;
+    default:
+        break;
+    }
+}
+
+static void oversee(unsigned seconds, uint64_t operations, unsigned count, uint64_t seed)
 {
     uint64_t random = seed;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    for (time_t end = now.tv_sec + (time_t)seconds, next = now.tv_sec + 1; now.tv_sec < end;) {
+    for (time_t end = now.tv_sec + (time_t)seconds, next = now.tv_sec + 1;
+         now.tv_sec < end || operations_of(count) < operations;) {
         usleep(50000);
-        switch (next_random(&random) % 8) {
-        case 0:
-        case 1:
-            fork_once(&random);
-            break;
-        case 2:
-            squeeze(RLIMIT_AS, 0);
-            break;
-        case 3:
-            squeeze(RLIMIT_DATA, 5);
-            break;
-        case 4:
-            hakmem_trim(0);
-            break;
-        default:
-            break;
-        }
+        if (now.tv_sec % 2)
+            disturb(&random);
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (now.tv_sec >= next) {
             check_books(count);
@@ -425,9 +522,12 @@ static void start(unsigned count, uint64_t seed)
 {
     for (unsigned i = 0; i < MAILBOXES; i++)
         atomic_store_explicit(&mail[i], &mailed[i], memory_order_relaxed);
+    for (unsigned i = 0; i < SWAPPED; i++)
+        atomic_store_explicit(&swapped[i], &windows[MAX_LANES + i], memory_order_relaxed);
     for (unsigned i = 0; i < count; i++) {
         pthread_t first;
         lanes[i].random = seed * 1000 + i;
+        lanes[i].window = &windows[i];
         if (pthread_create(&first, NULL, live, &lanes[i]))
             stress_fail("soak: no thread");
     }
@@ -446,29 +546,31 @@ static void finish(unsigned count)
         if (b->ptr)
             release(&lanes[0], b);
     }
+    for (unsigned i = 0; i < COUNT(windows) * WINDOW; i++)
+        if (windows[i / WINDOW].cells[i % WINDOW].ptr)
+            in_windows += clear(&windows[i / WINDOW].cells[i % WINDOW]);
     check_books(count);
 }
 
 int main(int argc, char **argv)
 {
     unsigned seconds = argc > 3 ? (unsigned)atoi(argv[1]) : 0, count = argc > 3 ? (unsigned)atoi(argv[2]) : 0;
-    if (!seconds || !count || count > MAX_LANES)
-        die("usage: soak SECONDS LANES SEED [--long]");
-    if (argc > 4 && (!getenv("STRESS_LONG") || strcmp(getenv("STRESS_LONG"), "1")))
+    if (!seconds || !count || count > MAX_LANES || argc == 5)
+        die("usage: soak SECONDS LANES SEED [--long OPERATIONS]");
+    if (argc > 5 && (!getenv("STRESS_LONG") || strcmp(getenv("STRESS_LONG"), "1")))
         skip("set STRESS_LONG=1 to run it");
     start(count, strtoull(argv[3], NULL, 10));
     interrupt_every(SIGNAL_US);
-    oversee(seconds, count, strtoull(argv[3], NULL, 10));
+    oversee(seconds, argc > 5 ? strtoull(argv[5], NULL, 10) : 0, count, strtoull(argv[3], NULL, 10));
     finish(count);
-    uint64_t operations = 0, refused = 0, births = 0;
+    uint64_t operations = operations_of(count), refused = 0, births = 0;
     for (unsigned i = 0; i < count; i++) {
-        operations += lanes[i].operations;
         refused += lanes[i].refused;
         births += lanes[i].births;
     }
     if (!operations || births <= count || !signals)
         stress_fail("soak: it did not happen");
-    printf("%zu operations, %zu refused, %zu threads, %d signals, %u s: every block kept its place and its content\n",
-           (size_t)operations, (size_t)refused, (size_t)births, (int)signals, seconds);
+    printf("%zu operations, %zu refused, %zu threads, %d signals: every block kept its place and its content\n",
+           (size_t)operations, (size_t)refused, (size_t)births, (int)signals);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Heaps of processors. A sequence is interrupted before each of its instructions, by a breakpoint whose handler does
  * what another thread on the same processor may do; then by signals at any time, by moves between processors, and by
- * others who take blocks away. Where restartable sequences are not to be had, all is skipped. */
+ * others who take blocks away. Where restartable sequences are not to be had, all but what they do alone is skipped. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -46,8 +46,7 @@ static void move_to(unsigned cpu)
     assert_int_equal(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
-#if defined(__x86_64__) && !HAK_SANITIZED /* their code runs in handlers */
-/* --- each restart point ----------------------------------------------------------------------------------- */
+/* --- what sequences do ------------------------------------------------------------------------------------ */
 
 /* No block is looked into: numbers do. */
 static struct hak_arrays *arrays;
@@ -80,6 +79,71 @@ static const struct sequence {
     unsigned in, out; /* blocks */
 } sequences[] = {{do_pop, 0, 1}, {do_push, 1, 0}, {do_pop_some, 0, 3}, {do_push_some, 3, 0}};
 
+static void **bottom(void)
+{
+    return CLS ? arrays->end[CLS - 1] + 1 : arrays->slots;
+}
+
+static void fill(void)
+{
+    arrays->top[CLS] = bottom();
+    for (uintptr_t i = 1; i <= N; i++)
+        *++arrays->top[CLS] = (void *)i;
+    arrays->room[CLS] = 100;
+}
+
+static uint64_t sum_of(void *const *blocks, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (uintptr_t)blocks[i];
+    return sum;
+}
+
+/* What was put in is in the array, or came out, and nothing twice: sums of numbers tell. */
+static void account(const struct sequence *s, uint32_t done, uint64_t others_took, uint64_t others_put)
+{
+    size_t n = (size_t)(arrays->top[CLS] - bottom());
+    assert_int_equal(done, hak_max(s->in, s->out));
+    assert_int_equal(n, N + s->in - s->out);
+    assert_int_equal(sum_of(bottom() + 1, n) + sum_of(popped, s->out) + others_took,
+                     N * (N + 1) / 2 + others_put + sum_of(pushed, s->in));
+}
+
+/* Sequences that the kernel knows nothing of: the area of "not registered" says that this is processor 0. */
+static uint32_t run_alone(const struct sequence *s)
+{
+    ptrdiff_t distance = hak_rseq_distance;
+    struct hak_arrays *first = hak_arrays_of[HAK_CPUS_UNREAL];
+    memset(&hak_rseq_none, 0, sizeof hak_rseq_none);
+    hak_arrays_of[HAK_CPUS_UNREAL] = arrays;
+    hak_rseq_distance = 0;
+    uint32_t done = s->run();
+    hak_rseq_distance = distance;
+    hak_arrays_of[HAK_CPUS_UNREAL] = first;
+    hak_rseq_none[1] = -1;
+    return done;
+}
+
+/* Where sequences are not to be had, too. */
+TEST(each_sequence_moves_the_blocks_that_it_says)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    arrays = hak_arrays_new();
+    for (size_t i = 0; i < COUNT(sequences); i++) {
+        fill();
+        account(&sequences[i], run_alone(&sequences[i]), 0, 0);
+        assert_ptr_equal(*arrays->top[CLS],
+                         sequences[i].in ? pushed[sequences[i].in - 1] : bottom()[N - sequences[i].out]);
+    }
+    assert_ptr_equal(popped[0], N);
+    assert_ptr_equal(popped[2], N - 2);
+}
+
+#if defined(__x86_64__) && !HAK_SANITIZED /* their code runs in handlers */
+/* --- each restart point ----------------------------------------------------------------------------------- */
+
 static struct {
     uint32_t version, flags;
     uint64_t start, length, abort;
@@ -87,7 +151,6 @@ static struct {
 static uintptr_t points[64];
 static unsigned point_count;
 
-/* Sequences that the kernel knows nothing of: the area of "not registered" says that this is processor 0. */
 static void note_point(int signal, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
@@ -109,31 +172,15 @@ static void on_signal(int signal, void (*handler)(int, siginfo_t *, void *))
     sigaction(signal, &action, NULL);
 }
 
-static void fill(void)
-{
-    arrays->top[CLS] = CLS ? arrays->end[CLS - 1] + 1 : arrays->slots;
-    for (uintptr_t i = 1; i <= N; i++)
-        *++arrays->top[CLS] = (void *)i;
-    arrays->room[CLS] = 100;
-}
-
 /* Where the instructions of the sequence begin, found by steps. */
 static void find_points(const struct sequence *s)
 {
-    ptrdiff_t distance = hak_rseq_distance;
-    struct hak_arrays *first = hak_arrays_of[HAK_CPUS_UNREAL];
     point_count = 0;
     fill();
-    memset(&hak_rseq_none, 0, sizeof hak_rseq_none);
     on_signal(SIGTRAP, note_point);
-    hak_arrays_of[HAK_CPUS_UNREAL] = arrays;
-    hak_rseq_distance = 0;
     __asm__ volatile("pushfq\n orq $0x100, (%%rsp)\n popfq" ::: "memory", "cc");
-    s->run();
+    run_alone(s);
     __asm__ volatile("pushfq\n andq $~0x100, (%%rsp)\n popfq" ::: "memory", "cc");
-    hak_rseq_distance = distance;
-    hak_arrays_of[HAK_CPUS_UNREAL] = first;
-    hak_rseq_none[1] = -1;
 }
 
 static unsigned char replaced;
@@ -157,29 +204,15 @@ static void interfere(int signal, siginfo_t *info, void *context)
     hits++;
 }
 
-static uint64_t sum_of(void *const *blocks, size_t n)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (uintptr_t)blocks[i];
-    return sum;
-}
-
-/* What was put in is in the array, or came out, and nothing twice: sums of numbers tell. */
 static void interrupt(const struct sequence *s, unsigned point)
 {
-    static void *left[4 * N];
     fill();
     hits = point << 16;
     replaced = *(unsigned char *)points[point];
     set_byte(points[point], 0xcc);
     uint32_t done = s->run();
     assert_int_equal(hits, (point << 16) + 1);
-    assert_int_equal(done, hak_max(s->in, s->out));
-    uint32_t n = hak_sequence_pop_some(CLS, left, COUNT(left));
-    assert_int_equal(n, N + s->in - s->out);
-    assert_int_equal(sum_of(left, n) + sum_of(popped, s->out) + (uintptr_t)taken,
-                     N * (N + 1) / 2 + 0x9000 + sum_of(pushed, s->in));
+    account(s, done, (uintptr_t)taken, 0x9000);
 }
 
 TEST(a_sequence_begins_anew_wherever_it_is_interrupted)
@@ -411,7 +444,8 @@ TEST(a_forked_child_goes_on_with_all_processors)
 #define STEPS
 #endif
 
-UNIT_MAIN(STEPS T(a_storm_of_signals_harms_no_block), T(threads_move_while_others_take_blocks_away),
+UNIT_MAIN(STEPS T(each_sequence_moves_the_blocks_that_it_says), T(a_storm_of_signals_harms_no_block),
+          T(threads_move_while_others_take_blocks_away),
           T(however_many_threads_there_are_heaps_are_those_of_processors), T(what_another_processor_frees_goes_home),
           T(a_processor_that_nobody_is_seen_on_keeps_nothing), T(a_thread_that_the_kernel_does_not_know_is_served),
           T(a_forked_child_goes_on_with_all_processors))

@@ -3,6 +3,7 @@
  * transitions, bins, the ledger of system calls, what is retained and why, and the conservation laws. */
 #include "report.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ static void write_allocator(struct hak_stats_writer *w)
     write_names(w, "releases", hak_releases);
     hak_stats_bool(w, "sealed", hak_is_sealed());
     hak_stats_number(w, "pid", (uint64_t)getpid());
+    hak_stats_text(w, "program", program_invocation_short_name);
     hak_stats_end(w);
 }
 
