@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/base/lock.h"
 
+#include <unistd.h>
+
 
 #include "unit.h"
 
@@ -101,6 +103,38 @@ TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
     assert_false(is_taken(&other));
 }
 
+static _Atomic(bool) waits;
+
+static void *wait_and_tell(void *when)
+{
+    waits = true;
+    hak_lock_acquire(&low);
+    *(uint64_t *)when = hak_os->clock_ns();
+    hak_lock_release(&low);
+    return NULL;
+}
+
+/* Else it would look again after a tenth of a second. */
+TEST(who_releases_a_lock_wakes_who_waits)
+{
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < 8; i++) {
+        uint64_t got_ns, released_ns;
+        pthread_t t;
+        waits = false;
+        hak_lock_acquire(&low);
+        assert_int_equal(pthread_create(&t, NULL, wait_and_tell, &got_ns), 0);
+        while (!waits)
+            ;
+        usleep(2000);
+        released_ns = hak_os->clock_ns();
+        hak_lock_release(&low);
+        pthread_join(t, NULL);
+        least = hak_min(least, got_ns - hak_min(got_ns, released_ns));
+    }
+    assert_in_range(least, 0, 50000000);
+}
+
 /* --- a fork whose handlers wait for another thread ------------------------------------------------------- */
 
 static unsigned entered; /* guarded by the locks */
@@ -193,5 +227,5 @@ TEST(a_child_that_was_copied_amid_a_change_stops)
 
 UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
           T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
-          T(a_forking_thread_that_sleeps_lends_its_locks), T(nobody_borrows_from_who_runs),
-          T(a_child_that_was_copied_amid_a_change_stops))
+          T(who_releases_a_lock_wakes_who_waits), T(a_forking_thread_that_sleeps_lends_its_locks),
+          T(nobody_borrows_from_who_runs), T(a_child_that_was_copied_amid_a_change_stops))

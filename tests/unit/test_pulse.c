@@ -28,6 +28,20 @@ TEST(it_comes_at_once_while_memory_waits)
     assert_false(HAK_LOAD_RELAXED(&hak_purge_waits)); /* nothing is dirty, so nothing waits any more */
 }
 
+TEST(pulses_look_at_bins_that_nobody_needs)
+{
+    unit_start(NULL);
+    if (!unit_thread())
+        skip(); /* processors have bins, no thread */
+    unit_free_blocks(unit_blocks(2000, 10));
+    for (unsigned i = 0; i < 3 * HAK_NCLASSES; i++) {
+        fake_os_pass(hak_options.purge_delay_ms / 10 + 10);
+        hak_work_add(HAK_WORK_MAX);
+        hak_pulse();
+    }
+    assert_true(unit_stat("bins", "idle_classes") > 0);
+}
+
 TEST(room_is_made_by_giving_back_what_is_idle)
 {
     unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
@@ -43,4 +57,5 @@ TEST(room_is_made_by_giving_back_what_is_idle)
 }
 
 UNIT_MAIN(T(a_pulse_comes_with_enough_work), T(it_comes_at_once_while_memory_waits),
+          T(pulses_look_at_bins_that_nobody_needs),
           T(room_is_made_by_giving_back_what_is_idle))
