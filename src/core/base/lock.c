@@ -2,7 +2,6 @@
  * See lock.h. A lock is one word, on which who waits sleeps in the kernel. */
 #include "lock.h"
 
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -13,6 +12,7 @@
 
 #define PATIENCE_NS 100000000L /* of who may borrow; no handler of a fork takes that long, unless it waits */
 
+enum { WAIT_PRIVATE = 128, WAKE_PRIVATE = 129 }; /* of linux/futex.h, which is not beside every C library */
 enum { FREE, TAKEN, AWAITED }; /* AWAITED: somebody may sleep */
 
 /* One bit for each rank. A signal may come at any time: set before the lock is taken, cleared after it is released. */
@@ -30,7 +30,7 @@ static bool sleep_on(_Atomic(unsigned) *word)
 {
     struct timespec patience = {.tv_nsec = PATIENCE_NS};
     int saved = errno;
-    bool late = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, AWAITED, &patience) < 0 && errno == ETIMEDOUT;
+    bool late = syscall(SYS_futex, word, WAIT_PRIVATE, AWAITED, &patience) < 0 && errno == ETIMEDOUT;
     errno = saved;
     return !late;
 }
@@ -58,7 +58,7 @@ static void release_word(_Atomic(unsigned) *word)
 {
     int saved = errno;
     if (HAK_EXCHANGE_RELEASE(word, FREE) == AWAITED)
-        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
+        syscall(SYS_futex, word, WAKE_PRIVATE, 1);
     errno = saved;
 }
 
