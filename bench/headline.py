@@ -29,7 +29,7 @@ BUILDS = {
     "header=false": {"tiny_header": "false"},
     "header=true": {"tiny_header": "true"},
     "header=small": {"tiny_header": "small"},
-    "cache=list": {"cache": "list"},
+    "cache=array": {"cache": "array"},
     "cache=cpu": {"cache": "cpu"},
 }
 PEERS = ("system", "mimalloc", "jemalloc")

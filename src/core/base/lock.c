@@ -22,6 +22,7 @@ static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a fo
 
 static _Atomic(int) forking;   /* the thread that has all locks, or 0 */
 static _Atomic(unsigned) loan; /* the word of who uses them meanwhile */
+static _Atomic(bool) lending;  /* somebody has: others need not wait as long */
 
 /* --- the word ---------------------------------------------------------------------------------------- */
 
@@ -93,8 +94,10 @@ static bool borrow(void)
     if (!thread || !is_asleep(thread))
         return false;
     use_loan();
-    if (HAK_LOAD_ACQUIRE(&forking) == thread)
+    if (HAK_LOAD_ACQUIRE(&forking) == thread) {
+        HAK_STORE_RELAXED(&lending, true);
         return true;
+    }
     leave_loan();
     return false;
 }
@@ -114,6 +117,7 @@ void hak_lock_disown_all(bool in_child)
         hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
                       "process was copied; load the library before the one with the handler");
     HAK_STORE_RELEASE(&forking, 0);
+    HAK_STORE_RELAXED(&lending, false);
     owns_all = false;
     release_word(&loan);
 }
@@ -146,8 +150,9 @@ static void note_taken(struct hak_lock *lock)
 /* Who borrows one lock has borrowed all. */
 static HAK_COLD void wait_for(struct hak_lock *lock)
 {
-    while (!try_awaited(&lock->word))
-        if (!sleep_on(&lock->word) && borrow())
+    bool late = HAK_LOAD_RELAXED(&lending);
+    for (; !try_awaited(&lock->word); late = !sleep_on(&lock->word))
+        if (late && borrow())
             return;
 }
 
