@@ -140,6 +140,24 @@ static void drain(void)
     hak_heap_drain(t);
 }
 
+static void drain_shared(void)
+{
+    drain_one(shared);
+}
+
+/* A block freed twice, whose slab went home meanwhile: the pages are a span's, and what was the slab's means nothing. */
+TEST(blocks_do_not_go_home_to_a_span)
+{
+    start("HAKMEM_PARKED_THREADS=0");
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    struct hak_slab *slab = hak_space_slab(shared);
+    slab->cls = HAK_CLASS_SPAN;
+    slab->stride = 0;
+    HAK_STORE_RELAXED(&slab->word, HAK_SLAB_SPAN);
+    assert_dies(drain_shared, "which is no block of ours");
+}
+
 /* Found by a cache that links blocks; one that does not is not steered by it. */
 TEST(a_block_written_to_after_free_does_no_harm)
 {
@@ -166,7 +184,7 @@ TEST(one_slab_of_a_class_stays)
     }
 }
 
-UNIT_MAIN(T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
+UNIT_MAIN(T(blocks_do_not_go_home_to_a_span), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
           T(without_a_descriptor_remote_blocks_go_home_at_once), T(tags_go_with_the_last_block),
           T(what_is_no_block_does_not_go_home), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
