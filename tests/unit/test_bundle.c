@@ -124,5 +124,25 @@ TEST(what_was_written_after_free_is_found)
     assert_dies(open_bundles, "double free");
 }
 
-UNIT_MAIN(T(blocks_of_each_class_go_to_the_map), T(one_block_of_many_is_written_to),
+static void collect(void)
+{
+    hak_slab_collect(&slab);
+}
+
+/* Some wait on the free list when others come home. */
+TEST(links_are_looked_at_before_they_are_followed)
+{
+    static struct hak_bundle no_block;
+    unit_start(NULL);
+    make(hak_class_of(400));
+    send_home(2);
+    for (uint32_t i = 4; i < 6; i++) {
+        bundler = hak_bundler_start(&slab, block_at(i));
+        hak_slab_remote_put(&slab, hak_bundler_end(&bundler));
+    }
+    ((struct hak_bundle *)block_at(5))->next = &no_block;
+    assert_dies(collect, "is not the start of a block");
+}
+
+UNIT_MAIN(T(links_are_looked_at_before_they_are_followed), T(blocks_of_each_class_go_to_the_map), T(one_block_of_many_is_written_to),
           T(without_memory_for_a_map_the_list_stays), T(what_was_written_after_free_is_found))

@@ -182,6 +182,21 @@ TEST(slots_of_ended_threads_are_used_again)
     assert_int_equal(hak_meta_bytes(), settled);
 }
 
+static void *use_a_class(void *unused)
+{
+    unit_free_blocks(unit_blocks(SIZE, 100));
+    return unused;
+}
+
+TEST(frees_of_ended_threads_are_counted)
+{
+    start("HAKMEM_PARKED_THREADS=0");
+    static struct hak_thread_totals totals;
+    unit_in_thread(use_a_class, NULL);
+    hak_thread_totals(&totals);
+    assert_int_equal(totals.counters.classes[hak_class_of(SIZE)].served, 100);
+}
+
 TEST(without_memory_for_slots_blocks_are_drained)
 {
     start(NULL);
@@ -221,7 +236,7 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
     T(a_free_block_is_neither_read_nor_written), T(arrays_begin_small_and_stay_bounded),                               \
         T(outgrown_arrays_serve_other_classes), T(the_room_of_a_bin_is_never_more_than_its_free_slots),                \
         T(slots_of_ended_threads_are_used_again), T(without_memory_for_slots_blocks_are_drained),                      \
-        T(a_bin_without_slots_takes_blocks_all_the_same),
+        T(a_bin_without_slots_takes_blocks_all_the_same), T(frees_of_ended_threads_are_counted),
 #else
 #define ARRAY_TESTS
 #endif

@@ -140,6 +140,47 @@ static void drain(void)
     hak_heap_drain(t);
 }
 
+static void drain_shared(void)
+{
+    drain_one(shared);
+}
+
+/* A block freed twice, whose slab went home meanwhile: the pages are a span's, and what was the slab's means nothing. */
+TEST(blocks_do_not_go_home_to_a_span)
+{
+    start("HAKMEM_PARKED_THREADS=0");
+    size_t n = 2;
+    unit_in_thread(allocate_some, &n);
+    struct hak_slab *slab = hak_space_slab(shared);
+    slab->cls = HAK_CLASS_SPAN;
+    slab->stride = 0;
+    HAK_STORE_RELAXED(&slab->word, HAK_SLAB_SPAN);
+    assert_dies(drain_shared, "which is no block of ours");
+}
+
+static void *free_one_twice(void *unused)
+{
+    struct hak_thread *me = unit_thread();
+    void *others = hak_malloc(SIZE / 2);
+    hak_free(shared);
+    hak_free(others);
+    hak_remote_cache_put(me, hak_class_of(SIZE), shared);
+    hak_remote_cache_flush(me);
+    return unused;
+}
+
+/* So many came back as had left; but one of them is still in use. */
+TEST(a_slab_does_not_go_with_a_live_block)
+{
+    start(NULL);
+    if (!HAK_BUNDLES)
+        skip(); /* a list is not read when its slab goes */
+    shared = unit_blocks(SIZE, 2);
+    hak_cache_drain(t, hak_class_of(SIZE));
+    unit_in_thread(free_one_twice, NULL);
+    assert_dies(drain, "double free");
+}
+
 /* Found by a cache that links blocks; one that does not is not steered by it. */
 TEST(a_block_written_to_after_free_does_no_harm)
 {
@@ -166,7 +207,7 @@ TEST(one_slab_of_a_class_stays)
     }
 }
 
-UNIT_MAIN(T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
+UNIT_MAIN(T(blocks_do_not_go_home_to_a_span), T(a_slab_does_not_go_with_a_live_block), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
           T(without_a_descriptor_remote_blocks_go_home_at_once), T(tags_go_with_the_last_block),
           T(what_is_no_block_does_not_go_home), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),

@@ -185,6 +185,13 @@ HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct h
         put_remote(slab, chain);
 }
 
+/* Blocks of it can be out. Of others, which a block freed twice leads to, class and stride mean nothing. */
+static bool is_slab(const struct hak_slab *slab)
+{
+    enum hak_slab_state state = hak_slab_state(slab);
+    return state >= HAK_SLAB_ACTIVE && state <= HAK_SLAB_PARTIAL;
+}
+
 static _Noreturn HAK_COLD void fail_list(const void *block)
 {
     hak_log_fatal("double free or corruption: a list of free blocks leads to %p, which is no block of ours; one was freed "
@@ -199,7 +206,7 @@ HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
         struct hak_slab *slab = hak_space_slab_of_block(rest.first);
         bool own = slab && t && HAK_LOAD_RELAXED(&slab->owner) == t;
         if (HAK_UNLIKELY(!own)) {
-            if (!slab || !slab->base)
+            if (!slab || !is_slab(slab))
                 fail_list(rest.first);
             own = t && reclaim(t, slab, rest.first);
         }

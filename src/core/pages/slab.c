@@ -356,8 +356,10 @@ static void *last_of(const struct hak_slab *slab, uint64_t word)
 {
     void *last = NULL, *block = first_of(slab, word);
     uint32_t n = 0;
-    for (; block && n < count_of(word); n++, block = hak_next_load(last))
+    for (; block && n < count_of(word); n++, block = hak_next_load(last)) {
+        hak_slab_check_block(slab, block, "free"); /* before it is read, and the last one written to */
         last = block;
+    }
     if (HAK_UNLIKELY(block || (!HAK_BUNDLES && n < count_of(word))))
         fail_remote(slab, last, word);
     return last;

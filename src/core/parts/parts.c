@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "core/pages/bundle.h"
+
 #define BIN_BYTES (32 * HAK_KIB)
 
 /* --- which parts ------------------------------------------------------------------------------------- */
@@ -127,8 +129,10 @@ bool hak_parts_init(void)
     return true;
 }
 
+/* Where a block came home twice, as many came as had left, and one of them is still in use. */
 void hak_parts_release_slab(struct hak_slab *slab)
 {
+    hak_bundles_open(slab);
     hak_slab_empty(slab);
     hak_parts.by_class[slab->cls]->slab_release(slab);
 }

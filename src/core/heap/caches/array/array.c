@@ -219,6 +219,7 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
     if (b->parked)
         hak_drain_array(t, b->slots + 1, b->parked);
     count_drained(t, cls, b->parked);
+    hak_count(&t->counters.classes[cls].served, (uint64_t)(b->given - b->parked_room)); /* frees since it got room */
     if (b->slots_lg)
         hak_slots_put(t, b->slots, b->slots_lg);
 }
