@@ -282,7 +282,7 @@ static void do_aligned(unsigned kind)
         expect_errno(p, is_power(align) ? ENOMEM : EINVAL);
     } else if (kind == 1) {
         p = hakmem_memalign(align, size);
-        expect_errno(p, align > PTRDIFF_MAX ? EINVAL : ENOMEM);
+        expect_errno(p, align > (size_t)PTRDIFF_MAX + 1 ? EINVAL : ENOMEM);
     } else if (kind == 2) {
         int error = hakmem_posix_memalign(&p, align, size);
         if (!error != !!p || (error && error != (is_power(align) && align % sizeof p == 0 ? ENOMEM : EINVAL)))
