@@ -136,10 +136,13 @@ static uint32_t take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak
     return taken;
 }
 
-/* NULL without memory for the slab's map. */
 static void *take_single(struct hak_slab *slab)
 {
-    return hak_bundles_open(slab) ? hak_slab_take(slab, 1).head : NULL;
+    void *block = NULL;
+    if (hak_bundles_open(slab))
+        return hak_slab_take(slab, 1).head;
+    hak_bundles_take_closed(slab, 1, &block);
+    return block;
 }
 
 void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
@@ -186,6 +189,20 @@ static bool has_own_free(const struct hak_bin *b)
     return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
 }
 
+/* An array without memory for slots holds nothing, but there may be blocks. */
+static void *take_past_bin(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+{
+#if HAK_CACHE_ARRAY
+    struct hak_bin *b = &t->bins[cls];
+    if (!b->slots_lg && hak_share_is_on(b, cls))
+        return hak_bin_take_one(t, cls, mode);
+    if (!b->slots_lg && b->slabs && hak_slab_has_free(b->slabs))
+        return take_single(b->slabs);
+#endif
+    (void)t, (void)cls, (void)mode;
+    return NULL;
+}
+
 void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     struct hak_bin *b = &t->bins[cls];
@@ -198,7 +215,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     if (!taken)
         taken = take(t, cls, b->batch, mode);
     if (!taken)
-        return NULL;
+        return take_past_bin(t, cls, mode);
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
     hak_work_add(taken);
     b->refills++;

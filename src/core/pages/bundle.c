@@ -36,3 +36,26 @@ bool hak_bundles_move(struct hak_slab *slab)
     slab->free_count = 0;
     return true;
 }
+
+uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **slots)
+{
+    uint32_t n = 0;
+    while (n < want && slab->free) {
+        struct hak_bundle *bundle = slab->free;
+        hak_slab_check_block(slab, bundle, "free");
+        if (HAK_UNLIKELY(bundle->count > hak_bundle_most(slab) || n == slab->free_count))
+            fail(slab, bundle);
+        if (bundle->count) {
+            uint32_t number = bundle->numbers[--bundle->count];
+            if (HAK_UNLIKELY(number >= slab->carved))
+                fail(slab, bundle);
+            slots[n++] = slab->base + (size_t)number * slab->stride;
+        } else {
+            slab->free = hak_next_load(bundle);
+            slots[n++] = bundle;
+        }
+    }
+    slab->free_count -= n;
+    slab->used += n;
+    return n;
+}

@@ -65,6 +65,8 @@ HAK_INLINE struct hak_chain hak_bundler_end(const struct hak_bundler *b)
     return (struct hak_chain){b->head, b->tail, b->count};
 }
 
+/* Takes blocks where hak_bundles_open fails: first those that a bundle names, then itself. How many. By the owner. */
+uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **slots);
 /* See hak_bundles_open. */
 bool hak_bundles_move(struct hak_slab *slab);
 

@@ -90,9 +90,10 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     struct hak_bin *b = &t->bins[cls];
     uint32_t n = hak_array_length(b, cls), room = room_for(t, cls, n + want);
     (void)exactly;
-    if (!room || !hak_bundles_open(slab))
+    if (!room)
         return 0;
-    uint32_t taken = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
+    uint32_t taken = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
+        slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
     set_length(b, cls, n + taken);
     count_refill(t, cls, taken);
     set_room(t, cls);

@@ -173,9 +173,8 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
 {
     void *blocks[TRIP];
     (void)exactly;
-    if (!hak_bundles_open(slab))
-        return 0;
-    uint32_t n = hak_slab_take_to_slots(slab, (uint32_t)hak_min(want, TRIP), blocks);
+    uint32_t n = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
+        slab, (uint32_t)hak_min(want, TRIP), blocks);
     fill(t, cls, blocks, n);
     return n;
 }
