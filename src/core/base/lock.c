@@ -66,13 +66,25 @@ static void release_word(_Atomic(unsigned) *word)
 
 /* --- a forking thread's locks -------------------------------------------------------------------------- */
 
-/* A thread that copies a large process runs, or waits for the kernel uninterruptibly. Without /proc nobody knows. */
+/* Whether it does nothing for a while. Of a thread that does not get a processor this says the same. */
+static bool is_at_rest(int thread)
+{
+    clockid_t used = (clockid_t)(~(unsigned)thread << 3 | 6); /* of a thread, as the kernel names them */
+    struct timespec before, after, pause = {.tv_nsec = PATIENCE_NS / 10};
+    if (clock_gettime(used, &before))
+        return false;
+    syscall(SYS_nanosleep, &pause, NULL);
+    return !clock_gettime(used, &after) && before.tv_sec == after.tv_sec && before.tv_nsec == after.tv_nsec;
+}
+
+/* A thread that copies a large process runs, or waits for the kernel uninterruptibly. Without /proc, or without a file
+ * descriptor to read it by, its use of the processor tells. */
 static bool is_asleep(int thread)
 {
     char path[64], text[128];
     hak_text_format(path, sizeof path, "/proc/self/task/%d/stat", thread);
     if (!hak_file_read(path, text, sizeof text))
-        return true;
+        return is_at_rest(thread);
     const char *name_end = strrchr(text, ')');
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
 }
