@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-
 #include "unit.h"
 
 TEST(locks_are_counted)
@@ -188,14 +187,49 @@ TEST(a_forking_thread_that_sleeps_lends_its_locks)
     assert_int_equal(entered, COUNT(t) + 1);
 }
 
-/* A large process is copied for longer than a thread waits until it borrows. */
-TEST(nobody_borrows_from_who_runs)
+static _Atomic(bool) may_leave;
+
+static void *enter_for_long(void *unused)
 {
-    own_all();
-    pthread_t t = start(enter);
+    hak_lock_acquire(&low);
+    while (!HAK_LOAD_ACQUIRE(&may_leave))
+        usleep(1000);
+    hak_lock_release(&low);
+    return unused;
+}
+
+static void run_for_long(void)
+{
     uint64_t begin = hak_os->clock_ns();
     while (hak_os->clock_ns() - begin < 350000000)
         ;
+}
+
+/* It may be about to copy the process. */
+TEST(who_waited_for_the_loan_looks_again)
+{
+    entered = 0;
+    own_all();
+    pthread_t first = start(enter_for_long);
+    usleep(200000);
+    pthread_t second = start(enter);
+    usleep(200000);
+    HAK_STORE_RELEASE(&may_leave, true);
+    run_for_long();
+    assert_int_equal(*(volatile unsigned *)&entered, 0);
+    disown_all();
+    pthread_join(first, NULL);
+    pthread_join(second, NULL);
+    assert_int_equal(entered, 1);
+}
+
+/* A large process is copied for longer than a thread waits until it borrows. */
+TEST(nobody_borrows_from_who_runs)
+{
+    entered = 0;
+    own_all();
+    pthread_t t = start(enter);
+    run_for_long();
     assert_int_equal(*(volatile unsigned *)&entered, 0);
     disown_all();
     pthread_join(t, NULL);
@@ -228,4 +262,5 @@ TEST(a_child_that_was_copied_amid_a_change_stops)
 UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
           T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
           T(who_releases_a_lock_wakes_who_waits), T(a_forking_thread_that_sleeps_lends_its_locks),
-          T(nobody_borrows_from_who_runs), T(a_child_that_was_copied_amid_a_change_stops))
+          T(nobody_borrows_from_who_runs), T(who_waited_for_the_loan_looks_again),
+          T(a_child_that_was_copied_amid_a_change_stops))

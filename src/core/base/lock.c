@@ -21,7 +21,8 @@ static HAK_THREAD_LOCAL bool owns_all;
 static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a forking thread has; its own too */
 
 static _Atomic(int) forking;   /* the thread that has all locks, or 0 */
-static _Atomic(unsigned) loan; /* the word of who uses them meanwhile */
+static _Atomic(unsigned) loan; /* the word of who uses them meanwhile, or looks whether it may */
+static _Atomic(bool) lent;     /* somebody uses them: what they guard may be half changed */
 static _Atomic(bool) lending;  /* somebody has: others need not wait as long */
 
 /* --- the word ---------------------------------------------------------------------------------------- */
@@ -84,22 +85,27 @@ static void use_loan(void)
 
 static void leave_loan(void)
 {
-    if (--borrowed == 0)
-        release_word(&loan);
+    if (--borrowed)
+        return;
+    HAK_STORE_RELEASE(&lent, false);
+    release_word(&loan);
 }
 
+/* Others may have had the loan for long: it looks again when its turn comes. */
 static bool borrow(void)
 {
     int thread = HAK_LOAD_ACQUIRE(&forking);
     if (!thread || !is_asleep(thread))
         return false;
     use_loan();
-    if (HAK_LOAD_ACQUIRE(&forking) == thread) {
+    bool may = HAK_LOAD_ACQUIRE(&forking) == thread && is_asleep(thread);
+    if (may) {
+        (void)HAK_EXCHANGE_ACQUIRE(&lent, true); /* before any change */
         HAK_STORE_RELAXED(&lending, true);
-        return true;
+    } else {
+        leave_loan();
     }
-    leave_loan();
-    return false;
+    return may;
 }
 
 void hak_lock_own_all(void)
@@ -108,12 +114,12 @@ void hak_lock_own_all(void)
     HAK_STORE_RELEASE(&forking, (int)syscall(SYS_gettid));
 }
 
-/* In a child who borrowed is not there: a change of the heap could have been copied by half. */
+/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited is not either. */
 void hak_lock_disown_all(bool in_child)
 {
     if (!in_child)
         acquire_word(&loan);
-    else if (!try_word(&loan))
+    else if (HAK_LOAD_ACQUIRE(&lent))
         hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
                       "process was copied; load the library before the one with the handler");
     HAK_STORE_RELEASE(&forking, 0);

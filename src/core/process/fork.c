@@ -45,8 +45,8 @@ extern char __libc_single_threaded __attribute__((weak)); /* since 2.32 */
 static bool streams_locked; /* while the locks are held */
 static _Atomic(bool) is_innermost;
 
-/* Where a library may have registered before us, its handler may wait for who wants a stream. A single thread waits for nobody. It may have been interrupted with the list half changed, where a child's reset
- * would be wrong. */
+/* Where a library may have registered before us, its handler may wait for who wants a stream. A single thread waits for
+ * nobody. It may have been interrupted with the list half changed, where a child's reset would be wrong. */
 static bool lock_streams(void)
 {
     if (!_IO_list_lock || !HAK_LOAD_RELAXED(&is_innermost) || (&__libc_single_threaded && __libc_single_threaded))
@@ -66,11 +66,13 @@ static void unlock_streams(bool locked, bool in_child)
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
 static struct hak_lock fork_lock = HAK_LOCK_INIT(HAK_RANK_FORK);
+static unsigned inner; /* forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
 
 /* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. */
 static void prepare(void)
 {
     HAK_UNSEEN;
+    inner += hak_lock_owns_all();
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
@@ -117,11 +119,16 @@ static void done(bool in_child)
 
 static void parent(void)
 {
-    done(false);
+    if (hak_lock_owns_all() && inner)
+        inner--;
+    else
+        done(false);
 }
 
 static void child(void)
 {
+    if (hak_lock_owns_all())
+        inner = 0;
     done(true);
 }
 
