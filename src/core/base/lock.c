@@ -114,8 +114,8 @@ void hak_lock_own_all(void)
     HAK_STORE_RELEASE(&forking, (int)syscall(SYS_gettid));
 }
 
-/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited is not either.
- */
+/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited is not there
+ * either, and changed nothing. */
 void hak_lock_disown_all(bool in_child)
 {
     if (!in_child)
