@@ -305,6 +305,7 @@ const struct life_case life_forks[] = {
     {"atfork_parent", with_handlers, 10},
     {"atfork_child", with_handlers, 10},
     {"atfork_mutex", with_mutex, 100},
+    {"atfork_fork", with_handlers, 30},
     {"fork_in_constructor", nothing, 0}, /* the other library forks */
     {"fork_in_destructor", nothing, 0},
     {"vfork", by_vfork, 20},

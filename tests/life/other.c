@@ -3,6 +3,7 @@
  *
  *   prepare, parent, child  registers a fork handler that allocates
  *   mutex                   registers the textbook's handlers: lock, unlock, unlock
+ *   inner                   registers a handler that forks
  *   constructor, destructor forks there, while a thread allocates
  *   starter                 starts threads in its constructor
  *
@@ -151,6 +152,16 @@ static void unlock(void)
     pthread_mutex_unlock(&mutex);
 }
 
+static void fork_once(void)
+{
+    static bool inside;
+    if (inside)
+        return;
+    inside = true;
+    life_fork(false);
+    inside = false;
+}
+
 /* --- start and end -------------------------------------------------------------------------------------- */
 
 static bool is_told(const char *what)
@@ -222,6 +233,8 @@ static void act(void)
         pthread_atfork(NULL, NULL, allocate);
     else if (is_told("mutex"))
         pthread_atfork(lock, unlock, unlock);
+    else if (is_told("inner"))
+        pthread_atfork(fork_once, NULL, NULL);
     else if (is_told("constructor"))
         fork_busily();
     else if (is_told("starter"))

@@ -111,13 +111,13 @@ static bool borrow(void)
         return false;
     use_loan();
     bool may = HAK_LOAD_ACQUIRE(&forking) == thread && is_asleep(thread);
-    if (!may) {
+    if (may) {
+        (void)HAK_EXCHANGE_ACQ_REL(&lent, true); /* before any change */
+        HAK_STORE_RELAXED(&was_lent, true);
+    } else {
         leave_loan();
-        return false;
     }
-    HAK_STORE_RELAXED(&was_lent, true);
-    (void)HAK_EXCHANGE_ACQUIRE(&lent, true); /* before any change */
-    return true;
+    return may;
 }
 
 void hak_lock_own_all(void)
@@ -126,7 +126,8 @@ void hak_lock_own_all(void)
     HAK_STORE_RELEASE(&forking, (int)syscall(SYS_gettid));
 }
 
-/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited is not either. */
+/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited is not there
+ * either, and changed nothing. */
 void hak_lock_disown_all(bool in_child)
 {
     if (!in_child)
