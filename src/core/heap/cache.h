@@ -81,7 +81,11 @@ HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
 typedef struct hak_cache *hak_cache_ref;
 HAK_INLINE hak_cache_ref hak_cache_here(void)
 {
-    return &hak_self;
+    hak_cache_ref self = &hak_self;
+#if HAK_SANITIZED /* gcc takes the flags of the addition for a look at NULL; the linker makes a lea of it, without flags */
+    __asm__("" : "+r"(self));
+#endif
+    return self;
 }
 
 #if !HAK_CACHE_CPU
