@@ -115,7 +115,8 @@ static uint32_t run_alone(const struct sequence *s)
 {
     ptrdiff_t distance = hak_rseq_distance;
     struct hak_arrays *first = hak_arrays_of[HAK_CPUS_UNREAL];
-    *(void *volatile *)&hak_rseq_none[HAK_RSEQ_CS / 4] = NULL; /* at once: a step may come amid the others */
+    typedef volatile uint64_t __attribute__((may_alias)) word;
+    *(word *)&hak_rseq_none[HAK_RSEQ_CS / 4] = 0; /* at once: a step may come amid the others */
     memset(&hak_rseq_none, 0, sizeof hak_rseq_none);
     hak_arrays_of[HAK_CPUS_UNREAL] = arrays;
     hak_rseq_distance = 0;
