@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/base/lock.h"
 
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -137,6 +141,7 @@ TEST(who_releases_a_lock_wakes_who_waits)
 /* --- a fork whose handlers wait for another thread ------------------------------------------------------- */
 
 static unsigned entered; /* guarded by the locks */
+static _Atomic(bool) left; /* somebody has, since */
 static pthread_barrier_t inside;
 
 static void own_all(void)
@@ -169,6 +174,7 @@ static void *enter(void *unused)
     assert_true(hak_lock_is_any_held());
     hak_lock_release(&low);
     assert_false(hak_lock_is_any_held());
+    HAK_STORE_RELAXED(&left, true);
     return unused;
 }
 
@@ -185,6 +191,36 @@ TEST(a_forking_thread_that_sleeps_lends_its_locks)
     assert_false(is_taken(&low) || is_taken(&high));
     enter(NULL);
     assert_int_equal(entered, COUNT(t) + 1);
+}
+
+
+static void do_nothing(int signal)
+{
+    (void)signal;
+}
+
+/* Two seconds long, at most. */
+static void *interrupt_often(void *thread)
+{
+    for (unsigned i = 0; i < 400 && !HAK_LOAD_RELAXED(&left); i++) {
+        pthread_kill(*(pthread_t *)thread, SIGUSR1);
+        usleep(5000);
+    }
+    return NULL;
+}
+
+/* Else a timer's signals would begin its patience again and again. */
+TEST(signals_do_not_keep_a_thread_from_borrowing)
+{
+    struct sigaction action = {.sa_handler = do_nothing};
+    sigaction(SIGUSR1, &action, NULL);
+    own_all();
+    pthread_t t = start(enter), storm;
+    assert_int_equal(pthread_create(&storm, NULL, interrupt_often, &t), 0);
+    pthread_join(storm, NULL);
+    assert_true(HAK_LOAD_RELAXED(&left));
+    disown_all();
+    pthread_join(t, NULL);
 }
 
 static _Atomic(bool) may_leave;
@@ -259,8 +295,42 @@ TEST(a_child_that_was_copied_amid_a_change_stops)
     assert_dies(find_them_borrowed, "a handler of pthread_atfork slept for long");
 }
 
+#if !HAK_SANITIZED
+/* The C library's fork would call the library's own handlers. */
+static pid_t copy_process(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+/* As a handler of another library does in the child, before the library's own ends the fork. */
+static void allocate_in_child_of_borrowers(void)
+{
+    pthread_barrier_init(&inside, NULL, 2);
+    own_all();
+    start(enter_and_stay);
+    pthread_barrier_wait(&inside);
+    if (copy_process() == 0) {
+        alarm(10);
+        hak_lock_acquire(&low);
+        _exit(0);
+    }
+    int status = 0;
+    wait(&status);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
+        abort();
+}
+
+TEST(a_handler_in_the_child_does_not_wait_for_who_borrowed)
+{
+    assert_dies(allocate_in_child_of_borrowers, "a handler of pthread_atfork slept for long");
+}
+#define IN_CHILD , T(a_handler_in_the_child_does_not_wait_for_who_borrowed)
+#else
+#define IN_CHILD
+#endif
+
 UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
           T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
           T(who_releases_a_lock_wakes_who_waits), T(a_forking_thread_that_sleeps_lends_its_locks),
           T(nobody_borrows_from_who_runs), T(who_waited_for_the_loan_looks_again),
-          T(a_child_that_was_copied_amid_a_change_stops))
+          T(signals_do_not_keep_a_thread_from_borrowing), T(a_child_that_was_copied_amid_a_change_stops) IN_CHILD)

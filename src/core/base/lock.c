@@ -12,7 +12,9 @@
 
 #define PATIENCE_NS 100000000L /* of who may borrow; no handler of a fork takes that long, unless it waits */
 
-enum { WAIT_PRIVATE = 128, WAKE_PRIVATE = 129 }; /* of linux/futex.h, which is not beside every C library */
+/* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a signal ends
+ * it, and who begins it again has waited no less. */
+enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
 enum { FREE, TAKEN, AWAITED }; /* AWAITED: somebody may sleep */
 
 /* One bit for each rank. A signal may come at any time: set before the lock is taken, cleared after it is released. */
@@ -27,12 +29,21 @@ static _Atomic(bool) was_lent; /* in this fork: others need not wait as long */
 
 /* --- the word ---------------------------------------------------------------------------------------- */
 
-/* False after PATIENCE_NS. A wake-up for nothing is one for the caller to look again. */
-static bool sleep_on(_Atomic(unsigned) *word)
+static struct timespec soon(void)
 {
-    struct timespec patience = {.tv_nsec = PATIENCE_NS};
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += PATIENCE_NS;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+/* False when it is later; NULL: never. A wake-up for nothing is one for the caller to look again. */
+static bool sleep_on(_Atomic(unsigned) *word, const struct timespec *until)
+{
     int saved = errno;
-    bool late = syscall(SYS_futex, word, WAIT_PRIVATE, AWAITED, &patience) < 0 && errno == ETIMEDOUT;
+    bool late = syscall(SYS_futex, word, WAIT_UNTIL | PRIVATE, AWAITED, until, NULL, ~0u) < 0 && errno == ETIMEDOUT;
     errno = saved;
     return !late;
 }
@@ -53,14 +64,14 @@ static void acquire_word(_Atomic(unsigned) *word)
 {
     if (!try_word(word))
         while (!try_awaited(word))
-            sleep_on(word);
+            sleep_on(word, NULL);
 }
 
 static void release_word(_Atomic(unsigned) *word)
 {
     int saved = errno;
     if (HAK_EXCHANGE_RELEASE(word, FREE) == AWAITED)
-        syscall(SYS_futex, word, WAKE_PRIVATE, 1);
+        syscall(SYS_futex, word, WAKE | PRIVATE, 1);
     errno = saved;
 }
 
@@ -89,10 +100,33 @@ static bool is_asleep(int thread)
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
+/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited for the loan, or
+ * looked whether it might, is not there either, and changed nothing. */
+static void take_back_in_child(void)
+{
+    if (HAK_LOAD_ACQUIRE(&lent))
+        hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
+                      "process was copied; load the library before the one with the handler");
+    HAK_STORE_RELAXED(&loan, FREE);
+}
+
+/* The forking thread has another number in the child, where another library's handler may call us before ours is run. */
+static void notice_child(void)
+{
+    int self = (int)syscall(SYS_gettid);
+    if (HAK_LOAD_RELAXED(&forking) == self)
+        return;
+    take_back_in_child();
+    HAK_STORE_RELEASE(&forking, self);
+}
+
 static void use_loan(void)
 {
-    if (borrowed++ == 0)
-        acquire_word(&loan);
+    if (borrowed++)
+        return;
+    if (owns_all)
+        notice_child();
+    acquire_word(&loan);
 }
 
 static void leave_loan(void)
@@ -126,15 +160,11 @@ void hak_lock_own_all(void)
     HAK_STORE_RELEASE(&forking, (int)syscall(SYS_gettid));
 }
 
-/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited is not there
- * either, and changed nothing. */
 void hak_lock_disown_all(bool in_child)
 {
-    if (!in_child)
-        acquire_word(&loan);
-    else if (HAK_LOAD_ACQUIRE(&lent))
-        hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
-                      "process was copied; load the library before the one with the handler");
+    if (in_child)
+        take_back_in_child();
+    acquire_word(&loan);
     HAK_STORE_RELEASE(&forking, 0);
     HAK_STORE_RELAXED(&was_lent, false);
     owns_all = false;
@@ -169,10 +199,13 @@ static void note_taken(struct hak_lock *lock)
 /* Who borrows one lock has borrowed all. */
 static HAK_COLD void wait_for(struct hak_lock *lock)
 {
-    bool late = HAK_LOAD_RELAXED(&was_lent);
-    for (; !try_awaited(&lock->word); late = !sleep_on(&lock->word))
+    struct timespec until = soon();
+    for (bool late = HAK_LOAD_RELAXED(&was_lent); !try_awaited(&lock->word); late = !sleep_on(&lock->word, &until)) {
         if (late && borrow())
             return;
+        if (late)
+            until = soon();
+    }
 }
 
 void hak_lock_acquire(struct hak_lock *lock)
