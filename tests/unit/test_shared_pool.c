@@ -741,11 +741,8 @@ TEST(last_frees_race_with_parking)
     assert_true(unit_stat("threads", "resumed") > 0);
 }
 
-TEST(a_tick_evicts_what_is_too_old)
+static void cache_superslabs(void)
 {
-    start("HAKMEM_SUPERSLAB_TTL_SEC=1 HAKMEM_PURGE_DELAY_MS=10");
-    if (hak_parts.release->at_once)
-        skip();
     struct hak_slab *slabs[64];
     for (unsigned i = 0; i < COUNT(slabs); i++)
         slabs[i] = acquire(cls);
@@ -753,6 +750,14 @@ TEST(a_tick_evicts_what_is_too_old)
         release(slabs[i]);
     pool->trim(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
     assert_true(unit_stat("lru", "cached") > 0);
+}
+
+TEST(a_tick_evicts_what_is_too_old)
+{
+    start("HAKMEM_SUPERSLAB_TTL_SEC=1 HAKMEM_PURGE_DELAY_MS=10");
+    if (hak_parts.release->at_once)
+        skip();
+    cache_superslabs();
     fake_os_pass(5000);
     for (unsigned i = 0; i < 10; i++)
         pool->purge_tick(hak_clock_ms());
@@ -765,13 +770,7 @@ TEST(a_cached_superslab_has_no_slabs)
     start(NULL);
     if (hak_parts.release->at_once)
         skip();
-    struct hak_slab *slabs[64];
-    for (unsigned i = 0; i < COUNT(slabs); i++)
-        slabs[i] = acquire(cls);
-    for (unsigned i = 0; i < COUNT(slabs); i++)
-        release(slabs[i]);
-    pool->trim(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
-    assert_true(unit_stat("lru", "cached") > 0);
+    cache_superslabs();
     assert_int_equal(unit_stat("pages", "empty"), 0);
 }
 

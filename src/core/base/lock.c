@@ -100,8 +100,8 @@ static bool is_asleep(int thread)
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
-/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited for the loan, or
- * looked whether it might, is not there either, and changed nothing. */
+/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited for the loan,
+ * or looked whether it might, is not there either, and changed nothing. */
 static void take_back_in_child(void)
 {
     if (HAK_LOAD_ACQUIRE(&lent))
