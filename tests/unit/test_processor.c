@@ -440,6 +440,35 @@ TEST(a_forked_child_goes_on_with_all_processors)
     expect_nothing_held();
 }
 
+static void *blocks_elsewhere(void *blocks)
+{
+    move_to(nth_cpu(1));
+    *(struct unit_block **)blocks = unit_blocks(64, 100);
+    return NULL;
+}
+
+/* The forking thread waits for another, which needs a heap that is not there yet. */
+TEST(a_heap_that_is_made_during_a_fork_stays)
+{
+    start();
+    if (CPU_COUNT(&allowed) < 2)
+        skip();
+    move_to(nth_cpu(0));
+    hak_free(hak_malloc(64));
+    assert_int_equal(unit_stat("threads", "processors"), 1);
+    hak_processor_lock_all();
+    hak_lock_own_all();
+    struct unit_block *blocks;
+    unit_in_thread(blocks_elsewhere, &blocks);
+    hak_lock_disown_all(true);
+    hak_processor_unlock_all();
+    assert_int_equal(unit_stat("threads", "processors"), 2);
+    unit_free_blocks(blocks);
+    move_to(nth_cpu(1));
+    unit_free_blocks(unit_blocks(64, 100));
+    expect_nothing_held();
+}
+
 #if defined(__x86_64__) && !HAK_SANITIZED
 #define STEPS T(a_sequence_begins_anew_wherever_it_is_interrupted),
 #else
@@ -450,4 +479,4 @@ UNIT_MAIN(STEPS T(each_sequence_moves_the_blocks_that_it_says), T(a_storm_of_sig
           T(threads_move_while_others_take_blocks_away),
           T(however_many_threads_there_are_heaps_are_those_of_processors), T(what_another_processor_frees_goes_home),
           T(a_processor_that_nobody_is_seen_on_keeps_nothing), T(a_thread_that_the_kernel_does_not_know_is_served),
-          T(a_forked_child_goes_on_with_all_processors))
+          T(a_forked_child_goes_on_with_all_processors), T(a_heap_that_is_made_during_a_fork_stays))

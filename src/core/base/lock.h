@@ -15,6 +15,7 @@
 enum hak_rank {
     HAK_RANK_FORK, /* one fork at a time */
     HAK_RANK_INIT,
+    HAK_RANK_MAKING, /* heaps of processors */
     HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,

@@ -10,6 +10,7 @@
 
 static _Atomic(struct hak_thread *) heaps[HAK_CPUS]; /* released when they are whole; acquired by who uses one */
 static unsigned cpus; /* numbers of them; 0 while sequences are off */
+static struct hak_lock making = HAK_LOCK_INIT(HAK_RANK_MAKING); /* to write `heaps` */
 
 void hak_cache_begin(void)
 {
@@ -43,23 +44,30 @@ static void leave(struct hak_thread *t)
     hak_lock_release(&t->lock);
 }
 
-/* Who comes first makes it, and lets others in when all is ready. */
-static struct hak_thread *start_heap(unsigned cpu)
+/* Makes it and enters it; others come in when all is ready. */
+static struct hak_thread *make_heap(unsigned cpu)
 {
-    struct hak_thread *t = new_heap(cpu), *first = NULL;
+    struct hak_thread *t = new_heap(cpu);
     if (!t)
         return NULL;
     enter(t);
-    if (!HAK_CAS_ACQ_REL(&heaps[cpu], &first, t)) {
-        leave(t);
-        hak_thread_recycle(t);
-        enter(first);
-        return first;
-    }
+    HAK_STORE_RELEASE(&heaps[cpu], t);
     hak_self.arrays = t->arrays;
     hak_thread_start_parts(t);
     hak_self.arrays = &hak_arrays_closed;
     hak_arrays_open(cpu, t->arrays);
+    return t;
+}
+
+static struct hak_thread *start_heap(unsigned cpu)
+{
+    hak_lock_acquire(&making);
+    struct hak_thread *t = HAK_LOAD_RELAXED(&heaps[cpu]);
+    if (t)
+        enter(t);
+    else
+        t = make_heap(cpu);
+    hak_lock_release(&making);
     return t;
 }
 
@@ -132,6 +140,7 @@ void hak_processor_break_up(uint64_t since_ms)
 
 void hak_processor_lock_all(void)
 {
+    hak_lock_acquire(&making);
     for (unsigned cpu = 0; cpu < cpus; cpu++) {
         struct hak_thread *t = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (!t)
@@ -141,17 +150,15 @@ void hak_processor_lock_all(void)
     }
 }
 
-/* A child forgets those that another thread made meanwhile, and never finished. */
-void hak_processor_unlock_all(bool in_child)
+/* Those that a thread made which borrowed all locks are whole, and were never locked. */
+void hak_processor_unlock_all(void)
 {
     for (unsigned cpu = 0; cpu < cpus; cpu++) {
         struct hak_thread *t = HAK_LOAD_ACQUIRE(&heaps[cpu]);
-        if (t && t->forking) {
-            t->forking = false;
-            hak_lock_release_sibling(&t->lock);
-        } else if (t && in_child) {
-            hak_arrays_open(cpu, &hak_arrays_closed);
-            HAK_STORE_RELAXED(&heaps[cpu], NULL);
-        }
+        if (!t || !t->forking)
+            continue;
+        t->forking = false;
+        hak_lock_release_sibling(&t->lock);
     }
+    hak_lock_release(&making);
 }

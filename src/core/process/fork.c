@@ -112,7 +112,7 @@ static void done(bool in_child)
         forget_others();
     hak_lock_release(&hak_thread_lock);
     hak_lock_release(&hak_orphan_lock);
-    hak_processor_unlock_all(in_child);
+    hak_processor_unlock_all();
     hak_lock_release_sibling(&fork_lock);
     unlock_streams(locked, in_child);
 }
