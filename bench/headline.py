@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The headline comparison: hakmem with tiny_header true, false and small, and with the caches `array` and `cpu`,
+"""The headline comparison: hakmem with tiny_header true, false and small, and with the caches `list` and `cpu`,
 against the system's malloc, mimalloc and jemalloc, on the original's benchmarks.
 
 `meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of
@@ -29,7 +29,7 @@ BUILDS = {
     "header=false": {"tiny_header": "false"},
     "header=true": {"tiny_header": "true"},
     "header=small": {"tiny_header": "small"},
-    "cache=array": {"cache": "array"},
+    "cache=list": {"cache": "list"},
     "cache=cpu": {"cache": "cpu"},
 }
 PEERS = ("system", "mimalloc", "jemalloc")

@@ -13,7 +13,7 @@ not judged again, and so a run may be stopped at any time.  --again shows the su
 once more, which have perhaps been written since.  --report lists what is known of the sample.  mutants.kept beside this
 file names survivors that change nothing a program could see, or a size that was only chosen, with the reason.
 
---option=-Dcache=array judges what the default build leaves out and this one has; with --again, the survivors by another
+--option=-Dcache=list judges what the default build leaves out and this one has; with --again, the survivors by another
 build: --option=-Db_sanitize=address,undefined --option=-Db_lundef=false sees what only reads or writes too far.
 """
 

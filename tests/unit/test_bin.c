@@ -220,6 +220,7 @@ TEST(without_memory_a_refill_gives_null_and_later_blocks)
     fake_os_allow();
     void *p = hak_bin_refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
     assert_non_null(p);
+    hak_mark_clear(p, cls);
     hak_free(p);
 }
 

@@ -173,22 +173,97 @@ static void *free_one_twice(void *unused)
 TEST(a_slab_does_not_go_with_a_live_block)
 {
     start(NULL);
-    if (!HAK_BUNDLES)
-        skip(); /* a list is not read when its slab goes */
+    if (!HAK_BUNDLES && (!HAK_HARDENED || HAK_CACHE_SLOTS))
+        skip(); /* a list is not read when its slab goes; or the block is not sent home twice */
     shared = unit_blocks(SIZE, 2);
     hak_cache_drain(t, hak_class_of(SIZE));
     unit_in_thread(free_one_twice, NULL);
     assert_dies(drain, "double free");
 }
 
-/* Found by a cache that links blocks; one that does not is not steered by it. */
+enum order { UP, DOWN, UP_AND_DOWN, EVERY_OTHER, ORDERS };
+
+/* The i-th of n blocks to go home. */
+static size_t nth_of(enum order order, size_t i, size_t n)
+{
+    switch (order) {
+    case UP:
+        return i;
+    case DOWN:
+        return n - 1 - i;
+    case UP_AND_DOWN:
+        return i % 2 ? i - 1 : i + 1 < n ? i + 1 : i;
+    default:
+        return i < (n + 1) / 2 ? 2 * i : 2 * (i - (n + 1) / 2) + 1;
+    }
+}
+
+/* Neighbours go home together, where their bits lie in one word of the map. */
+TEST(blocks_go_home_in_any_order)
+{
+    static const size_t sizes[] = {16, 64, 100, 2000, 9000};
+    static void *blocks[600];
+    start(NULL);
+    for (size_t s = 0; s < COUNT(sizes); s++)
+        for (enum order order = UP; order < ORDERS; order++)
+            for (size_t n = 1; n <= COUNT(blocks); n += n < 70 ? 1 : 53) {
+                for (size_t i = 0; i < n; i++)
+                    assert_non_null(blocks[i] = hak_malloc(sizes[s]));
+                for (size_t i = 0; i < n; i++)
+                    hak_free(blocks[nth_of(order, i, n)]);
+                hak_heap_drain(t);
+                hak_remote_cache_flush(t);
+                unit_sweep();
+                struct hak_census census = unit_census();
+                assert_int_equal(census.used, 0);
+                assert_int_equal(census.violations, 0);
+            }
+}
+
+#if HAK_CACHE_SLOTS
+static void *twice[8];
+
+static void drain_twice(void)
+{
+    hak_drain_array(t, twice, COUNT(twice));
+}
+
+/* A block stands twice among neighbours, or is free already. */
+TEST(neighbours_are_looked_at_one_by_one)
+{
+    if (HAK_HARDENED)
+        skip(); /* the blocks carry no marks */
+    start(NULL);
+    char *blocks[16];
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        blocks[i] = hak_malloc(SIZE);
+    size_t stride = hak_strides[hak_class_of(SIZE)];
+    char *first = blocks[0];
+    for (size_t i = 0; i < COUNT(blocks); i++)
+        first = blocks[i] < first ? blocks[i] : first;
+    for (size_t i = 0; i < COUNT(twice); i++)
+        twice[i] = first + i * stride;
+    twice[5] = twice[3];
+    assert_dies(drain_twice, "is free already");
+    twice[5] = first + 5 * stride;
+    hak_drain_array(t, twice + 6, 1);
+    assert_dies(drain_twice, "is free already");
+    twice[6] = first + 6 * stride + 16;
+    assert_dies(drain_twice, "is not the start of a block");
+}
+#define OF_SLOTS T(neighbours_are_looked_at_one_by_one),
+#else
+#define OF_SLOTS
+#endif
+
+/* Found by a cache that links blocks, and by hardened ones; others are not steered by it. */
 TEST(a_block_written_to_after_free_does_no_harm)
 {
     start(NULL);
     struct unit_block *blocks = unit_blocks(SIZE, 2), *a = blocks;
     unit_free_blocks(blocks);
     a->next = (struct unit_block *)(void *)&blocks;
-    if (HAK_CACHE_SLOTS) {
+    if (HAK_CACHE_SLOTS && !HAK_HARDENED) {
         drain();
         assert_int_equal(unit_census().used, 0);
     } else {
@@ -207,7 +282,7 @@ TEST(one_slab_of_a_class_stays)
     }
 }
 
-UNIT_MAIN(T(blocks_do_not_go_home_to_a_span), T(a_slab_does_not_go_with_a_live_block), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
+UNIT_MAIN(OF_SLOTS T(blocks_go_home_in_any_order), T(blocks_do_not_go_home_to_a_span), T(a_slab_does_not_go_with_a_live_block), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
           T(without_a_descriptor_remote_blocks_go_home_at_once), T(tags_go_with_the_last_block),
           T(what_is_no_block_does_not_go_home), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),

@@ -231,6 +231,7 @@ TEST(drain_publishes_what_this_thread_holds_for_others)
         last = hak_slab_take(slab, 1);
     assert_true(hak_slab_retire(slab)); /* FULL: on no list */
     use_up();
+    hak_mark_renew(last.head, cls);
     hak_remote_cache_put(t, cls, last.head);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits with the thread */
     check();

@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/pages/budget.h"
 #include "core/pages/bundle.h"
+#include "core/pages/mark.h"
 #include "core/parts/parts.h"
 #include "owned.h"
 #include "remote_cache.h"
@@ -140,8 +141,10 @@ static void *take_single(struct hak_slab *slab)
 {
     void *block = NULL;
     if (hak_bundles_open(slab))
-        return hak_slab_take(slab, 1).head;
-    hak_bundles_take_closed(slab, 1, &block);
+        block = hak_slab_take(slab, 1).head;
+    else
+        hak_bundles_take_closed(slab, 1, &block);
+    hak_mark_renew(block, slab->cls);
     return block;
 }
 

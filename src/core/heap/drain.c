@@ -5,6 +5,7 @@
 
 #include "core/base/log.h"
 #include "core/pages/bundle.h"
+#include "core/pages/mark.h"
 #include "core/parts/parts.h"
 #include "owned.h"
 
@@ -120,47 +121,119 @@ HAK_INLINE void skip_first(struct rest *rest, const bool array)
         rest->first = hak_next_load(rest->first);
 }
 
-static void push_own(struct hak_slab *slab, void *block)
+/* How many slots, of at most `most`, go on from a block in steps of so many bytes. */
+HAK_INLINE uint32_t row_length(void *const *slots, size_t most, const char *block, ptrdiff_t step)
 {
-    hak_slab_push(slab, block);
-    hak_bundle_close(block, 0);
+    uint32_t n = 0;
+    while (n < most && slots[n] == (block += step))
+        n++;
+    return n;
 }
 
-/* Puts the first blocks, of this slab, which is the thread's, into its map or on its free list. */
-HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest *rest, const bool array,
-                        const bool to_map)
+/* Marks a block, and those of the slots whose bits follow on its bit in one word, up or down. How many of the slots. */
+static HAK_NOINLINE uint32_t mark_row(struct hak_slab *slab, const void *block, ptrdiff_t step, void *const *slots, size_t most)
+{
+    uint64_t place = hak_slab_place_of(slab, block), *word;
+    uint32_t first = (uint32_t)(place >> 32), below = first % 64;
+    uint32_t n = row_length(slots, hak_min(most, step > 0 ? 63 - below : below), block, step);
+    uint32_t lowest = step > 0 ? first : first - n;
+    uint64_t bits = (((uint64_t)2 << n) - 1) << lowest % 64;
+    word = &slab->map[first / 64];
+    if (HAK_UNLIKELY(lowest + n >= slab->carved || !hak_slab_is_start(slab, block, place) || *word & bits)) {
+        hak_slab_mark(slab, block); /* which fails, or one of the next does */
+        return 0;
+    }
+    *word |= bits;
+    return n;
+}
+
+/* Of an array the first blocks, those of this slab. Programs often free neighbours one after the other. */
+HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
+{
+    uint32_t n = 0;
+    bool more;
+    do {
+        const char *block = rest->first;
+        skip_first(rest, true);
+        n++;
+        ptrdiff_t step = (const char *)rest->first - block, stride = slab->stride;
+        more = same_page(block, rest->first);
+        if (!HAK_HARDENED && more && (step == stride || step == -stride)) {
+            void *const *next = rest->at - 1;
+            uint32_t row = mark_row(slab, block, step, next, (size_t)(rest->end - next));
+            n += row;
+            rest->at = next + row;
+            skip_first(rest, true);
+            more = same_page(block, rest->first);
+        } else {
+            hak_mark_check_whole(block, slab->cls);
+            hak_slab_mark(slab, block);
+        }
+    } while (more);
+    return n;
+}
+
+/* Of a list. */
+HAK_INLINE uint32_t mark_list(struct hak_slab *slab, struct rest *rest)
+{
+    uint32_t n = 0;
+    void *last;
+    do {
+        last = rest->first;
+        skip_first(rest, false);
+        hak_slab_mark(slab, last);
+        n++;
+    } while (same_page(last, rest->first));
+    return n;
+}
+
+/* Onto the free list. */
+HAK_INLINE uint32_t push(struct hak_slab *slab, struct rest *rest, const bool array)
 {
     uint32_t n = 0;
     void *last;
     do {
         last = rest->first;
         skip_first(rest, array);
-        if (to_map)
-            hak_slab_mark(slab, last);
-        else
-            push_own(slab, last);
-        n++;
-        if (!to_map && HAK_UNLIKELY(n > slab->used)) /* in the loop: a block that is on the list twice has no end */
+        if (array)
+            hak_mark_check_whole(last, slab->cls);
+        hak_slab_push(slab, last);
+        hak_bundle_close(last, 0);
+        if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a block that is on the list twice has no end */
             hak_slab_fail_put(slab, last);
     } while (same_page(last, rest->first));
+    return n;
+}
+
+/* Puts the first blocks, of this slab, which is the thread's, into its map or on its free list. */
+HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest *rest, const bool array)
+{
+    const void *first = rest->first;
+    uint32_t n, *count = &slab->free_count;
+    if (HAK_LIKELY(hak_slab_has_map(slab))) {
+        n = array ? mark_array(slab, rest) : mark_list(slab, rest);
+        count = &slab->marked;
+    } else {
+        n = push(slab, rest, array);
+    }
     if (HAK_UNLIKELY(slab->used < n))
-        hak_slab_fail_put(slab, last);
+        hak_slab_fail_put(slab, first);
     slab->used -= n;
-    if (to_map)
-        slab->marked += n;
-    else
-        slab->free_count += n;
+    *count += n;
     hak_count(&t->counters.drained_blocks, n);
     if (HAK_UNLIKELY(slab->used == 0))
         release_spare(t, slab);
 }
 
 /* The number of a block. Others' slabs may be carved at this moment, so how far cannot be told. */
-HAK_INLINE uint32_t number_of(const struct hak_slab *slab, const void *block)
+HAK_INLINE uint32_t number_of(const struct hak_slab *slab, const void *block, const bool array)
 {
-    if (HAK_LIKELY(hak_class_starts_at(slab->cls, block)))
-        return hak_class_number_of(slab->cls, block);
-    return hak_slab_check_start(slab, block, "free"); /* perhaps it is one: the slab is longer than a page */
+    uint32_t number = HAK_LIKELY(hak_class_starts_at(slab->cls, block))
+                          ? hak_class_number_of(slab->cls, block)
+                          : hak_slab_check_start(slab, block, "free"); /* the slab may be longer than a page */
+    if (array)
+        hak_mark_check_whole(block, slab->cls);
+    return number;
 }
 
 /* The same for a slab of somebody else's. */
@@ -169,12 +242,12 @@ HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct h
 {
     void *last = rest->first;
     struct hak_bundler bundler = hak_bundler_start(slab, last);
-    number_of(slab, last);
+    number_of(slab, last, array);
     while (skip_first(rest, array), same_page(last, rest->first)) {
         if (array && HAK_UNLIKELY(rest->first == last))
             hak_slab_fail_free(slab, last);
         last = rest->first;
-        hak_bundler_add(&bundler, last, number_of(slab, last), !array);
+        hak_bundler_add(&bundler, last, number_of(slab, last, array), !array);
         if (HAK_UNLIKELY(bundler.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
             hak_slab_fail_put(slab, last);
     }
@@ -212,10 +285,8 @@ HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
         }
         if (HAK_UNLIKELY(!own))
             put_others(t, &groups, slab, &rest, array);
-        else if (hak_slab_has_map(slab))
-            put_own(t, slab, &rest, array, true);
         else
-            put_own(t, slab, &rest, array, false);
+            put_own(t, slab, &rest, array);
     }
     flush_groups(t, &groups);
 }

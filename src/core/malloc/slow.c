@@ -64,8 +64,10 @@ static void *alloc_small(unsigned cls, bool may_borrow)
     void *p = serve(cls, may_borrow);
     if (HAK_UNLIKELY(!p) && hak_init() && (hak_rseq_is_on() || !hak_bin_is_within_budget(cls)))
         p = serve_from_room(cls); /* of other processors, too */
-    if (HAK_LIKELY(p))
+    if (HAK_LIKELY(p)) {
+        hak_mark_check_whole(p, cls);
         hak_mark_clear(p, cls);
+    }
     return p;
 }
 

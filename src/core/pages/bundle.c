@@ -14,7 +14,8 @@ static _Noreturn HAK_COLD void fail(const struct hak_slab *slab, const void *blo
 /* How many blocks. It is marked before it is read: a link that was written to after free may lead anywhere. */
 static uint32_t mark(struct hak_slab *slab, const struct hak_bundle *bundle)
 {
-    uint32_t n = (hak_slab_mark(slab, bundle), bundle->count);
+    hak_slab_mark(slab, bundle);
+    uint32_t n = HAK_BUNDLES ? bundle->count : 0;
     if (HAK_UNLIKELY(n > hak_bundle_most(slab)))
         fail(slab, bundle);
     for (uint32_t i = 0; i < n; i++)

@@ -76,4 +76,12 @@ HAK_INLINE bool hak_bundles_open(struct hak_slab *slab)
     return !HAK_BUNDLES || !slab->free || hak_bundles_move(slab);
 }
 
+/* Before a slab goes, since as many blocks came as had left: stops the process if one came twice, and another is still
+ * in use. Of plain lists each block is read, which is done in hardened builds alone. */
+HAK_INLINE void hak_bundles_check(struct hak_slab *slab)
+{
+    if ((HAK_BUNDLES || HAK_HARDENED) && slab->free && hak_slab_has_map(slab))
+        hak_bundles_move(slab);
+}
+
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Hardened builds: what free looks at before it takes a small block. The block must be one that was handed out. It then
  * carries a mark, a number that depends on its address and on a secret; who frees it again finds that. malloc takes
- * the mark away. Other builds: nothing. */
+ * the mark away.
+ * The mark is the block's second word. Where bins are arrays, the first one is a mark, too, and each block of a bin has
+ * both: malloc finds out what was written there after free. Of lists the first word is a link (link.h).
+ * Other builds: nothing. */
 #ifndef HAK_MARK_H
 #define HAK_MARK_H
 
@@ -25,10 +28,50 @@ HAK_INLINE uintptr_t hak_mark_of(const void *p)
     return (uintptr_t)p ^ hak_secret.mark;
 }
 
+/* The other one. */
+HAK_INLINE uintptr_t hak_mark_first(uintptr_t mark)
+{
+    return __builtin_bswap64(mark);
+}
+
+HAK_INLINE void hak_mark_put(void *p)
+{
+    uintptr_t *words = p, mark = hak_mark_of(p);
+    if (HAK_CACHE_SLOTS)
+        words[0] = hak_mark_first(mark);
+    words[1] = mark;
+}
+
+/* A block has left its slab, where it may have been on a list. */
+HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
+{
+    if (HAK_CACHE_SLOTS && hak_mark_fits(cls))
+        hak_mark_put(p);
+}
+
+/* Whether a block of a bin is as it came there. */
+HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
+{
+    const uintptr_t *words = p, mark = hak_mark_of(p);
+    return !HAK_CACHE_SLOTS || !hak_mark_fits(cls) ||
+           (HAK_LIKELY(words[1] == mark) && HAK_LIKELY(words[0] == hak_mark_first(mark)));
+}
+
 HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
 {
-    if (hak_mark_fits(cls))
-        ((uintptr_t *)p)[1] = 0;
+    uintptr_t *words = p;
+    if (!hak_mark_fits(cls))
+        return;
+    if (HAK_CACHE_SLOTS)
+        words[0] = 0;
+    words[1] = 0;
+}
+
+/* Stops the process if it was written to after free. */
+HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_whole(p, cls)))
+        hak_space_fail_link(p);
 }
 
 __extension__ typedef unsigned __int128 hak_place;
@@ -45,7 +88,9 @@ HAK_INLINE bool hak_mark_is_block(const void *p, uint64_t cls)
 
 HAK_INLINE bool hak_mark_is_set(const void *p, uint64_t cls)
 {
-    return hak_mark_fits((unsigned)cls) && ((const uintptr_t *)p)[1] == hak_mark_of(p);
+    const uintptr_t *words = p, mark = hak_mark_of(p);
+    return hak_mark_fits((unsigned)cls) &&
+           (HAK_UNLIKELY(words[1] == mark) || (HAK_CACHE_SLOTS && HAK_UNLIKELY(words[0] == hak_mark_first(mark))));
 }
 
 /* Marks a block. False, for the fast path, which calls nothing: it is none, or is marked. */
@@ -54,7 +99,7 @@ HAK_INLINE bool hak_mark_try_set(void *p, uint64_t cls)
     if (HAK_UNLIKELY(!hak_mark_is_block(p, cls) || hak_mark_is_set(p, cls)))
         return false;
     if (hak_mark_fits((unsigned)cls))
-        ((uintptr_t *)p)[1] = hak_mark_of(p);
+        hak_mark_put(p);
     return true;
 }
 
@@ -71,6 +116,22 @@ HAK_INLINE void hak_mark_set(void *p, uint64_t cls)
         hak_mark_fail(p, (unsigned)cls, "free");
 }
 #else
+HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
+
+HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+    return true;
+}
+
+HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
+
 HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
 {
     (void)p, (void)cls;

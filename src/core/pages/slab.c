@@ -162,6 +162,11 @@ HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, 
     for (;;) {
         char *first = slab->base + (size_t)i * 64 * slab->stride;
         uint64_t word = slab->map[i];
+        if (end && word == ~(uint64_t)0 && want - n >= 64) { /* often: what was freed in a row */
+            for (; word; word >>= 1, first += slab->stride)
+                *--end = first;
+            n += 64;
+        }
         for (; word && n < want; word &= word - 1, n++) {
             char *block = first + (size_t)__builtin_ctzll(word) * slab->stride;
             if (end)

@@ -129,11 +129,9 @@ bool hak_parts_init(void)
     return true;
 }
 
-/* Where a block came home twice, as many came as had left, though one is still in use. To open the bundles finds that
- * out; lists, and hardened builds, have none. */
 void hak_parts_release_slab(struct hak_slab *slab)
 {
-    hak_bundles_open(slab);
+    hak_bundles_check(slab);
     hak_slab_empty(slab);
     hak_parts.by_class[slab->cls]->slab_release(slab);
 }

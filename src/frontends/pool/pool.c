@@ -58,7 +58,6 @@ static uint32_t bin_capacity(unsigned cls)
 
 /* --- prewarm -------------------------------------------------------------------------------------------- */
 
-/* Touches the pages of a block, so that their first use takes no fault either. */
 /* Another frontend may have taken its class. */
 static bool is_mine(unsigned i)
 {
@@ -66,9 +65,10 @@ static bool is_mine(unsigned i)
     return hak_parts.by_class[hak_class_of(warm_classes[i].size)] == &hak_frontend_pool;
 }
 
+/* Touches the pages of a block, so that their first use takes no fault either: behind what a free block begins with. */
 static void touch(unsigned cls, void *block)
 {
-    for (size_t i = sizeof(void *); /* the first may be a link */ i < hak_strides[cls]; i += HAK_SYSTEM_PAGE)
+    for (size_t i = 2 * sizeof(void *); i < hak_strides[cls]; i += HAK_SYSTEM_PAGE)
         ((volatile char *)block)[i] = 0;
 }
 

@@ -44,7 +44,7 @@ def test_quick(build: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads((output / "headline.json").read_text())
     variants = found["works"]["fixed_64"]["variants"]
-    builds = ["header=false", "header=true", "header=small", "cache=array", "cache=cpu"]
+    builds = ["header=false", "header=true", "header=small", "cache=list", "cache=cpu"]
     assert list(variants)[:6] == [*builds, "system"]
     assert found["baseline"] == "header=false" and variants["header=false"]["ratio"] == 1
     assert all(row["ratio"] > 0 for row in variants.values())

@@ -94,6 +94,8 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
         return 0;
     uint32_t taken = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
         slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
+    for (uint32_t i = n + 1; HAK_HARDENED && i <= n + taken; i++)
+        hak_mark_renew(b->slots[i], cls);
     set_length(b, cls, n + taken);
     count_refill(t, cls, taken);
     set_room(t, cls);

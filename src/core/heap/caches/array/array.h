@@ -10,6 +10,7 @@
 #define HAK_CACHES_ARRAY_H
 
 #include "core/heap/caches/contract.h"
+#include "core/pages/mark.h"
 #include "core/parts/parts.h"
 
 #define HAK_ARRAY_FREES 64u /* so many have slots beyond the capacity, once the thread uses the class a lot */
@@ -40,7 +41,12 @@ HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
 
 HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
 {
-    return hak_cache_pop(self, cls);
+    uint64_t i = cls;
+    void *p = *(void **)self->bin[i];
+    if (HAK_UNLIKELY(!p || !hak_mark_is_whole(p, cls)))
+        return NULL;
+    hak_array_move(self, i, -1);
+    return p;
 }
 
 HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
