@@ -99,39 +99,80 @@ TEST(without_memory_for_a_map_the_list_serves)
     }
 }
 
+static void *few[HAK_BUNDLES_FEW];
+
+TEST(a_few_blocks_go_past_the_map)
+{
+    unit_start(NULL);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        for (uint32_t n = 1; n <= HAK_BUNDLES_FEW; n++) {
+            make(cls);
+            if (n > slab.capacity)
+                break;
+            send_home(n);
+            assert_false(hak_bundles_are_few(&slab, n - 1));
+            assert_true(hak_bundles_are_few(&slab, n));
+            uint32_t used = slab.used, seen = 0;
+            assert_int_equal(hak_bundles_take_few(&slab, few), n);
+            assert_int_equal(slab.used, used + n);
+            assert_int_equal(hak_slab_free_blocks(&slab), 0);
+            for (uint32_t i = 0; i < n; i++)
+                seen |= 1u << (uint32_t)(((char *)few[i] - slab.base) / slab.stride);
+            assert_int_equal(seen, (1u << n) - 1);
+        }
+    make(hak_class_of(400));
+    send_home(HAK_BUNDLES_FEW + 1);
+    assert_false(hak_bundles_are_few(&slab, 100));
+    assert_true(hak_bundles_open(&slab));
+    send_home(1);
+    assert_false(hak_bundles_are_few(&slab, 100)); /* the map has some */
+}
+
 static void open_bundles(void)
 {
     hak_bundles_open(&slab);
 }
 
+static void take_few(void)
+{
+    hak_bundles_take_few(&slab, few);
+}
+
 static struct hak_bundle *spoiled(void)
 {
     make(hak_class_of(400));
-    send_home(20);
+    send_home(HAK_BUNDLES_FEW);
     return slab.free;
+}
+
+static void expect_found_by(void (*reader)(void), const char *number, const char *count)
+{
+    struct hak_bundle *b = spoiled();
+    b->numbers[3] = b->numbers[6];
+    assert_dies(reader, "double free");
+    b = spoiled();
+    b->numbers[3] = (uint16_t)slab.capacity;
+    assert_dies(reader, number);
+    b = spoiled();
+    b->count = UINT16_MAX;
+    assert_dies(reader, count);
+    b = spoiled();
+    b->count--;
+    assert_dies(reader, count);
+    b = spoiled();
+    b->next = (char *)block_at(30) + 8;
+    assert_dies(reader, reader == take_few ? count : "is not the start of a block");
+    b = spoiled();
+    b->next = b;
+    assert_dies(reader, reader == take_few ? count : "double free");
 }
 
 TEST(what_was_written_after_free_is_found)
 {
+    static const char another[] = "another number of blocks";
     unit_start(NULL);
-    struct hak_bundle *b = spoiled();
-    b->numbers[3] = b->numbers[7];
-    assert_dies(open_bundles, "double free");
-    b = spoiled();
-    b->numbers[3] = (uint16_t)slab.capacity;
-    assert_dies(open_bundles, "is not the start of a block");
-    b = spoiled();
-    b->count = UINT16_MAX;
-    assert_dies(open_bundles, "another number of blocks");
-    b = spoiled();
-    b->count--;
-    assert_dies(open_bundles, "another number of blocks");
-    b = spoiled();
-    b->next = (char *)block_at(30) + 8;
-    assert_dies(open_bundles, "is not the start of a block");
-    b = spoiled();
-    b->next = b;
-    assert_dies(open_bundles, "double free");
+    expect_found_by(open_bundles, "is not the start of a block", another);
+    expect_found_by(take_few, another, another);
 }
 
 static void collect(void)
@@ -154,5 +195,5 @@ TEST(links_are_looked_at_before_they_are_followed)
     assert_dies(collect, "is not the start of a block");
 }
 
-UNIT_MAIN(T(links_are_looked_at_before_they_are_followed), T(blocks_of_each_class_go_to_the_map), T(one_block_of_many_is_written_to),
+UNIT_MAIN(T(a_few_blocks_go_past_the_map), T(links_are_looked_at_before_they_are_followed), T(blocks_of_each_class_go_to_the_map), T(one_block_of_many_is_written_to),
           T(without_memory_for_a_map_the_list_serves), T(what_was_written_after_free_is_found))

@@ -60,3 +60,15 @@ uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **sl
     slab->used += n;
     return n;
 }
+
+uint32_t hak_bundles_take_few(struct hak_slab *slab, void **slots)
+{
+    uint32_t n = hak_bundles_take_closed(slab, slab->free_count, slots);
+    for (uint32_t i = 1; i < n; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (HAK_UNLIKELY(slots[i] == slots[j]))
+                hak_slab_fail_free(slab, slots[i]);
+    if (HAK_UNLIKELY(slab->free || slab->free_count))
+        fail(slab, slots[0]);
+    return n;
+}

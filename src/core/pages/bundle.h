@@ -11,6 +11,8 @@
 
 #include "slab.h"
 
+#define HAK_BUNDLES_FEW 8u /* blocks */
+
 struct hak_bundle {
     void *next;         /* for hak_next_load */
     uint16_t count;     /* of the others, */
@@ -67,6 +69,14 @@ HAK_INLINE struct hak_chain hak_bundler_end(const struct hak_bundler *b)
 
 /* Takes blocks where hak_bundles_open fails: first those that a bundle names, then itself. How many. By the owner. */
 uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **slots);
+/* All blocks of the slab that are free, where they are few and came from others: its map, which is cold, is not touched,
+ * and each block is compared with each. By the owner. */
+uint32_t hak_bundles_take_few(struct hak_slab *slab, void **slots);
+HAK_INLINE bool hak_bundles_are_few(const struct hak_slab *slab, uint32_t want)
+{
+    return HAK_BUNDLES && slab->free && !slab->marked && slab->free_count <= hak_min(want, HAK_BUNDLES_FEW);
+}
+
 /* See hak_bundles_open. */
 bool hak_bundles_move(struct hak_slab *slab);
 

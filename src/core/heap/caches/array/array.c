@@ -85,6 +85,13 @@ static uint32_t room_for(struct hak_thread *t, unsigned cls, uint32_t blocks)
     return grow(t, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&t->bins[cls], cls);
 }
 
+static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
+{
+    if (hak_bundles_are_few(slab, want))
+        return hak_bundles_take_few(slab, slots);
+    return (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(slab, want, slots);
+}
+
 uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
     struct hak_bin *b = &t->bins[cls];
@@ -92,8 +99,7 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     (void)exactly;
     if (!room)
         return 0;
-    uint32_t taken = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
-        slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
+    uint32_t taken = take_from(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
     for (uint32_t i = n + 1; HAK_HARDENED && i <= n + taken; i++)
         hak_mark_renew(b->slots[i], cls);
     set_length(b, cls, n + taken);
