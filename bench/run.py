@@ -77,9 +77,9 @@ def known_libraries(build):
         for word, pattern in PEERS.items():
             if re.match(pattern, name) and os.path.exists(path):
                 known.setdefault(word, Path(path).resolve())
-    ours = sorted(build.rglob("libhakmem.so")) if build else []
-    if ours:
-        known["hakmem"] = ours[0].resolve()
+    ours = list(build.rglob("libhakmem.so")) if build else []
+    if ours:  # other builds may lie below this one: meson compile ab makes some
+        known["hakmem"] = min(ours, key=lambda path: (len(path.parts), path)).resolve()
     return known
 
 

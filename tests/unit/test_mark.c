@@ -122,6 +122,20 @@ static void free_past_a(void)
     hak_free(a + past);
 }
 
+/* Links and marks tell the secrets to who knows the addresses. */
+TEST(new_blocks_show_nothing)
+{
+    static const size_t sizes[] = {15, 31, 64, 1000, 20000};
+    unit_start(NULL);
+    for (size_t s = 0; s < COUNT(sizes); s++)
+        for (unsigned i = 0; i < 500; i++) {
+            uintptr_t *words = hak_malloc(sizes[s]);
+            assert_int_equal(words[0], 0);
+            if (sizes[s] >= 2 * sizeof *words)
+                assert_int_equal(words[1], 0);
+        }
+}
+
 TEST(what_was_never_handed_out_is_not_taken)
 {
     static const ptrdiff_t wrong[] = {1, 8, 16, -16};
@@ -159,7 +173,7 @@ TEST(no_block_is_freed_by_more_than_it_has)
     }
 }
 
-UNIT_MAIN(T(each_process_draws_its_own_secrets), T(a_free_block_holds_no_address),
+UNIT_MAIN(T(new_blocks_show_nothing), T(each_process_draws_its_own_secrets), T(a_free_block_holds_no_address),
           T(a_link_that_was_written_to_is_not_followed), T(a_free_block_is_known),
           T(a_block_that_is_handed_out_carries_no_mark), T(what_was_never_handed_out_is_not_taken),
           T(no_block_is_freed_by_more_than_it_has))

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -469,6 +470,47 @@ TEST(a_heap_that_is_made_during_a_fork_stays)
     expect_nothing_held();
 }
 
+static _Atomic(bool) is_inside;
+
+static void *enter_elsewhere(void *unused)
+{
+    move_to(nth_cpu(1));
+    struct hak_thread *heap = hak_heap_enter();
+    HAK_STORE_RELAXED(&is_inside, true);
+    hak_heap_leave(heap);
+    return unused;
+}
+
+/* Made by a handler of the fork: nobody else has it before the fork is over. */
+TEST(a_heap_that_is_made_during_a_fork_is_locked)
+{
+    start();
+    if (CPU_COUNT(&allowed) < 2)
+        skip();
+    move_to(nth_cpu(0));
+    hak_free(hak_malloc(64));
+    hak_processor_lock_all();
+    hak_lock_own_all();
+    move_to(nth_cpu(1));
+    hak_free(hak_malloc(64));
+    move_to(nth_cpu(0));
+    assert_int_equal(unit_stat("threads", "processors"), 2);
+    pthread_t thread;
+    pthread_create(&thread, NULL, enter_elsewhere, NULL);
+    struct timespec from, now;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do /* awake: nobody borrows */
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while (now.tv_sec - from.tv_sec < 2 && !HAK_LOAD_RELAXED(&is_inside));
+    bool inside = HAK_LOAD_RELAXED(&is_inside);
+    hak_lock_disown_all(false);
+    hak_processor_unlock_all();
+    pthread_join(thread, NULL);
+    assert_false(inside);
+    assert_true(is_inside);
+    expect_nothing_held();
+}
+
 #if defined(__x86_64__) && !HAK_SANITIZED
 #define STEPS T(a_sequence_begins_anew_wherever_it_is_interrupted),
 #else
@@ -479,4 +521,5 @@ UNIT_MAIN(STEPS T(each_sequence_moves_the_blocks_that_it_says), T(a_storm_of_sig
           T(threads_move_while_others_take_blocks_away),
           T(however_many_threads_there_are_heaps_are_those_of_processors), T(what_another_processor_frees_goes_home),
           T(a_processor_that_nobody_is_seen_on_keeps_nothing), T(a_thread_that_the_kernel_does_not_know_is_served),
-          T(a_forked_child_goes_on_with_all_processors), T(a_heap_that_is_made_during_a_fork_stays))
+          T(a_forked_child_goes_on_with_all_processors), T(a_heap_that_is_made_during_a_fork_stays),
+          T(a_heap_that_is_made_during_a_fork_is_locked))

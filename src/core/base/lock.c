@@ -176,6 +176,14 @@ bool hak_lock_owns_all(void)
     return owns_all;
 }
 
+bool hak_lock_take_for_fork(struct hak_lock *lock)
+{
+    bool forks = owns_all || borrowed;
+    if (forks)
+        HAK_STORE_RELAXED(&lock->word, TAKEN);
+    return forks;
+}
+
 /* --- locks --------------------------------------------------------------------------------------------- */
 
 static bool is_held(const struct hak_lock *lock)

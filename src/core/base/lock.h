@@ -53,5 +53,8 @@ void hak_lock_release_sibling(struct hak_lock *lock);
 void hak_lock_own_all(void);
 void hak_lock_disown_all(bool in_child);
 bool hak_lock_owns_all(void);
+/* Where the calling thread forks, or borrows: a new lock, taken as fork has taken the others of its kind. Else nothing,
+ * and false. */
+bool hak_lock_take_for_fork(struct hak_lock *lock);
 
 #endif

@@ -135,7 +135,8 @@ static HAK_NOINLINE uint32_t mark_row(struct hak_slab *slab, const void *block, 
 {
     uint64_t place = hak_slab_place_of(slab, block), *word;
     uint32_t first = (uint32_t)(place >> 32), below = first % 64;
-    uint32_t n = row_length(slots, hak_min(most, step > 0 ? 63 - below : below), block, step);
+    size_t room = step > 0 ? hak_min(63 - below, slab->carved - 1 - first) : below; /* then another slab may follow */
+    uint32_t n = row_length(slots, hak_min(most, room), block, step);
     uint32_t lowest = step > 0 ? first : first - n;
     uint64_t bits = (((uint64_t)2 << n) - 1) << lowest % 64;
     word = &slab->map[first / 64];

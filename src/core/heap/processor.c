@@ -50,6 +50,7 @@ static struct hak_thread *make_heap(unsigned cpu)
     struct hak_thread *t = new_heap(cpu);
     if (!t)
         return NULL;
+    t->forking = hak_lock_take_for_fork(&t->lock);
     enter(t);
     HAK_STORE_RELEASE(&heaps[cpu], t);
     hak_self.arrays = t->arrays;
@@ -150,7 +151,7 @@ void hak_processor_lock_all(void)
     }
 }
 
-/* Those that a thread made which borrowed all locks are whole, and were never locked. */
+/* And those that were made meanwhile, which were locked from the start. */
 void hak_processor_unlock_all(void)
 {
     for (unsigned cpu = 0; cpu < cpus; cpu++) {
