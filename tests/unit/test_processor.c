@@ -441,6 +441,19 @@ TEST(a_forked_child_goes_on_with_all_processors)
     expect_nothing_held();
 }
 
+/* On one of two processors, whose heap is the only one. */
+static void start_fork(void)
+{
+    start();
+    if (CPU_COUNT(&allowed) < 2)
+        skip();
+    move_to(nth_cpu(0));
+    hak_free(hak_malloc(64));
+    assert_int_equal(unit_stat("threads", "processors"), 1);
+    hak_processor_lock_all();
+    hak_lock_own_all();
+}
+
 static void *blocks_elsewhere(void *blocks)
 {
     move_to(nth_cpu(1));
@@ -451,14 +464,7 @@ static void *blocks_elsewhere(void *blocks)
 /* The forking thread waits for another, which needs a heap that is not there yet. */
 TEST(a_heap_that_is_made_during_a_fork_stays)
 {
-    start();
-    if (CPU_COUNT(&allowed) < 2)
-        skip();
-    move_to(nth_cpu(0));
-    hak_free(hak_malloc(64));
-    assert_int_equal(unit_stat("threads", "processors"), 1);
-    hak_processor_lock_all();
-    hak_lock_own_all();
+    start_fork();
     struct unit_block *blocks;
     unit_in_thread(blocks_elsewhere, &blocks);
     hak_lock_disown_all(true);
@@ -484,13 +490,7 @@ static void *enter_elsewhere(void *unused)
 /* Made by a handler of the fork: nobody else has it before the fork is over. */
 TEST(a_heap_that_is_made_during_a_fork_is_locked)
 {
-    start();
-    if (CPU_COUNT(&allowed) < 2)
-        skip();
-    move_to(nth_cpu(0));
-    hak_free(hak_malloc(64));
-    hak_processor_lock_all();
-    hak_lock_own_all();
+    start_fork();
     move_to(nth_cpu(1));
     hak_free(hak_malloc(64));
     move_to(nth_cpu(0));
