@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * What every cache keeps to (core/heap/caches/contract.h), and what each one adds. */
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "core/heap/bin.h"
 #include "core/heap/heap.h"
+#include "core/heap/slots.h"
 #include "core/os/meta.h"
 #include "unit.h"
 
@@ -188,6 +191,57 @@ TEST(slots_of_ended_threads_are_used_again)
     assert_int_equal(hak_meta_bytes(), settled);
 }
 
+static pthread_barrier_t worked, over;
+
+static void *use_all_classes_and_wait(void *unused)
+{
+    use_all_classes(unused);
+    for (size_t size = 16; size <= 128; size += 16)
+        unit_free_blocks(unit_blocks(size, 2000));
+    pthread_barrier_wait(&worked);
+    pthread_barrier_wait(&over);
+    return unused;
+}
+
+enum { MANY = 24, WARM = 16 };
+
+/* They work one after the other, and end together. */
+static size_t metadata_of_many_threads(void)
+{
+    pthread_t threads[MANY];
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, use_all_classes_and_wait, NULL), 0);
+        pthread_barrier_wait(&worked);
+    }
+    pthread_barrier_wait(&over);
+    for (unsigned i = 0; i < MANY; i++)
+        pthread_join(threads[i], NULL);
+    return hak_meta_bytes();
+}
+
+TEST(slots_of_many_ended_threads_go_back_to_the_kernel)
+{
+    const struct hak_ledger_entry *advice = &hak_ledger[HAK_CAUSE_metadata][HAK_OS_madvise];
+    start("HAKMEM_PARKED_THREADS=0");
+    pthread_barrier_init(&worked, NULL, 2);
+    pthread_barrier_init(&over, NULL, MANY + 1);
+    metadata_of_many_threads();
+    assert_in_range(advice->calls, MANY - WARM, 8 * (MANY - WARM));
+    assert_true(advice->bytes > 16 * HAK_KIB * advice->calls); /* further regions are larger */
+    size_t settled = 0;
+    for (unsigned round = 0; round < 8; round++) {
+        if (round == 6)
+            fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+        size_t bytes = metadata_of_many_threads();
+        if (round < 4)
+            settled = bytes;
+        assert_true(bytes < settled + 128 * HAK_KIB); /* no region is lost; maps of slabs may come */
+    }
+    fake_os_allow();
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, c.remote);
+}
+
 static void *use_a_class(void *unused)
 {
     unit_free_blocks(unit_blocks(SIZE, 100));
@@ -208,10 +262,12 @@ TEST(without_memory_for_slots_blocks_are_drained)
     start(NULL);
     struct unit_block *blocks = unit_blocks(64, 500);
     unsigned cls = hak_class_of(64), most = hak_array_most(&t->bins[cls]);
-    memset(t->spare_slots, 0, sizeof t->spare_slots);
     fake_os_refuse_any(1, ENOMEM, true);
     while (hak_meta_alloc(1))
         ;
+    for (unsigned lg = HAK_SLOTS_LG_MAX; lg >= 2; lg--)
+        while (hak_slots_get(t, lg))
+            ;
     unit_free_blocks(blocks);
     assert_true(hak_cache_length(cls) <= most);
     void *alone = hak_bin_refill(t, hak_class_of(SIZE), HAK_REFILL_WITHIN_BUDGET); /* never used: no slots */
@@ -245,8 +301,9 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
 #define ARRAY_TESTS                                                                                                    \
     T(a_free_block_is_neither_read_nor_written), T(arrays_begin_small_and_stay_bounded),                               \
         T(outgrown_arrays_serve_other_classes), T(the_room_of_a_bin_is_never_more_than_its_free_slots),                \
-        T(slots_of_ended_threads_are_used_again), T(without_memory_for_slots_blocks_are_drained),                      \
-        T(a_bin_without_slots_takes_blocks_all_the_same), T(frees_of_ended_threads_are_counted),
+        T(slots_of_ended_threads_are_used_again), T(slots_of_many_ended_threads_go_back_to_the_kernel),                \
+        T(without_memory_for_slots_blocks_are_drained), T(a_bin_without_slots_takes_blocks_all_the_same),              \
+        T(frees_of_ended_threads_are_counted),
 #else
 #define ARRAY_TESTS
 #endif

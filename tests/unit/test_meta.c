@@ -100,7 +100,39 @@ TEST(dropped_descriptors_are_zeroed_and_used_again)
     assert_int_equal(hak_meta_bytes(), bytes + 128);
 }
 
+TEST(pages_share_none_with_structures_and_serve_again)
+{
+    unit_start(NULL);
+    size_t page = hak_os_page_size();
+    char *structure = hak_meta_alloc(100), *pages = hak_meta_alloc_pages(2 * page - 1), *next = hak_meta_alloc(100);
+    assert_int_equal((uintptr_t)pages % page, 0);
+    assert_fresh(pages, 2 * page);
+    assert_ptr_equal(next, structure + 128);
+    assert_int_equal(hak_meta_bytes(), 2 * page + 2 * 128);
+    char *more = hak_meta_alloc_pages(page);
+    assert_ptr_equal(more, pages - page);
+    hak_meta_free_pages(pages, 2 * page - 1);
+    assert_ptr_not_equal(hak_meta_alloc_pages(page), pages);
+    assert_ptr_equal(hak_meta_alloc_pages(2 * page), pages);
+    assert_int_equal(hak_meta_bytes(), 4 * page + 2 * 128);
+    assert_int_equal(fake_os_count(HAK_OS_mmap), 1);
+}
+
+TEST(pages_of_a_chunk_that_ends_within_one_and_without_memory)
+{
+    static _Alignas(65536) char chunk[3 * 65536 + 64];
+    unit_start(NULL);
+    hak_meta_give(chunk, sizeof chunk);
+    char *pages = hak_meta_alloc_pages(1);
+    assert_ptr_equal(pages, chunk + 3 * 65536 - hak_os_page_size());
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    assert_null(hak_meta_alloc_pages(4 * 65536));
+    assert_ptr_equal(hak_meta_alloc(1), chunk);
+    assert_ptr_equal(hak_meta_alloc_pages(1), pages - hak_os_page_size());
+}
+
 UNIT_MAIN(T(memory_is_zeroed_aligned_and_apart), T(bytes_are_what_was_handed_out),
           T(a_full_chunk_is_followed_by_one_map), T(memory_given_at_start_is_used_first),
           T(a_refused_chunk_is_asked_for_smaller), T(without_memory_null_and_later_served),
-          T(dropped_descriptors_are_zeroed_and_used_again))
+          T(dropped_descriptors_are_zeroed_and_used_again), T(pages_share_none_with_structures_and_serve_again),
+          T(pages_of_a_chunk_that_ends_within_one_and_without_memory))

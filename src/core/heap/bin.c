@@ -222,7 +222,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
     hak_work_add(taken);
     b->refills++;
-    b->trips++;
+    hak_share_count_trip(b);
     return hak_cache_taken(t, cls);
 }
 

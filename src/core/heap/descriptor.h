@@ -17,7 +17,9 @@
 /* The slabs behind one bin. */
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
-    uint32_t owned_pages;   /* and their length */
+    uint16_t owned_pages;   /* and their length */
+    uint16_t refills;       /* the low bits of their number */
+    uint16_t trips;         /* how much the thread uses the class (share.h) */
 #if HAK_CACHE_LIST
     uint16_t interval;      /* frees between two checks of the bin */
 #endif
@@ -31,16 +33,14 @@ struct hak_bin {
     uint16_t given;         /* the room that it got last */
     uint16_t parked;        /* blocks in it while its thread is parked, */
     int16_t parked_room;    /* and its room then */
-    uint16_t slots_lg;      /* log2 of the number of slots; 0 without any */
+    uint8_t slots_lg;       /* log2 of the number of slots; 0 without any */
 #endif
 #if HAK_CACHE_SLOTS
-    uint16_t remote_lg;     /* the same of the remote cache */
+    uint8_t remote_lg;      /* the same of the remote cache */
 #endif
 #if HAK_CACHE_ARRAY
     void **slots;           /* the bin: the first one is NULL, then block by block, the one freed last at the end */
 #endif
-    uint32_t refills;
-    uint32_t trips;         /* refills, and remote blocks that went home: how much the thread uses the class */
 #if HAK_CACHE_SLOTS
     void **remote_cache; /* other threads' blocks that were freed here; NULL: no array yet */
 #else
@@ -78,6 +78,7 @@ struct hak_thread {
     struct hak_bin bins[HAK_NCLASSES];
 #if HAK_CACHE_SLOTS
     void **spare_slots[HAK_SLOTS_LG_MAX + 1]; /* outgrown, by log2 of their number; linked through the first one */
+    struct hak_slots_region *regions;         /* what slots are cut from, the last one first (slots.c) */
 #endif
 #if HAK_CACHE_CPU
     struct hak_arrays *arrays;

@@ -62,7 +62,7 @@ static uint32_t grow(struct hak_thread *t, struct hak_bin *b, uint32_t capacity)
         hak_slots_put(t, b->remote_cache, b->remote_lg);
     }
     b->remote_cache = slots;
-    b->remote_lg = (uint16_t)lg;
+    b->remote_lg = (uint8_t)lg;
     return 1u << lg;
 }
 
@@ -131,7 +131,7 @@ void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block)
     if (b->remote_count < capacity)
         return;
     hak_work_add(b->remote_count);
-    b->trips++;
+    hak_share_count_trip(b);
     flush_to(t, b, keep);
 }
 

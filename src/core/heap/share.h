@@ -14,7 +14,7 @@
 #define HAK_SHARE_STRIDE_LARGE 2048u
 #define HAK_SHARE_TRIPS_LARGE 4u
 
-/* Trips for a class (struct hak_bin) after which a thread owns slabs of it. */
+/* Trips for a class after which a thread owns slabs of it; below UINT16_MAX. */
 extern _Atomic(uint32_t) hak_share_trips;
 /* To be told whenever it changes how many threads live. */
 void hak_share_set_threads(uint32_t live);
@@ -26,6 +26,12 @@ HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
     if (trips && hak_strides[cls] > HAK_SHARE_STRIDE_LARGE)
         trips = (uint32_t)hak_max(trips, HAK_SHARE_TRIPS_LARGE);
     return !b->slabs && b->trips < trips && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
+}
+
+/* A refill, or a remote cache that went home. */
+HAK_INLINE void hak_share_count_trip(struct hak_bin *b)
+{
+    b->trips += b->trips < UINT16_MAX;
 }
 
 /* Free blocks that it then keeps. */

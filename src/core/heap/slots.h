@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Arrays of pointers for a thread's bins and its remote cache, in powers of two. They are metadata, and stay with the
- * descriptor: those that are outgrown, or not needed for a while, serve its other classes. By the thread itself. */
+ * Arrays of pointers for a thread's bins and its remote cache, in powers of two. They are metadata, cut from regions that
+ * belong to the descriptor: those that are outgrown, or not needed for a while, serve its other classes. By the thread
+ * itself. */
 #ifndef HAK_SLOTS_H
 #define HAK_SLOTS_H
 
@@ -11,5 +12,14 @@ unsigned hak_slots_lg(uint32_t pointers);
 /* NULL without memory. */
 void **hak_slots_get(struct hak_thread *t, unsigned lg);
 void hak_slots_put(struct hak_thread *t, void **slots, unsigned lg);
+#if HAK_CACHE_SLOTS
+/* Gives the memory of all its arrays back to the kernel: none is in use any more. */
+void hak_slots_release(struct hak_thread *t);
+#else
+HAK_INLINE void hak_slots_release(struct hak_thread *t)
+{
+    (void)t;
+}
+#endif
 
 #endif

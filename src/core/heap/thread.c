@@ -14,8 +14,10 @@
 #include "heap.h"
 #include "quarantine.h"
 #include "share.h"
+#include "slots.h"
 
 #define PARK_BYTES (32 * HAK_MIB) /* cut from the slabs of all parked threads, at most */
+#define WARM 16u /* recycled descriptors that keep their slots */
 
 struct hak_lock hak_thread_lock = HAK_LOCK_INIT(HAK_RANK_THREADS);
 struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
@@ -26,7 +28,7 @@ static uint32_t live_count;
 static uint32_t ids = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
 static struct hak_counters ended_counters;
 static uint64_t started, resumed, pinned_slabs;
-static _Atomic(uint32_t) parked_count; /* both written under the lock */
+static _Atomic(uint32_t) parked_count, recycled_count; /* written under the lock, as is */
 static _Atomic(size_t) parked_bytes;
 
 static _Atomic(uint32_t) drain_request;
@@ -64,6 +66,7 @@ struct hak_thread *hak_thread_new(void)
         resumed++;
     } else if ((t = recycled)) {
         recycled = t->next;
+        HAK_SUB_RELAXED(&recycled_count, 1);
     } else {
         t = hak_meta_alloc(sizeof *t);
         if (t)
@@ -149,6 +152,7 @@ void hak_thread_recycle(struct hak_thread *t)
     t->tag = tag;
     t->next = recycled;
     recycled = t;
+    HAK_ADD_RELAXED(&recycled_count, 1);
     hak_lock_release(&hak_thread_lock);
 }
 
@@ -163,6 +167,8 @@ static void break_up(struct hak_thread *t)
 {
     hak_heap_abandon(t);
     hak_thread_end_parts(t);
+    if (HAK_LOAD_RELAXED(&recycled_count) >= WARM)
+        hak_slots_release(t);
     hak_thread_recycle(t);
 }
 

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * A bump allocator. Its first chunk comes with the page tables, so that a small program needs no mapping for
- * it. See meta.h. */
+ * A bump allocator from both ends of a chunk: structures at its beginning, whole pages at its end. The first chunk comes
+ * with the page tables, so that a small program needs no mapping for it. See meta.h. */
 #include "meta.h"
 
 #include "fence.h"
 
 #define CHUNK (256 * HAK_KIB)
 
+struct pages {
+    struct pages *next;
+    size_t size;
+};
+
+static struct pages *spare;
 static char *next;
 static size_t room, total;
 struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
@@ -29,12 +35,17 @@ void hak_meta_give(void *chunk, size_t size)
     room = size;
 }
 
+static bool has_room(size_t size)
+{
+    return size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, hak_os_page_size()));
+}
+
 void *hak_meta_alloc(size_t size)
 {
     void *p = NULL;
     size = hak_align_up(size, HAK_CACHELINE);
     hak_lock_acquire(&hak_meta_lock);
-    if (size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, HAK_SYSTEM_PAGE))) {
+    if (has_room(size)) {
         p = next;
         next += size;
         room -= size;
@@ -42,6 +53,47 @@ void *hak_meta_alloc(size_t size)
     }
     hak_lock_release(&hak_meta_lock);
     return p;
+}
+
+/* Those of another size below it have to wait; so far there is one size. */
+static void *take_spare(size_t size)
+{
+    struct pages *p = spare;
+    if (!p || p->size != size)
+        return NULL;
+    spare = p->next;
+    return p;
+}
+
+static void *cut_pages(size_t size)
+{
+    size_t beyond = (uintptr_t)(next + room) % hak_os_page_size(); /* of a chunk given at start */
+    room -= hak_min(room, beyond);
+    if (!has_room(size))
+        return NULL;
+    room -= size;
+    total += size;
+    return next + room;
+}
+
+void *hak_meta_alloc_pages(size_t size)
+{
+    size = hak_align_up(size, hak_os_page_size());
+    hak_lock_acquire(&hak_meta_lock);
+    void *p = take_spare(size);
+    if (!p)
+        p = cut_pages(size);
+    hak_lock_release(&hak_meta_lock);
+    return p;
+}
+
+void hak_meta_free_pages(void *pages, size_t size)
+{
+    struct pages *p = pages;
+    hak_lock_acquire(&hak_meta_lock);
+    *p = (struct pages){spare, hak_align_up(size, hak_os_page_size())};
+    spare = p;
+    hak_lock_release(&hak_meta_lock);
 }
 
 size_t hak_meta_bytes(void)

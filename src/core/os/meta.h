@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Memory for the library's own structures: zeroed, cache-line aligned, never given back, apart from all blocks.
+ * Memory for the library's own structures: zeroed, cache-line aligned, never unmapped, apart from all blocks.
  * Descriptors that come and go are recycled by a list for each type. */
 #ifndef HAK_META_H
 #define HAK_META_H
@@ -10,6 +10,11 @@
 
 /* NULL when the system has none. Any thread. */
 void *hak_meta_alloc(size_t size);
+/* Whole pages of the system, which share none with other structures: who has them may let the kernel have their content.
+ * Zeroed, unless they were given back before. */
+void *hak_meta_alloc_pages(size_t size);
+/* Gives back what the function above returned for this size. */
+void hak_meta_free_pages(void *pages, size_t size);
 /* The first memory to hand out: zeroed and writable. From hak_space_init. */
 void hak_meta_give(void *chunk, size_t size);
 size_t hak_meta_bytes(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * See array.h. Arrays begin small and double as the thread uses the class, up to what its capacity and a beat of frees
- * take; outgrown ones serve the thread's other classes. They are metadata, and stay with the descriptor. */
+ * take; outgrown ones serve the thread's other classes. */
 #include "array.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
         hak_slots_put(t, old, b->slots_lg);
     }
     b->slots = slots;
-    b->slots_lg = (uint16_t)lg;
+    b->slots_lg = (uint8_t)lg;
     set_length(b, cls, n);
     return hak_array_most(b);
 }
