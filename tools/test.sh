@@ -117,7 +117,8 @@ variant_line() {
     return 1
 }
 
-# build_variant NAME LOG: configure and compile build-test/NAME; whoever needs it at the same time waits.
+# build_variant NAME LOG: configure and compile build-test/NAME; whoever needs it at the same time waits. Where the table
+# names suites, what these need is all that is compiled, unless --long asks for more.
 build_variant() {
     local lock status=0
     exec {lock}>"$OUT/$1.lock"
@@ -128,7 +129,7 @@ build_variant() {
 }
 
 build_unlocked() {
-    local line options dir=$OUT/$1 log=$2
+    local line options tests dir=$OUT/$1 log=$2
     line=$(variant_line "$1")
     read -r -a options <<<"$(field "$line" 2)"
     if [ -f "$dir/build.ninja" ]; then
@@ -137,7 +138,22 @@ build_unlocked() {
         rm -rf "$dir"
         CC=$(field "$line" 1) meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
     fi
-    ninja -C "$dir" >>"$log" 2>&1
+    read -r -a tests <<<"$(field "$line" 3)"
+    [ "$LONG" -eq 0 ] && [ "${tests[0]:-}" = --suite ] || tests=()
+    needed_targets "$dir" "${tests[@]}" | xargs ninja -C "$dir" >>"$log" 2>&1
+}
+
+# needed_targets DIR [--suite NAME]...: what the tests of these suites need; nothing, which is all, without one.
+needed_targets() {
+    "$PYTHON" - "$@" <<'EOF'
+import json, os, sys
+folder, suites = sys.argv[1], set(sys.argv[3::2])
+about = lambda what: json.load(open(f"{folder}/meson-info/intro-{what}.json"))
+if suites:
+    needed = {t for test in about("tests") if suites & {s.split(":")[-1] for s in test["suite"]} for t in test["depends"]}
+    files = [file for target in about("targets") if target["id"] in needed for file in target["filename"]]
+    print("\n".join(os.path.relpath(file, folder) for file in files))
+EOF
 }
 
 # Prints "PASSED FAILED" of the last `meson test` in the directory.
