@@ -12,14 +12,13 @@
 #include "share.h"
 #include "slots.h"
 
-#define REMOTE_MIN 4u      /* fewer blocks do not serve a refill, */
-#define REMOTE_LARGE 1024u /* unless they are larger than this; such ones gather in smaller numbers */
+#define REMOTE_MIN 4u               /* fewer blocks do not serve a refill, */
+#define REMOTE_LARGE 1024u          /* unless they are larger than this */
+#define REMOTE_BYTES (32 * HAK_KIB) /* of a class wait here at most, or two blocks: their owner does without them */
 
-/* So many blocks wait here, where their owner does without them. */
 static uint32_t capacity_of(unsigned cls)
 {
-    uint32_t capacity = hak_parts.capacity[cls];
-    return hak_strides[cls] <= REMOTE_LARGE ? capacity : (uint32_t)hak_min(capacity, hak_max(2, capacity / 4));
+    return (uint32_t)hak_min(hak_parts.capacity[cls], hak_max(2, REMOTE_BYTES / hak_strides[cls]));
 }
 
 /* --- an array, or a list ------------------------------------------------------------------------------- */
