@@ -131,7 +131,9 @@ class World:
         if not self.proof:
             return
         folder = self.path("stats")
-        served = {name: self.served_program(folder, name) for name in os.listdir(folder)}
+        # Who was killed as it began to report leaves an empty file, and proves nothing.
+        reports = [name for name in os.listdir(folder) if os.path.getsize(os.path.join(folder, name))]
+        served = {name: self.served_program(folder, name) for name in reports}
         for pid in self.main_pids:
             if f"{pid}.json" not in served:
                 raise Broken(f"process {pid} ran without the library, or died before its report")
