@@ -37,7 +37,7 @@ void hak_meta_give(void *chunk, size_t size)
 
 static bool has_room(size_t size)
 {
-    return size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, hak_os_page_size()));
+    return size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, HAK_SYSTEM_PAGE));
 }
 
 void *hak_meta_alloc(size_t size)
