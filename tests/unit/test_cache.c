@@ -255,17 +255,65 @@ TEST(frees_of_ended_threads_are_counted)
     assert_int_equal(totals.counters.classes[hak_class_of(SIZE)].served, 100);
 }
 
-TEST(without_memory_for_slots_blocks_are_drained)
+/* From here on nobody gets memory. */
+static void take_all_slots(void)
 {
-    start(NULL);
-    struct unit_block *blocks = unit_blocks(64, 500);
-    unsigned cls = hak_class_of(64), most = hak_array_most(&t->bins[cls]);
     fake_os_refuse_any(1, ENOMEM, true);
     while (hak_meta_alloc(1))
         ;
     for (unsigned lg = HAK_SLOTS_LG_MAX; lg >= 2; lg--)
         while (hak_slots_get(t, lg))
             ;
+}
+
+/* As in a descriptor that was used before, but not for the class. */
+static void forget_slots(unsigned cls)
+{
+    t->bins[cls].slots = NULL;
+    t->bins[cls].slots_lg = 0;
+    hak_self.bin[cls] = (void *)(uintptr_t)hak_cache_no_slots;
+    hak_self.room[cls] = 0;
+}
+
+TEST(without_memory_for_slots_the_kernel_is_seldom_asked)
+{
+    enum { PAIRS = 6400 };
+    start(NULL);
+    void *live = hak_malloc(SIZE);
+    hak_heap_drain(t);
+    forget_slots(hak_class_of(SIZE));
+    take_all_slots();
+    uint64_t calls = fake_os_total();
+    for (unsigned i = 0; i < PAIRS; i++) {
+        void *p = hak_malloc(SIZE);
+        assert_non_null(p);
+        hak_free(p);
+    }
+    assert_true(fake_os_total() - calls < PAIRS / 4);
+    fake_os_allow();
+    hak_free(live);
+}
+
+TEST(at_a_limit_slots_take_no_more_than_they_need)
+{
+    start(NULL);
+    take_all_slots();
+    t->slots_refused = 0;
+    fake_os_allow();
+    fake_os_limit_maps(hak_os_page_size());
+    assert_non_null(hak_slots_get(t, 3));
+    size_t bytes = hak_meta_bytes();
+    assert_non_null(hak_slots_get(t, 3));
+    assert_int_equal(hak_meta_bytes(), bytes);
+    assert_null(hak_slots_get(t, HAK_SLOTS_LG_MAX));
+}
+
+TEST(without_memory_for_slots_blocks_are_drained)
+{
+    start(NULL);
+    struct unit_block *blocks = unit_blocks(64, 500);
+    unsigned cls = hak_class_of(64), most = hak_array_most(&t->bins[cls]);
+    take_all_slots();
     unit_free_blocks(blocks);
     assert_true(hak_cache_length(cls) <= most);
     void *alone = hak_bin_refill(t, hak_class_of(SIZE), HAK_REFILL_WITHIN_BUDGET); /* never used: no slots */
@@ -274,7 +322,8 @@ TEST(without_memory_for_slots_blocks_are_drained)
         hak_mark_clear(alone, hak_class_of(SIZE));
     hak_free(alone); /* NULL where no slab was to be had */
     fake_os_allow();
-    hak_free(hak_malloc(SIZE));
+    for (unsigned i = 0; i < 100 && !hak_cache_length(hak_class_of(SIZE)); i++)
+        hak_free(hak_malloc(SIZE));
     assert_true(hak_cache_length(hak_class_of(SIZE)) > 0);
     unit_census();
 }
@@ -286,10 +335,7 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
     void *p = hak_malloc(64);
     hak_heap_drain(t);
     struct hak_bin b = t->bins[cls];
-    t->bins[cls].slots = NULL; /* as a descriptor that was used before: the tag of a slab is its own, */
-    t->bins[cls].slots_lg = 0; /* and it never used the class */
-    hak_self.bin[cls] = (void *)(uintptr_t)hak_cache_no_slots;
-    hak_self.room[cls] = 0;
+    forget_slots(cls); /* the tag of a slab may be its own */
     hak_free(p);
     hak_free(hak_malloc(64));
     assert_true(t->bins[cls].slots_lg && b.slots_lg);
@@ -301,7 +347,8 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
         T(outgrown_arrays_serve_other_classes), T(the_room_of_a_bin_is_never_more_than_its_free_slots),                \
         T(slots_of_ended_threads_are_used_again), T(slots_of_many_ended_threads_go_back_to_the_kernel),                \
         T(without_memory_for_slots_blocks_are_drained), T(a_bin_without_slots_takes_blocks_all_the_same),              \
-        T(frees_of_ended_threads_are_counted),
+        T(frees_of_ended_threads_are_counted), T(without_memory_for_slots_the_kernel_is_seldom_asked),                 \
+        T(at_a_limit_slots_take_no_more_than_they_need),
 #else
 #define ARRAY_TESTS
 #endif

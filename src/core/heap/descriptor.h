@@ -78,7 +78,9 @@ struct hak_thread {
     struct hak_bin bins[HAK_NCLASSES];
 #if HAK_CACHE_SLOTS
     void **spare_slots[HAK_SLOTS_LG_MAX + 1]; /* outgrown, by log2 of their number; linked through the first one */
-    struct hak_slots_region *regions;         /* what slots are cut from, the last one first (slots.c) */
+    struct hak_slots_region *regions;         /* what slots are cut from, the last one first (slots.c), */
+    uint32_t first_region_bytes;              /* and the length of the oldest */
+    uint32_t slots_refused;                   /* requests that are refused at once */
 #endif
 #if HAK_CACHE_CPU
     struct hak_arrays *arrays;

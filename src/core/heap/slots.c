@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A descriptor keeps its first region, which is enough for a thread that does little; further ones serve any thread
- * again. See slots.h. */
+ * again. Without memory for slots every call takes a slow path, so the kernel is not asked each time. See slots.h. */
 #include "slots.h"
 
 #include <string.h>
@@ -12,12 +12,14 @@
 #define SLOTS_LG_MIN 2u
 #define FIRST_BYTES (16 * HAK_KIB)
 #define MORE_BYTES (sizeof(void *) << (HAK_SLOTS_LG_MAX + 1)) /* any array fits */
+#define REFUSED 64u /* requests in a row without a question to the kernel, after it refused one */
 
 #if HAK_CACHE_SLOTS
 struct hak_slots_region {
-    struct hak_slots_region *next; /* an older one of the thread; NULL: this is the first one */
-    size_t used;                   /* bytes behind this; 0 when its pages are new */
-    void *slots[];
+    struct hak_slots_region *next; /* an older one of the thread; NULL: this is the first one, and `bytes` is not set */
+    size_t bytes;
+    size_t used; /* bytes behind this; 0 when its pages are new */
+    _Alignas(32) void *slots[];
 };
 
 unsigned hak_slots_lg(uint32_t pointers)
@@ -28,32 +30,48 @@ unsigned hak_slots_lg(uint32_t pointers)
     return lg;
 }
 
-static size_t region_bytes(const struct hak_slots_region *r)
+static size_t region_bytes(const struct hak_thread *t, const struct hak_slots_region *r)
 {
-    return hak_align_up(r->next ? MORE_BYTES : FIRST_BYTES, hak_os_page_size());
+    return r->next ? r->bytes : t->first_region_bytes;
 }
 
-static bool add_region(struct hak_thread *t)
+static bool fits(const struct hak_thread *t, size_t bytes)
 {
-    struct hak_slots_region *r = hak_meta_alloc_pages(t->regions ? MORE_BYTES : FIRST_BYTES);
+    const struct hak_slots_region *r = t->regions;
+    return r && sizeof *r + r->used + bytes <= region_bytes(t, r);
+}
+
+static bool add_region(struct hak_thread *t, size_t bytes)
+{
+    bytes = hak_align_up(bytes, hak_os_page_size());
+    struct hak_slots_region *r = hak_meta_alloc_pages(bytes);
     if (!r)
         return false;
-    r->next = t->regions;
-    r->used = 0;
+    if (!t->regions)
+        t->first_region_bytes = (uint32_t)bytes;
+    *r = (struct hak_slots_region){.next = t->regions, .bytes = bytes};
     t->regions = r;
     return true;
 }
 
-static bool fits(const struct hak_slots_region *r, size_t bytes)
+/* At a limit of memory no more than the array itself needs. */
+static bool make_room(struct hak_thread *t, size_t bytes)
 {
-    return r && sizeof *r + r->used + bytes <= region_bytes(r);
+    size_t least = sizeof *t->regions + bytes, most = t->regions ? MORE_BYTES : FIRST_BYTES;
+    if (t->slots_refused) {
+        t->slots_refused--;
+        return false;
+    }
+    if (add_region(t, hak_max(least, most)) || add_region(t, least))
+        return true;
+    t->slots_refused = REFUSED;
+    return false;
 }
 
 static void **cut(struct hak_thread *t, size_t bytes)
 {
-    while (!fits(t->regions, bytes))
-        if (!add_region(t))
-            return NULL;
+    if (!fits(t, bytes) && !make_room(t, bytes))
+        return NULL;
     struct hak_slots_region *r = t->regions;
     void **slots = r->slots + r->used / sizeof *slots;
     r->used += bytes;
@@ -75,21 +93,22 @@ void hak_slots_put(struct hak_thread *t, void **slots, unsigned lg)
     t->spare_slots[lg] = slots;
 }
 
-static bool release(struct hak_slots_region *r)
+static bool release(struct hak_slots_region *r, size_t bytes)
 {
-    return hak_os_advise(r, region_bytes(r), MADV_DONTNEED, HAK_CAUSE_metadata) == 0;
+    return hak_os_advise(r, bytes, MADV_DONTNEED, HAK_CAUSE_metadata) == 0;
 }
 
 void hak_slots_release(struct hak_thread *t)
 {
     struct hak_slots_region *r = t->regions;
     while (r && r->next) {
+        size_t bytes = r->bytes;
         t->regions = r->next;
-        release(r);
-        hak_meta_free_pages(r, MORE_BYTES);
+        release(r, bytes);
+        hak_meta_free_pages(r, bytes);
         r = t->regions;
     }
-    if (r && !release(r))
+    if (r && !release(r, t->first_region_bytes))
         r->used = 0;
     memset(t->spare_slots, 0, sizeof t->spare_slots);
 }

@@ -6,6 +6,7 @@
 #include "fence.h"
 
 #define CHUNK (256 * HAK_KIB)
+#define LOOKED_AT 8u /* spare pages */
 
 struct pages {
     struct pages *next;
@@ -55,14 +56,17 @@ void *hak_meta_alloc(size_t size)
     return p;
 }
 
-/* Those of another size below it have to wait; so far there is one size. */
+/* One of the first few; nearly all have one size. */
 static void *take_spare(size_t size)
 {
-    struct pages *p = spare;
-    if (!p || p->size != size)
-        return NULL;
-    spare = p->next;
-    return p;
+    struct pages **link = &spare;
+    for (unsigned i = 0; i < LOOKED_AT && *link; i++, link = &(*link)->next)
+        if ((*link)->size == size) {
+            struct pages *p = *link;
+            *link = p->next;
+            return p;
+        }
+    return NULL;
 }
 
 static void *cut_pages(size_t size)
