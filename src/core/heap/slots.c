@@ -11,7 +11,7 @@
 
 #define SLOTS_LG_MIN 2u
 #define FIRST_BYTES (16 * HAK_KIB)
-#define MORE_BYTES (sizeof(void *) << (HAK_SLOTS_LG_MAX + 1)) /* any array fits */
+#define MORE_BYTES (32 * HAK_KIB)
 #define REFUSED 64u /* requests in a row without a question to the kernel, after it refused one */
 
 #if HAK_CACHE_SLOTS
