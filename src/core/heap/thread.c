@@ -28,8 +28,8 @@ static uint32_t live_count;
 static uint32_t ids = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
 static struct hak_counters ended_counters;
 static uint64_t started, resumed, pinned_slabs;
-static _Atomic(uint32_t) parked_count, recycled_count; /* written under the lock, as is */
-static _Atomic(size_t) parked_bytes;
+static _Atomic(uint32_t) parked_count, recycled_count; /* written under the lock, */
+static _Atomic(size_t) parked_bytes;                   /* as is this */
 
 static _Atomic(uint32_t) drain_request;
 static pthread_key_t key;
