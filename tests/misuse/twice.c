@@ -10,7 +10,7 @@
  *   SIZE               a block of so many bytes, at once */
 #include "misuse.h"
 
-static void *victim;
+static void *victim, *live;
 
 static void *free_once(void *p)
 {
@@ -39,6 +39,7 @@ static void *use_many(void *unused)
 
 static void *use_few(void *unused)
 {
+    live = malloc(200); /* so that the slab stays */
     victim = malloc(200);
     free(victim);
     return unused;
