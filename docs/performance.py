@@ -19,7 +19,7 @@ sys.path.insert(0, str(DOCS.parent / "bench"))
 import run  # noqa: E402
 import tables  # noqa: E402
 
-BASE, OURS = "system", "hakmem"
+BASE, OURS, BEFORE = "system", "hakmem", "before"
 SIGNIFICANT = 1.05
 PAGE = """\
 # Performance
@@ -30,6 +30,7 @@ Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py --qu
 - **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
 - **Noise**: the system allocator runs twice in each block. Its second run against its first has a geometric mean of {noise:.3f}; half of the works lie between {low:.2f} and {high:.2f}. A smaller difference means nothing.
 - **Peers**: {peers}.
+- **before** is hakmem at a429e50, the first version whose services were measured.
 
 ![ratios to the system allocator](pictures/performance.png)
 
@@ -46,6 +47,12 @@ Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py --qu
 Works in which another allocator is more than 5 % below us, and by how much.
 
 {losses}
+
+## Where we fell behind
+
+Works that take more than 5 % more than `before`.
+
+{behind}
 """
 METRIC = {"cpu_s": "user and system time", "wall_s": "wall time"}
 
@@ -68,11 +75,11 @@ def ratio_table(values, columns):
     return markdown(["work", *columns], lines + [["**geometric mean**"] + [f"**{mean:.3f}**" for mean in means]])
 
 
-def losses(time, memory, peers):
+def losses(time, memory, others):
     lines = []
     for what, values in ("time", time), ("memory", memory):
         for work in sorted({work for work, _ in values}):
-            best = min((values[work, name], name) for name in peers if (work, name) in values)
+            best = min((values[work, name], name) for name in others if (work, name) in values)
             if values[work, OURS] > SIGNIFICANT * best[0]:
                 lines.append([work, what, f"{values[work, OURS]:.2f}", f"{best[0]:.2f} {best[1]}"])
     return markdown(["work", "what", OURS, "best"], lines) if lines else "None."
@@ -90,11 +97,15 @@ def mean_of(values, name):
     return tables.geometric_mean([value for (_, of), value in values.items() if of == name])
 
 
+def peers_in(rows):
+    return [name for name in tables.allocators_in(rows, BASE)[1:] if name not in (OURS, BEFORE)]
+
+
 def headline():
     """What README.md says: works, time and memory of ours and of the best peer, as it is written there."""
     rows = run.read_csv(DOCS / "performance.csv")
     time, memory = medians(rows, "cpu_s"), medians(rows, "peak_kib")
-    peers = [name for name in tables.allocators_in(rows, BASE)[1:] if name != OURS]
+    peers = peers_in(rows)
     return (len(tables.names(rows, "work")), len(peers),
             *(f"{mean:.2f}" for values in (time, memory)
               for mean in (mean_of(values, OURS), min(mean_of(values, name) for name in peers))))
@@ -112,15 +123,15 @@ def main():
     rows = run.read_csv(DOCS / "performance.csv")
     metric = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in METRIC else "cpu_s"
     time, memory = medians(rows, metric), medians(rows, "peak_kib")
-    columns = tables.allocators_in(rows, BASE)
-    noise, names = columns[0], [OURS] + [name for name in columns[1:] if name != OURS]
+    noise, peers = tables.allocators_in(rows, BASE)[0], peers_in(rows)
+    names = [OURS, BEFORE, *peers]
     spread = statistics.quantiles([value for (_, name), value in time.items() if name == noise], n=4)
     page = PAGE.format(
         machine=machine(), repetitions=len(tables.names(rows, "repetition")), time=METRIC[metric],
         noise=mean_of(time, noise),
-        low=spread[0], high=spread[2], peers=", ".join(names[1:]),
+        low=spread[0], high=spread[2], peers=", ".join(peers),
         time_table=ratio_table(time, [*names, noise]), memory_table=ratio_table(memory, names),
-        losses=losses(time, memory, names[1:]))
+        losses=losses(time, memory, peers), behind=losses(time, memory, [BEFORE]))
     path = DOCS / "performance.md"
     if "--check" in sys.argv:
         check(path, page)
