@@ -2,9 +2,9 @@
  * A stateless model checker for the library's real code: `checker OBJECT [MODEL]...`.
  *
  * It runs a model again and again, with another choice each time, until all were made: which thread goes on before each
- * atomic operation or lock, and which of the values that C11 allows each load sees. Threads are coroutines; sleep sets
- * leave out runs that only swap independent steps. Stores enter a location's order when they are made, so loads see old
- * values but none of the future: what x86 and Arm do, save for load buffering.
+ * atomic operation, lock or sleep in the kernel, and which of the values that C11 allows each load sees. Threads are
+ * coroutines; sleep sets leave out runs that only swap independent steps. Stores enter a location's order when they are
+ * made, so loads see old values but none of the future: what x86 and Arm do, save for load buffering.
  * Each message of a location carries what its writer had seen, if it was released; an acquire takes that over. Plain
  * accesses that are not ordered by this are data races, which end the run as a failed check does.
  *
@@ -38,9 +38,9 @@ enum {
     VARIABLES = 8,
 };
 
-enum kind { LOAD, STORE, ADD, SUB, OR, AND, XOR, EXCHANGE, CAS, LOCK, UNLOCK, NONE };
-static const char *const kind_names[] = {"load", "store",    "add", "sub",  "or",    "and",
-                                         "xor",  "exchange", "cas", "lock", "unlock"};
+enum kind { LOAD, STORE, ADD, SUB, OR, AND, XOR, EXCHANGE, CAS, LOCK, UNLOCK, SLEEP, WAKE, LOOK };
+static const char *const kind_names[] = {"load",     "store", "add",  "sub",    "or",    "and",  "xor",
+                                         "exchange", "cas",   "lock", "unlock", "sleep", "wake", "look"};
 enum order { RELAXED, CONSUME, ACQUIRE, RELEASE, ACQ_REL, SEQ_CST };
 static const char *const order_names[] = {"relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst"};
 
@@ -82,6 +82,7 @@ struct thread {
     uint64_t result;
     struct view view;
     bool finished;
+    bool asleep, woken; /* the next operation is a SLEEP that has begun; that may end */
 };
 
 /* A choice on the way to the current run. */
@@ -111,6 +112,7 @@ static struct {
     uint64_t value;
 } steps[DEPTH];
 static unsigned depth;
+static unsigned late; /* sleeps of this run that took too long */
 static uint32_t runs, pruned; /* of this model */
 static uint32_t serial;       /* of the run, over all models */
 static uint64_t outcomes;
@@ -308,11 +310,28 @@ static unsigned message_of(const struct thread *t, const struct location *l, uns
     return l->count;
 }
 
+/* The n-th thread that a WAKE may reach, or NULL. */
+static struct thread *sleeper(const struct operation *op, unsigned n)
+{
+    for (unsigned i = 0; i < model->threads; i++)
+        if (threads[i].asleep && !threads[i].woken && threads[i].next.address == op->address && n-- == 0)
+            return &threads[i];
+    return NULL;
+}
+
+static bool has_option(const struct thread *t, unsigned n)
+{
+    const struct operation *op = &t->next;
+    if (op->kind >= LOCK)
+        return op->kind == WAKE && sleeper(op, n);
+    const struct location *l = location_of(op);
+    return message_of(t, l, n) != l->count;
+}
+
 static unsigned count_options(const struct thread *t)
 {
-    const struct location *l = location_of(&t->next);
     unsigned n = 1;
-    while (t->next.kind < LOCK && message_of(t, l, n) != l->count)
+    while (has_option(t, n))
         n++;
     return n;
 }
@@ -366,9 +385,54 @@ static void write_message(struct thread *t, struct location *l, uint64_t value, 
     store_raw(op->address, op->size, value);
 }
 
+static bool is_waiting(const struct thread *t)
+{
+    return !t->finished && ((t->asleep && !t->woken) || (t->next.kind == LOCK && location_of(&t->next)->holder >= 0));
+}
+
+/* After so long each store has reached the thread, though what was stored before it need not have. */
+static void see_all(struct thread *t)
+{
+    for (unsigned i = 0; i < location_count; i++)
+        t->view.seen[i] = (uint8_t)(locations[i].count - 1);
+}
+
+/* A SLEEP takes two steps: it begins, unless the word has changed, and it ends. The newest value counts: the kernel's
+ * own locks see to that. */
+static void sleep_step(struct thread *t)
+{
+    const struct operation *op = &t->next;
+    bool began = t->asleep;
+    t->asleep = !began && load_raw(op->address, op->size) == op->expected;
+    t->result = began && !t->woken;
+    t->woken = false;
+    if (t->result) {
+        late++;
+        see_all(t);
+    }
+}
+
+static void operate_kernel(struct thread *t, unsigned option)
+{
+    const struct operation *op = &t->next;
+    if (op->kind == SLEEP) {
+        sleep_step(t);
+    } else if (op->kind == WAKE) {
+        struct thread *other = sleeper(op, option);
+        if (other)
+            other->woken = true;
+    } else {
+        t->result = is_waiting(&threads[op->operand]);
+    }
+}
+
 static void operate(struct thread *t, unsigned option)
 {
     const struct operation *op = &t->next;
+    if (op->kind >= SLEEP) {
+        operate_kernel(t, option);
+        return;
+    }
     struct location *l = location_of(op);
     if (op->kind == LOCK) {
         l->holder = (int)(t - threads);
@@ -529,13 +593,34 @@ static void start_threads(void)
 
 /* --- all choices ------------------------------------------------------------------------------------------------- */
 
-static bool may_go_on(const struct thread *t)
+static bool may_go_on(const struct thread *t, bool time_passes)
 {
-    return !t->finished && (t->next.kind != LOCK || location_of(&t->next)->holder < 0);
+    if (t->finished || t->next.kind == LOCK)
+        return !t->finished && !is_waiting(t);
+    bool timed = t->next.kind == SLEEP && t->next.operand;
+    return !t->asleep || t->woken || (timed && (time_passes || !late));
 }
 
-static bool depend(const struct operation *a, const struct operation *b)
+/* Which threads may. */
+static uint8_t enabled_threads(bool time_passes)
 {
+    uint8_t enabled = 0;
+    for (unsigned i = 0; i < model->threads; i++)
+        enabled |= (uint8_t)((unsigned)may_go_on(&threads[i], time_passes) << i);
+    return enabled;
+}
+
+/* A sleep that took too long has seen all stores; and anything may change whether a thread waits. */
+static bool matters_to_all(const struct thread *t)
+{
+    return t->next.kind == LOOK || (t->asleep && !t->woken);
+}
+
+static bool depend(const struct thread *s, const struct thread *t)
+{
+    const struct operation *a = &s->next, *b = &t->next;
+    if (matters_to_all(s) || matters_to_all(t))
+        return true;
     return a->address < b->address + b->size && b->address < a->address + a->size &&
            (a->kind != LOAD || b->kind != LOAD);
 }
@@ -545,7 +630,7 @@ static uint8_t still_sleeping(const struct node *n)
 {
     uint8_t asleep = 0;
     for (unsigned i = 0; i < model->threads; i++)
-        if ((n->sleeping | n->done) >> i & 1 && i != n->thread && !depend(&threads[i].next, &threads[n->thread].next))
+        if ((n->sleeping | n->done) >> i & 1 && i != n->thread && !depend(&threads[i], &threads[n->thread]))
             asleep |= (uint8_t)(1u << i);
     return asleep;
 }
@@ -581,16 +666,16 @@ static void one_run(void)
 {
     uint8_t sleeping = 0;
     for (;;) {
-        uint8_t enabled = 0;
+        uint8_t enabled = enabled_threads(false);
         bool finished = true;
-        for (unsigned i = 0; i < model->threads; i++) {
+        for (unsigned i = 0; i < model->threads; i++)
             finished &= threads[i].finished;
-            enabled |= (uint8_t)((unsigned)may_go_on(&threads[i]) << i);
-        }
         if (finished) {
             model->check();
             return;
         }
+        if (!enabled)
+            enabled = enabled_threads(true);
         if (!enabled)
             model_fail("deadlock");
         if (!decide(enabled, sleeping)) {
@@ -601,7 +686,8 @@ static void one_run(void)
         sleeping = still_sleeping(n);
         perform(&threads[n->thread], n->option);
         depth++;
-        resume(&threads[n->thread]);
+        if (!threads[n->thread].asleep)
+            resume(&threads[n->thread]);
     }
 }
 
@@ -626,7 +712,7 @@ static void check_model(void)
         serial++;
         memcpy(ranges[0].from, snapshot, (size_t)(ranges[0].to - ranges[0].from));
         memset(buckets, 0, sizeof buckets);
-        location_count = depth = 0;
+        location_count = depth = late = 0;
         model->setup();
         start_threads();
         one_run();
@@ -756,6 +842,22 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
     if (current)
         request((struct operation){.kind = UNLOCK, .address = (uintptr_t)mutex, .size = 1, .site = (uintptr_t)SITE});
     return 0;
+}
+
+int model_sleep(const void *word, unsigned value, int timed)
+{
+    return (int)request((struct operation){.kind = SLEEP, .address = (uintptr_t)word, .size = sizeof value,
+                                           .expected = value, .operand = timed != 0, .site = (uintptr_t)SITE});
+}
+
+void model_wake(const void *word)
+{
+    request((struct operation){.kind = WAKE, .address = (uintptr_t)word, .size = sizeof(unsigned), .site = (uintptr_t)SITE});
+}
+
+int model_is_waiting(unsigned thread)
+{
+    return (int)request((struct operation){.kind = LOOK, .size = sizeof thread, .operand = thread, .site = (uintptr_t)SITE});
 }
 
 /* --- the object --------------------------------------------------------------------------------------------- */

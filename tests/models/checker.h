@@ -27,6 +27,14 @@ _Noreturn void model_fail(const char *format, ...) __attribute__((format(printf,
 void model_track(void *from, size_t size);
 /* An access that the compiler does not report. */
 void model_access(const void *from, size_t size, int writes);
+/* The kernel's futex, where a model has it; none of this orders anything. The thread sleeps if the word still holds the
+ * value, until it is woken. True: a timed one that took too long. Time passes where no other thread can go on, and once
+ * in a run at any other moment. */
+int model_sleep(const void *word, unsigned value, int timed);
+/* One thread that sleeps on the word, if there is any. */
+void model_wake(const void *word);
+/* Whether a thread sleeps, or waits for a lock, as others can see it. */
+int model_is_waiting(unsigned thread);
 /* An outcome of the model's list has come about: a model whose runs all miss one shows less than it seems to. */
 void model_reached(unsigned outcome);
 

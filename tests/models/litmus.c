@@ -134,6 +134,26 @@ static void whether_three(void)
     MODEL_CHECK(plain == 3);
 }
 
+/* Who is about to sleep when the word changes does not, and who sleeps is woken. */
+static void woken(unsigned self)
+{
+    if (self == 0) {
+        MODEL_CHECK(!model_sleep(&x, 0, 0));
+    } else {
+        SET(x, 1, relaxed);
+        model_reached((unsigned)model_is_waiting(0));
+        model_wake(&x);
+    }
+}
+
+static void late(unsigned self)
+{
+    if (self == 0)
+        model_reached((unsigned)model_sleep(&x, 0, 1));
+    else
+        SET(x, 1, relaxed);
+}
+
 /* --- wrong ------------------------------------------------------------------------------------------------ */
 
 static void race(unsigned self)
@@ -172,6 +192,14 @@ static void deadlock(unsigned self)
     pthread_mutex_lock(self ? &other : &mutex);
 }
 
+static void unwoken(unsigned self)
+{
+    if (self == 0)
+        model_sleep(&x, 0, 0);
+    else
+        SET(x, 1, relaxed);
+}
+
 static void unreached(unsigned self)
 {
     model_reached(self);
@@ -186,10 +214,13 @@ const struct model models[] = {
     {"sequence", 3, nothing, sequence, whether_two, 1},
     {"compare", 2, nothing, compare, whether_one, 4},
     {"locked", 3, nothing, locked, whether_three, 3},
+    {"woken", 2, nothing, woken, nothing, 2},
+    {"late", 2, nothing, late, nothing, 2},
     {"wrong_race", 2, nothing, race, nothing, 0},
     {"wrong_lost_update", 2, nothing, lost_update, whether_all, 0},
     {"wrong_unreleased", 2, nothing, unreleased, nothing, 0},
     {"wrong_deadlock", 2, nothing, deadlock, nothing, 0},
+    {"wrong_unwoken", 2, nothing, unwoken, nothing, 0},
     {"wrong_unreached", 2, nothing, unreached, nothing, 3},
     {0},
 };

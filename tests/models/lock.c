@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ * Threads wait for a lock in the kernel, and borrow the locks of a thread that forks and sleeps (core/base/lock.c as it
+ * is). Each change under the lock is a plain one, so one that is not ordered after the others is a race. */
+#include "core/base/lock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "world.h"
+
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
+static pthread_mutex_t foreign = PTHREAD_MUTEX_INITIALIZER; /* of a library with handlers of fork */
+static int guarded;
+static HAK_THREAD_LOCAL unsigned thread;
+
+static void change(void)
+{
+    hak_lock_acquire(&lock);
+    guarded++;
+    hak_lock_release(&lock);
+}
+
+/* --- the lock ---------------------------------------------------------------------------------------------- */
+
+static void take_turns(unsigned self)
+{
+    thread = self;
+    change();
+    if (self == 0)
+        change();
+}
+
+static void expect_three(void)
+{
+    MODEL_CHECK(guarded == 3);
+}
+
+static void try_once(unsigned self)
+{
+    thread = self;
+    if (self == 0) {
+        change();
+    } else if (hak_lock_try(&lock)) {
+        guarded++;
+        hak_lock_release(&lock);
+        model_reached(0);
+    } else {
+        model_reached(1);
+    }
+}
+
+static void expect_some(void)
+{
+    MODEL_CHECK(guarded == 1 || guarded == 2);
+}
+
+/* --- a fork, with a handler that waits ----------------------------------------------------------------------- */
+
+static void fork_and_change(void)
+{
+    hak_lock_acquire(&lock);
+    guarded++;
+    hak_lock_own_all();
+    pthread_mutex_lock(&foreign);
+    change();
+    pthread_mutex_unlock(&foreign);
+    hak_lock_disown_all(false);
+    guarded++;
+    hak_lock_release(&lock);
+}
+
+static void change_in_foreign(void)
+{
+    pthread_mutex_lock(&foreign);
+    change();
+    pthread_mutex_unlock(&foreign);
+}
+
+static void fork_beside(unsigned self)
+{
+    thread = self;
+    if (self == 0)
+        fork_and_change();
+    else
+        change_in_foreign();
+}
+
+
+static void expect_four(void)
+{
+    MODEL_CHECK(guarded == 4);
+}
+
+/* --- the kernel ------------------------------------------------------------------------------------------------ */
+
+static void setup(void)
+{
+}
+
+static long futex(const void *word, int call, unsigned value, const struct timespec *until)
+{
+    if ((call & 127) == 1) {
+        model_wake(word);
+        return 0;
+    }
+    errno = model_sleep(word, value, until != NULL) ? ETIMEDOUT : EAGAIN;
+    return -1;
+}
+
+long syscall(long number, ...)
+{
+    va_list args;
+    va_start(args, number);
+    const void *word = number == SYS_futex ? va_arg(args, const void *) : NULL;
+    int call = number == SYS_futex ? va_arg(args, int) : 0;
+    unsigned value = number == SYS_futex ? va_arg(args, unsigned) : 0;
+    const struct timespec *until = number == SYS_futex ? va_arg(args, const struct timespec *) : NULL;
+    va_end(args);
+    MODEL_CHECK(number == SYS_futex || number == SYS_gettid);
+    return number == SYS_futex ? futex(word, call, value, until) : (long)thread + 1;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    (void)clock;
+    *t = (struct timespec){0};
+    return 0;
+}
+
+void hak_text_format(char *out, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out, size, format, args);
+    va_end(args);
+}
+
+/* /proc/self/task/ID/stat */
+bool hak_file_read(const char *path, char *text, size_t size)
+{
+    unsigned id = 0;
+    MODEL_CHECK(sscanf(path, "/proc/self/task/%u/stat", &id) == 1);
+    bool waits = model_is_waiting(id - 1);
+    model_reached(waits);
+    snprintf(text, size, "%u (model) %c", id, waits ? 'S' : 'R');
+    return true;
+}
+
+const struct model models[] = {
+    {"turns", 2, setup, take_turns, expect_three, 0},
+    {"try", 2, setup, try_once, expect_some, 2},
+    {"fork", 2, setup, fork_beside, expect_four, 2},
+    {0},
+};
