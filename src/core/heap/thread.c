@@ -87,7 +87,8 @@ void hak_thread_start_parts(struct hak_thread *t)
             hak_frontends[i]->thread_start(t);
 }
 
-static struct hak_thread *start_thread(void)
+/* Not inline, as the next one: hak_thread_get is on the way of each slow call, and saves no register for them. */
+static HAK_COLD struct hak_thread *start_thread(void)
 {
     if (hak_self.ended || hak_rseq_is_on())
         return NULL;
@@ -107,21 +108,20 @@ static struct hak_thread *start_thread(void)
     return t;
 }
 
-static void drain_if_asked(struct hak_thread *t)
+static HAK_COLD void drain(struct hak_thread *t, uint32_t request)
 {
-    uint32_t request = HAK_LOAD_RELAXED(&drain_request);
-    if (HAK_UNLIKELY(t->drain_done != request)) {
-        t->drain_done = request;
-        hak_heap_drain(t);
-    }
+    t->drain_done = request;
+    hak_heap_drain(t);
 }
 
 struct hak_thread *hak_thread_get(void)
 {
     struct hak_thread *t = hak_self.thread;
+    uint32_t request = HAK_LOAD_RELAXED(&drain_request);
     if (HAK_UNLIKELY(!t))
         return start_thread();
-    drain_if_asked(t);
+    if (HAK_UNLIKELY(t->drain_done != request))
+        drain(t, request);
     return t;
 }
 
