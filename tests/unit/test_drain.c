@@ -221,14 +221,20 @@ TEST(blocks_go_home_in_any_order)
 }
 
 #if HAK_CACHE_SLOTS
-static void *twice[8];
+static void *row[8];
 
-static void drain_twice(void)
+static void drain_row(void)
 {
-    hak_drain_array(t, twice, COUNT(twice));
+    hak_drain_array(t, row, COUNT(row));
 }
 
-/* A block stands twice among neighbours, or is free already. */
+static void fill_row(char *first, size_t stride)
+{
+    for (size_t i = 0; i < COUNT(row); i++)
+        row[i] = first + i * stride;
+}
+
+/* One of them stands twice, is free already or no block, or all of them are none. */
 TEST(neighbours_are_looked_at_one_by_one)
 {
     if (HAK_HARDENED)
@@ -241,15 +247,20 @@ TEST(neighbours_are_looked_at_one_by_one)
     char *first = blocks[0];
     for (size_t i = 0; i < COUNT(blocks); i++)
         first = blocks[i] < first ? blocks[i] : first;
-    for (size_t i = 0; i < COUNT(twice); i++)
-        twice[i] = first + i * stride;
-    twice[5] = twice[3];
-    assert_dies(drain_twice, "is free already");
-    twice[5] = first + 5 * stride;
-    hak_drain_array(t, twice + 6, 1);
-    assert_dies(drain_twice, "is free already");
-    twice[6] = first + 6 * stride + 16;
-    assert_dies(drain_twice, "is not the start of a block");
+    uint32_t carved = hak_space_slab(first)->carved;
+    assert_true(carved + COUNT(row) <= capacity);
+    fill_row(first + 16, stride);
+    assert_dies(drain_row, "is not the start of a block");
+    fill_row(first + carved * stride, stride);
+    assert_dies(drain_row, "was never handed out");
+    fill_row(first, stride);
+    row[5] = row[3];
+    assert_dies(drain_row, "is free already");
+    fill_row(first, stride);
+    hak_drain_array(t, row + 6, 1);
+    assert_dies(drain_row, "is free already");
+    row[6] = first + 6 * stride + 16;
+    assert_dies(drain_row, "is not the start of a block");
 }
 #define OF_SLOTS T(neighbours_are_looked_at_one_by_one),
 #else
