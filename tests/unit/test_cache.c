@@ -136,6 +136,28 @@ TEST(arrays_begin_small_and_stay_bounded)
     }
 }
 
+TEST(a_bin_as_long_as_its_capacity_does_not_overflow)
+{
+    start(NULL);
+    unsigned cls = hak_class_of(SIZE);
+    unit_free_blocks(unit_blocks(SIZE, 500)); /* it owns slabs */
+    static void *blocks[500];
+    uint32_t keep = hak_parts.capacity[cls];
+    assert_in_range(keep, 2, COUNT(blocks) - 1);
+    for (uint32_t i = 0; i <= keep; i++)
+        blocks[i] = hak_malloc(SIZE);
+    hak_cache_drain(t, cls);
+    for (uint32_t i = 0; i < keep - 1; i++)
+        hak_free(blocks[i]);
+    assert_int_equal(hak_cache_length(cls), keep - 1);
+    uint64_t overflows = t->counters.overflows;
+    hak_cache_check(t, cls, blocks[keep - 1]);
+    assert_int_equal(hak_cache_length(cls), keep);
+    assert_int_equal(t->counters.overflows, overflows);
+    hak_cache_check(t, cls, blocks[keep]);
+    assert_int_equal(t->counters.overflows, overflows + 1);
+}
+
 TEST(outgrown_arrays_serve_other_classes)
 {
     start(NULL);
@@ -344,6 +366,7 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
 }
 #define ARRAY_TESTS                                                                                                    \
     T(a_free_block_is_neither_read_nor_written), T(arrays_begin_small_and_stay_bounded),                               \
+        T(a_bin_as_long_as_its_capacity_does_not_overflow),                                                            \
         T(outgrown_arrays_serve_other_classes), T(the_room_of_a_bin_is_never_more_than_its_free_slots),                \
         T(slots_of_ended_threads_are_used_again), T(slots_of_many_ended_threads_go_back_to_the_kernel),                \
         T(without_memory_for_slots_blocks_are_drained), T(a_bin_without_slots_takes_blocks_all_the_same),              \
