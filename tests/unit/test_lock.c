@@ -329,8 +329,21 @@ TEST(a_handler_in_the_child_does_not_wait_for_who_borrowed)
 #define IN_CHILD
 #endif
 
+TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
+{
+    static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_PROCESSOR);
+    unit_start(NULL);
+    assert_false(hak_lock_take_for_fork(&lock));
+    assert_false(is_taken(&lock));
+    hak_lock_own_all();
+    assert_true(hak_lock_take_for_fork(&lock));
+    hak_lock_disown_all(false);
+    assert_true(is_taken(&lock));
+}
+
 UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
           T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
-          T(who_releases_a_lock_wakes_who_waits), T(a_forking_thread_that_sleeps_lends_its_locks),
-          T(nobody_borrows_from_who_runs), T(who_waited_for_the_loan_looks_again),
-          T(signals_do_not_keep_a_thread_from_borrowing), T(a_child_that_was_copied_amid_a_change_stops) IN_CHILD)
+          T(a_lock_that_is_made_while_the_thread_forks_is_taken), T(who_releases_a_lock_wakes_who_waits),
+          T(a_forking_thread_that_sleeps_lends_its_locks), T(nobody_borrows_from_who_runs),
+          T(who_waited_for_the_loan_looks_again), T(signals_do_not_keep_a_thread_from_borrowing),
+          T(a_child_that_was_copied_amid_a_change_stops) IN_CHILD)
