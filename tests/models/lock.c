@@ -4,6 +4,7 @@
 #include "core/base/lock.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
 static pthread_mutex_t foreign = PTHREAD_MUTEX_INITIALIZER; /* of a library with handlers of fork */
 static int guarded;
+static bool patient; /* a wait takes as long as it takes: who is not woken is found */
 static HAK_THREAD_LOCAL unsigned thread;
 
 static void change(void)
@@ -63,24 +65,22 @@ static void expect_some(void)
 
 /* --- a fork, with a handler that waits ----------------------------------------------------------------------- */
 
-static void fork_and_change(void)
-{
-    hak_lock_acquire(&lock);
-    guarded++;
-    hak_lock_own_all();
-    pthread_mutex_lock(&foreign);
-    change();
-    pthread_mutex_unlock(&foreign);
-    hak_lock_disown_all(false);
-    guarded++;
-    hak_lock_release(&lock);
-}
-
 static void change_in_foreign(void)
 {
     pthread_mutex_lock(&foreign);
     change();
     pthread_mutex_unlock(&foreign);
+}
+
+static void fork_and_change(void)
+{
+    hak_lock_acquire(&lock);
+    guarded++;
+    hak_lock_own_all();
+    change_in_foreign();
+    hak_lock_disown_all(false);
+    guarded++;
+    hak_lock_release(&lock);
 }
 
 static void fork_beside(unsigned self)
@@ -92,25 +92,60 @@ static void fork_beside(unsigned self)
         change_in_foreign();
 }
 
-
 static void expect_four(void)
 {
     MODEL_CHECK(guarded == 4);
 }
 
+static void pass_foreign(void)
+{
+    pthread_mutex_lock(&foreign);
+    pthread_mutex_unlock(&foreign);
+}
+
+/* Who borrows may still be at it when the handler goes on; and who sleeps after its fork lends nothing. */
+static void fork_and_sleep(void)
+{
+    static const unsigned never;
+    hak_lock_acquire(&lock);
+    hak_lock_own_all();
+    pass_foreign();
+    hak_lock_disown_all(false);
+    guarded++;
+    hak_lock_release(&lock);
+    model_sleep(&never, 0, true);
+    change();
+}
+
+static void sleep_beside(unsigned self)
+{
+    thread = self;
+    if (self == 0)
+        fork_and_sleep();
+    else if (self == 1)
+        pass_foreign();
+    else
+        change();
+}
+
 /* --- the kernel ------------------------------------------------------------------------------------------------ */
 
-static void setup(void)
+static void nothing(void)
 {
+}
+
+static void be_patient(void)
+{
+    patient = true;
 }
 
 static long futex(const void *word, int call, unsigned value, const struct timespec *until)
 {
-    if ((call & 127) == 1) {
+    if ((call & FUTEX_CMD_MASK) == FUTEX_WAKE) {
         model_wake(word);
         return 0;
     }
-    errno = model_sleep(word, value, until != NULL) ? ETIMEDOUT : EAGAIN;
+    errno = model_sleep(word, value, until && !patient) ? ETIMEDOUT : EAGAIN;
     return -1;
 }
 
@@ -154,8 +189,9 @@ bool hak_file_read(const char *path, char *text, size_t size)
 }
 
 const struct model models[] = {
-    {"turns", 2, setup, take_turns, expect_three, 0},
-    {"try", 2, setup, try_once, expect_some, 2},
-    {"fork", 2, setup, fork_beside, expect_four, 2},
+    {"turns", 2, be_patient, take_turns, expect_three, 0},
+    {"try", 2, be_patient, try_once, expect_some, 2},
+    {"fork", 2, nothing, fork_beside, expect_four, 2},
+    {"fork_and_sleep", 3, nothing, sleep_beside, expect_three, 2},
     {0},
 };
