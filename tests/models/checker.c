@@ -4,7 +4,8 @@
  * It runs a model again and again, with another choice each time, until all were made: which thread goes on before each
  * atomic operation, lock or sleep in the kernel, and which of the values that C11 allows each load sees. Threads are
  * coroutines; sleep sets leave out runs that only swap independent steps. Stores enter a location's order when they are
- * made, so loads see old values but none of the future: what x86 and Arm do, save for load buffering.
+ * made, so loads see old values but none of the future: what x86 does. Arm may besides put a later store of another
+ * thread first in a location's order, and let loads see the future; no run shows these.
  * Each message of a location carries what its writer had seen, if it was released; an acquire takes that over. Plain
  * accesses that are not ordered by this are data races, which end the run as a failed check does.
  *

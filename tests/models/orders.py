@@ -41,6 +41,8 @@ KEPT = {
 # (file, part of the line): why no model meets it.
 BY_PROCESSOR = "models are of threads that have caches; the thread sanitizer runs with -Dcache=cpu"
 UNMET = {
+    ("core/base/lock.c", "HAK_LOAD_ACQUIRE(&lent)"): "in the child of a fork, which no model makes",
+    ("core/base/lock.c", "HAK_STORE_RELEASE(&forking, self)"): "in the child of a fork, which no model makes",
     ("core/heap/processor.c", "heaps[cpu]"): BY_PROCESSOR,
     ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_PROCESSOR,
     ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",

@@ -104,7 +104,7 @@ static bool is_asleep(int thread)
  * or looked whether it might, is not there either, and changed nothing. */
 static void take_back_in_child(void)
 {
-    if (HAK_LOAD_RELAXED(&lent))
+    if (HAK_LOAD_ACQUIRE(&lent))
         hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
                       "process was copied; load the library before the one with the handler");
     HAK_STORE_RELAXED(&loan, FREE);
@@ -117,7 +117,7 @@ static void notice_child(void)
     if (HAK_LOAD_RELAXED(&forking) == self)
         return;
     take_back_in_child();
-    HAK_STORE_RELAXED(&forking, self);
+    HAK_STORE_RELEASE(&forking, self);
 }
 
 static void use_loan(void)
