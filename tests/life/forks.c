@@ -304,6 +304,7 @@ const struct life_case life_forks[] = {
     {"atfork_prepare", with_handlers, 10},
     {"atfork_parent", with_handlers, 10},
     {"atfork_child", with_handlers, 10},
+    {"atfork_threads", with_handlers, 3},
     {"atfork_mutex", with_mutex, 100},
     {"atfork_fork", with_handlers, 30},
     {"fork_in_constructor", nothing, 0}, /* the other library forks */

@@ -42,8 +42,8 @@ ONE = ("linked_first",)
 
 # What the other library of the process does, by case.
 OTHER = {
-    "atfork_prepare": "prepare", "atfork_parent": "parent", "atfork_child": "child", "atfork_mutex": "mutex",
-    "atfork_fork": "inner",
+    "atfork_prepare": "prepare", "atfork_parent": "parent", "atfork_child": "child", "atfork_threads": "threads",
+    "atfork_mutex": "mutex", "atfork_fork": "inner",
     "fork_in_constructor": "constructor", "fork_in_destructor": "destructor", "threads_of_constructor": "starter",
 }
 
@@ -54,7 +54,8 @@ CASES = {
     "fork_among_threads": tuple(WORLDS), "fork_in_thread": tuple(WORLDS), "fork_in_child": tuple(WORLDS),
     "fork_in_ending_thread": tuple(WORLDS), "plain_fork": tuple(WORLDS),
     "fork_in_handler": tuple(WORLDS), "atfork_prepare": tuple(WORLDS), "atfork_parent": tuple(WORLDS),
-    "atfork_child": tuple(WORLDS), "atfork_mutex": tuple(WORLDS), "atfork_fork": tuple(WORLDS),
+    "atfork_child": tuple(WORLDS), "atfork_threads": tuple(WORLDS), "atfork_mutex": tuple(WORLDS),
+    "atfork_fork": tuple(WORLDS),
     "fork_in_constructor": tuple(WORLDS),
     "fork_in_destructor": tuple(WORLDS), "vfork": tuple(WORLDS), "spawn": tuple(WORLDS),
     "streams_flushed": SERVING, "streams_written": SERVING, "exit_busy": tuple(WORLDS), "exit_ending": tuple(WORLDS),

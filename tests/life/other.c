@@ -2,6 +2,7 @@
  * Another library of the process. What its constructor and destructor do is named by LIFE_OTHER:
  *
  *   prepare, parent, child  registers a fork handler that allocates
+ *   threads                 registers a handler that starts threads in the child, and waits for one
  *   mutex                   registers the textbook's handlers: lock, unlock, unlock
  *   inner                   registers a handler that forks
  *   constructor, destructor forks there, while a thread allocates
@@ -152,6 +153,21 @@ static void unlock(void)
     pthread_mutex_unlock(&mutex);
 }
 
+static void *run_once(void *seed)
+{
+    life_traffic(200, (uintptr_t)seed);
+    return NULL;
+}
+
+/* As many as there were, or more; one goes on beside the other handlers. */
+static void start_two(void)
+{
+    pthread_t waited, other;
+    if (pthread_create(&waited, NULL, run_once, (void *)1) || pthread_create(&other, NULL, run_once, (void *)2) ||
+        pthread_join(waited, NULL))
+        die("no thread");
+}
+
 static void fork_once(void)
 {
     static bool inside;
@@ -176,12 +192,6 @@ static void fork_busily(void)
     for (int i = 0; i < FORKS; i++)
         life_fork(false);
     life_end_busy();
-}
-
-static void *run_once(void *seed)
-{
-    life_traffic(200, (uintptr_t)seed);
-    return NULL;
 }
 
 static void start_threads(void)
@@ -231,6 +241,8 @@ static void act(void)
         pthread_atfork(NULL, allocate, NULL);
     else if (is_told("child"))
         pthread_atfork(NULL, NULL, allocate);
+    else if (is_told("threads"))
+        pthread_atfork(NULL, NULL, start_two);
     else if (is_told("mutex"))
         pthread_atfork(lock, unlock, unlock);
     else if (is_told("inner"))

@@ -78,7 +78,7 @@ static void fork_and_change(void)
     guarded++;
     hak_lock_own_all();
     change_in_foreign();
-    hak_lock_disown_all(false);
+    hak_lock_disown_all();
     guarded++;
     hak_lock_release(&lock);
 }
@@ -110,7 +110,7 @@ static void fork_and_sleep(void)
     hak_lock_acquire(&lock);
     hak_lock_own_all();
     pass_foreign();
-    hak_lock_disown_all(false);
+    hak_lock_disown_all();
     guarded++;
     hak_lock_release(&lock);
     model_sleep(&never, 0, true);
@@ -126,6 +126,69 @@ static void sleep_beside(unsigned self)
         pass_foreign();
     else
         change();
+}
+
+/* --- the child of a fork, whose handlers start threads ------------------------------------------------------- */
+
+enum { PARENT = 1, CHILD = PARENT + MODEL_THREADS }; /* numbers of processes, and of their first threads */
+
+static bool copied; /* thread 0 is the child's first, and the others begin there */
+static unsigned ringer;
+static _Atomic(unsigned) born, rung; /* bells, each for one who listens */
+
+static void ring(_Atomic(unsigned) *bell)
+{
+    HAK_STORE_RELEASE(bell, 1);
+    model_wake(bell);
+}
+
+static void listen(_Atomic(unsigned) *bell)
+{
+    while (!HAK_EXCHANGE_ACQUIRE(bell, 0))
+        model_sleep(bell, 0, false);
+}
+
+static void end_fork_as_child(void)
+{
+    hak_lock_acquire(&lock);
+    guarded++;
+    hak_lock_own_all();
+    copied = true;
+    ring(&born);
+    listen(&rung);
+    if (ringer == 1)
+        change(); /* beside the other thread it takes too many runs */
+    hak_lock_disown_all();
+    guarded++;
+    hak_lock_release(&lock);
+}
+
+static void begin_in_child(void)
+{
+    listen(&born);
+    change();
+}
+
+/* The handler waits for the thread that changes, or for another one. */
+static void start_in_child(unsigned self)
+{
+    thread = self;
+    if (self == 0)
+        end_fork_as_child();
+    else if (self == 1)
+        begin_in_child();
+    if (self == ringer)
+        ring(&rung);
+}
+
+static void wait_for_change(void)
+{
+    ringer = 1;
+}
+
+static void wait_for_other(void)
+{
+    ringer = 2;
 }
 
 /* --- the kernel ------------------------------------------------------------------------------------------------ */
@@ -159,14 +222,19 @@ long syscall(long number, ...)
     const struct timespec *until = number == SYS_futex ? va_arg(args, const struct timespec *) : NULL;
     va_end(args);
     MODEL_CHECK(number == SYS_futex || number == SYS_gettid);
-    return number == SYS_futex ? futex(word, call, value, until) : (long)thread + 1;
+    return number == SYS_futex ? futex(word, call, value, until) : PARENT + (long)thread;
 }
 
+pid_t getpid(void)
+{
+    return copied ? CHILD : PARENT;
+}
+
+/* No thread's time is known. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){0};
-    return 0;
+    return clock == CLOCK_MONOTONIC ? 0 : -1;
 }
 
 void hak_text_format(char *out, size_t size, const char *format, ...)
@@ -182,7 +250,9 @@ bool hak_file_read(const char *path, char *text, size_t size)
 {
     unsigned id = 0;
     MODEL_CHECK(sscanf(path, "/proc/self/task/%u/stat", &id) == 1);
-    bool waits = model_is_waiting(id - 1);
+    if ((int)id < getpid())
+        return false; /* it did not come along */
+    bool waits = model_is_waiting(id - (unsigned)getpid());
     model_reached(waits);
     snprintf(text, size, "%u (model) %c", id, waits ? 'S' : 'R');
     return true;
@@ -193,5 +263,7 @@ const struct model models[] = {
     {"try", 2, be_patient, try_once, expect_some, 2},
     {"fork", 2, nothing, fork_beside, expect_four, 2},
     {"fork_and_sleep", 3, nothing, sleep_beside, expect_three, 2},
+    {"child", 2, wait_for_change, start_in_child, expect_four, 2},
+    {"child_of_three", 3, wait_for_other, start_in_child, expect_three, 2},
     {0},
 };

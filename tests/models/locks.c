@@ -14,3 +14,8 @@ void hak_lock_release(struct hak_lock *lock)
 {
     pthread_mutex_unlock((pthread_mutex_t *)(void *)lock);
 }
+
+int hak_lock_forks_in(void)
+{
+    return 0;
+}

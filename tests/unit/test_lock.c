@@ -87,7 +87,7 @@ TEST(who_owns_all_locks_takes_none)
     hak_lock_release(&high);
     hak_lock_release(&low);
     assert_true(hak_lock_is_any_held());
-    hak_lock_disown_all(false);
+    hak_lock_disown_all();
     assert_true(is_taken(&high));
     hak_lock_release(&high);
     assert_false(is_taken(&low));
@@ -104,6 +104,22 @@ TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
     hak_lock_release_sibling(&other);
     assert_false(hak_lock_is_any_held());
     assert_false(is_taken(&other));
+}
+
+static void *try_in_vain(void *unused)
+{
+    assert_false(hak_lock_try(&low));
+    assert_false(hak_lock_is_any_held());
+    return unused;
+}
+
+TEST(who_tries_in_vain_holds_nothing)
+{
+    pthread_t t;
+    hak_lock_acquire(&low);
+    assert_int_equal(pthread_create(&t, NULL, try_in_vain, NULL), 0);
+    pthread_join(t, NULL);
+    hak_lock_release(&low);
 }
 
 static _Atomic(bool) waits;
@@ -153,7 +169,7 @@ static void own_all(void)
 
 static void disown_all(void)
 {
-    hak_lock_disown_all(false);
+    hak_lock_disown_all();
     hak_lock_release(&high);
     hak_lock_release(&low);
 }
@@ -174,6 +190,7 @@ static void *enter(void *unused)
     assert_true(hak_lock_is_any_held());
     hak_lock_release(&low);
     assert_false(hak_lock_is_any_held());
+    assert_int_equal(hak_lock_forks_in(), 0);
     HAK_STORE_RELAXED(&left, true);
     return unused;
 }
@@ -280,21 +297,6 @@ static void *enter_and_stay(void *unused)
     return unused;
 }
 
-/* As a child whose parent's other thread had borrowed. */
-static void find_them_borrowed(void)
-{
-    pthread_barrier_init(&inside, NULL, 2);
-    own_all();
-    start(enter_and_stay);
-    pthread_barrier_wait(&inside);
-    hak_lock_disown_all(true);
-}
-
-TEST(a_child_that_was_copied_amid_a_change_stops)
-{
-    assert_dies(find_them_borrowed, "a handler of pthread_atfork slept for long");
-}
-
 #if !HAK_SANITIZED
 /* The C library's fork would call the library's own handlers. */
 static pid_t copy_process(void)
@@ -302,29 +304,89 @@ static pid_t copy_process(void)
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 }
 
-/* As a handler of another library does in the child, before the library's own ends the fork. */
-static void allocate_in_child_of_borrowers(void)
+/* How it ends. */
+static int run_in_child(void (*fn)(void))
+{
+    int status = 0;
+    if (copy_process() == 0) {
+        alarm(10);
+        fn();
+        _exit(0);
+    }
+    wait(&status);
+    return status;
+}
+
+/* As a child whose parent's other thread had borrowed. */
+static void copy_amid_a_change(void (*in_child)(void))
 {
     pthread_barrier_init(&inside, NULL, 2);
     own_all();
     start(enter_and_stay);
     pthread_barrier_wait(&inside);
-    if (copy_process() == 0) {
-        alarm(10);
-        hak_lock_acquire(&low);
-        _exit(0);
-    }
-    int status = 0;
-    wait(&status);
+    int status = run_in_child(in_child);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
         abort();
 }
 
-TEST(a_handler_in_the_child_does_not_wait_for_who_borrowed)
+static void end_fork_amid(void)
 {
-    assert_dies(allocate_in_child_of_borrowers, "a handler of pthread_atfork slept for long");
+    copy_amid_a_change(disown_all);
 }
-#define IN_CHILD , T(a_handler_in_the_child_does_not_wait_for_who_borrowed)
+
+/* As a handler of another library does in the child, before the library's own ends the fork. */
+static void acquire_low(void)
+{
+    hak_lock_acquire(&low);
+}
+
+static void allocate_amid(void)
+{
+    copy_amid_a_change(acquire_low);
+}
+
+TEST(a_child_that_was_copied_amid_a_change_stops)
+{
+    assert_dies(end_fork_amid, "a handler of pthread_atfork slept for long");
+    assert_dies(allocate_amid, "a handler of pthread_atfork slept for long");
+}
+
+/* As such a handler, which starts threads, and waits for one before it calls us itself. */
+static void start_threads(void)
+{
+    pthread_t t[] = {start(enter), start(enter)};
+    for (unsigned i = 0; i < COUNT(t); i++)
+        pthread_join(t[i], NULL);
+    hak_lock_acquire(&low);
+    assert_int_equal(entered, COUNT(t));
+    assert_int_equal(hak_lock_forks_in(), getpid());
+    hak_lock_release(&low);
+    pthread_t last = start(enter);
+    disown_all();
+    pthread_join(last, NULL);
+    assert_int_equal(entered, COUNT(t) + 1);
+    assert_int_equal(hak_lock_forks_in(), 0);
+}
+
+TEST(a_childs_threads_borrow)
+{
+    own_all();
+    assert_int_equal(run_in_child(start_threads), 0);
+    disown_all();
+}
+
+/* A change that is over by then is whole in the child. */
+TEST(a_child_that_was_copied_after_a_change_goes_on)
+{
+    own_all();
+    pthread_join(start(enter), NULL);
+    entered = 0;
+    assert_int_equal(run_in_child(start_threads), 0);
+    disown_all();
+}
+#define IN_CHILD \
+    , T(a_child_that_was_copied_amid_a_change_stops), T(a_childs_threads_borrow), \
+        T(a_child_that_was_copied_after_a_change_goes_on)
 #else
 #define IN_CHILD
 #endif
@@ -337,7 +399,7 @@ TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
     assert_false(is_taken(&lock));
     hak_lock_own_all();
     assert_true(hak_lock_take_for_fork(&lock));
-    hak_lock_disown_all(false);
+    hak_lock_disown_all();
     assert_true(is_taken(&lock));
 }
 
@@ -346,4 +408,4 @@ UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread
           T(a_lock_that_is_made_while_the_thread_forks_is_taken), T(who_releases_a_lock_wakes_who_waits),
           T(a_forking_thread_that_sleeps_lends_its_locks), T(nobody_borrows_from_who_runs),
           T(who_waited_for_the_loan_looks_again), T(signals_do_not_keep_a_thread_from_borrowing),
-          T(a_child_that_was_copied_amid_a_change_stops) IN_CHILD)
+          T(who_tries_in_vain_holds_nothing) IN_CHILD)

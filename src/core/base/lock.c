@@ -22,10 +22,12 @@ static HAK_THREAD_LOCAL unsigned held;
 static HAK_THREAD_LOCAL bool owns_all;
 static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a forking thread has; its own too */
 
-static _Atomic(int) forking;   /* the thread that has all locks, or 0 */
-static _Atomic(unsigned) loan; /* the word of who uses them meanwhile, or looks whether it may */
-static _Atomic(bool) lent;     /* another thread uses them: what they guard may be half changed */
-static _Atomic(bool) was_lent; /* in this fork: others need not wait as long */
+static _Atomic(uint64_t) forking; /* the process and the number in it of the thread that has all locks, or 0 */
+static _Atomic(unsigned) loan;    /* of who uses them meanwhile, or looks whether it may: its process, and bits */
+static _Atomic(bool) was_lent;    /* in this fork: others need not wait as long */
+
+/* WANTED: somebody may sleep. CHANGING: what the locks guard may be half changed. */
+enum { HAD = 1, WANTED = 2, CHANGING = 4, PROCESS_SHIFT = 3 };
 
 /* --- the word ---------------------------------------------------------------------------------------- */
 
@@ -40,12 +42,19 @@ static struct timespec soon(void)
 }
 
 /* False when it is later; NULL: never. A wake-up for nothing is one for the caller to look again. */
-static bool sleep_on(_Atomic(unsigned) *word, const struct timespec *until)
+static bool sleep_on(_Atomic(unsigned) *word, unsigned value, const struct timespec *until)
 {
     int saved = errno;
-    bool late = syscall(SYS_futex, word, WAIT_UNTIL | PRIVATE, AWAITED, until, NULL, ~0u) < 0 && errno == ETIMEDOUT;
+    bool late = syscall(SYS_futex, word, WAIT_UNTIL | PRIVATE, value, until, NULL, ~0u) < 0 && errno == ETIMEDOUT;
     errno = saved;
     return !late;
+}
+
+static void wake_one(_Atomic(unsigned) *word)
+{
+    int saved = errno;
+    syscall(SYS_futex, word, WAKE | PRIVATE, 1);
+    errno = saved;
 }
 
 static bool try_word(_Atomic(unsigned) *word)
@@ -64,15 +73,13 @@ static void acquire_word(_Atomic(unsigned) *word)
 {
     if (!try_word(word))
         while (!try_awaited(word))
-            sleep_on(word, NULL);
+            sleep_on(word, AWAITED, NULL);
 }
 
 static void release_word(_Atomic(unsigned) *word)
 {
-    int saved = errno;
     if (HAK_EXCHANGE_RELEASE(word, FREE) == AWAITED)
-        syscall(SYS_futex, word, WAKE | PRIVATE, 1);
-    errno = saved;
+        wake_one(word);
 }
 
 /* --- a forking thread's locks -------------------------------------------------------------------------- */
@@ -100,53 +107,69 @@ static bool is_asleep(int thread)
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
-/* In a child who borrowed is not there: a change of the heap could have been copied by half. Who waited for the loan,
- * or looked whether it might, is not there either, and changed nothing. */
-static void take_back_in_child(void)
+/* 0 without one. In a child, where another library's handler may start threads before ours is run, it is the first. */
+static int forking_thread(void)
 {
-    if (HAK_LOAD_ACQUIRE(&lent))
-        hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
-                      "process was copied; load the library before the one with the handler");
-    HAK_STORE_RELAXED(&loan, FREE);
+    uint64_t process = (uint64_t)getpid(), known = HAK_LOAD_ACQUIRE(&forking);
+    return known >> 32 == process || !known ? (int)known : (int)process;
 }
 
-/* The forking thread has another number in the child, where another library's handler may call us before ours is run. */
-static void notice_child(void)
+/* In a child who had the loan is not there: a change could have been copied by half. Who waited for it, or looked
+ * whether it might, changed nothing. */
+static bool is_nobodys(unsigned word, unsigned process)
 {
-    int self = (int)syscall(SYS_gettid);
-    if (HAK_LOAD_RELAXED(&forking) == self)
-        return;
-    take_back_in_child();
-    HAK_STORE_RELEASE(&forking, self);
+    if (word >> PROCESS_SHIFT == process)
+        return false;
+    if (word & CHANGING)
+        hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
+                      "process was copied; load the library before the one with the handler");
+    return true;
+}
+
+static void acquire_loan(void)
+{
+    unsigned process = (unsigned)getpid(), mine = process << PROCESS_SHIFT | HAD, word = HAK_LOAD_RELAXED(&loan);
+    for (;;) {
+        bool available = is_nobodys(word, process);
+        unsigned next = available ? mine : word | WANTED;
+        if (!HAK_CAS_ACQUIRE(&loan, &word, next))
+            continue;
+        if (available)
+            return;
+        sleep_on(&loan, next, NULL);
+        mine |= WANTED; /* others may sleep that the wake-up did not reach */
+        word = next;
+    }
+}
+
+static void release_loan(void)
+{
+    if (HAK_EXCHANGE_RELEASE(&loan, FREE) & WANTED)
+        wake_one(&loan);
 }
 
 static void use_loan(void)
 {
-    if (borrowed++)
-        return;
-    if (owns_all)
-        notice_child();
-    acquire_word(&loan);
+    if (!borrowed++)
+        acquire_loan();
 }
 
 static void leave_loan(void)
 {
-    if (--borrowed)
-        return;
-    HAK_STORE_RELEASE(&lent, false);
-    release_word(&loan);
+    if (!--borrowed)
+        release_loan();
 }
 
 /* Others may have had the loan for long: it looks again when its turn comes. */
 static bool borrow(void)
 {
-    int thread = HAK_LOAD_ACQUIRE(&forking);
+    int thread = forking_thread();
     if (!thread || !is_asleep(thread))
         return false;
     use_loan();
-    bool may = HAK_LOAD_ACQUIRE(&forking) == thread && is_asleep(thread);
+    bool may = forking_thread() == thread && is_asleep(thread);
     if (may) {
-        (void)HAK_EXCHANGE_ACQ_REL(&lent, true); /* before any change */
+        HAK_OR_ACQ_REL(&loan, CHANGING); /* before any change */
         HAK_STORE_RELAXED(&was_lent, true);
     } else {
         leave_loan();
@@ -157,18 +180,16 @@ static bool borrow(void)
 void hak_lock_own_all(void)
 {
     owns_all = true;
-    HAK_STORE_RELEASE(&forking, (int)syscall(SYS_gettid));
+    HAK_STORE_RELEASE(&forking, (uint64_t)getpid() << 32 | (uint64_t)syscall(SYS_gettid));
 }
 
-void hak_lock_disown_all(bool in_child)
+void hak_lock_disown_all(void)
 {
-    if (in_child)
-        take_back_in_child();
-    acquire_word(&loan);
+    acquire_loan();
     HAK_STORE_RELAXED(&forking, 0);
     HAK_STORE_RELAXED(&was_lent, false);
     owns_all = false;
-    release_word(&loan);
+    release_loan();
 }
 
 bool hak_lock_owns_all(void)
@@ -176,9 +197,14 @@ bool hak_lock_owns_all(void)
     return owns_all;
 }
 
+int hak_lock_forks_in(void)
+{
+    return owns_all || borrowed ? getpid() : 0;
+}
+
 bool hak_lock_take_for_fork(struct hak_lock *lock)
 {
-    bool forks = owns_all || borrowed;
+    bool forks = hak_lock_forks_in() != 0;
     if (forks)
         HAK_STORE_RELAXED(&lock->word, TAKEN);
     return forks;
@@ -208,11 +234,13 @@ static void note_taken(struct hak_lock *lock)
 static HAK_COLD void wait_for(struct hak_lock *lock)
 {
     struct timespec until = soon();
-    for (bool late = HAK_LOAD_RELAXED(&was_lent); !try_awaited(&lock->word); late = !sleep_on(&lock->word, &until)) {
+    bool late = HAK_LOAD_RELAXED(&was_lent);
+    while (!try_awaited(&lock->word)) {
         if (late && borrow())
             return;
         if (late)
             until = soon();
+        late = !sleep_on(&lock->word, AWAITED, &until);
     }
 }
 

@@ -51,8 +51,11 @@ void hak_lock_acquire_sibling(struct hak_lock *lock);
 void hak_lock_release_sibling(struct hak_lock *lock);
 /* For fork, when it has taken all locks: to take and release one then means nothing but to wait for who borrows. */
 void hak_lock_own_all(void);
-void hak_lock_disown_all(bool in_child);
+void hak_lock_disown_all(void);
 bool hak_lock_owns_all(void);
+/* The process's number, where the calling thread forks, or borrows; else 0. It tells what a child's threads did, before
+ * our own handler was run there, from what its parent's did. */
+int hak_lock_forks_in(void);
 /* Where the calling thread forks, or borrows: a new lock, taken as fork has taken the others of its kind. Else nothing,
  * and false. */
 bool hak_lock_take_for_fork(struct hak_lock *lock);

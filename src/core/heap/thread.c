@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/list.h"
@@ -39,6 +40,7 @@ static struct hak_thread orphan;
 static void link_live(struct hak_thread *t)
 {
     HAK_LIST_PUSH(&live, t);
+    t->process = hak_lock_forks_in();
     hak_share_set_threads(++live_count);
 }
 
@@ -247,18 +249,20 @@ void hak_thread_make_key(void)
 
 void hak_thread_fork_child(void)
 {
-    struct hak_thread *self = hak_self.thread;
+    struct hak_thread *t = live, *next;
     if (hak_rseq_is_on())
         return; /* the heaps of processors came along whole */
-    for (struct hak_thread *t = live; t; t = t->next)
-        if (t != self) {
+    live = NULL;
+    live_count = 0;
+    for (; t; t = next) {
+        next = t->next;
+        if (t == hak_self.thread || t->process == getpid()) {
+            link_live(t);
+        } else {
             pinned_slabs += HAK_LOAD_RELAXED(&t->slabs);
             hak_counters_add(&ended_counters, &t->counters);
         }
-    live = NULL;
-    live_count = 0;
-    if (self)
-        link_live(self);
+    }
 }
 
 static void add_thread(struct hak_thread_totals *totals, const struct hak_thread *t)

@@ -25,7 +25,7 @@ void hak_thread_orphan_release(void);
 
 /* At the library's start, so before any thread begins: makes the key whose destructor ends them. */
 void hak_thread_make_key(void);
-/* In a forked child: forgets the other threads; what they owned stays pinned, and is counted. */
+/* In a forked child: forgets its parent's other threads; what they owned stays pinned, and is counted. */
 void hak_thread_fork_child(void);
 /* Asks every thread to empty its bins at its next slow path. */
 void hak_thread_ask_drain(void);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/memcheck.h"
@@ -19,6 +20,7 @@ static _Atomic(int) state;
 enum { NONE, STARTING, RUNNING, OVER }; /* OVER: at exit, or where no thread was to be had */
 static _Atomic(uint64_t) first_ms, rounds, started;
 static pthread_t thread;
+static pid_t process; /* the thread's */
 static pthread_mutex_t mutex; /* guards `stopping`; the two below are made anew for each thread */
 static pthread_cond_t condition;
 static bool stopping;
@@ -109,6 +111,7 @@ void hak_background_start(void (*purge)(void))
     if (!atomic_compare_exchange_strong(&state, &expected, STARTING))
         return;
     make_condition();
+    process = getpid();
     bool running = create((void *)(uintptr_t)purge) == 0;
     HAK_ADD_RELAXED(&started, running);
     expected = STARTING;
@@ -139,7 +142,7 @@ void hak_background_stop(void)
 
 void hak_background_fork_child(void)
 {
-    if (!hak_options.background)
+    if (!hak_options.background || process == getpid())
         return;
     HAK_STORE_RELAXED(&state, NONE);
     HAK_STORE_RELAXED(&first_ms, 0);

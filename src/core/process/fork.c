@@ -103,7 +103,7 @@ static void done(bool in_child)
     if (!hak_lock_owns_all())
         return;
     bool locked = streams_locked;
-    hak_lock_disown_all(in_child);
+    hak_lock_disown_all();
     hak_guard_fork_done();
     hak_lock_release(&hak_meta_lock);
     hak_lock_release(&hak_space_lock);
