@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * background WHAT: the thread of HAKMEM_BACKGROUND=1.
  *   rss      memory goes back with no call of the program
+ *   bins     what a thread keeps that seldom calls, and never on a slow path
  *   signals  all are blocked in it
  *   fork     it is gone in a child, and another one starts there when it is needed
  *   none     without the setting there is no thread
@@ -28,6 +29,30 @@ static void check_rss(void)
         pause_ms(50); /* no malloc, no free */
     if (full < before + (size_t)N * SIZE / 10 * 9 || resident() > before + (full - before) / 20)
         die("resident before %zu KiB, full %zu KiB, after 5 s %zu KiB", before / KIB, full / KIB, resident() / KIB);
+}
+
+/* Freed in random order, the blocks of each bin lie in slabs all over the heap, and keep them. So do those
+ * of others' slabs that wait to go back. */
+static void check_bins(void)
+{
+    enum { N = 300000, KEPT = 1 << 20 };
+    static void *p[N];
+    uint64_t random = 1;
+    wait_for_thread();
+    size_t before = resident() + sizeof p;
+    for (unsigned i = 0; i < N; i++)
+        p[i] = malloc(200 + next_random(&random) % 100);
+    for (unsigned i = N; i; i--) {
+        unsigned chosen = (unsigned)(next_random(&random) % i);
+        free(p[chosen]);
+        p[chosen] = p[i - 1];
+    }
+    for (unsigned i = 0; i < 50 && resident() > before + KEPT; i++) {
+        pause_ms(100);
+        free(malloc(50));
+    }
+    if (resident() > before + KEPT)
+        die("resident before %zu KiB, after 5 s of few calls %zu KiB", before / KIB, resident() / KIB);
 }
 
 /* The mask of thread `tid`, as the kernel tells it. */
@@ -100,12 +125,13 @@ static void check_exit(void)
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*check)(void); } checks[] = {
-        {"rss", check_rss}, {"signals", check_signals}, {"fork", check_fork}, {"none", check_none}, {"exit", check_exit},
+        {"rss", check_rss}, {"bins", check_bins}, {"signals", check_signals}, {"fork", check_fork},
+        {"none", check_none}, {"exit", check_exit},
     };
     for (size_t i = 0; i < COUNT(checks); i++)
         if (argc == 2 && !strcmp(argv[1], checks[i].name)) {
             checks[i].check();
             return 0;
         }
-    die("usage: background rss|signals|fork|none|exit");
+    die("usage: background rss|bins|signals|fork|none|exit");
 }

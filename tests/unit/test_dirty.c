@@ -12,7 +12,7 @@
 #define PAGES 200u
 #define DELAY 100u
 
-static struct hak_dirty_queue queue;
+static struct hak_dirty_queue queue = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS};
 static struct region {
     struct hak_dirty pages;
     uint64_t bits[HAK_DIRTY_WORDS(PAGES)];
@@ -297,7 +297,7 @@ TEST(what_was_wanted_may_wait)
     start("HAKMEM_PURGE_DELAY_MS=100", HAK_PAGE);
     delay();
     size_t least = allowance();
-    assert_int_equal(least, DELAY * 40 * HAK_KIB);
+    assert_int_equal(least, DELAY * HAK_DIRTY_UNWANTED_PER_MS);
     dirty(&a, 0, 150);
     assert_int_equal(allowance(), least);
     assert_true(hak_purge_is_due(&purger)); /* nobody came for it */

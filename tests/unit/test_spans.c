@@ -295,7 +295,7 @@ TEST(dirty_spans_go_back_after_the_delay_by_one_call)
     unit_start(NO_CACHE);
     if (at_once())
         skip();
-    enum { N = 20 };
+    enum { N = 10 };
     char *p[2 * N];
     for (unsigned i = 0; i < 2 * N; i++)
         p[i] = take(HAK_PAGE);

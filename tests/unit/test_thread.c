@@ -541,6 +541,67 @@ TEST(a_trim_asks_the_other_threads)
     assert_int_equal(unit_census().used, 0);
 }
 
+static uint64_t served_of(const struct hak_thread *t, unsigned cls)
+{
+    return t->counters.classes[cls].served;
+}
+
+static void *free_when_trimmed(void *unused)
+{
+    unsigned cls = hak_class_of(SIZE);
+    void *one = hak_malloc(64), *two = hak_malloc(64);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    pthread_barrier_wait(&together); /* two trims happen here */
+    pthread_barrier_wait(&together);
+    assert_non_null(hak_cache_first(cls));
+    hak_free(one); /* not a slow path, if nobody asked */
+    assert_null(hak_cache_first(cls));
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    hak_free(two);
+    assert_non_null(hak_cache_first(cls)); /* heard once */
+    assert_in_range(served_of(unit_thread(), cls), 0, 100);
+    assert_in_range(served_of(unit_thread(), hak_class_of(64)), 0, 100);
+    return unused;
+}
+
+TEST(a_free_hears_a_trim)
+{
+    unit_start(NULL);
+    pthread_t thread;
+    unit_thread();
+    pthread_barrier_init(&together, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, free_when_trimmed, NULL), 0);
+    pthread_barrier_wait(&together);
+    hak_trim(0);
+    hak_trim(0);
+    pthread_barrier_wait(&together);
+    pthread_join(thread, NULL);
+}
+
+static void *end_when_trimmed(void *unused)
+{
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    pthread_barrier_wait(&together);
+    pthread_barrier_wait(&together);
+    return unused;
+}
+
+/* It may end without a free, too; the next thread goes on with its rooms. */
+TEST(who_ends_before_it_hears_leaves_sound_rooms)
+{
+    start(NULL);
+    struct hak_thread *t;
+    pthread_t thread;
+    pthread_barrier_init(&together, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, end_when_trimmed, NULL), 0);
+    pthread_barrier_wait(&together);
+    hak_thread_ask_drain();
+    pthread_barrier_wait(&together);
+    pthread_join(thread, NULL);
+    unit_in_thread(get_into, &t);
+    assert_in_range(served_of(t, hak_class_of(SIZE)), 0, 100);
+}
+
 /* --- memory refused ------------------------------------------------------------------------------------ */
 
 static void *serve_without_descriptor(void *unused)
@@ -577,5 +638,6 @@ UNIT_MAIN(T(a_forked_child_is_alone), T(a_forked_child_keeps_its_own_threads),
           T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked), T(so_many_threads_are_parked),
           T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
           T(none_is_parked_where_idle_memory_goes_back_at_once), T(the_orphans_holder_may_break_threads_up),
-          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads),
+          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads), T(a_free_hears_a_trim),
+          T(who_ends_before_it_hears_leaves_sound_rooms),
           T(without_memory_for_a_descriptor_later_calls_try_again))

@@ -32,7 +32,7 @@ static const struct hak_stage stages[] = {
     [STAGE_MAP] = {"map", true, "a new superslab"},
     {0},
 };
-static struct hak_dirty_queue dirty;
+static struct hak_dirty_queue dirty = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS};
 static struct superslab *leaving; /* wholly free: they go when the lock is let go of */
 
 static uint64_t slab_bits(unsigned first, unsigned slabs)

@@ -47,6 +47,7 @@ static void link_live(struct hak_thread *t)
 static void unlink_live(struct hak_thread *t)
 {
     HAK_LIST_REMOVE(&live, t);
+    t->cache = NULL;
     hak_share_set_threads(--live_count);
 }
 
@@ -59,7 +60,7 @@ static void unlink_parked(struct hak_thread *t)
 
 /* A parked descriptor comes with blocks and slabs. A recycled one has none, and its owner tag may be used again:
  * tags are hints, and the last holder owns nothing any more. */
-struct hak_thread *hak_thread_new(void)
+struct hak_thread *hak_thread_new(struct hak_cache *cache)
 {
     hak_lock_acquire(&hak_thread_lock);
     struct hak_thread *t;
@@ -75,6 +76,7 @@ struct hak_thread *hak_thread_new(void)
             t->tag = (uint64_t)++ids << 32;
     }
     if (t) {
+        t->cache = cache;
         link_live(t);
         started++;
     }
@@ -89,12 +91,20 @@ void hak_thread_start_parts(struct hak_thread *t)
             hak_frontends[i]->thread_start(t);
 }
 
+/* Its end will not be seen. */
+static void forget_cache(struct hak_thread *t)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    t->cache = NULL;
+    hak_lock_release(&hak_thread_lock);
+}
+
 /* Not inline, as the next one: hak_thread_get is on the way of each slow call, and saves no register for them. */
 static HAK_COLD struct hak_thread *start_thread(void)
 {
     if (hak_self.ended || hak_rseq_is_on())
         return NULL;
-    struct hak_thread *t = hak_thread_new();
+    struct hak_thread *t = hak_thread_new(key_exists ? &hak_self : NULL);
     if (!t)
         return NULL;
     t->drain_done = HAK_LOAD_RELAXED(&drain_request);
@@ -103,8 +113,8 @@ static HAK_COLD struct hak_thread *start_thread(void)
     hak_counters_own = &t->counters;
     hak_heap_resume(t);
     int saved = errno;
-    if (key_exists)
-        pthread_setspecific(key, t);
+    if (key_exists && pthread_setspecific(key, t))
+        forget_cache(t);
     hak_thread_start_parts(t);
     errno = saved;
     return t;
@@ -130,6 +140,11 @@ struct hak_thread *hak_thread_get(void)
 void hak_thread_ask_drain(void)
 {
     HAK_ADD_RELAXED(&drain_request, 1);
+    hak_lock_acquire(&hak_thread_lock);
+    for (struct hak_thread *t = live; t; t = t->next)
+        if (t->cache && t != hak_self.thread)
+            hak_cache_ask(t->cache);
+    hak_lock_release(&hak_thread_lock);
 }
 
 struct hak_thread *hak_thread_orphan_acquire(void)

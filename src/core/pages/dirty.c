@@ -9,9 +9,8 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 
-#define UNWANTED_PER_MS (40 * HAK_KIB) /* of the delay: 4 MiB wait for the default tenth of a second though nobody came */
-#define PER_REGRET 4u                 /* bytes may wait: what goes too soon costs a fault for each page */
-#define FADING 8u                     /* windows, until a regret is forgotten */
+#define PER_REGRET 4u /* bytes may wait: what goes too soon costs a fault for each page */
+#define FADING 8u     /* windows, until a regret is forgotten */
 
 static uint64_t *set_of(const struct hak_dirty *d, enum hak_dirty_set which)
 {
@@ -56,7 +55,7 @@ size_t hak_dirty_allowance(struct hak_dirty_queue *q, uint64_t now_ms, uint64_t 
     uint64_t age = hak_clock_age(q->window_ms, now_ms);
     if (age > delay_ms)
         begin_window(q, now_ms, delay_ms ? age / delay_ms : FADING);
-    return delay_ms * UNWANTED_PER_MS + hak_max(q->regretted, hak_max(q->deepest, q->deepest_before));
+    return delay_ms * q->unwanted_per_ms + hak_max(q->regretted, hak_max(q->deepest, q->deepest_before));
 }
 
 /* --- dirty pages ------------------------------------------------------------------------------------- */

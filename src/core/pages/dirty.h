@@ -41,6 +41,7 @@ struct hak_dirty {
 };
 
 struct hak_dirty_queue {
+    size_t unwanted_per_ms; /* bytes that may wait though nobody came, for each millisecond of the delay */
     struct hak_dirty *first, *last;
     unsigned regions;
     size_t waiting, refused; /* bytes: dirty ones without, and with a refusal */
@@ -49,6 +50,8 @@ struct hak_dirty_queue {
     size_t regretted;                      /* bytes that had just gone back; fades with the windows */
     uint64_t window_ms;                    /* when it began */
 };
+
+#define HAK_DIRTY_UNWANTED_PER_MS (40 * HAK_KIB) /* 4 MiB for the default tenth of a second */
 
 /* A region of so many free pages of `unit` bytes; `bits` are zero. The pages read as zero, or are dirty and charged. */
 void hak_dirty_open(struct hak_dirty *d, struct hak_dirty_queue *queue, char *base, unsigned pages, size_t unit,

@@ -96,10 +96,21 @@ void hak_purge_tick(void)
     tick_awake(hak_clock_ms());
 }
 
+/* Once in each sleep of all threads. */
+static void ask_sleepers(uint64_t awake, uint64_t now_ms)
+{
+    static uint64_t asked_in; /* by the one thread */
+    if (awake == asked_in || !has_slept(awake, now_ms))
+        return;
+    asked_in = awake;
+    hak_thread_ask_drain();
+}
+
 /* The thread's own ticks wake nobody. */
 static void purge_in_background(void)
 {
     unsigned rounds = 0;
+    ask_sleepers(HAK_LOAD_RELAXED(&awake_ms), hak_clock_ms());
     do
         tick(hak_clock_ms(), HAK_LOAD_RELAXED(&awake_ms));
     while (HAK_LOAD_RELAXED(&hak_purge_waits) && ++rounds < BACKGROUND_ROUNDS);

@@ -4,7 +4,8 @@
 
 #include "core/plugin.h"
 
-struct hak_dirty_queue hak_chunks_dirty;
+/* A large block is filled for longer than its pages take to come, and a process that sleeps keeps what waits. */
+struct hak_dirty_queue hak_chunks_dirty = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS / 4};
 static struct chunk *newest[HUGE_KINDS];
 static struct chunk *returning; /* wholly free and clean: they go back to the backend when the lock is let go of */
 static struct hak_meta_list recycled_spans, recycled_chunks;

@@ -22,7 +22,7 @@ struct chunk {
 };
 
 static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
-static struct hak_dirty_queue dirty;
+static struct hak_dirty_queue dirty = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS};
 static struct chunk *orphans;
 static struct chunk *returning; /* wholly free: they go back to the backend when the lock is let go of */
 static struct hak_meta_list recycled_chunks, recycled_arenas;
