@@ -467,7 +467,7 @@ TEST(a_heap_that_is_made_during_a_fork_stays)
     start_fork();
     struct unit_block *blocks;
     unit_in_thread(blocks_elsewhere, &blocks);
-    hak_lock_disown_all(true);
+    hak_lock_disown_all();
     hak_processor_unlock_all();
     assert_int_equal(unit_stat("threads", "processors"), 2);
     unit_free_blocks(blocks);
@@ -503,7 +503,7 @@ TEST(a_heap_that_is_made_during_a_fork_is_locked)
         clock_gettime(CLOCK_MONOTONIC, &now);
     while (now.tv_sec - from.tv_sec < 2 && !HAK_LOAD_RELAXED(&is_inside));
     bool inside = HAK_LOAD_RELAXED(&is_inside);
-    hak_lock_disown_all(false);
+    hak_lock_disown_all();
     hak_processor_unlock_all();
     pthread_join(thread, NULL);
     assert_false(inside);

@@ -541,9 +541,14 @@ TEST(a_trim_asks_the_other_threads)
     assert_int_equal(unit_census().used, 0);
 }
 
+#if !HAK_CACHE_CPU /* whose background thread empties the caches itself */
 static uint64_t served_of(const struct hak_thread *t, unsigned cls)
 {
+#if HAK_CACHE_ARRAY
     return t->counters.classes[cls].served;
+#else
+    return (void)t, (void)cls, 0;
+#endif
 }
 
 static void *free_when_trimmed(void *unused)
@@ -559,6 +564,7 @@ static void *free_when_trimmed(void *unused)
     unit_free_blocks(unit_blocks(SIZE, 10));
     hak_free(two);
     assert_non_null(hak_cache_first(cls)); /* heard once */
+    assert_in_range(hak_self.room[cls] + 1, 0, 1000);
     assert_in_range(served_of(unit_thread(), cls), 0, 100);
     assert_in_range(served_of(unit_thread(), hak_class_of(64)), 0, 100);
     return unused;
@@ -601,6 +607,10 @@ TEST(who_ends_before_it_hears_leaves_sound_rooms)
     unit_in_thread(get_into, &t);
     assert_in_range(served_of(t, hak_class_of(SIZE)), 0, 100);
 }
+#define ASKED T(a_free_hears_a_trim), T(who_ends_before_it_hears_leaves_sound_rooms),
+#else
+#define ASKED
+#endif
 
 /* --- memory refused ------------------------------------------------------------------------------------ */
 
@@ -638,6 +648,5 @@ UNIT_MAIN(T(a_forked_child_is_alone), T(a_forked_child_keeps_its_own_threads),
           T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked), T(so_many_threads_are_parked),
           T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
           T(none_is_parked_where_idle_memory_goes_back_at_once), T(the_orphans_holder_may_break_threads_up),
-          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads), T(a_free_hears_a_trim),
-          T(who_ends_before_it_hears_leaves_sound_rooms),
+          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads), ASKED
           T(without_memory_for_a_descriptor_later_calls_try_again))
