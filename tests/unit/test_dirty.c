@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/parts/purge.h"
+#include "core/os/huge_page.h"
 #include "core/pages/budget.h"
 #include "unit.h"
 
@@ -285,6 +286,46 @@ TEST(calls_done_in_part_count_for_what_they_did)
     assert_int_equal(queue.waiting + queue.refused, 0);
 }
 
+/* --- huge pages, of 32 pages each ---------------------------------------------------------------------- */
+
+#define HUGE (HAK_HUGE_PAGE / HAK_PAGE)
+
+static uint64_t kept_small(void)
+{
+    return unit_stat("huge_pages", "kept_small");
+}
+
+static void purge_all(unsigned first, unsigned n)
+{
+    dirty(&a, first, n);
+    hak_purge_trim(&purger, 0);
+    assert_int_equal(queue.waiting, 0);
+}
+
+TEST(the_rest_of_a_huge_page_is_to_stay_small)
+{
+    start("HAKMEM_THP=always", HAK_PAGE);
+    unsigned begin = (unsigned)((hak_align_up((uintptr_t)base + 1, HAK_HUGE_PAGE) - (uintptr_t)base) / HAK_PAGE);
+    purge_all(begin, 2 * HUGE); /* whole ones */
+    assert_int_equal(kept_small(), 0);
+    purge_all(begin + 3, 5);
+    assert_int_equal(kept_small(), 1);
+    purge_all(begin + 1, 2); /* of the same one */
+    purge_all(begin, HUGE);
+    assert_int_equal(kept_small(), 1);
+    purge_all(begin + HUGE + 1, 2 * HUGE); /* its ends lie in two */
+    assert_int_equal(kept_small(), 3);
+    purge_all(begin + HUGE - 1, 2);
+    assert_int_equal(kept_small(), 3);
+}
+
+TEST(nothing_is_said_where_there_are_no_huge_pages)
+{
+    start("HAKMEM_THP=never", HAK_PAGE);
+    purge_all(3, 5);
+    assert_int_equal(kept_small(), 0);
+}
+
 /* --- what may wait ----------------------------------------------------------------------------------- */
 
 static size_t allowance(void)
@@ -423,7 +464,8 @@ TEST(beside_a_refused_page_its_neighbour_goes)
         }
 }
 
-UNIT_MAIN(T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region),
+UNIT_MAIN(T(the_rest_of_a_huge_page_is_to_stay_small), T(nothing_is_said_where_there_are_no_huge_pages),
+          T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region),
           T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says),
           T(a_unit_is_as_long_as_the_owner_says), T(lent_pages_are_charged_by_who_borrows_them),
           T(what_goes_too_soon_is_regretted_under_its_cause), T(idle_is_what_was_dirty_at_the_last_check),

@@ -142,7 +142,7 @@ TEST(each_section_has_its_numbers)
         {"background", "started rounds"},
         {"guard", "sampled no_place"},
         {"dlopen", "deepbind_left_out"},
-        {"huge_pages", "timed slow"},
+        {"huge_pages", "timed slow kept_small"},
         {"space", "mapped_bytes handed_out_bytes zones metadata_bytes"},
         {"conservation", "carved_blocks free_blocks free_bytes outstanding_blocks outstanding_bytes remote_blocks "
                          "large_spans large_bytes violations"},

@@ -2,15 +2,18 @@
  * See huge_page.h. */
 #include "huge_page.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
+#include "core/base/sealed.h"
 #include "os.h"
 
 #define SLOW_NS 1000000u /* 512 small pages take about as long */
 #define PAUSE_MS 1000u
 
-static _Atomic(uint64_t) paused_until_ms, timed, slow;
+static _Atomic(uint64_t) paused_until_ms, timed, slow, kept_small;
 
 /* How long its first huge page takes; 0 without a whole one. Content, if there is any, stays. */
 static uint64_t touch_ns(char *base, size_t size)
@@ -38,10 +41,34 @@ bool hak_huge_page_advise(void *base, size_t size)
     return false;
 }
 
+static bool is_default(void)
+{
+    char text[64];
+    return hak_file_read("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) && strstr(text, "[always]");
+}
+
+bool hak_huge_page_is_on(void)
+{
+    enum { UNKNOWN, NO, YES };
+    static _Atomic(int) by_default;
+    if (hak_options.thp != HAK_THP_AUTO)
+        return hak_options.thp == HAK_THP_ALWAYS;
+    if (HAK_LOAD_RELAXED(&by_default) == UNKNOWN)
+        HAK_STORE_RELAXED(&by_default, is_default() ? YES : NO);
+    return HAK_LOAD_RELAXED(&by_default) == YES || HAK_LOAD_RELAXED(&timed) > HAK_LOAD_RELAXED(&slow);
+}
+
+void hak_huge_page_keep_small(void *base, size_t size)
+{
+    hak_os_advise(base, size, MADV_NOHUGEPAGE, HAK_CAUSE_huge_page);
+    HAK_ADD_RELAXED(&kept_small, 1);
+}
+
 void hak_huge_page_stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "huge_pages");
     hak_stats_number(w, "timed", HAK_LOAD_RELAXED(&timed));
     hak_stats_number(w, "slow", HAK_LOAD_RELAXED(&slow));
+    hak_stats_number(w, "kept_small", HAK_LOAD_RELAXED(&kept_small));
     hak_stats_end(w);
 }

@@ -12,6 +12,11 @@
 /* Advises a writable range, and touches its first huge page. False if they are slow now, or refused: then the range
  * has small ones. */
 bool hak_huge_page_advise(void *base, size_t size);
+/* Whether the process may have huge pages: it was advised some, or has them by default. */
+bool hak_huge_page_is_on(void);
+/* A part of the range went back. The kernel's own thread would put a huge page where a few small ones are left
+ * (khugepaged, by default for a single one of 512): not here. */
+void hak_huge_page_keep_small(void *base, size_t size);
 /* Whether so much of a range is resident that huge pages would take at most a quarter more. */
 HAK_INLINE bool hak_huge_page_is_dense(size_t resident, size_t size)
 {

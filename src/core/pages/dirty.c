@@ -8,6 +8,7 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/os/huge_page.h"
 
 #define PER_REGRET 4u /* bytes may wait: what goes too soon costs a fault for each page */
 #define FADING 8u     /* windows, until a regret is forgotten */
@@ -197,6 +198,20 @@ HAK_COLD void hak_dirty_checked(struct hak_dirty *d, uint64_t now_ms)
         set_of(d, HAK_DIRTY_IDLE)[i] = set_of(d, HAK_DIRTY_OLD)[i];
     leave_queue(d);
     join_queue(d, now_ms);
+}
+
+/* None where it begins with a huge page; those behind the first 64 are left alone. */
+static uint64_t torn_at(const struct hak_dirty *d, size_t offset)
+{
+    uintptr_t end = (uintptr_t)d->base + offset, i = end / HAK_HUGE_PAGE - (uintptr_t)d->base / HAK_HUGE_PAGE;
+    return end % HAK_HUGE_PAGE && i < 64 ? (uint64_t)1 << i : 0;
+}
+
+uint64_t hak_dirty_tear(struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    uint64_t torn = (torn_at(d, first * d->unit) | torn_at(d, (first + pages) * d->unit)) & ~d->torn;
+    d->torn |= torn;
+    return torn;
 }
 
 void hak_dirty_claim(struct hak_dirty *d, unsigned first, unsigned pages)

@@ -38,6 +38,7 @@ struct hak_dirty {
     uint64_t put_ms;     /* when a page last became dirty */
     uint64_t checked_ms; /* when the first became dirty, or the last check */
     uint64_t purged_ms, refused_ms;
+    uint64_t torn; /* bit i: a part of the i-th huge page went back */
 };
 
 struct hak_dirty_queue {
@@ -88,6 +89,9 @@ void hak_dirty_checked(struct hak_dirty *d, uint64_t now_ms);
 /* Dirty pages are claimed, and then settled: gone back to the kernel for `cause`, or refused. */
 void hak_dirty_claim(struct hak_dirty *d, unsigned first, unsigned pages);
 void hak_dirty_settle(struct hak_dirty *d, unsigned first, unsigned pages, bool gone, enum hak_cause cause);
+/* By the one purge of the region at a time, without the lock. Pages are about to go: the huge pages at their ends, of
+ * which a part stays, unless they were torn before; bit i: the i-th of the region. */
+uint64_t hak_dirty_tear(struct hak_dirty *d, unsigned first, unsigned pages);
 /* Bytes that may wait where pages become idle after `delay_ms`: a few, and as many as were wanted
  * lately, or went too soon. */
 size_t hak_dirty_allowance(struct hak_dirty_queue *queue, uint64_t now_ms, uint64_t delay_ms);

@@ -4,11 +4,14 @@
 
 #include "core/base/clock.h"
 #include "core/base/work.h"
+#include "core/os/huge_page.h"
+#include "core/pages/space.h"
 #include "parts.h"
 
 #define BATCH_RANGES 32u
 #define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
 #define SPLITS 64u                /* of refused ranges in a batch, to find the pages that are to blame */
+#define KEPT_SMALL_MOST (64 * HAK_GIB) /* of the heap, which is half as many mappings as there are by default */
 #define REFUSAL_MS 10000u         /* before a tick asks for them again */
 
 struct piece {
@@ -88,12 +91,23 @@ static void add(struct batch *b, const struct hak_purger *p, struct hak_dirty *d
     b->bytes += pages * d->unit;
 }
 
+/* The beginning of a run, up to the end of a huge page; without one all of it, if the batch has nothing yet. */
+static unsigned cut(const struct batch *b, const struct hak_dirty *d, unsigned first, unsigned pages)
+{
+    uintptr_t end = (uintptr_t)d->base + (first + pages) * d->unit;
+    unsigned over = (unsigned)(end % HAK_HUGE_PAGE / d->unit);
+    return over < pages ? pages - over : b->n ? 0 : pages;
+}
+
 /* Adds what is chosen of a region, from the page on where the last batch ended. True: all of it. */
 static bool add_region(struct batch *b, const struct hak_purger *p, struct hak_dirty *d, struct wish *w)
 {
     struct hak_dirty_choice choice = choose(d, w);
     for (unsigned run, pages; (run = hak_dirty_run(d, &w->at, choice)); w->at += pages) {
-        if (!(pages = room(b, d, run, w)))
+        pages = room(b, d, run, w);
+        if (pages && pages < run)
+            pages = cut(b, d, w->at, pages);
+        if (!pages)
             return false;
         add(b, p, d, w->at, pages);
     }
@@ -151,6 +165,22 @@ static HAK_COLD size_t send_apart(const struct hak_purger *p, struct piece x, en
     return low + send_apart(p, (struct piece){x.region, x.first + half, x.pages - half}, cause, splits);
 }
 
+/* Each is a mapping of its own then, of which the kernel has so many for a process. */
+static HAK_COLD void keep_small(struct piece x)
+{
+    struct hak_space_stats space;
+    uint64_t torn = hak_huge_page_is_on() ? hak_dirty_tear(x.region, x.first, x.pages) : 0;
+    uintptr_t from = (uintptr_t)x.region->base, end = from + x.region->pages * x.region->unit;
+    if (!torn)
+        return;
+    hak_space_stats(&space);
+    for (; torn && space.handed_out <= KEPT_SMALL_MOST; torn &= torn - 1) {
+        uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctzll(torn)) * HAK_HUGE_PAGE;
+        uintptr_t low = hak_max(page, from), high = hak_min(page + HAK_HUGE_PAGE, end);
+        hak_huge_page_keep_small((void *)low, high - low);
+    }
+}
+
 /* Bytes that went. */
 static HAK_COLD size_t send(const struct hak_purger *p, const struct batch *b)
 {
@@ -159,6 +189,8 @@ static HAK_COLD size_t send(const struct hak_purger *p, const struct batch *b)
     size_t bytes = 0;
     for (unsigned i = 0; i < b->n; i++)
         ranges[i] = range_of(b->pieces[i]);
+    for (unsigned i = 0; i < b->n; i++)
+        keep_small(b->pieces[i]);
     bool gone = hak_parts.release->release(ranges, b->n, b->cause) == b->bytes;
     for (unsigned i = 0; !gone && i < b->n; i++)
         bytes += send_apart(p, b->pieces[i], b->cause, &splits);
