@@ -82,14 +82,17 @@ TEST(a_child_starts_its_own)
     assert_int_equal(status, 0);
 }
 
-/* As one that a child's thread started before the library's own handler was run. */
+/* One that a child's thread started, before the library's own handler was run, goes on; its parent's is not there. */
 TEST(a_child_starts_no_second_one)
 {
     start("HAKMEM_BACKGROUND=1");
     hak_background_start(purge);
-    hak_background_fork_child();
+    hak_background_fork_child(getpid() + 1);
     hak_background_start(purge);
     assert_int_equal(unit_stat("background", "started"), 1);
+    hak_background_fork_child(getpid());
+    hak_background_start(purge);
+    assert_int_equal(unit_stat("background", "started"), 2);
 }
 
 UNIT_MAIN(T(it_purges_after_each_half_of_the_delay), T(it_ends_at_exit), T(not_before_the_process_has_lived_a_while),

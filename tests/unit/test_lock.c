@@ -251,6 +251,51 @@ static void *enter_for_long(void *unused)
     return unused;
 }
 
+/* Who was woken wakes the next. */
+TEST(all_who_wait_for_the_loan_get_it)
+{
+    entered = 0;
+    HAK_STORE_RELEASE(&may_leave, false);
+    own_all();
+    pthread_t first = start(enter_for_long);
+    usleep(200000);
+    pthread_t t[] = {start(enter), start(enter), start(enter)};
+    usleep(300000);
+    HAK_STORE_RELEASE(&may_leave, true);
+    alarm(10);
+    pthread_join(first, NULL);
+    for (unsigned i = 0; i < COUNT(t); i++)
+        pthread_join(t[i], NULL);
+    alarm(0);
+    disown_all();
+    assert_int_equal(entered, COUNT(t));
+}
+
+static unsigned within;
+
+static void *enter_twice(void *unused)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        hak_lock_acquire(&low);
+        hak_lock_acquire(&high);
+        hak_lock_release(&high);
+        assert_int_equal((*(volatile unsigned *)&within)++, 0);
+        usleep(1000);
+        assert_int_equal(--(*(volatile unsigned *)&within), 0);
+        hak_lock_release(&low);
+    }
+    return unused;
+}
+
+TEST(who_leaves_an_inner_lock_keeps_the_loan)
+{
+    own_all();
+    pthread_t t[] = {start(enter_twice), start(enter_twice)};
+    for (unsigned i = 0; i < COUNT(t); i++)
+        pthread_join(t[i], NULL);
+    disown_all();
+}
+
 static void run_for_long(void)
 {
     uint64_t begin = hak_os->clock_ns();
@@ -407,5 +452,6 @@ UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread
           T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
           T(a_lock_that_is_made_while_the_thread_forks_is_taken), T(who_releases_a_lock_wakes_who_waits),
           T(a_forking_thread_that_sleeps_lends_its_locks), T(nobody_borrows_from_who_runs),
-          T(who_waited_for_the_loan_looks_again), T(signals_do_not_keep_a_thread_from_borrowing),
+          T(who_waited_for_the_loan_looks_again), T(all_who_wait_for_the_loan_get_it),
+          T(who_leaves_an_inner_lock_keeps_the_loan), T(signals_do_not_keep_a_thread_from_borrowing),
           T(who_tries_in_vain_holds_nothing) IN_CHILD)

@@ -107,11 +107,12 @@ static bool is_asleep(int thread)
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
-/* 0 without one. In a child, where another library's handler may start threads before ours is run, it is the first. */
-static int forking_thread(void)
+/* Not while the forking thread may copy the process. In a child, where another library's handler may start threads
+ * before ours is run, it has done so. */
+static bool may_borrow(void)
 {
-    uint64_t process = (uint64_t)getpid(), known = HAK_LOAD_ACQUIRE(&forking);
-    return known >> 32 == process || !known ? (int)known : (int)process;
+    uint64_t thread = HAK_LOAD_ACQUIRE(&forking);
+    return thread && (thread >> 32 != (uint64_t)getpid() || is_asleep((int)thread));
 }
 
 /* In a child who had the loan is not there: a change could have been copied by half. Who waited for it, or looked
@@ -163,11 +164,10 @@ static void leave_loan(void)
 /* Others may have had the loan for long: it looks again when its turn comes. */
 static bool borrow(void)
 {
-    int thread = forking_thread();
-    if (!thread || !is_asleep(thread))
+    if (!may_borrow())
         return false;
     use_loan();
-    bool may = forking_thread() == thread && is_asleep(thread);
+    bool may = may_borrow();
     if (may) {
         HAK_OR_ACQ_REL(&loan, CHANGING); /* before any change */
         HAK_STORE_RELAXED(&was_lent, true);
@@ -181,6 +181,8 @@ void hak_lock_own_all(void)
 {
     owns_all = true;
     HAK_STORE_RELEASE(&forking, (uint64_t)getpid() << 32 | (uint64_t)syscall(SYS_gettid));
+    acquire_loan(); /* who borrowed comes to an end; the next one looks whether this thread is asleep */
+    release_loan();
 }
 
 void hak_lock_disown_all(void)

@@ -50,7 +50,7 @@ bool hak_lock_is_any_held(void);
 void hak_lock_acquire_sibling(struct hak_lock *lock);
 void hak_lock_release_sibling(struct hak_lock *lock);
 /* For fork, when it has taken all locks: to take and release one then means nothing but to wait for who borrows. */
-void hak_lock_own_all(void);
+void hak_lock_own_all(void); /* again, before a fork inside of this one: nothing is half changed when it returns */
 void hak_lock_disown_all(void);
 bool hak_lock_owns_all(void);
 /* The process's number, where the calling thread forks, or borrows; else 0. It tells what a child's threads did, before

@@ -20,7 +20,7 @@ static _Atomic(int) state;
 enum { NONE, STARTING, RUNNING, OVER }; /* OVER: at exit, or where no thread was to be had */
 static _Atomic(uint64_t) first_ms, rounds, started;
 static pthread_t thread;
-static pid_t process; /* the thread's */
+static _Atomic(pid_t) process; /* the thread's */
 static pthread_mutex_t mutex; /* guards `stopping`; the two below are made anew for each thread */
 static pthread_cond_t condition;
 static bool stopping;
@@ -108,10 +108,12 @@ static void tell_to_stop(void)
 void hak_background_start(void (*purge)(void))
 {
     int expected = NONE, saved = errno;
+    if (HAK_LOAD_RELAXED(&state) != NONE)
+        return;
+    HAK_STORE_RELAXED(&process, getpid());
     if (!atomic_compare_exchange_strong(&state, &expected, STARTING))
         return;
     make_condition();
-    process = getpid();
     bool running = create((void *)(uintptr_t)purge) == 0;
     HAK_ADD_RELAXED(&started, running);
     expected = STARTING;
@@ -140,9 +142,10 @@ void hak_background_stop(void)
         pthread_join(thread, NULL);
 }
 
-void hak_background_fork_child(void)
+void hak_background_fork_child(pid_t parent)
 {
-    if (!hak_options.background || process == getpid())
+    pid_t self = getpid();
+    if (!hak_options.background || (self != parent && HAK_LOAD_RELAXED(&process) == self))
         return;
     HAK_STORE_RELAXED(&state, NONE);
     HAK_STORE_RELAXED(&first_ms, 0);

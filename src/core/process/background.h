@@ -5,6 +5,8 @@
 #ifndef HAK_BACKGROUND_H
 #define HAK_BACKGROUND_H
 
+#include <sys/types.h>
+
 #include "core/base/stats.h"
 
 /* From pulses, with nothing half done and no lock held: starts the thread once it is time. The thread calls `purge`,
@@ -13,7 +15,8 @@ void hak_background_want(uint64_t now_ms, void (*purge)(void));
 /* Now. pthread_create may call malloc. */
 void hak_background_start(void (*purge)(void));
 void hak_background_stop(void); /* at exit */
-void hak_background_fork_child(void);
+/* parent: its number. In a namespace of its own the child may have the same; then the thread is taken for the parent's. */
+void hak_background_fork_child(pid_t parent);
 void hak_background_stats(struct hak_stats_writer *w);
 
 #endif

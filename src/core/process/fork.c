@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "background.h"
 #include "core/base/memcheck.h"
@@ -66,13 +67,18 @@ static void unlock_streams(bool locked, bool in_child)
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
 static struct hak_lock fork_lock = HAK_LOCK_INIT(HAK_RANK_FORK);
-static unsigned inner; /* forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
+static pid_t forking;  /* the number of the process, */
+static unsigned inner; /* and forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
 
 /* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. */
 static void prepare(void)
 {
     HAK_UNSEEN;
-    inner += hak_lock_owns_all();
+    if (hak_lock_owns_all()) {
+        inner++;
+        hak_lock_own_all(); /* from here on, in this process, nobody borrows */
+        return;
+    }
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
@@ -86,12 +92,13 @@ static void prepare(void)
     hak_guard_fork_prepare();
     hak_lock_own_all();
     streams_locked = locked;
+    forking = getpid();
 }
 
 static void forget_others(void)
 {
     hak_thread_fork_child();
-    hak_background_fork_child();
+    hak_background_fork_child(forking);
     hak_pulse_fork_child();
     if (hak_options.stats_shm)
         hak_live_fork_child();
