@@ -35,13 +35,10 @@ def take_samples(args, scratch):
     known = run.known_libraries(build)
     texts = args.allocators or [name for name in ("hakmem", run.BASE, *run.PEERS) if name in (run.BASE, *known)]
     allocators = [run.parse_allocator(text, known) for text in texts]
-    chosen = [work for work in works.SERVICE if re.search(args.works, work.name)]
-    if not chosen:
-        raise run.BenchError(f'--works "{args.works}" matches no work; see --list')
+    chosen = run.choose_works("service", args.works, setup)
     rows, failures = [], []
     for repetition in range(args.repetitions):
-        for work in chosen:
-            command = works.command_line(work, bench_dir, scratch, args.scale)
+        for work, command in chosen:
             for allocator in random.sample(allocators, len(allocators)):
                 row = run.measure(work, command, allocator, setup)
                 if row["status"] != "ok":
@@ -49,7 +46,7 @@ def take_samples(args, scratch):
                 rows += [dict(zip(COLUMNS, (repetition, work.name, allocator.name, figure, value)))
                          for figure, value in row.get("figures", {}).items()]
     order = [allocator.name for allocator in allocators]
-    works_order = [work.name for work in chosen]
+    works_order = [work.name for work, _ in chosen]
     rows.sort(key=lambda row: (works_order.index(row["work"]), order.index(row["allocator"])))
     return rows, failures
 

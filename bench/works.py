@@ -85,6 +85,24 @@ LATENCY_FIGURES = tuple(f"{call}_{quantile}_ns" for call in ("malloc", "free")
 PHASES_FIGURES = ("cpu_s", "mean_mib", "quiet_mib", "peak_mib")
 ALIGNED = [(16, 64), (32, 96), (64, 64), (64, 256), (256, 1024), (4096, 4096), (4096, 65536)]
 
+HERE = Path(__file__).resolve().parent
+
+
+# Debian has it in no folder of $PATH.
+POSTGRES = next((str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)),
+                "postgres")
+
+
+def idle_programs():
+    """Servers that worked and wait."""
+    return [
+        Work("idle_redis", shlex.join(["sh", str(HERE / "idle_redis.sh"), "SCRATCH", "{300000}"]),
+             links_allocator=True, figures=("start_mib", "full_mib", "idle_mib")),
+        Work("idle_postgres", shlex.join(["sh", str(HERE / "idle_postgres.sh"), POSTGRES, "{600000}"]),
+             figures=("start_mib", "idle_mib")),
+    ]
+
+
 # What service.py measures: a process that lives for long.
 SERVICE = [
     Work("phases_1", "phases 1 {3000000} {2000ms} 42", figures=PHASES_FIGURES),
@@ -107,6 +125,7 @@ SERVICE = [
       for alignment, size in ALIGNED),
     *(Work(f"row_{count}", f"fixed_size --row {{20000000}} 64 42 {count}", figures=("cpu_s",))
       for count in (25, 100, 400, 1600)),
+    *idle_programs(),
 ]
 
 P999_FIGURES = ("cpu_s", "malloc_p999_ns", "free_p999_ns")
@@ -195,7 +214,8 @@ def programs():
 
 
 # What must be installed for a work besides the first word of its command.
-NEEDS = {"redis": ["redis-server", "redis-benchmark", "redis-cli"]}
+REDIS_PROGRAMS = ["redis-server", "redis-benchmark", "redis-cli"]
+NEEDS = {"redis": REDIS_PROGRAMS, "idle_redis": REDIS_PROGRAMS, "idle_postgres": [POSTGRES, "setpriv"]}
 
 
 def group(name):
