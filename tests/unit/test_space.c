@@ -398,11 +398,12 @@ TEST(a_free_superslab_at_the_begin_of_a_word_is_found)
     }
 }
 
+/* A superslab comes and goes. */
 static void start_with_pages(const char *thp)
 {
     unit_start(thp);
     assert_true(hak_init());
-    take(1);
+    hak_space_free(take(1), 1, HAK_CAUSE_trim);
 }
 
 TEST(huge_pages_as_the_setting_says)
@@ -410,7 +411,7 @@ TEST(huge_pages_as_the_setting_says)
     if (!unit_argument) {
         assert_int_equal(unit_spawn("huge_pages_as_the_setting_says", "never", NULL, 0), 0);
         start_with_pages("HAKMEM_THP=always");
-        assert_int_equal(fake_os_huge_bytes(), stats().mapped);
+        assert_int_equal(fake_os_huge_bytes(), stats().mapped + HAK_SUPERSLAB); /* what comes again as well */
     } else {
         start_with_pages("HAKMEM_THP=never");
         assert_int_equal(fake_os_huge_bytes(), 0);

@@ -32,7 +32,7 @@ struct hak_cache {
     struct hak_arrays *arrays; /* the thread's own, where restartable sequences are off; else the closed ones */
 #else
     void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
-    int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now. Others write it, too: hak_cache_ask */
+    int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now; see hak_cache_ask */
 #endif
     struct hak_thread *thread; /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */

@@ -12,8 +12,8 @@
 /* The calling thread's descriptor, made on first use. NULL once the thread's destructor ran, without memory,
  * or where descriptors are processors': callers then use the orphan. The library is initialised. */
 struct hak_thread *hak_thread_get(void);
-/* A descriptor for a processor, or for the thread whose cache it is, and what is done with it: the frontends' own in it begins and ends; it was used by
- * nobody. */
+/* A descriptor for a processor, or for the thread whose cache it is, and what is done with a processor's: the frontends'
+ * own in it begins and ends; it was used by nobody. */
 struct hak_thread *hak_thread_new(struct hak_cache *cache);
 void hak_thread_start_parts(struct hak_thread *t);
 void hak_thread_end_parts(struct hak_thread *t);

@@ -372,6 +372,8 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header)
 
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause)
 {
+    if (hak_options.thp == HAK_THP_ALWAYS) /* parts may have been told to stay small (parts/purge.c) */
+        hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
     if (hak_pages_go_lazily() && hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, cause))
         return;
     hak_lock_acquire(&hak_space_lock);

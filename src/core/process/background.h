@@ -15,7 +15,8 @@ void hak_background_want(uint64_t now_ms, void (*purge)(void));
 /* Now. pthread_create may call malloc. */
 void hak_background_start(void (*purge)(void));
 void hak_background_stop(void); /* at exit */
-/* parent: its number. In a namespace of its own the child may have the same; then the thread is taken for the parent's. */
+/* parent: its number. In a namespace of its own the child may have the same: then the thread is taken for the
+ * parent's. */
 void hak_background_fork_child(pid_t parent);
 void hak_background_stats(struct hak_stats_writer *w);
 
