@@ -158,7 +158,6 @@ TEST(who_releases_a_lock_wakes_who_waits)
 
 static unsigned entered; /* guarded by the locks */
 static _Atomic(bool) left; /* somebody has, since */
-static pthread_barrier_t inside;
 
 static void own_all(void)
 {
@@ -334,14 +333,6 @@ TEST(nobody_borrows_from_who_runs)
     assert_int_equal(entered, 1);
 }
 
-static void *enter_and_stay(void *unused)
-{
-    hak_lock_acquire(&low);
-    pthread_barrier_wait(&inside);
-    pthread_barrier_wait(&inside);
-    return unused;
-}
-
 #if !HAK_SANITIZED
 /* The C library's fork would call the library's own handlers. */
 static pid_t copy_process(void)
@@ -360,6 +351,16 @@ static int run_in_child(void (*fn)(void))
     }
     wait(&status);
     return status;
+}
+
+static pthread_barrier_t inside;
+
+static void *enter_and_stay(void *unused)
+{
+    hak_lock_acquire(&low);
+    pthread_barrier_wait(&inside);
+    pthread_barrier_wait(&inside);
+    return unused;
 }
 
 /* As a child whose parent's other thread had borrowed. */
