@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * background WHAT: the thread of HAKMEM_BACKGROUND=1.
  *   rss      memory goes back with no call of the program
- *   bins     what a thread keeps that seldom calls, and never on a slow path
+ *   bins     what a thread keeps that seldom calls, and on no slow path
  *   signals  all are blocked in it
  *   fork     it is gone in a child, and another one starts there when it is needed
  *   none     without the setting there is no thread

@@ -181,6 +181,8 @@ void hak_lock_own_all(void)
 {
     owns_all = true;
     HAK_STORE_RELEASE(&forking, (uint64_t)getpid() << 32 | (uint64_t)syscall(SYS_gettid));
+    if (borrowed)
+        return; /* by the handler of a signal that came inside of malloc: nobody else changes anything */
     acquire_loan(); /* who borrowed comes to an end; the next one looks whether this thread is asleep */
     release_loan();
 }

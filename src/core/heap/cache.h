@@ -32,7 +32,7 @@ struct hak_cache {
     struct hak_arrays *arrays; /* the thread's own, where restartable sequences are off; else the closed ones */
 #else
     void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
-    int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now; see hak_cache_ask */
+    int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now */
 #endif
     struct hak_thread *thread; /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
@@ -91,44 +91,9 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
 #if !HAK_CACHE_CPU
 HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
 {
-    int32_t left = __atomic_load_n(&self->room[cls], __ATOMIC_RELAXED) - 1;
-    __atomic_store_n(&self->room[cls], left, __ATOMIC_RELAXED);
-    return left < 0;
+    return --self->room[cls] < 0;
 }
 #endif
-#endif
-
-#if HAK_CACHE_CPU
-HAK_INLINE void hak_cache_ask(struct hak_cache *cache)
-{
-    (void)cache;
-}
-
-HAK_INLINE bool hak_cache_was_asked(unsigned cls)
-{
-    (void)cls;
-    return false;
-}
-#else
-#define HAK_ROOM_ASKED (-(1 << 30)) /* less than any room */
-
-/* Sends the next free of the thread whose cache it is to the slow path, if it does not free at this very moment: it
- * then writes back what it had read. Rooms have no other use there, and no order is needed. */
-void hak_cache_ask(struct hak_cache *cache);
-/* On the slow path of a free: whether somebody asked. The rooms are as they were again. */
-bool hak_cache_was_asked(unsigned cls);
-
-/* As the calling thread left it. */
-HAK_INLINE int32_t hak_cache_room(unsigned cls)
-{
-    int32_t room = __atomic_load_n(&hak_self.room[cls], __ATOMIC_RELAXED);
-    return room < HAK_ROOM_ASKED / 2 ? room - HAK_ROOM_ASKED : room;
-}
-
-HAK_INLINE void hak_cache_set_room(unsigned cls, int32_t room)
-{
-    __atomic_store_n(&hak_self.room[cls], room, __ATOMIC_RELAXED);
-}
 #endif
 
 /* The tag of slabs whose blocks free takes on the fast path. */

@@ -19,7 +19,7 @@ void hak_cache_begin(void)
 
 static struct hak_thread *new_heap(unsigned cpu)
 {
-    struct hak_thread *t = hak_thread_new(NULL);
+    struct hak_thread *t = hak_thread_new();
     if (!t)
         return NULL;
     if (!t->arrays && !(t->arrays = hak_arrays_new())) {

@@ -47,7 +47,6 @@ static void link_live(struct hak_thread *t)
 static void unlink_live(struct hak_thread *t)
 {
     HAK_LIST_REMOVE(&live, t);
-    t->cache = NULL;
     hak_share_set_threads(--live_count);
 }
 
@@ -60,7 +59,7 @@ static void unlink_parked(struct hak_thread *t)
 
 /* A parked descriptor comes with blocks and slabs. A recycled one has none, and its owner tag may be used again:
  * tags are hints, and the last holder owns nothing any more. */
-struct hak_thread *hak_thread_new(struct hak_cache *cache)
+struct hak_thread *hak_thread_new(void)
 {
     hak_lock_acquire(&hak_thread_lock);
     struct hak_thread *t;
@@ -76,7 +75,6 @@ struct hak_thread *hak_thread_new(struct hak_cache *cache)
             t->tag = (uint64_t)++ids << 32;
     }
     if (t) {
-        t->cache = cache;
         link_live(t);
         started++;
     }
@@ -91,20 +89,12 @@ void hak_thread_start_parts(struct hak_thread *t)
             hak_frontends[i]->thread_start(t);
 }
 
-/* Its end will not be seen. */
-static void forget_cache(struct hak_thread *t)
-{
-    hak_lock_acquire(&hak_thread_lock);
-    t->cache = NULL;
-    hak_lock_release(&hak_thread_lock);
-}
-
 /* Not inline, as the next one: hak_thread_get is on the way of each slow call, and saves no register for them. */
 static HAK_COLD struct hak_thread *start_thread(void)
 {
     if (hak_self.ended || hak_rseq_is_on())
         return NULL;
-    struct hak_thread *t = hak_thread_new(key_exists ? &hak_self : NULL);
+    struct hak_thread *t = hak_thread_new();
     if (!t)
         return NULL;
     t->drain_done = HAK_LOAD_RELAXED(&drain_request);
@@ -113,17 +103,25 @@ static HAK_COLD struct hak_thread *start_thread(void)
     hak_counters_own = &t->counters;
     hak_heap_resume(t);
     int saved = errno;
-    if (key_exists && pthread_setspecific(key, t))
-        forget_cache(t);
+    if (key_exists)
+        pthread_setspecific(key, t);
     hak_thread_start_parts(t);
     errno = saved;
     return t;
+}
+
+/* Who asked may have cleared tags (hak_space_untag_open), for this thread to come here. */
+static void tag_again(struct hak_thread *t, unsigned cls)
+{
+    for (struct hak_slab *slab = t->bins[cls].slabs; slab; slab = slab->next)
+        hak_slab_tag(slab, t->tag);
 }
 
 static HAK_COLD void drain(struct hak_thread *t, uint32_t request)
 {
     t->drain_done = request;
     hak_heap_drain(t);
+    hak_heap_each_class(t, tag_again);
 }
 
 struct hak_thread *hak_thread_get(void)
@@ -140,11 +138,6 @@ struct hak_thread *hak_thread_get(void)
 void hak_thread_ask_drain(void)
 {
     HAK_ADD_RELAXED(&drain_request, 1);
-    hak_lock_acquire(&hak_thread_lock);
-    for (struct hak_thread *t = live; t; t = t->next)
-        if (t->cache && t != hak_self.thread)
-            hak_cache_ask(t->cache);
-    hak_lock_release(&hak_thread_lock);
 }
 
 struct hak_thread *hak_thread_orphan_acquire(void)

@@ -12,9 +12,9 @@
 /* The calling thread's descriptor, made on first use. NULL once the thread's destructor ran, without memory,
  * or where descriptors are processors': callers then use the orphan. The library is initialised. */
 struct hak_thread *hak_thread_get(void);
-/* A descriptor for a processor, or for the thread whose cache it is, and what is done with a processor's: the frontends'
- * own in it begins and ends; it was used by nobody. */
-struct hak_thread *hak_thread_new(struct hak_cache *cache);
+/* A descriptor for a processor, and what is done with it: the frontends' own in it begins and ends; it was used by
+ * nobody. */
+struct hak_thread *hak_thread_new(void);
 void hak_thread_start_parts(struct hak_thread *t);
 void hak_thread_end_parts(struct hak_thread *t);
 void hak_thread_recycle(struct hak_thread *t);
@@ -27,7 +27,7 @@ void hak_thread_orphan_release(void);
 void hak_thread_make_key(void);
 /* In a forked child: forgets its parent's other threads; what they owned stays pinned, and is counted. */
 void hak_thread_fork_child(void);
-/* Asks every thread to empty its bins, at its next free or slow path. The caller holds no lock but the orphan's. */
+/* Asks every thread to empty its bins at its next slow path. */
 void hak_thread_ask_drain(void);
 /* Breaks up the threads that were parked then or before. The caller holds no lock but the orphan's. */
 void hak_thread_break_up(uint64_t since_ms);

@@ -224,7 +224,7 @@ static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 void hak_free_check(void *p, unsigned cls)
 {
     struct hak_thread *t = hak_self.thread;
-    if (HAK_LIKELY(t && !hak_cache_was_asked(cls) && hak_cache_heartbeat(t, cls, p)))
+    if (HAK_LIKELY(t && hak_cache_heartbeat(t, cls, p)))
         hak_pulse();
     else
         check_bin(p, cls);

@@ -2,11 +2,9 @@
  * See huge_page.h. */
 #include "huge_page.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "core/base/clock.h"
-#include "core/base/file.h"
 #include "core/base/sealed.h"
 #include "os.h"
 
@@ -41,21 +39,9 @@ bool hak_huge_page_advise(void *base, size_t size)
     return false;
 }
 
-static bool is_default(void)
-{
-    char text[64];
-    return hak_file_read("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) && strstr(text, "[always]");
-}
-
 bool hak_huge_page_is_on(void)
 {
-    enum { UNKNOWN, NO, YES };
-    static _Atomic(int) by_default;
-    if (hak_options.thp != HAK_THP_AUTO)
-        return hak_options.thp == HAK_THP_ALWAYS;
-    if (HAK_LOAD_RELAXED(&by_default) == UNKNOWN)
-        HAK_STORE_RELAXED(&by_default, is_default() ? YES : NO);
-    return HAK_LOAD_RELAXED(&by_default) == YES || HAK_LOAD_RELAXED(&timed) > HAK_LOAD_RELAXED(&slow);
+    return hak_options.thp == HAK_THP_ALWAYS || HAK_LOAD_RELAXED(&timed) > HAK_LOAD_RELAXED(&slow);
 }
 
 void hak_huge_page_keep_small(void *base, size_t size)

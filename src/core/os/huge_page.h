@@ -12,7 +12,7 @@
 /* Advises a writable range, and touches its first huge page. False if they are slow now, or refused: then the range
  * has small ones. */
 bool hak_huge_page_advise(void *base, size_t size);
-/* Whether the process may have huge pages: it was advised some, or has them by default. */
+/* Whether the process was advised huge pages. */
 bool hak_huge_page_is_on(void);
 /* A part of the range went back. The kernel's own thread would put a huge page where a few small ones are left
  * (khugepaged, by default for a single one of 512): not here. */

@@ -460,6 +460,25 @@ HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void 
             visit(&hak_page_map.descriptors[descriptor_index(zones[i].base + offset)], context);
 }
 
+size_t hak_space_untag_open(size_t first, size_t most)
+{
+    size_t before = 0; /* pages of the zones so far */
+    unsigned n = HAK_LOAD_ACQUIRE(&zone_count);
+    for (unsigned i = 0; i < n; i++) {
+        size_t pages = mapped_bytes(&zones[i]) / HAK_PAGE;
+        for (size_t page = first - hak_min(first, before); page < pages; page++) {
+            const char *p = zones[i].base + page * HAK_PAGE;
+            if (!most--)
+                return before + page;
+            enum hak_slab_state state = hak_slab_state(&hak_page_map.descriptors[descriptor_index(p)]);
+            if (state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL)
+                hak_tag_clear(p);
+        }
+        before += pages;
+    }
+    return 0;
+}
+
 void hak_space_stats(struct hak_space_stats *stats)
 {
     hak_lock_acquire(&hak_space_lock);

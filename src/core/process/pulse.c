@@ -8,11 +8,13 @@
 #include "core/heap/heap.h"
 #include "core/heap/processor.h"
 #include "core/pages/budget.h"
+#include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "live.h"
 #include "start.h"
 
 #define TICK_MS 10
+#define UNTAGGED_PAGES 4096u /* in a round: some 100 us */
 #define BACKGROUND_ROUNDS 1000 /* without a rest: what is refused again and again must not keep the thread busy */
 
 static _Atomic(uint64_t) due_ms;
@@ -96,14 +98,17 @@ void hak_purge_tick(void)
     tick_awake(hak_clock_ms());
 }
 
-/* Once in each sleep of all threads. */
+/* Once in each sleep of all threads, a part of the heap in each round. By the one thread. */
 static void ask_sleepers(uint64_t awake, uint64_t now_ms)
 {
-    static uint64_t asked_in; /* by the one thread */
-    if (awake == asked_in || !has_slept(awake, now_ms))
+    static uint64_t asked_in;
+    static size_t next;
+    if (HAK_CACHE_CPU || !has_slept(awake, now_ms) || (awake == asked_in && !next))
         return;
+    if (awake != asked_in)
+        hak_thread_ask_drain();
+    next = hak_space_untag_open(awake == asked_in ? next : 0, UNTAGGED_PAGES);
     asked_in = awake;
-    hak_thread_ask_drain();
 }
 
 /* The thread's own ticks wake nobody. */

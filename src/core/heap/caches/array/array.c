@@ -154,7 +154,7 @@ static void drain_one(struct hak_thread *t, void *p)
 
 void hak_cache_leave(unsigned cls, void *p)
 {
-    hak_cache_set_room(cls, 0);
+    hak_self.room[cls] = 0;
     drain_one(NULL, p);
 }
 
@@ -198,9 +198,9 @@ static void park(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
     b->parked = (uint16_t)hak_array_length(b, cls);
-    b->parked_room = (int16_t)hak_cache_room(cls);
+    b->parked_room = (int16_t)hak_self.room[cls];
     hak_self.bin[cls] = (void *)hak_cache_no_slots;
-    hak_cache_set_room(cls, 0);
+    hak_self.room[cls] = 0;
 }
 
 void hak_cache_park(struct hak_thread *t)
@@ -214,7 +214,7 @@ static void resume(struct hak_thread *t, unsigned cls)
     if (!b->slots_lg)
         return;
     set_length(b, cls, b->parked);
-    hak_cache_set_room(cls, b->parked_room);
+    hak_self.room[cls] = b->parked_room;
 }
 
 void hak_cache_resume(struct hak_thread *t)

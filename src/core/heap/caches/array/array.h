@@ -74,9 +74,9 @@ HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
 HAK_INLINE void hak_array_set_room(struct hak_thread *t, unsigned cls, uint32_t room)
 {
     struct hak_bin *b = &t->bins[cls];
-    hak_count(&t->counters.classes[cls].served, (uint64_t)((int32_t)b->given - hak_cache_room(cls)));
+    hak_count(&t->counters.classes[cls].served, (uint64_t)((int32_t)b->given - hak_self.room[cls]));
     b->given = (uint16_t)room;
-    hak_cache_set_room(cls, (int32_t)room);
+    hak_self.room[cls] = (int32_t)room;
 }
 
 /* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots

@@ -46,7 +46,7 @@ static void *take_bin(unsigned cls)
 void hak_cache_leave(unsigned cls, void *p)
 {
     (void)p; /* is in the bin */
-    hak_cache_set_room(cls, 0);
+    hak_self.room[cls] = 0;
     hak_drain(NULL, take_bin(cls));
 }
 
@@ -115,11 +115,9 @@ void hak_cache_halve(struct hak_thread *t, unsigned cls)
 void hak_cache_park(struct hak_thread *t)
 {
     memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
+    memcpy(t->parked_room, hak_self.room, sizeof hak_self.room);
     memset(hak_self.bin, 0, sizeof hak_self.bin);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        t->parked_room[cls] = hak_cache_room(cls);
-        hak_cache_set_room(cls, 0);
-    }
+    memset(hak_self.room, 0, sizeof hak_self.room);
 }
 
 /* Header builds: what the thread freed before it had a descriptor. */
@@ -133,8 +131,7 @@ void hak_cache_resume(struct hak_thread *t)
 {
     drain_early(t);
     memcpy(hak_self.bin, t->parked_bin, sizeof hak_self.bin);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        hak_cache_set_room(cls, t->parked_room[cls]);
+    memcpy(hak_self.room, t->parked_room, sizeof hak_self.room);
 }
 
 void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)

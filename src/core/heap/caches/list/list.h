@@ -38,7 +38,7 @@ HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t free
 {
     uint32_t now = (uint32_t)hak_min(frees, hak_bin_beat());
     b->later = (uint16_t)(frees - now);
-    hak_cache_set_room(cls, (int32_t)now);
+    hak_self.room[cls] = (int32_t)now;
 }
 
 /* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A heartbeat comes often,
