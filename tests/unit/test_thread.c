@@ -75,6 +75,29 @@ TEST(tags_of_live_threads_differ)
     assert_int_not_equal(mine->tag, other->tag);
 }
 
+static void *free_some(void *blocks)
+{
+    void **p = blocks;
+    hak_free(p[0]);
+    assert_null(hak_self.thread); /* as the C library's last free of a thread that never called */
+    for (unsigned i = 1; i < 100; i++)
+        hak_free(p[i]);
+    assert_non_null(hak_self.thread);
+    return NULL;
+}
+
+TEST(who_frees_a_little_has_no_heap)
+{
+    static void *blocks[100];
+    unit_start(NULL);
+    for (unsigned i = 0; i < COUNT(blocks); i++)
+        blocks[i] = hak_malloc(SIZE);
+    unit_in_thread(free_some, blocks);
+    hak_heap_drain(unit_thread());
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, c.remote);
+}
+
 static struct unit_block *kept;
 
 /* Of every class some blocks stay, some are freed, and some slabs are full. */
@@ -607,7 +630,7 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     assert_int_equal(unit_census().used, 0);
 }
 
-UNIT_MAIN(T(a_forked_child_is_alone), T(a_forked_child_keeps_its_own_threads),
+UNIT_MAIN(T(who_frees_a_little_has_no_heap), T(a_forked_child_is_alone), T(a_forked_child_keeps_its_own_threads),
           T(what_the_orphan_counted_is_in_the_totals),
           T(blocks_in_bins_of_parked_threads_are_free), T(before_its_first_slow_path_a_thread_has_nothing),
           T(descriptors_are_recycled), T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active),

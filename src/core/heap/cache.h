@@ -36,6 +36,7 @@ struct hak_cache {
 #endif
     struct hak_thread *thread; /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
+    uint8_t early_frees;      /* before it had a descriptor */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)

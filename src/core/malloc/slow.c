@@ -137,13 +137,25 @@ void *hak_malloc_slow(size_t size)
 
 /* --- free --------------------------------------------------------------------------------------------- */
 
+#define EARLY_FREES 64u
+
+/* The same for a free. glibc's last frees of a thread come after the destructor that would end its heap: so who never
+ * allocated, and has freed little, gets none. */
+static struct hak_thread *enter_to_free(void)
+{
+    if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees == EARLY_FREES)
+        return enter();
+    hak_self.early_frees++;
+    return NULL;
+}
+
 /* free changes no errno: the door to the kernel, the log and the start of a thread keep it. */
 
 static void free_small(struct hak_slab *slab, void *p)
 {
     hak_block_check(slab, p, "free");
     hak_mark_set(p, slab->cls);
-    struct hak_thread *t = enter();
+    struct hak_thread *t = enter_to_free();
     if (t && (HAK_LOAD_RELAXED(&slab->owner) == t || hak_rseq_is_on()))
         hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
     if (hak_quarantine_keep(t, slab->cls, p)) {
@@ -212,7 +224,7 @@ void hak_free_slow(void *p)
 
 static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 {
-    struct hak_thread *t = enter();
+    struct hak_thread *t = enter_to_free();
     if (HAK_LIKELY(t))
         hak_cache_check(t, cls, p);
     else
