@@ -421,6 +421,29 @@ TEST(a_childs_threads_borrow)
     disown_all();
 }
 
+static void end_inner_fork(void)
+{
+    disown_all();
+    assert_false(is_taken(&low) || is_taken(&high));
+    hak_lock_release(&low); /* by the call that was interrupted */
+    assert_int_equal(hak_lock_forks_in(), 0);
+    assert_false(hak_lock_is_any_held());
+    enter(NULL);
+    assert_false(is_taken(&low) || is_taken(&high));
+}
+
+/* A handler of the first fork was in malloc, and a signal's handler forked there. */
+TEST(a_child_of_an_interrupted_handler_has_no_lock)
+{
+    own_all();
+    hak_lock_acquire(&low);
+    hak_lock_own_all();
+    assert_int_equal(run_in_child(end_inner_fork), 0);
+    hak_lock_release(&low);
+    disown_all();
+    assert_false(is_taken(&low) || is_taken(&high));
+}
+
 /* A change that is over by then is whole in the child. */
 TEST(a_child_that_was_copied_after_a_change_goes_on)
 {
@@ -432,7 +455,7 @@ TEST(a_child_that_was_copied_after_a_change_goes_on)
 }
 #define IN_CHILD \
     , T(a_child_that_was_copied_amid_a_change_stops), T(a_childs_threads_borrow), \
-        T(a_child_that_was_copied_after_a_change_goes_on)
+        T(a_child_that_was_copied_after_a_change_goes_on), T(a_child_of_an_interrupted_handler_has_no_lock)
 #else
 #define IN_CHILD
 #endif

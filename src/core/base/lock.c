@@ -21,6 +21,7 @@ enum { FREE, TAKEN, AWAITED }; /* AWAITED: somebody may sleep */
 static HAK_THREAD_LOCAL unsigned held;
 static HAK_THREAD_LOCAL bool owns_all;
 static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a forking thread has; its own too */
+static HAK_THREAD_LOCAL unsigned left_behind; /* of those, in a child, by calls that a signal's handler interrupted */
 
 static _Atomic(uint64_t) forking; /* the process and the number in it of the thread that has all locks, or 0 */
 static _Atomic(unsigned) loan;    /* of who uses them meanwhile, or looks whether it may: its process, and bits */
@@ -193,6 +194,8 @@ void hak_lock_disown_all(void)
     HAK_STORE_RELAXED(&forking, 0);
     HAK_STORE_RELAXED(&was_lent, false);
     owns_all = false;
+    left_behind = borrowed;
+    borrowed = 0;
     release_loan();
 }
 
@@ -283,6 +286,10 @@ void hak_lock_release(struct hak_lock *lock)
 {
     if (HAK_UNLIKELY(owns_all)) {
         leave_loan();
+        return;
+    }
+    if (HAK_UNLIKELY(left_behind && !is_held(lock))) {
+        left_behind--;
         return;
     }
     HAK_ASSERT(is_held(lock));

@@ -143,7 +143,7 @@ void *hak_malloc_slow(size_t size)
  * allocated, and has freed little, gets none. */
 static struct hak_thread *enter_to_free(void)
 {
-    if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees == EARLY_FREES)
+    if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees >= EARLY_FREES)
         return enter();
     hak_self.early_frees++;
     return NULL;
