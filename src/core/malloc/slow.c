@@ -140,10 +140,10 @@ void *hak_malloc_slow(size_t size)
 #define EARLY_FREES 64u
 
 /* The same for a free. glibc's last frees of a thread come after the destructor that would end its heap: so who never
- * allocated, and has freed little, gets none. */
+ * allocated, and has freed little, gets none; but a quarantine needs one. */
 static struct hak_thread *enter_to_free(void)
 {
-    if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees >= EARLY_FREES)
+    if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
         return enter();
     hak_self.early_frees++;
     return NULL;

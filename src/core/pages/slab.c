@@ -10,7 +10,6 @@
 #include "core/os/meta.h"
 #include "tags.h"
 
-#define STATE_MASK 0xfu
 #define COUNT_SHIFT HAK_SLAB_COUNT_SHIFT
 #define OUTSTANDING_SHIFT 18
 #define FIRST_SHIFT 32
@@ -27,7 +26,7 @@ const char *hak_slab_state_name(enum hak_slab_state state)
 
 static enum hak_slab_state state_of(uint64_t word)
 {
-    return (enum hak_slab_state)(word & STATE_MASK);
+    return (enum hak_slab_state)(word & HAK_SLAB_STATE_MASK);
 }
 
 static uint32_t count_of(uint64_t word)
@@ -66,11 +65,6 @@ static uint64_t load_word_acquire(const struct hak_slab *slab)
 static bool swap_word(struct hak_slab *slab, uint64_t *expected, uint64_t desired)
 {
     return HAK_CAS_ACQ_REL(&slab->word, expected, desired);
-}
-
-enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
-{
-    return state_of(load_word_acquire(slab));
 }
 
 void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag)

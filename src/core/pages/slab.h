@@ -73,7 +73,11 @@ struct hak_chain {
     uint32_t count;
 };
 
-enum hak_slab_state hak_slab_state(const struct hak_slab *slab);
+#define HAK_SLAB_STATE_MASK 0xfu
+HAK_INLINE enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
+{
+    return (enum hak_slab_state)(HAK_LOAD_ACQUIRE(&slab->word) & HAK_SLAB_STATE_MASK);
+}
 
 /* Makes a run of pages that nobody else knows an ACTIVE slab of the class, owned by `owner`. */
 void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *owner);
