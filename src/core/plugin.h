@@ -111,6 +111,8 @@ struct hak_backend {
     /* The last block of a PARTIAL slab of the class came back: now or later the slab leaves its list, and is
      * reaped (hak_parts_reap_slab). Somebody may have adopted it meanwhile. */
     void (*all_back)(struct hak_slab *slab, unsigned cls);
+    /* Before a trim, reaps all that `all_back` left for later: frontends then trim those pages, too. Optional. */
+    void (*reap)(void);
     /* Purges free pages beyond the `keep` bytes that the frontends left. Returns the bytes purged. */
     size_t (*trim)(size_t keep);
     /* As in struct hak_frontend. Optional. */

@@ -20,6 +20,7 @@ static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
 static int vector_error, place_error;
 static _Atomic(uint64_t) now_ms = 1000000;
 static _Atomic(size_t) huge_bytes;
+static struct iovec kept_small;
 static _Atomic(uint64_t) clock_now, clock_step;
 static _Atomic(uint64_t) late_ms[HAK_NOSCALLS];
 static _Thread_local int64_t skew_ms;
@@ -111,6 +112,8 @@ static intptr_t advise(void *addr, size_t size, int advice)
 static intptr_t fake_advise(void *addr, size_t size, int advice)
 {
     huge_bytes += advice == MADV_HUGEPAGE ? size : 0;
+    if (advice == MADV_NOHUGEPAGE)
+        kept_small = (struct iovec){addr, size};
     PASS(madvise, size, advise(addr, size, advice));
 }
 
@@ -192,6 +195,11 @@ uint64_t fake_os_total(void)
     for (unsigned i = 0; i < HAK_NOSCALLS; i++)
         n += count.calls[i];
     return n;
+}
+
+struct iovec fake_os_kept_small(void)
+{
+    return kept_small;
 }
 
 size_t fake_os_huge_bytes(void)

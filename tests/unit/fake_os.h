@@ -18,6 +18,8 @@ uint64_t fake_os_count(enum hak_os_call call);
 uint64_t fake_os_total(void);
 /* Bytes advised MADV_HUGEPAGE. */
 size_t fake_os_huge_bytes(void);
+/* The last range advised MADV_NOHUGEPAGE. */
+struct iovec fake_os_kept_small(void);
 
 /* The nth call from now (1: the next one) gives -error, and so do all after it where `onwards`. */
 void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards);

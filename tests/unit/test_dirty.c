@@ -319,6 +319,33 @@ TEST(the_rest_of_a_huge_page_is_to_stay_small)
     assert_int_equal(kept_small(), 3);
 }
 
+/* Where the region begins or ends within it, no more than the region. */
+TEST(what_is_to_stay_small_is_the_regions)
+{
+    start("HAKMEM_THP=always", HAK_PAGE);
+    char *huge = (char *)hak_align_up((uintptr_t)base + 1, HAK_HUGE_PAGE), *begin = huge - 3 * HAK_PAGE;
+    hak_dirty_open(&a.pages, &queue, begin, HUGE + 5, HAK_PAGE, a.bits, true);
+    purge_all(1, 1);
+    assert_ptr_equal(fake_os_kept_small().iov_base, begin);
+    assert_int_equal(fake_os_kept_small().iov_len, 3 * HAK_PAGE);
+    purge_all(3, HUGE + 1);
+    assert_ptr_equal(fake_os_kept_small().iov_base, huge + HAK_HUGE_PAGE);
+    assert_int_equal(fake_os_kept_small().iov_len, 2 * HAK_PAGE);
+    purge_all(4, 1);
+    assert_ptr_equal(fake_os_kept_small().iov_base, huge);
+    assert_int_equal(fake_os_kept_small().iov_len, HAK_HUGE_PAGE);
+    assert_int_equal(kept_small(), 3);
+}
+
+TEST(of_a_long_region_the_first_64_huge_pages_are_remembered)
+{
+    struct hak_dirty d = {.base = (char *)HAK_HUGE_PAGE, .unit = HAK_HUGE_PAGE / 2};
+    assert_int_equal(hak_dirty_tear(&d, 2 * 63 + 1, 2), (uint64_t)1 << 63);
+    assert_int_equal(hak_dirty_tear(&d, 2 * 63 + 1, 1), 0);
+    assert_int_equal(hak_dirty_tear(&d, 2 * 64 + 1, 1), 0);
+    assert_int_equal(hak_dirty_tear(&d, 1, 2 * 64), 1);
+}
+
 TEST(nothing_is_said_where_there_are_no_huge_pages)
 {
     start("HAKMEM_THP=never", HAK_PAGE);
@@ -464,7 +491,8 @@ TEST(beside_a_refused_page_its_neighbour_goes)
         }
 }
 
-UNIT_MAIN(T(the_rest_of_a_huge_page_is_to_stay_small), T(nothing_is_said_where_there_are_no_huge_pages),
+UNIT_MAIN(T(the_rest_of_a_huge_page_is_to_stay_small), T(what_is_to_stay_small_is_the_regions),
+          T(of_a_long_region_the_first_64_huge_pages_are_remembered), T(nothing_is_said_where_there_are_no_huge_pages),
           T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region),
           T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says),
           T(a_unit_is_as_long_as_the_owner_says), T(lent_pages_are_charged_by_who_borrows_them),

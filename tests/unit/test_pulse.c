@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/process/pulse.h"
 
+#include <unistd.h>
+
 #include "unit.h"
 
 /* Little work is not worth a look at the clock: it goes on counting. */
@@ -56,6 +58,45 @@ TEST(room_is_made_by_giving_back_what_is_idle)
     assert_int_equal(hak_purge_all(0), 0);
 }
 
+/* Rounds of the thread that began and ended meanwhile. */
+static void let_it_work(void)
+{
+    uint64_t rounds = unit_stat("background", "rounds");
+    while (unit_stat("background", "rounds") < rounds + 3)
+        usleep(1000);
+}
+
+static uint64_t tag_of(const void *p)
+{
+    return hak_tag_load((uintptr_t)p >> HAK_PAGE_LG);
+}
+
+TEST(the_background_thread_asks_once_in_each_sleep)
+{
+    unit_start("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=20");
+    if (HAK_CACHE_CPU)
+        skip(); /* no tag is cleared */
+    unit_thread();
+    void *p = hak_malloc(100), *own = hak_malloc(100);
+    uint64_t tag = tag_of(p);
+    fake_os_pass(1000);
+    hak_purge_tick();
+    hak_pulse_background();
+    for (unsigned sleep = 0; sleep < 3; sleep++) {
+        let_it_work();
+        assert_int_equal(tag_of(p), tag); /* nobody sleeps */
+        fake_os_pass(20);
+        let_it_work();
+        assert_int_not_equal(tag_of(p), tag);
+        hak_free(own);
+        own = hak_malloc(100);
+        assert_int_equal(tag_of(p), tag);
+        let_it_work();
+        assert_int_equal(tag_of(p), tag); /* asked before */
+        hak_purge_tick();
+    }
+}
+
 UNIT_MAIN(T(a_pulse_comes_with_enough_work), T(it_comes_at_once_while_memory_waits),
           T(pulses_look_at_bins_that_nobody_needs),
-          T(room_is_made_by_giving_back_what_is_idle))
+          T(room_is_made_by_giving_back_what_is_idle), T(the_background_thread_asks_once_in_each_sleep))

@@ -32,4 +32,32 @@ TEST(trim_gives_back_and_says_how_much)
     unit_free_blocks(unit_blocks(10000, 1000));
 }
 
-UNIT_MAIN(T(trim_gives_back_and_says_how_much))
+static void *use_each_class(void *kept)
+{
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        ((void **)kept)[cls] = hak_malloc(hak_class_usable(cls));
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        hak_free(hak_malloc(hak_class_usable(cls)));
+    return NULL;
+}
+
+/* Also of slabs whose thread has ended, and whose last blocks others freed. */
+TEST(a_trim_leaves_nothing_to_a_second_one)
+{
+    static void *kept[HAK_NCLASSES];
+    unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
+    for (unsigned round = 0; round < 3; round++) {
+        unit_in_thread(use_each_class, kept);
+        if (round == 1)
+            hak_trim(0); /* its slabs are nobody's now */
+        for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+            hak_free(kept[cls]);
+        hak_trim(0);
+        struct hak_census c = unit_census();
+        assert_int_equal(c.used, 0);
+        assert_int_equal(c.pages[HAK_SLAB_PARTIAL], 0);
+        assert_int_equal(hak_trim(0), 0);
+    }
+}
+
+UNIT_MAIN(T(a_trim_leaves_nothing_to_a_second_one), T(trim_gives_back_and_says_how_much))

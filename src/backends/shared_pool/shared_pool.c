@@ -306,9 +306,13 @@ static void all_back(struct hak_slab *slab, unsigned cls)
     hak_partial_note_idle(cls);
 }
 
-static size_t trim(size_t keep)
+static void reap(void)
 {
     hak_partial_sweep(true, UINT_MAX);
+}
+
+static size_t trim(size_t keep)
+{
     hak_lock_acquire(&hak_pool_lock);
     cool_down();
     hak_lock_release(&hak_pool_lock);
@@ -379,6 +383,7 @@ const struct hak_backend hak_backend_shared_pool = {
     .release = release,
     .publish = hak_partial_put,
     .all_back = all_back,
+    .reap = reap,
     .trim = trim,
     .purge_tick = purge_tick,
     .fork_prepare = fork_prepare,

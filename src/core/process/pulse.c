@@ -141,6 +141,8 @@ size_t hak_purge_all(size_t keep)
 {
     size_t purged = 0;
     break_up(UINT64_MAX);
+    if (hak_parts.backend->reap)
+        hak_parts.backend->reap();
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->trim)
             purged += hak_frontends[i]->trim(&keep);
