@@ -16,6 +16,7 @@
 set -euo pipefail
 
 # name | compiler | options | which tests, all when empty | which more by --long
+# Unit tests with a second backend (suite `second`) run in the default build; in others by --long.
 # Alone among all tests, those of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 readonly VARIANTS=(
     "default      | gcc   | | --no-suite machine |"
@@ -193,6 +194,7 @@ stage_variant() {
     line=$(variant_line "$name")
     read -r -a tests <<<"$(field "$line" 3)"
     read -r -a more <<<"$(field "$line" 4)"
+    [ "$LONG" -eq 1 ] || [ "$name" = default ] || tests+=(--no-suite second)
     : >"$log"
     if build_variant "$name" "$log"; then
         meson_test "$name" "$log" "${tests[@]}"
@@ -341,14 +343,14 @@ emulated() {
 
 # musl: the library and its tests, but for those that seccomp refuses (Debian's musl has no kernel headers).
 musl() {
-    local dir=$OUT/musl suites=(--suite unit --suite api --suite stress --suite misuse)
-    [ "$LONG" -eq 0 ] || suites+=(--suite memory --suite limits)
+    local dir=$OUT/musl suites=(--suite unit --suite api --suite stress --suite misuse) more=(--no-suite second)
+    [ "$LONG" -eq 0 ] || more=(--suite memory --suite limits)
     rm -rf "$dir"
     PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
         "${COMMON[@]}" || return 1
     ninja -C "$dir" || return 1
     meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 --no-suite machine \
-        "${suites[@]}"
+        "${suites[@]}" "${more[@]}"
 }
 
 # The ways of README.md to link an installed library, in a prefix that no loader knows.
