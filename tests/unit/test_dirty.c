@@ -346,6 +346,21 @@ TEST(of_a_long_region_the_first_64_huge_pages_are_remembered)
     assert_int_equal(hak_dirty_tear(&d, 1, 2 * 64), 1);
 }
 
+/* Whose mappings would be too many. */
+TEST(a_very_large_heap_is_let_be)
+{
+    start("HAKMEM_THP=always", HAK_PAGE);
+    size_t superslabs = 64 * HAK_GIB / HAK_SUPERSLAB;
+    void *much = hak_space_alloc(superslabs, 1, false);
+    if (!much)
+        skip(); /* a small machine */
+    purge_all(3, 5);
+    assert_int_equal(kept_small(), 0);
+    hak_space_free(much, superslabs, HAK_CAUSE_trim);
+    purge_all(100, 5);
+    assert_int_equal(kept_small(), 1);
+}
+
 TEST(nothing_is_said_where_there_are_no_huge_pages)
 {
     start("HAKMEM_THP=never", HAK_PAGE);
@@ -492,7 +507,8 @@ TEST(beside_a_refused_page_its_neighbour_goes)
 }
 
 UNIT_MAIN(T(the_rest_of_a_huge_page_is_to_stay_small), T(what_is_to_stay_small_is_the_regions),
-          T(of_a_long_region_the_first_64_huge_pages_are_remembered), T(nothing_is_said_where_there_are_no_huge_pages),
+          T(of_a_long_region_the_first_64_huge_pages_are_remembered), T(a_very_large_heap_is_let_be),
+          T(nothing_is_said_where_there_are_no_huge_pages),
           T(beside_a_refused_page_its_neighbour_goes), T(a_run_ends_with_the_region),
           T(a_run_is_found_at_the_begin_of_a_word), T(a_random_life_as_a_naive_account_says),
           T(a_unit_is_as_long_as_the_owner_says), T(lent_pages_are_charged_by_who_borrows_them),
