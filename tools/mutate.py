@@ -45,8 +45,9 @@ FLIPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 # Names of base/words.h; tests/models/orders.py weakens each order by itself.
 ORDERS = {"LOAD_ACQUIRE": "LOAD_RELAXED", "STORE_RELEASE": "STORE_RELAXED", "ADD_RELEASE": "ADD_RELAXED",
           "EXCHANGE_ACQUIRE": "EXCHANGE_RELAXED", "EXCHANGE_RELEASE": "EXCHANGE_RELAXED",
-          "EXCHANGE_ACQ_REL": "EXCHANGE_ACQUIRE", "OR_ACQ_REL": "OR_RELAXED", "CAS_ACQUIRE": "CAS_RELAXED",
-          "CAS_ACQ_REL": "CAS_RELAXED", "CAS_WEAK_ACQUIRE": "CAS_RELAXED", "CAS_WEAK_RELEASE": "CAS_RELAXED"}
+          "EXCHANGE_ACQ_REL": "EXCHANGE_ACQUIRE", "OR_RELEASE": "OR_RELAXED", "OR_ACQ_REL": "OR_RELAXED",
+          "CAS_ACQUIRE": "CAS_RELAXED", "CAS_ACQ_REL": "CAS_RELAXED", "CAS_WEAK_ACQUIRE": "CAS_RELAXED",
+          "CAS_WEAK_RELEASE": "CAS_RELAXED"}
 
 
 def blank(match):

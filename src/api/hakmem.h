@@ -64,7 +64,8 @@ void hakmem_malloc_stats(void);
 int hakmem_mallopt(int parameter, int value);
 
 /* Gives free memory of all threads back, but for at most `keep` bytes, which stay ready for reuse. Threads other than
- * the caller empty their bins at their next slow path. Returns the bytes that this call gave back. */
+ * the caller empty their bins at their next slow path. Returns about how many bytes of free pages this call handed to
+ * the kernel, resident or not: 0 means that there were none. */
 size_t hakmem_trim(size_t keep);
 /* Starts the thread of HAKMEM_BACKGROUND=1 now, instead of when the process is 100 ms old. Does nothing without the
  * setting, or at a second call. */

@@ -224,11 +224,32 @@ static void expect_swept(void)
         MODEL_CHECK(hak_hot_pop(cls) == slabs[0]);
 }
 
+/* --- passes: a slab becomes idle while two threads look, a step at a time ------------------------------------- */
+
+static void passes(unsigned self)
+{
+    if (self == 0) {
+        if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
+            hak_partial_note_idle(cls);
+    } else {
+        hak_partial_sweep(true, 1);
+        model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
+    }
+}
+
+/* A whole sweep finds it, whoever looked before. */
+static void expect_empty(void)
+{
+    hak_partial_sweep(true, UINT_MAX);
+    MODEL_CHECK(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
+}
+
 const struct model models[] = {
     {"stack", 2, setup_stack, pop_and_push, expect_all, 2},
     {"take_all", 3, setup_stack, take_or_pop, expect_all, 2},
     {"hot", 3, setup_hot, hot, expect_hot, 3},
     {"publish", 3, setup_publish, publish, expect_published, 2},
     {"sweep", 3, setup_sweep, sweep, expect_swept, 2},
+    {"passes", 3, setup_sweep, passes, expect_empty, 2},
     {0},
 };

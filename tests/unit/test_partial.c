@@ -122,9 +122,55 @@ TEST(a_sweep_looks_at_so_many_slabs)
         ;
     assert_int_equal(became_empty(), 2);
     assert_in_range(sweeps, MANY / 8, MANY / 8 + 2);
-    assert_false(hak_partial_sweep(true, 8)); /* nothing is idle: nothing is looked at */
+    while (hak_partial_sweep(true, 8)) /* the rest of the pass */
+        assert_in_range(++sweeps, 0, 2 * MANY / 8 + 2);
+    assert_false(hak_partial_sweep(true, 1)); /* nothing is idle: nothing is looked at */
+}
+
+static void take_and_put(void)
+{
+    struct hak_slab *slab = hak_partial_take(t, cls);
+    if (!slab)
+        return;
+    assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
+    hak_partial_put(slab);
+}
+
+/* Slabs become idle, and are adopted, and sweeps stop anywhere: a whole one finds all that are idle. */
+TEST(a_whole_sweep_finds_all_idle_slabs)
+{
+    struct hak_slab *slabs[MANY] = {NULL}, *slab;
+    struct hak_chain blocks[MANY];
+    uint64_t random = 1;
+    start();
+    for (unsigned round = 0; round < 200; round++) {
+        for (unsigned i = 0; i < MANY; i++)
+            if (!slabs[i])
+                blocks[i] = put_one(&slabs[i]);
+            else
+                assert_int_equal(hak_slab_disown(slabs[i]), HAK_SLAB_PARTIAL);
+        for (unsigned i = 0; i < MANY; i++)
+            hak_partial_put(slabs[i]);
+        for (unsigned step = 0; step < 40; step++) {
+            unsigned i = (unsigned)(unit_random(&random) % MANY), action = (unsigned)(unit_random(&random) % 4);
+            if (action == 0)
+                hak_partial_sweep(unit_random(&random) % 2, 1 + (unsigned)(unit_random(&random) % 20));
+            else if (action == 1)
+                take_and_put();
+            else if (hak_slab_state(slabs[i]) == HAK_SLAB_PARTIAL && !hak_slab_all_back(slabs[i])) {
+                assert_int_equal(hak_slab_remote_put(slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
+                hak_partial_note_idle(cls);
+            }
+        }
+        sweep(true);
+        while ((slab = hak_partial_take(t, cls)))
+            assert_int_equal(slab->used, 1);
+        for (unsigned i = 0; i < MANY; i++)
+            if (hak_slab_state(slabs[i]) != HAK_SLAB_ACTIVE)
+                slabs[i] = NULL;
+    }
 }
 
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
           T(a_class_that_served_an_idle_slab_is_spared_once), T(a_sweep_leaves_slabs_with_live_blocks),
-          T(a_sweep_looks_at_so_many_slabs))
+          T(a_sweep_looks_at_so_many_slabs), T(a_whole_sweep_finds_all_idle_slabs))

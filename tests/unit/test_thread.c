@@ -575,12 +575,16 @@ static void *free_when_untagged(void *unused)
     unsigned cls = hak_class_of(SIZE);
     void *one = hak_malloc(SIZE), *two = hak_malloc(2 * SIZE);
     const char *long_slab = hak_malloc(20000);
+    void *full = hak_malloc(3 * SIZE);
+    while (hak_slab_state(hak_space_slab(full)) != HAK_SLAB_FULL)
+        hak_malloc(3 * SIZE);
     unit_free_blocks(unit_blocks(SIZE, 10));
     uint64_t tags[] = {tag_of(one), tag_of(two)};
     pthread_barrier_wait(&together); /* the question comes here */
     pthread_barrier_wait(&together);
     assert_non_null(hak_cache_first(cls));
     assert_int_not_equal(tag_of(one), tags[0]);
+    assert_int_equal(tag_of(full), 0);
     for (unsigned i = 0; i < hak_space_slab(long_slab)->pages; i++)
         assert_int_equal(tag_of((char *)hak_space_slab(long_slab)->base + i * HAK_PAGE), 0);
     hak_free(two);
@@ -603,7 +607,7 @@ TEST(a_free_hears_what_is_asked_without_tags)
     size_t next = 0, rounds = 0;
     do
         rounds++;
-    while ((next = hak_space_untag_open(next, HAK_SUPERSLAB_PAGES)));
+    while ((next = hak_space_untag_used(next, HAK_SUPERSLAB_PAGES)));
     struct hak_space_stats space;
     hak_space_stats(&space);
     assert_int_equal(rounds, space.mapped / HAK_SUPERSLAB);

@@ -7,21 +7,34 @@
 #define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least, */
 #define IDLE_SLABS 4 /* or slabs, if their threads ended */
 #define STEP 16u     /* slabs that are looked at when too many are idle */
+#define PASSES 2u    /* the one that others began, and a whole one */
 
 /* Two stacks: from the front one slabs are taken, and looked at by a sweep, which puts what is not idle on the other.
- * When the front one is empty they change their roles. */
+ * When the front one is empty they change their roles, and a pass over all slabs begins. No idle slab is passed over:
+ * who makes one idle asks for a pass; who puts one on a stack looks at it once more, and asks if it is idle by then. */
 static struct partial {
     struct hak_slab_stack stacks[2];
-    _Atomic(unsigned) front;
-    _Atomic(int32_t) idle;   /* slabs whose blocks are all back */
+    _Atomic(unsigned) turn;  /* FRONT: the number of the front one; WANTED: a pass, after this one */
+    _Atomic(int32_t) idle;   /* slabs whose blocks are all back, about */
     _Atomic(int32_t) length; /* of both stacks */
     _Atomic(bool) served;    /* an idle one since the last tick */
-    _Atomic(bool) reaped;    /* one, since the stacks changed their roles */
 } partials[HAK_NCLASSES];
+
+enum { FRONT = 1, WANTED = 2 };
+
+static unsigned front_of(const struct partial *p)
+{
+    return HAK_LOAD_RELAXED(&p->turn) & FRONT;
+}
+
+static void want_pass(struct partial *p)
+{
+    HAK_OR_RELEASE(&p->turn, WANTED);
+}
 
 static struct hak_slab *pop(struct partial *p)
 {
-    unsigned front = HAK_LOAD_RELAXED(&p->front);
+    unsigned front = front_of(p);
     struct hak_slab *slab = hak_slab_stack_pop(&p->stacks[front]);
     if (!slab)
         slab = hak_slab_stack_pop(&p->stacks[!front]);
@@ -30,12 +43,18 @@ static struct hak_slab *pop(struct partial *p)
     return slab;
 }
 
+static void uncount_idle(struct partial *p)
+{
+    if (HAK_LOAD_RELAXED(&p->idle) > 0)
+        HAK_SUB_RELAXED(&p->idle, 1);
+}
+
 struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned cls)
 {
     struct partial *p = &partials[cls];
     struct hak_slab *slab = pop(p);
     if (slab && hak_slab_adopt(slab, t)) {
-        HAK_SUB_RELAXED(&p->idle, 1);
+        uncount_idle(p);
         HAK_STORE_RELAXED(&p->served, true);
     }
     return slab;
@@ -43,43 +62,43 @@ struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned cls)
 
 /* --- sweeps ------------------------------------------------------------------------------------------- */
 
-/* After a pass that found none idle, what was counted as such is not there: a slab may have been counted twice. */
-static void change_roles(struct partial *p)
+/* The front one was found empty in that turn. False: no pass is wanted. Slabs may have come to it meanwhile: another. */
+static bool begin_pass(struct partial *p, unsigned turn)
 {
-    if (!HAK_EXCHANGE_RELAXED(&p->reaped, false))
-        HAK_STORE_RELAXED(&p->idle, 0);
-    HAK_STORE_RELAXED(&p->front, !HAK_LOAD_RELAXED(&p->front));
+    if (!(turn & WANTED))
+        return false;
+    if (!HAK_CAS_ACQUIRE(&p->turn, &turn, ~turn & FRONT))
+        return true; /* somebody else did */
+    HAK_STORE_RELAXED(&p->idle, 0);
+    if (!hak_slab_stack_is_empty(&p->stacks[turn & FRONT]))
+        want_pass(p);
+    return true;
 }
 
 static void look_at(struct partial *p, struct hak_slab *slab)
 {
     if (hak_slab_all_back(slab)) {
         HAK_SUB_RELAXED(&p->length, 1);
-        HAK_SUB_RELAXED(&p->idle, 1);
-        HAK_STORE_RELAXED(&p->reaped, true);
+        uncount_idle(p);
         hak_parts_reap_slab(slab);
     } else {
-        hak_slab_stack_push(&p->stacks[!HAK_LOAD_RELAXED(&p->front)], slab);
+        hak_slab_stack_push(&p->stacks[!front_of(p)], slab);
+        if (hak_slab_all_back_by_now(slab))
+            want_pass(p);
     }
 }
 
-static bool has_idle(const struct partial *p)
+/* Looks at up to so many slabs, in so many passes; returns how many it was. */
+static unsigned sweep(struct partial *p, unsigned most, unsigned passes)
 {
-    return HAK_LOAD_RELAXED(&p->idle) > 0;
-}
-
-/* Looks at up to so many slabs, at each once; returns how many it was. */
-static unsigned sweep(struct partial *p, unsigned most)
-{
-    int32_t length = HAK_LOAD_RELAXED(&p->length);
     unsigned n = 0;
-    most = (unsigned)hak_min(most, (size_t)(length > 0 ? length : 0));
-    while (n < most && has_idle(p)) {
-        struct hak_slab *slab = hak_slab_stack_pop(&p->stacks[HAK_LOAD_RELAXED(&p->front)]);
+    while (n < most) {
+        unsigned turn = HAK_LOAD_RELAXED(&p->turn);
+        struct hak_slab *slab = hak_slab_stack_pop(&p->stacks[turn & FRONT]);
         if (slab)
             look_at(p, slab);
-        else
-            change_roles(p);
+        else if (!passes-- || !begin_pass(p, turn))
+            break;
         n++;
     }
     return n;
@@ -88,8 +107,9 @@ static unsigned sweep(struct partial *p, unsigned most)
 static void count_idle(struct partial *p, int32_t most)
 {
     int32_t idle = HAK_ADD_RELAXED(&p->idle, 1) + 1;
+    want_pass(p);
     if (idle >= most + HAK_LOAD_RELAXED(&p->length) / 4)
-        sweep(p, STEP);
+        sweep(p, STEP, 1);
 }
 
 void hak_partial_note_idle(unsigned cls)
@@ -102,8 +122,8 @@ void hak_partial_put(struct hak_slab *slab)
 {
     struct partial *p = &partials[slab->cls];
     HAK_ADD_RELAXED(&p->length, 1);
-    hak_slab_stack_push(&p->stacks[HAK_LOAD_RELAXED(&p->front)], slab);
-    if (hak_slab_all_back(slab)) /* perhaps somebody else's by now */
+    hak_slab_stack_push(&p->stacks[front_of(p)], slab);
+    if (hak_slab_all_back_by_now(slab)) /* perhaps somebody else's by then */
         count_idle(p, IDLE_SLABS);
 }
 
@@ -112,12 +132,16 @@ void hak_partial_put(struct hak_slab *slab)
 bool hak_partial_sweep(bool all, unsigned most)
 {
     static _Atomic(unsigned) next; /* class, for what a call did not come to */
-    unsigned left = most;
+    unsigned left = most, cls = HAK_LOAD_RELAXED(&next);
     for (unsigned i = 0; i < HAK_NCLASSES && left; i++) {
-        struct partial *p = &partials[HAK_ADD_RELAXED(&next, 1) % HAK_NCLASSES];
-        bool spared = HAK_EXCHANGE_RELAXED(&p->served, false) && !all;
-        if (!spared && has_idle(p))
-            left -= (unsigned)hak_min(left, sweep(p, left));
+        struct partial *p = &partials[cls++ % HAK_NCLASSES];
+        bool served = HAK_LOAD_RELAXED(&p->served);
+        if (served)
+            HAK_STORE_RELAXED(&p->served, false);
+        if (all || !served)
+            left -= sweep(p, left, PASSES);
     }
+    if (!left)
+        HAK_STORE_RELAXED(&next, cls);
     return !left;
 }

@@ -44,6 +44,7 @@
 #define HAK_ADD_RELEASE(p, n) atomic_fetch_add_explicit(p, n, memory_order_release)
 #define HAK_SUB_RELAXED(p, n) atomic_fetch_sub_explicit(p, n, memory_order_relaxed)
 #define HAK_OR_RELAXED(p, bits) atomic_fetch_or_explicit(p, bits, memory_order_relaxed)
+#define HAK_OR_RELEASE(p, bits) atomic_fetch_or_explicit(p, bits, memory_order_release)
 #define HAK_OR_ACQ_REL(p, bits) atomic_fetch_or_explicit(p, bits, memory_order_acq_rel)
 #define HAK_AND_RELAXED(p, bits) atomic_fetch_and_explicit(p, bits, memory_order_relaxed)
 #define HAK_EXCHANGE_RELAXED(p, v) atomic_exchange_explicit(p, v, memory_order_relaxed)

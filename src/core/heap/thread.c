@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/list.h"
 #include "core/base/memcheck.h"
+#include "core/base/work.h"
 #include "core/os/meta.h"
 #include "core/os/rseq.h"
 #include "core/parts/parts.h"
@@ -33,6 +34,7 @@ static _Atomic(uint32_t) parked_count, recycled_count; /* written under the lock
 static _Atomic(size_t) parked_bytes;                   /* as is this */
 
 static _Atomic(uint32_t) drain_request;
+static _Atomic(uint32_t) ended_work; /* of ended threads, since a pulse: the next thread goes on with it */
 static pthread_key_t key;
 static bool key_exists; /* without one threads keep what they had, nothing breaks */
 static struct hak_thread orphan;
@@ -102,6 +104,7 @@ static HAK_COLD struct hak_thread *start_thread(void)
     hak_self.thread = t; /* before setspecific, which may allocate */
     hak_counters_own = &t->counters;
     hak_heap_resume(t);
+    hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
     int saved = errno;
     if (key_exists)
         pthread_setspecific(key, t);
@@ -110,7 +113,7 @@ static HAK_COLD struct hak_thread *start_thread(void)
     return t;
 }
 
-/* Who asked may have cleared tags (hak_space_untag_open), for this thread to come here. */
+/* Who asked may have cleared tags (hak_space_untag_used), for this thread to come here. */
 static void tag_again(struct hak_thread *t, unsigned cls)
 {
     for (struct hak_slab *slab = t->bins[cls].slabs; slab; slab = slab->next)
@@ -245,6 +248,7 @@ static void end_thread(void *value)
     hak_counters_own = NULL;
     hak_self.ended = true;
     t->parked_ms = hak_clock_ms();
+    HAK_ADD_RELAXED(&ended_work, hak_work);
     if (!park(t))
         break_up(t);
     errno = saved;

@@ -444,10 +444,19 @@ bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
     return slab->used == 0;
 }
 
+static bool is_all_back(uint64_t word)
+{
+    return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == outstanding_of(word);
+}
+
 bool hak_slab_all_back(const struct hak_slab *slab)
 {
-    uint64_t word = load_word_acquire(slab);
-    return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == outstanding_of(word);
+    return is_all_back(load_word_acquire(slab));
+}
+
+bool hak_slab_all_back_by_now(struct hak_slab *slab)
+{
+    return is_all_back(HAK_OR_ACQ_REL(&slab->word, 0));
 }
 
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)

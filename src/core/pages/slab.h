@@ -217,6 +217,9 @@ enum hak_remote {
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain);
 /* PARTIAL slabs: whether all their blocks are back. */
 bool hak_slab_all_back(const struct hak_slab *slab);
+/* The same for who has just put the slab where others find it, without a lock: it sees the last free, or who frees last
+ * sees the slab there. */
+bool hak_slab_all_back_by_now(struct hak_slab *slab);
 
 /* The number of a block. Stops the process if none of the slab's begins there. */
 uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call);

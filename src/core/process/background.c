@@ -122,14 +122,14 @@ void hak_background_start(void (*purge)(void))
     errno = saved;
 }
 
+void hak_background_begin(void)
+{
+    HAK_STORE_RELAXED(&first_ms, hak_clock_ms());
+}
+
 void hak_background_want(uint64_t now_ms, void (*purge)(void))
 {
-    if (HAK_LOAD_RELAXED(&state) != NONE)
-        return;
-    uint64_t first = HAK_LOAD_RELAXED(&first_ms);
-    if (!first)
-        HAK_STORE_RELAXED(&first_ms, now_ms);
-    else if (hak_clock_age(first, now_ms) >= START_MS)
+    if (HAK_LOAD_RELAXED(&state) == NONE && hak_clock_age(HAK_LOAD_RELAXED(&first_ms), now_ms) >= START_MS)
         hak_background_start(purge);
 }
 
@@ -148,7 +148,7 @@ void hak_background_fork_child(pid_t parent)
     if (!hak_options.background || (self != parent && HAK_LOAD_RELAXED(&process) == self))
         return;
     HAK_STORE_RELAXED(&state, NONE);
-    HAK_STORE_RELAXED(&first_ms, 0);
+    hak_background_begin();
 }
 
 void hak_background_stats(struct hak_stats_writer *w)

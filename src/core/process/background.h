@@ -9,6 +9,8 @@
 
 #include "core/base/stats.h"
 
+/* In the library's constructor: the process begins. */
+void hak_background_begin(void);
 /* From pulses, with nothing half done and no lock held: starts the thread once it is time. The thread calls `purge`,
  * and again after each half of the purge delay. */
 void hak_background_want(uint64_t now_ms, void (*purge)(void));

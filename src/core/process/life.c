@@ -23,6 +23,7 @@ bool hak_init_now(void)
 __attribute__((constructor)) static void construct(void)
 {
     hak_fork_register();
+    hak_background_begin();
 }
 
 __attribute__((destructor)) static void destruct(void)
