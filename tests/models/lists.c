@@ -224,20 +224,28 @@ static void expect_swept(void)
         MODEL_CHECK(hak_hot_pop(cls) == slabs[0]);
 }
 
-/* --- passes: a slab becomes idle while two threads look, a step at a time ------------------------------------- */
+/* --- passes: a slab is put on its stack, and becomes idle, while another thread begins a pass ------------------- */
 
-static void passes(unsigned self)
+static void setup_passes(void)
+{
+    setup(8, 1);
+    hak_slab_disown(slabs[0]);
+}
+
+static void begin_pass(unsigned self)
 {
     if (self == 0) {
-        if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
-            hak_partial_note_idle(cls);
+        hak_partial_put(slabs[0]);
+    } else if (self == 1) {
+        MODEL_CHECK(world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY);
+        hak_partial_note_idle(cls);
     } else {
         hak_partial_sweep(true, 1);
         model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
     }
 }
 
-/* A whole sweep finds it, whoever looked before. */
+/* It is not passed over: a whole sweep finds it. */
 static void expect_empty(void)
 {
     hak_partial_sweep(true, UINT_MAX);
@@ -250,6 +258,6 @@ const struct model models[] = {
     {"hot", 3, setup_hot, hot, expect_hot, 3},
     {"publish", 3, setup_publish, publish, expect_published, 2},
     {"sweep", 3, setup_sweep, sweep, expect_swept, 2},
-    {"passes", 3, setup_sweep, passes, expect_empty, 2},
+    {"passes", 3, setup_passes, begin_pass, expect_empty, 2},
     {0},
 };

@@ -456,7 +456,7 @@ bool hak_slab_all_back(const struct hak_slab *slab)
 
 bool hak_slab_all_back_by_now(struct hak_slab *slab)
 {
-    return is_all_back(HAK_OR_ACQ_REL(&slab->word, 0));
+    return is_all_back(HAK_OR_RELEASE(&slab->word, 0));
 }
 
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)
