@@ -104,7 +104,8 @@ static HAK_COLD struct hak_thread *start_thread(void)
     hak_self.thread = t; /* before setspecific, which may allocate */
     hak_counters_own = &t->counters;
     hak_heap_resume(t);
-    hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
+    if (HAK_LOAD_RELAXED(&ended_work))
+        hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
     int saved = errno;
     if (key_exists)
         pthread_setspecific(key, t);
@@ -248,7 +249,8 @@ static void end_thread(void *value)
     hak_counters_own = NULL;
     hak_self.ended = true;
     t->parked_ms = hak_clock_ms();
-    HAK_ADD_RELAXED(&ended_work, hak_work);
+    if (hak_work)
+        HAK_ADD_RELAXED(&ended_work, hak_work);
     if (!park(t))
         break_up(t);
     errno = saved;

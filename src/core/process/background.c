@@ -127,9 +127,14 @@ void hak_background_begin(void)
     HAK_STORE_RELAXED(&first_ms, hak_clock_ms());
 }
 
+/* A program's constructor may call before the library's. */
 void hak_background_want(uint64_t now_ms, void (*purge)(void))
 {
-    if (HAK_LOAD_RELAXED(&state) == NONE && hak_clock_age(HAK_LOAD_RELAXED(&first_ms), now_ms) >= START_MS)
+    if (HAK_LOAD_RELAXED(&state) != NONE)
+        return;
+    if (!HAK_LOAD_RELAXED(&first_ms))
+        hak_background_begin();
+    if (hak_clock_age(HAK_LOAD_RELAXED(&first_ms), now_ms) >= START_MS)
         hak_background_start(purge);
 }
 
