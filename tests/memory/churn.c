@@ -3,7 +3,7 @@
  * finds nothing, and little is resident. */
 #include "resident.h"
 
-#include <malloc.h>
+#include <hakmem.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -50,9 +50,9 @@ int main(void)
     for (unsigned i = 0; i < SLOTS; i++)
         free(atomic_exchange(&slots[i], NULL));
     size_t full = resident();
-    if (!malloc_trim(0))
+    if (!hakmem_trim(0))
         die("nothing was given back of %zu KiB", full / 1024);
-    if (malloc_trim(0))
+    if (hakmem_trim(0))
         die("a second trim gives back what the first one left");
     if (resident() > before + KEPT)
         die("resident before %zu KiB, full %zu KiB, at the end %zu KiB", before / 1024, full / 1024, resident() / 1024);

@@ -18,6 +18,7 @@ static struct partial {
     _Atomic(int32_t) idle;   /* slabs whose blocks are all back, about */
     _Atomic(int32_t) length; /* of both stacks */
     _Atomic(bool) served;    /* an idle one since the last tick */
+    _Atomic(bool) reaped;    /* one in this pass */
 } partials[HAK_NCLASSES];
 
 enum { FRONT = 1, WANTED = 2 };
@@ -69,7 +70,8 @@ static bool begin_pass(struct partial *p, unsigned turn)
         return false;
     if (!HAK_CAS_ACQUIRE(&p->turn, &turn, ~turn & FRONT))
         return true; /* somebody else did */
-    HAK_STORE_RELAXED(&p->idle, 0);
+    if (!HAK_EXCHANGE_RELAXED(&p->reaped, false))
+        HAK_STORE_RELAXED(&p->idle, 0); /* some were counted twice */
     if (!hak_slab_stack_is_empty(&p->stacks[turn & FRONT]))
         want_pass(p);
     return true;
@@ -80,6 +82,7 @@ static void look_at(struct partial *p, struct hak_slab *slab)
     if (hak_slab_all_back(slab)) {
         HAK_SUB_RELAXED(&p->length, 1);
         uncount_idle(p);
+        HAK_STORE_RELAXED(&p->reaped, true);
         hak_parts_reap_slab(slab);
     } else {
         hak_slab_stack_push(&p->stacks[!front_of(p)], slab);

@@ -114,7 +114,7 @@ static HAK_COLD struct hak_thread *start_thread(void)
     return t;
 }
 
-/* Who asked may have cleared tags (hak_space_untag_used), for this thread to come here. */
+/* Who asked may have cleared tags (hak_space_untag_open), for this thread to come here. */
 static void tag_again(struct hak_thread *t, unsigned cls)
 {
     for (struct hak_slab *slab = t->bins[cls].slabs; slab; slab = slab->next)

@@ -460,10 +460,10 @@ HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void 
             visit(&hak_page_map.descriptors[descriptor_index(zones[i].base + offset)], context);
 }
 
-size_t hak_space_untag_used(size_t first, size_t most)
+size_t hak_space_untag_open(size_t first, size_t most)
 {
     size_t before = 0; /* pages of the zones so far */
-    bool used = false;
+    bool open = false;
     unsigned n = HAK_LOAD_ACQUIRE(&zone_count);
     for (unsigned i = 0; i < n; i++) {
         size_t pages = mapped_bytes(&zones[i]) / HAK_PAGE;
@@ -473,8 +473,8 @@ size_t hak_space_untag_used(size_t first, size_t most)
                 return before + page;
             enum hak_slab_state state = hak_slab_state(&hak_page_map.descriptors[descriptor_index(p)]);
             if (state != HAK_SLAB_UNUSED) /* as the later pages of a slab are */
-                used = state == HAK_SLAB_ACTIVE || state == HAK_SLAB_FULL || state == HAK_SLAB_PARTIAL;
-            if (used)
+                open = state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL;
+            if (open)
                 hak_tag_clear(p);
         }
         before += pages;

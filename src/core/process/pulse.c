@@ -107,7 +107,7 @@ static void ask_sleepers(uint64_t awake, uint64_t now_ms)
         return;
     if (awake != asked_in)
         hak_thread_ask_drain();
-    next = hak_space_untag_used(awake == asked_in ? next : 0, UNTAGGED_PAGES);
+    next = hak_space_untag_open(awake == asked_in ? next : 0, UNTAGGED_PAGES);
     asked_in = awake;
 }
 
