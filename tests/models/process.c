@@ -187,6 +187,10 @@ void hak_fork_register(void)
 {
 }
 
+void hak_background_begin(void)
+{
+}
+
 void hak_background_stop(void)
 {
 }
