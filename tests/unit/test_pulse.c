@@ -77,7 +77,7 @@ TEST(the_background_thread_asks_once_in_each_sleep)
     if (HAK_CACHE_CPU)
         skip(); /* no tag is cleared */
     unit_thread();
-    void *p = hak_malloc(100), *beside = hak_malloc(100);
+    void *p = hak_malloc(2000), *beside = hak_malloc(2000); /* of a class without headers in any build */
     uint64_t tag = tag_of(p);
     fake_os_pass(1000);
     hak_purge_tick();
@@ -89,7 +89,7 @@ TEST(the_background_thread_asks_once_in_each_sleep)
         let_it_work();
         assert_int_not_equal(tag_of(p), tag);
         hak_free(beside);
-        beside = hak_malloc(100);
+        beside = hak_malloc(2000);
         assert_int_equal(tag_of(p), tag);
         let_it_work();
         assert_int_equal(tag_of(p), tag); /* asked before */
