@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/process/pulse.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -78,8 +77,8 @@ TEST(the_background_thread_asks_once_in_each_sleep)
     if (HAK_CACHE_CPU)
         skip(); /* no tag is cleared */
     unit_thread();
-    if (strcmp(hak_parts.by_class[hak_class_of(2000)]->name, "tiny"))
-        skip();
+    if (!hak_purge_delay_ms())
+        skip(); /* memory goes back at once: each moment counts as a sleep */
     void *p = hak_malloc(2000), *beside = hak_malloc(2000); /* of a class without headers in any build */
     uint64_t tag = tag_of(p);
     fake_os_pass(1000);
