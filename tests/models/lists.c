@@ -240,7 +240,7 @@ static void begin_pass(unsigned self)
         MODEL_CHECK(world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY);
         hak_partial_note_idle(cls);
     } else {
-        hak_partial_sweep(true, 1);
+        hak_partial_sweep(true, 2);
         model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
     }
 }

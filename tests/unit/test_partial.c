@@ -127,6 +127,20 @@ TEST(a_sweep_looks_at_so_many_slabs)
     assert_false(hak_partial_sweep(true, 1)); /* nothing is idle: nothing is looked at */
 }
 
+/* What is taken next does not depend on when a sweep comes. */
+TEST(a_sweep_without_idle_slabs_moves_none)
+{
+    struct hak_slab *live[3];
+    start();
+    for (unsigned i = 0; i < 3; i++)
+        put_one(&live[i]);
+    for (unsigned i = 0; i < 3; i++)
+        hak_partial_put(live[i]);
+    sweep(true);
+    for (unsigned i = 3; i--;)
+        assert_ptr_equal(hak_partial_take(t, cls), live[i]);
+}
+
 static void take_and_put(void)
 {
     struct hak_slab *slab = hak_partial_take(t, cls);
@@ -173,4 +187,5 @@ TEST(a_whole_sweep_finds_all_idle_slabs)
 
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
           T(a_class_that_served_an_idle_slab_is_spared_once), T(a_sweep_leaves_slabs_with_live_blocks),
-          T(a_sweep_looks_at_so_many_slabs), T(a_whole_sweep_finds_all_idle_slabs))
+          T(a_sweep_looks_at_so_many_slabs), T(a_sweep_without_idle_slabs_moves_none),
+          T(a_whole_sweep_finds_all_idle_slabs))

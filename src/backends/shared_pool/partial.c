@@ -10,18 +10,19 @@
 #define PASSES 2u    /* the one that others began, and a whole one */
 
 /* Two stacks: from the front one slabs are taken, and looked at by a sweep, which puts what is not idle on the other.
- * When the front one is empty they change their roles, and a pass over all slabs begins. No idle slab is passed over:
- * who makes one idle asks for a pass; who puts one on a stack looks at it once more, and asks if it is idle by then. */
+ * When the front one is empty they change their roles, and a pass over all slabs begins, if one is wanted. No idle slab
+ * is passed over: who makes one idle asks for a pass; who puts one on a stack looks at it once more, and asks if it is
+ * idle by then. */
 static struct partial {
     struct hak_slab_stack stacks[2];
-    _Atomic(unsigned) turn;  /* FRONT: the number of the front one; WANTED: a pass, after this one */
+    _Atomic(unsigned) turn;  /* FRONT: the number of the front one; PASSING: a pass goes on; WANTED: another one */
     _Atomic(int32_t) idle;   /* slabs whose blocks are all back, about */
     _Atomic(int32_t) length; /* of both stacks */
     _Atomic(bool) served;    /* an idle one since the last tick */
     _Atomic(bool) reaped;    /* one in this pass */
 } partials[HAK_NCLASSES];
 
-enum { FRONT = 1, WANTED = 2 };
+enum { FRONT = 1, PASSING = 2, WANTED = 4 };
 
 static unsigned front_of(const struct partial *p)
 {
@@ -63,16 +64,19 @@ struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned cls)
 
 /* --- sweeps ------------------------------------------------------------------------------------------- */
 
-/* The front one was found empty in that turn. False: no pass is wanted. Slabs may have come to it meanwhile: another. */
-static bool begin_pass(struct partial *p, unsigned turn)
+/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none is wanted. A slab that
+ * was pushed since is not seen by the new pass, so there will be another. */
+static bool next_pass(struct partial *p, unsigned turn)
 {
-    if (!(turn & WANTED))
+    unsigned front = turn & FRONT;
+    bool wanted = turn & WANTED;
+    if (!HAK_CAS_ACQUIRE(&p->turn, &turn, wanted ? (front ^ FRONT) | PASSING : front))
+        return true; /* somebody else was first */
+    if (!wanted)
         return false;
-    if (!HAK_CAS_ACQUIRE(&p->turn, &turn, ~turn & FRONT))
-        return true; /* somebody else did */
     if (!HAK_EXCHANGE_RELAXED(&p->reaped, false))
         HAK_STORE_RELAXED(&p->idle, 0); /* some were counted twice */
-    if (!hak_slab_stack_is_empty(&p->stacks[turn & FRONT]))
+    if (!hak_slab_stack_is_empty(&p->stacks[front]))
         want_pass(p);
     return true;
 }
@@ -97,10 +101,12 @@ static unsigned sweep(struct partial *p, unsigned most, unsigned passes)
     unsigned n = 0;
     while (n < most) {
         unsigned turn = HAK_LOAD_RELAXED(&p->turn);
+        if (!(turn & (PASSING | WANTED)))
+            break;
         struct hak_slab *slab = hak_slab_stack_pop(&p->stacks[turn & FRONT]);
         if (slab)
             look_at(p, slab);
-        else if (!passes-- || !begin_pass(p, turn))
+        else if (!passes-- || !next_pass(p, turn))
             break;
         n++;
     }
