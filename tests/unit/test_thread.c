@@ -564,11 +564,6 @@ TEST(a_trim_asks_the_other_threads)
     assert_int_equal(unit_census().used, 0);
 }
 
-static uint64_t tag_of(const void *p)
-{
-    return hak_tag_load((uintptr_t)p >> HAK_PAGE_LG);
-}
-
 /* Its own blocks, freed without a slow path otherwise. */
 static void *free_when_untagged(void *unused)
 {
@@ -579,18 +574,18 @@ static void *free_when_untagged(void *unused)
     while (hak_slab_state(hak_space_slab(full)) != HAK_SLAB_FULL)
         hak_malloc(3 * SIZE);
     unit_free_blocks(unit_blocks(SIZE, 10));
-    uint64_t tags[] = {tag_of(one), tag_of(two)};
+    uint64_t tags[] = {unit_tag_of(one), unit_tag_of(two)};
     pthread_barrier_wait(&together); /* the question comes here */
     pthread_barrier_wait(&together);
     assert_non_null(hak_cache_first(cls));
-    assert_int_not_equal(tag_of(one), tags[0]);
-    assert_int_not_equal(tag_of(full), 0);
+    assert_int_not_equal(unit_tag_of(one), tags[0]);
+    assert_int_not_equal(unit_tag_of(full), 0);
     for (unsigned i = 0; i < hak_space_slab(long_slab)->pages; i++)
-        assert_int_equal(tag_of((char *)hak_space_slab(long_slab)->base + i * HAK_PAGE), 0);
+        assert_int_equal(unit_tag_of((char *)hak_space_slab(long_slab)->base + i * HAK_PAGE), 0);
     hak_free(two);
     assert_null(hak_cache_first(cls));
-    assert_int_equal(tag_of(one), tags[0]);
-    assert_int_equal(tag_of(two), tags[1]);
+    assert_int_equal(unit_tag_of(one), tags[0]);
+    assert_int_equal(unit_tag_of(two), tags[1]);
     hak_free(one);
     hak_free((void *)(uintptr_t)long_slab);
     return unused;

@@ -77,6 +77,8 @@ struct hak_census unit_census(void); /* of a state without violations, or the te
 /* 64 KiB pages of slabs that hold blocks: ACTIVE, FULL and PARTIAL. */
 uint64_t unit_pages_in_use(const struct hak_census *c);
 
+/* The tag of the page that the block begins in. */
+#define unit_tag_of(p) hak_tag_load((uintptr_t)(p) >> HAK_PAGE_LG)
 /* Whether a byte is mapped and may be read. */
 bool unit_is_open(const void *p);
 

@@ -55,9 +55,9 @@ HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
 /* Calls `visit` for the descriptor of each 64 KiB page that was ever handed out. */
 void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context);
 
-/* Clears the tags of ACTIVE and PARTIAL slabs among so many pages, of whole superslabs, from the first one on: who frees
- * a block there takes the slow path, and sets its own again. (FULL ones have no owner who would, and stay.) Where the
- * next pages begin; 0 after the last one. */
+/* Clears the tags of ACTIVE and PARTIAL slabs among so many pages, of whole superslabs, from the first one on. Who
+ * frees a block there takes the slow path, and sets its own again; FULL ones have no owner who would, and keep theirs.
+ * Returns where the next pages begin; 0 after the last one. */
 size_t hak_space_untag_open(size_t first, size_t most);
 
 struct hak_space_stats {

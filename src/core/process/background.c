@@ -132,9 +132,10 @@ void hak_background_want(uint64_t now_ms, void (*purge)(void))
 {
     if (HAK_LOAD_RELAXED(&state) != NONE)
         return;
-    if (!HAK_LOAD_RELAXED(&first_ms))
-        hak_background_begin();
-    if (hak_clock_age(HAK_LOAD_RELAXED(&first_ms), now_ms) >= START_MS)
+    uint64_t first = HAK_LOAD_RELAXED(&first_ms);
+    if (!first)
+        HAK_STORE_RELAXED(&first_ms, now_ms);
+    else if (hak_clock_age(first, now_ms) >= START_MS)
         hak_background_start(purge);
 }
 

@@ -14,6 +14,7 @@
 #include "start.h"
 
 #define TICK_MS 10
+#define SLEEP_MIN_MS (2 * TICK_MS) /* a thread at work ticks more often */
 #define UNTAGGED_PAGES 4096u /* in a round: some 100 us */
 #define BACKGROUND_ROUNDS 1000 /* without a rest: what is refused again and again must not keep the thread busy */
 
@@ -21,10 +22,10 @@ static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired by who ticks, and released by the same */
 static _Atomic(uint64_t) awake_ms; /* when a thread of the program last ticked */
 
-/* Whether nobody came to a slow path for that long: all that is free is idle then, and what ended threads left, too. */
+/* Whether nobody came to a slow path for the purge delay: what is free is idle then, as is what ended threads left. */
 static bool has_slept(uint64_t awake, uint64_t now_ms)
 {
-    return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
+    return awake && hak_clock_age(awake, now_ms) >= hak_max(SLEEP_MIN_MS, hak_purge_delay_ms());
 }
 
 /* Threads that were parked then or before, processors that have been idle since. */
