@@ -226,7 +226,7 @@ def event_row(lab, command, names, **settings):
 
 def shrinking(lab):
     logs = "HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1"
-    burst, bulk = "burst_idle small 64 same 0 42", "bulk 1 100000 10 order 42"
+    burst, bulk = "burst_idle small 64 same 300 42", "bulk 1 100000 10 order 42"
     return Section("Events on works that shrink", [f"{logs} {burst}", f"{logs} HAKMEM_SS_HOT_SLABS=1 {bulk}"],
                    [event_row(lab, burst, ("EMPTY", "SS_FREE", "LRU_PUSH")),
                     event_row(lab, bulk, EVENTS, HAKMEM_SS_HOT_SLABS="1")])
