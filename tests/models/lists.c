@@ -252,6 +252,32 @@ static void expect_empty(void)
     MODEL_CHECK(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
 }
 
+/* --- two sweepers: one ends its pass while the other one turns, with a slab that became idle behind it ---------- */
+
+static void setup_sweepers(void)
+{
+    setup(8, 1);
+    hak_slab_disown(slabs[0]);
+    hak_partial_note_idle(cls); /* another one, which is adopted by now */
+    hak_partial_sweep(true, 1);
+    hak_partial_note_idle(cls);
+    hak_partial_sweep(true, 1);
+    hak_partial_put(slabs[0]);
+}
+
+static void sweep_by_two(unsigned self)
+{
+    if (self == 0) {
+        hak_partial_sweep(true, 1);
+        model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
+    } else {
+        hak_partial_sweep(true, 1);
+        MODEL_CHECK(world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY);
+        hak_partial_note_idle(cls);
+        hak_partial_sweep(true, 1);
+    }
+}
+
 const struct model models[] = {
     {"stack", 2, setup_stack, pop_and_push, expect_all, 2},
     {"take_all", 3, setup_stack, take_or_pop, expect_all, 2},
@@ -259,5 +285,6 @@ const struct model models[] = {
     {"publish", 3, setup_publish, publish, expect_published, 2},
     {"sweep", 3, setup_sweep, sweep, expect_swept, 2},
     {"passes", 3, setup_passes, begin_pass, expect_empty, 2},
+    {"sweepers", 2, setup_sweepers, sweep_by_two, expect_empty, 2},
     {0},
 };

@@ -84,6 +84,18 @@ TEST(many_idle_slabs_are_swept)
     assert_in_range(became_empty(), MANY / 2, MANY);
 }
 
+TEST(slabs_counted_twice_do_not_stay_counted)
+{
+    start();
+    leave_idle(2);
+    for (unsigned i = 0; i < 5; i++)
+        hak_partial_note_idle(cls);
+    sweep(true);
+    assert_int_equal(became_empty(), 2);
+    leave_idle(3);
+    assert_int_equal(became_empty(), 2);
+}
+
 TEST(a_class_that_served_an_idle_slab_is_spared_once)
 {
     start();
@@ -92,6 +104,20 @@ TEST(a_class_that_served_an_idle_slab_is_spared_once)
     sweep(false);
     assert_int_equal(became_empty(), 0);
     sweep(false);
+    assert_int_equal(became_empty(), 1);
+}
+
+TEST(without_a_delay_each_tick_sweeps_all)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=0");
+    t = unit_thread();
+    cls = hak_class_of(SIZE);
+    fake_os_pass(1000);
+    hak_purge_tick();
+    leave_idle(2);
+    assert_non_null(hak_partial_take(t, cls));
+    fake_os_pass(10);
+    hak_purge_tick();
     assert_int_equal(became_empty(), 1);
 }
 
@@ -186,6 +212,7 @@ TEST(a_whole_sweep_finds_all_idle_slabs)
 }
 
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
-          T(a_class_that_served_an_idle_slab_is_spared_once), T(a_sweep_leaves_slabs_with_live_blocks),
+          T(slabs_counted_twice_do_not_stay_counted), T(a_class_that_served_an_idle_slab_is_spared_once),
+          T(without_a_delay_each_tick_sweeps_all), T(a_sweep_leaves_slabs_with_live_blocks),
           T(a_sweep_looks_at_so_many_slabs), T(a_sweep_without_idle_slabs_moves_none),
           T(a_whole_sweep_finds_all_idle_slabs))

@@ -7,7 +7,7 @@
 #define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least, */
 #define IDLE_SLABS 4 /* or slabs, if their threads ended */
 #define STEP 16u     /* slabs that are looked at when too many are idle */
-#define PASSES 2u    /* the one that others began, and a whole one */
+#define PASSES 2u    /* that a sweep begins, after the one that others began */
 
 /* Two stacks: from the front one slabs are taken, and looked at by a sweep, which puts what is not idle on the other.
  * When the front one is empty they change their roles, and a pass over all slabs begins, if one is wanted. No idle slab
@@ -64,21 +64,19 @@ struct hak_slab *hak_partial_take(struct hak_thread *t, unsigned cls)
 
 /* --- sweeps ------------------------------------------------------------------------------------------- */
 
-/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none is wanted. A slab that
- * was pushed since is not seen by the new pass, so there will be another. */
+/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none was wanted. The stack is
+ * looked at again: a slab may have come since, or others may have turned twice meanwhile. Then there will be another. */
 static bool next_pass(struct partial *p, unsigned turn)
 {
     unsigned front = turn & FRONT;
     bool wanted = turn & WANTED;
     if (!HAK_CAS_ACQUIRE(&p->turn, &turn, wanted ? (front ^ FRONT) | PASSING : front))
         return true; /* somebody else was first */
-    if (!wanted)
-        return false;
-    if (!HAK_EXCHANGE_RELAXED(&p->reaped, false))
+    if (!HAK_EXCHANGE_RELAXED(&p->reaped, false) || !wanted)
         HAK_STORE_RELAXED(&p->idle, 0); /* some were counted twice */
     if (!hak_slab_stack_is_empty(&p->stacks[front]))
         want_pass(p);
-    return true;
+    return wanted;
 }
 
 static void look_at(struct partial *p, struct hak_slab *slab)
@@ -95,10 +93,11 @@ static void look_at(struct partial *p, struct hak_slab *slab)
     }
 }
 
-/* Looks at up to so many slabs, in so many passes; returns how many it was. */
+/* Looks at up to so many slabs, in so many passes, whatever others put meanwhile; returns how many it was. */
 static unsigned sweep(struct partial *p, unsigned most, unsigned passes)
 {
     unsigned n = 0;
+    most = (unsigned)hak_min(most, (passes + 1) * ((size_t)HAK_LOAD_RELAXED(&p->length) + 1));
     while (n < most) {
         unsigned turn = HAK_LOAD_RELAXED(&p->turn);
         if (!(turn & (PASSING | WANTED)))

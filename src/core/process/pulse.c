@@ -14,7 +14,7 @@
 #include "start.h"
 
 #define TICK_MS 10
-#define SLEEP_MIN_MS (2 * TICK_MS) /* a thread at work ticks more often */
+#define ASK_MIN_MS (2 * TICK_MS) /* asleep: a thread at work ticks more often, whatever the delay is */
 #define UNTAGGED_PAGES 4096u /* in a round: some 100 us */
 #define BACKGROUND_ROUNDS 1000 /* without a rest: what is refused again and again must not keep the thread busy */
 
@@ -25,7 +25,7 @@ static _Atomic(uint64_t) awake_ms; /* when a thread of the program last ticked *
 /* Whether nobody came to a slow path for the purge delay: what is free is idle then, as is what ended threads left. */
 static bool has_slept(uint64_t awake, uint64_t now_ms)
 {
-    return awake && hak_clock_age(awake, now_ms) >= hak_max(SLEEP_MIN_MS, hak_purge_delay_ms());
+    return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
 }
 
 /* Threads that were parked then or before, processors that have been idle since. */
@@ -104,7 +104,8 @@ static void ask_sleepers(uint64_t awake, uint64_t now_ms)
 {
     static uint64_t asked_in;
     static size_t next;
-    if (HAK_CACHE_CPU || !has_slept(awake, now_ms) || (awake == asked_in && !next))
+    if (HAK_CACHE_CPU || hak_clock_age(awake, now_ms) < ASK_MIN_MS || !has_slept(awake, now_ms) ||
+        (awake == asked_in && !next))
         return;
     if (awake != asked_in)
         hak_thread_ask_drain();
