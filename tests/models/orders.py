@@ -24,8 +24,8 @@ REST = "the loan orders it, but where a thread without a processor is taken for 
 # (function, operation, from, to): why no model fails.
 KEPT = {
     ("load_word_acquire", "load", "acquire", "relaxed"): "reclaim's swap acquires as well",
-    ("swap_word", "cas", "acq_rel", "release"): "reclaim's load acquires as well",
     ("swap_word", "cas", "acquire (failure)", "relaxed"): "a swap that failed looks at nothing but the word",
+    ("hak_slab_state", "load", "acquire", "relaxed"): "who asks has the slab from a block, a list or under a lock",
     ("hak_slab_format", "store", "release", "relaxed"): "who learns of the slab learns it from a block or a list",
     ("hak_slab_empty", "store", "release", "relaxed"): "the list that the slab goes to orders it",
     ("hak_slab_collect", "exchange", "acq_rel", "acquire"): "it publishes nothing",
