@@ -85,7 +85,7 @@ def test_statistics(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:
         (("--backend", "legcy"), 2, "HAKMEM_BACKEND=legcy was refused"),
         (("--library", "/nowhere/libhakmem.so.0"), 2, "there is no library"),
         (("--library", "/bin/sh"), 2, "is a program, not a shared library"),
-        (("--library", "/tmp"), 2, "is not a Meson build directory"),
+        (("--library", "/proc"), 2, "is not a Meson build directory"),
     ],
 )
 def test_mistakes(
