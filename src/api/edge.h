@@ -83,7 +83,7 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
 #define edge_malloc hak_malloc
 #define edge_zeroed hak_alloc_zeroed
 #define edge_aligned hak_alloc_aligned
-#define edge_usable hak_block_usable
+#define edge_usable hak_usable
 #define edge_free hak_free
 #define edge_resize hak_resize
 #endif

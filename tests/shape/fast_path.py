@@ -96,7 +96,7 @@ def straight_path(code, name):
 
 def check_body(library):
     code, problems, lengths = Code(library), [], []
-    for name in "malloc", "free":
+    for name in "malloc", "free", "malloc_usable_size":
         path = straight_path(code, name)
         if not path:
             problems.append(f"{name}: every way from its entry to a return makes a call or runs a locked "

@@ -5,6 +5,7 @@
 #ifndef HAK_FAST_H
 #define HAK_FAST_H
 
+#include "block.h"
 #include "core/heap/caches/chosen.h"
 #include "core/pages/mark.h"
 #include "slow.h"
@@ -25,6 +26,16 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 #endif
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
     return page ^ hak_tag_load(page) ^ hak_cache_tag(self);
+}
+
+/* Bytes that the program may use at p; 0 for NULL. Whether a block begins there, hardened builds look alone. */
+HAK_INLINE size_t hak_usable(const void *p, const char *call)
+{
+    uint64_t cls = hak_tag_class(p);
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES))
+        return hak_block_usable(p, call);
+    hak_mark_check(p, (unsigned)cls, call);
+    return hak_class_usable((unsigned)cls);
 }
 
 /* --- malloc and free ------------------------------------------------------------------------------ */

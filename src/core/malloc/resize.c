@@ -30,7 +30,7 @@ static void *resize_slowly(void *p, size_t size)
 {
     size_t usable = hak_block_usable(p, "realloc");
     struct hak_slab *slab = hak_space_slab(p);
-    if (slab && hak_block_in_slab(slab)) /* another thread's */
+    if (slab && hak_block_in_slab(slab))
         return fits_in_place(usable, size) ? p : move(p, usable, size);
     void *q = size > HAK_SMALL_MAX ? hak_parts.spans->span_resize(slab, p, size) : NULL;
     if (!q)
@@ -42,10 +42,10 @@ static void *resize_slowly(void *p, size_t size)
 
 void *hak_resize(void *p, size_t size)
 {
-    uint64_t cls = hak_class_of_block(hak_cache_here(), p);
+    uint64_t cls = hak_tag_class(p);
     if (size > PTRDIFF_MAX)
         return NULL;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_class_starts_at(cls, p))) /* not known to be a block of this thread */
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_class_starts_at(cls, p)))
         return resize_slowly(p, size);
     size_t usable = hak_class_usable((unsigned)cls);
     hak_mark_check(p, (unsigned)cls, "realloc");

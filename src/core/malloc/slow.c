@@ -180,8 +180,6 @@ static void free_span(struct hak_slab *slab, void *p)
 
 static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 {
-    if (!p)
-        return;
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab))
         free_small(slab, p);
@@ -198,19 +196,19 @@ static HAK_NOINLINE void after_remote_check(void)
     hak_pulse();
 }
 
-/* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. (A cleared tag
- * is 0, which is a class for the lowest pages, where no block is.) */
+/* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. */
 void hak_free_slow(void *p)
 {
-    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = (uint32_t)(page ^ hak_tag_load(page));
+    if (!p)
+        return;
+    uint64_t cls = hak_tag_class(p), page = (uintptr_t)p >> HAK_PAGE_LG;
     struct hak_thread *t = hak_self.thread;
     if (HAK_CACHE_CPU && t && (page ^ hak_tag_load(page) ^ t->tag) < HAK_NCLASSES) { /* its own: sequences are off */
         hak_mark_set(p, cls);
         hak_free_check(p, (unsigned)cls);
         return;
     }
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || page < HAK_NCLASSES || !t ||
-                     (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !t || (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;

@@ -3,7 +3,7 @@
 #ifndef HAK_TAGS_H
 #define HAK_TAGS_H
 
-#include "core/base/words.h"
+#include "core/base/sizeclass.h"
 
 /* The tag of a page is (address >> 16) ^ owner tag ^ bin, where an owner tag has its low 32 bits clear, and
  * stands at index (address >> 16) & mask. free() computes (p >> 16) ^ tag ^ own tag: below HAK_NCLASSES exactly
@@ -37,6 +37,14 @@ extern HAK_HIDDEN struct hak_tags hak_tags;
 HAK_INLINE uint64_t hak_tag_load(uint64_t page)
 {
     return HAK_TAG_LOAD(hak_tags.table[page & HAK_TAG_LOAD(hak_tags.mask)]);
+}
+
+/* The class of the blocks of a page with a tag, whoever owns it; else HAK_NCLASSES and more. The tag of an unused page is
+ * 0, which is a class for the lowest pages, where no block is. */
+HAK_INLINE uint64_t hak_tag_class(const void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
+    return HAK_LIKELY(page >= HAK_NCLASSES) ? (uint32_t)(page ^ hak_tag_load(page)) : HAK_NCLASSES;
 }
 
 HAK_INLINE void hak_tag_set(const void *p, uint64_t owner_tag, unsigned cls)
