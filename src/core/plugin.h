@@ -7,7 +7,12 @@
  * through an example that the tests build and run; docs/write-your-own-frontend.md tells what differs for a frontend.
  *
  * Slots marked "optional" may be NULL; what that means stands beside them. Any thread may call any function, unless its
- * comment says otherwise. None may call malloc or free. Locks are taken in the order of their ranks (base/lock.h). */
+ * comment says otherwise. None may call malloc or free.
+ *
+ * A part defines each of its locks as `static HAK_LOCK(name, rank);` (base/lock.h). A frontend's has the rank
+ * HAK_RANK_FRONTEND, and one that it takes while it holds the other HAK_RANK_FRONTEND_INNER; a backend's are
+ * HAK_RANK_BACKEND and HAK_RANK_BACKEND_INNER; a purger's has HAK_RANK_PURGE. Parts of one kind may have the same ranks:
+ * none calls another of its kind. Fork takes all these locks, so a part has no handlers for it. */
 #ifndef HAK_PLUGIN_H
 #define HAK_PLUGIN_H
 
@@ -71,9 +76,6 @@ struct hak_frontend {
     void (*thread_ending)(struct hak_thread *t);
     /* In any thread: the descriptor has no blocks and slabs any more, and will be used for another. Optional. */
     void (*thread_end)(struct hak_thread *t);
-    /* fork: takes and releases its locks. Optional: has none. */
-    void (*fork_prepare)(void);
-    void (*fork_done)(bool in_child);
     /* Adds its counters: an object under its name. Optional. */
     void (*stats)(struct hak_stats_writer *w);
 };
@@ -117,8 +119,6 @@ struct hak_backend {
     size_t (*trim)(size_t keep);
     /* As in struct hak_frontend. Optional. */
     bool (*purge_tick)(uint64_t now_ms);
-    void (*fork_prepare)(void);
-    void (*fork_done)(bool in_child);
     void (*stats)(struct hak_stats_writer *w);
 };
 

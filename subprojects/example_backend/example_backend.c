@@ -16,7 +16,7 @@ struct region {
     bool dirty; /* pages above `bumped` have old content */
 };
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
+static HAK_LOCK(lock, HAK_RANK_BACKEND);
 static struct region *current[2]; /* the one being cut; [1] is for blocks with a header byte */
 static struct region *kept[2];    /* wholly free, of one superslab */
 static unsigned kept_count;
@@ -285,17 +285,6 @@ static size_t trim(size_t keep)
     return purged;
 }
 
-static void fork_prepare(void)
-{
-    hak_lock_acquire(&lock);
-}
-
-static void fork_done(bool in_child)
-{
-    (void)in_child;
-    hak_lock_release(&lock);
-}
-
 static void stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&lock);
@@ -317,7 +306,5 @@ const struct hak_backend hak_backend_example_backend = {
     .publish = publish,
     .all_back = all_back,
     .trim = trim,
-    .fork_prepare = fork_prepare,
-    .fork_done = fork_done,
     .stats = stats,
 };

@@ -16,7 +16,7 @@
 #include "core/base/log.h"
 #include "world.h"
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
+static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
 static pthread_mutex_t foreign = PTHREAD_MUTEX_INITIALIZER; /* of a library with handlers of fork */
 static int guarded;
 static bool patient; /* a wait takes as long as it takes: who is not woken is found */

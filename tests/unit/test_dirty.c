@@ -47,11 +47,12 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
     return d == &b.pages ? HAK_PURGE_NOT_NOW : HAK_CAUSE_purge;
 }
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
+static HAK_LOCK(lock, HAK_RANK_FRONTEND);
+static HAK_LOCK(purging, HAK_RANK_PURGE);
 static struct hak_purger purger = {
     .queue = &queue,
     .lock = &lock,
-    .purging = HAK_LOCK_INIT(HAK_RANK_FRONTEND_PURGE),
+    .purging = &purging,
     .claim = claim,
     .settle = settle,
     .cause = cause_of,
@@ -160,7 +161,7 @@ TEST(lent_pages_are_charged_by_who_borrows_them)
     memset(b.bits, 0, sizeof b.bits);
     hak_dirty_open(&b.pages, &queue, base, PAGES, HAK_PAGE, b.bits, false);
     assert_int_equal(queue.waiting, PAGES * HAK_PAGE);
-    hak_purge_trim(&(struct hak_purger){.queue = &queue, .lock = &lock, .purging = HAK_LOCK_INIT(HAK_RANK_FRONTEND_PURGE),
+    hak_purge_trim(&(struct hak_purger){.queue = &queue, .lock = &lock, .purging = &purging,
                                         .claim = claim, .settle = settle, .cause = cause_of}, 0);
     assert_int_equal(hak_budget_held(), held);
     assert_true(hak_dirty_return(&b.pages) || hak_pages_go_lazily());

@@ -17,7 +17,8 @@ struct superslab {
     struct superslab *next, *prev;
 };
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
+static HAK_LOCK(lock, HAK_RANK_BACKEND);
+static HAK_LOCK(purging, HAK_RANK_PURGE);
 /* All superslabs of a class; beyond the bins, runs of n pages are the class HAK_NCLASSES + n. */
 #define NLISTS (HAK_NCLASSES + HAK_SUPERSLAB_PAGES)
 static struct superslab *lists[NLISTS];
@@ -205,7 +206,7 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
 static struct hak_purger purger = {
     .queue = &dirty,
     .lock = &lock,
-    .purging = HAK_LOCK_INIT(HAK_RANK_BACKEND_PURGE),
+    .purging = &purging,
     .claim = claim,
     .settle = make_free,
     .cause = cause_of,
@@ -297,17 +298,6 @@ static bool purge_tick(uint64_t now_ms)
     return more;
 }
 
-static void fork_prepare(void)
-{
-    hak_purge_fork_prepare(&purger);
-}
-
-static void fork_done(bool in_child)
-{
-    (void)in_child;
-    hak_purge_fork_done(&purger);
-}
-
 static void stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&lock);
@@ -329,7 +319,5 @@ const struct hak_backend hak_backend_legacy = {
     .all_back = all_back,
     .trim = trim,
     .purge_tick = purge_tick,
-    .fork_prepare = fork_prepare,
-    .fork_done = fork_done,
     .stats = stats,
 };

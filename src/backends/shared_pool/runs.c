@@ -189,10 +189,12 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
     return hak_options.ss_partial ? HAK_CAUSE_partial_release : HAK_PURGE_NOT_NOW;
 }
 
+static HAK_LOCK(purging, HAK_RANK_PURGE);
+
 struct hak_purger hak_runs_purger = {
     .queue = &hak_pool_dirty,
     .lock = &hak_pool_lock,
-    .purging = HAK_LOCK_INIT(HAK_RANK_BACKEND_PURGE),
+    .purging = &purging,
     .claim = claim,
     .settle = settle,
     .cause = cause_of,
@@ -220,7 +222,7 @@ bool hak_runs_evict(size_t keep, enum hak_cause cause, uint64_t end_ns)
     while (!over && (s = evict_clean(keep, cause, &clean))) {
         if (!clean)
             hak_purge_region(&hak_runs_purger, &s->pages, cause);
-        over = hak_os->clock_ns() >= end_ns;
+        over = hak_os->clock_ns() >= end_ns || (cause != HAK_CAUSE_trim && hak_lock_is_fork_waiting());
     }
     hak_purge_leave(&hak_runs_purger);
     return over;

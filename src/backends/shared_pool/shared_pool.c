@@ -341,17 +341,6 @@ static bool purge_tick(uint64_t now_ms)
 
 /* --- the rest ------------------------------------------------------------------------------------------- */
 
-static void fork_prepare(void)
-{
-    hak_purge_fork_prepare(&hak_runs_purger);
-}
-
-static void fork_done(bool in_child)
-{
-    (void)in_child;
-    hak_purge_fork_done(&hak_runs_purger);
-}
-
 static uint64_t partial_slabs(const struct hak_counters *c)
 {
     return c->transitions[HAK_SLAB_FULL][HAK_SLAB_PARTIAL] + c->transitions[HAK_SLAB_ACTIVE][HAK_SLAB_PARTIAL] -
@@ -386,7 +375,5 @@ const struct hak_backend hak_backend_shared_pool = {
     .reap = reap,
     .trim = trim,
     .purge_tick = purge_tick,
-    .fork_prepare = fork_prepare,
-    .fork_done = fork_done,
     .stats = stats,
 };

@@ -9,7 +9,7 @@
 static struct superslab *index_lists[2][65];
 static uint64_t index_bits[2]; /* bit n-1: index_lists[..][n] is not empty */
 static struct hak_meta_list recycled;
-struct hak_lock hak_pool_lock = HAK_LOCK_INIT(HAK_RANK_BACKEND);
+HAK_LOCK(hak_pool_lock, HAK_RANK_BACKEND);
 struct hak_dirty_queue hak_pool_dirty = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS};
 
 static unsigned kind_of(const struct superslab *s)

@@ -2,6 +2,7 @@
  * See lock.h. A lock is one word, on which who waits sleeps in the kernel. */
 #include "lock.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,10 +16,13 @@
 /* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a signal ends
  * it, and who begins it again has waited no less. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-enum { FREE, TAKEN, AWAITED }; /* AWAITED: somebody may sleep */
+/* Of a lock: whose it is, the thread's number above a bit. AWAITED: somebody may sleep. */
+enum { FREE, AWAITED = 1, OWNER_SHIFT = 1 };
 
-/* One bit for each rank. A signal may come at any time: set before the lock is taken, cleared after it is released. */
+static HAK_THREAD_LOCAL unsigned number; /* the kernel's; 0: not asked for yet */
+/* One bit for each rank. A signal may come at any time: of the lock that is being taken or released its word tells. */
 static HAK_THREAD_LOCAL unsigned held;
+static HAK_THREAD_LOCAL const struct hak_lock *changing;
 static HAK_THREAD_LOCAL bool owns_all;
 static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a forking thread has; its own too */
 static HAK_THREAD_LOCAL unsigned left_behind; /* of those, in a child, by calls that a signal's handler interrupted */
@@ -26,6 +30,12 @@ static HAK_THREAD_LOCAL unsigned left_behind; /* of those, in a child, by calls 
 static _Atomic(uint64_t) forking; /* the process and the number in it of the thread that has all locks, or 0 */
 static _Atomic(unsigned) loan;    /* of who uses them meanwhile, or looks whether it may: its process, and bits */
 static _Atomic(bool) was_lent;    /* in this fork: others need not wait as long */
+
+static _Atomic(unsigned) fork_waits; /* for locks */
+enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: somebody sleeps until it has them */
+
+extern struct hak_lock *const __start_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
+extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
 
 /* WANTED: somebody may sleep. CHANGING: what the locks guard may be half changed. */
 enum { HAD = 1, WANTED = 2, CHANGING = 4, PROCESS_SHIFT = 3 };
@@ -51,36 +61,56 @@ static bool sleep_on(_Atomic(unsigned) *word, unsigned value, const struct times
     return !late;
 }
 
-static void wake_one(_Atomic(unsigned) *word)
+static void wake(_Atomic(unsigned) *word, int most)
 {
     int saved = errno;
-    syscall(SYS_futex, word, WAKE | PRIVATE, 1);
+    syscall(SYS_futex, word, WAKE | PRIVATE, most);
     errno = saved;
+}
+
+static unsigned mine(void)
+{
+    if (HAK_UNLIKELY(!number))
+        number = (unsigned)syscall(SYS_gettid);
+    return number << OWNER_SHIFT;
+}
+
+static bool is_mine(const struct hak_lock *lock)
+{
+    return (HAK_LOAD_RELAXED(&lock->word) & ~(unsigned)AWAITED) == mine();
 }
 
 static bool try_word(_Atomic(unsigned) *word)
 {
     unsigned expected = FREE;
-    return HAK_CAS_ACQUIRE(word, &expected, TAKEN);
+    return HAK_CAS_ACQUIRE(word, &expected, mine());
 }
 
-/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. */
-static bool try_awaited(_Atomic(unsigned) *word)
+/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. Else *seen is what to sleep on. */
+static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
 {
-    return HAK_EXCHANGE_ACQUIRE(word, AWAITED) == FREE;
+    unsigned next;
+    *seen = FREE;
+    do /* also where AWAITED is set: what is swapped was the newest value */
+        next = (*seen == FREE ? mine() : *seen) | AWAITED;
+    while (!HAK_CAS_ACQUIRE(word, seen, next));
+    bool taken = *seen == FREE;
+    *seen = next;
+    return taken;
 }
 
 static void acquire_word(_Atomic(unsigned) *word)
 {
+    unsigned seen;
     if (!try_word(word))
-        while (!try_awaited(word))
-            sleep_on(word, AWAITED, NULL);
+        while (!try_awaited(word, &seen))
+            sleep_on(word, seen, NULL);
 }
 
 static void release_word(_Atomic(unsigned) *word)
 {
-    if (HAK_EXCHANGE_RELEASE(word, FREE) == AWAITED)
-        wake_one(word);
+    if (HAK_EXCHANGE_RELEASE(word, FREE) & AWAITED)
+        wake(word, 1);
 }
 
 /* --- a forking thread's locks -------------------------------------------------------------------------- */
@@ -130,16 +160,16 @@ static bool is_nobodys(unsigned word, unsigned process)
 
 static void acquire_loan(void)
 {
-    unsigned process = (unsigned)getpid(), mine = process << PROCESS_SHIFT | HAD, word = HAK_LOAD_RELAXED(&loan);
+    unsigned process = (unsigned)getpid(), own = process << PROCESS_SHIFT | HAD, word = HAK_LOAD_RELAXED(&loan);
     for (;;) {
         bool available = is_nobodys(word, process);
-        unsigned next = available ? mine : word | WANTED;
+        unsigned next = available ? own : word | WANTED;
         if (!HAK_CAS_ACQUIRE(&loan, &word, next))
             continue;
         if (available)
             return;
         sleep_on(&loan, next, NULL);
-        mine |= WANTED; /* others may sleep that the wake-up did not reach */
+        own |= WANTED; /* others may sleep that the wake-up did not reach */
         word = next;
     }
 }
@@ -147,7 +177,7 @@ static void acquire_loan(void)
 static void release_loan(void)
 {
     if (HAK_EXCHANGE_RELEASE(&loan, FREE) & WANTED)
-        wake_one(&loan);
+        wake(&loan, 1);
 }
 
 static void use_loan(void)
@@ -213,7 +243,7 @@ bool hak_lock_take_for_fork(struct hak_lock *lock)
 {
     bool forks = hak_lock_forks_in() != 0;
     if (forks)
-        HAK_STORE_RELAXED(&lock->word, TAKEN);
+        HAK_STORE_RELAXED(&lock->word, mine());
     return forks;
 }
 
@@ -224,11 +254,43 @@ static bool is_held(const struct hak_lock *lock)
     return held >> lock->rank & 1;
 }
 
-static void check_rank(const struct hak_lock *lock)
+/* As the handler of a signal sees it, which runs in the same thread. */
+HAK_INLINE void keep_order(void)
 {
-    if (HAK_UNLIKELY(is_held(lock)))
+    __asm__ volatile("" ::: "memory");
+}
+
+static const struct hak_lock *begin_change(const struct hak_lock *lock)
+{
+    const struct hak_lock *interrupted = changing;
+    changing = lock;
+    keep_order();
+    return interrupted;
+}
+
+static void end_change(const struct hak_lock *interrupted)
+{
+    keep_order();
+    changing = interrupted;
+}
+
+static HAK_COLD bool is_changing_own(void)
+{
+    return is_mine(changing);
+}
+
+static _Noreturn HAK_COLD void fail_held(const struct hak_lock *lock)
+{
+    if (borrowed || is_mine(lock))
         hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
-    HAK_ASSERT(held >> lock->rank == 0);
+    hak_log_fatal("a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
+                  "their own (core/base/lock.h)", lock->rank);
+}
+
+static void check_held(const struct hak_lock *lock)
+{
+    if (HAK_UNLIKELY(is_held(lock) || (changing == lock && is_changing_own())))
+        fail_held(lock);
 }
 
 /* Written under the lock only; atomic because the statistics read it without. */
@@ -240,15 +302,28 @@ static void note_taken(struct hak_lock *lock)
 /* Who borrows one lock has borrowed all. */
 static HAK_COLD void wait_for(struct hak_lock *lock)
 {
+    unsigned seen;
     struct timespec until = soon();
     bool late = HAK_LOAD_RELAXED(&was_lent);
-    while (!try_awaited(&lock->word)) {
+    while (!try_awaited(&lock->word, &seen)) {
         if (late && borrow())
             return;
         if (late)
             until = soon();
-        late = !sleep_on(&lock->word, AWAITED, &until);
+        late = !sleep_on(&lock->word, seen, &until);
     }
+}
+
+static void set_held(const struct hak_lock *lock)
+{
+    keep_order();
+    held |= 1u << lock->rank;
+}
+
+static void clear_held(const struct hak_lock *lock)
+{
+    held &= ~(1u << lock->rank);
+    keep_order();
 }
 
 void hak_lock_acquire(struct hak_lock *lock)
@@ -257,12 +332,15 @@ void hak_lock_acquire(struct hak_lock *lock)
         use_loan();
         return;
     }
-    check_rank(lock);
-    held |= 1u << lock->rank;
+    check_held(lock);
+    HAK_ASSERT(held >> lock->rank == 0);
+    const struct hak_lock *interrupted = begin_change(lock);
     if (HAK_UNLIKELY(borrowed))
         use_loan();
     else if (!try_word(&lock->word))
         wait_for(lock);
+    set_held(lock);
+    end_change(interrupted);
     note_taken(lock);
 }
 
@@ -272,14 +350,15 @@ bool hak_lock_try(struct hak_lock *lock)
         hak_lock_acquire(lock);
         return true;
     }
-    check_rank(lock);
-    held |= 1u << lock->rank;
-    if (!try_word(&lock->word)) {
-        held &= ~(1u << lock->rank);
-        return false;
-    }
-    note_taken(lock);
-    return true;
+    check_held(lock);
+    const struct hak_lock *interrupted = begin_change(lock);
+    bool taken = try_word(&lock->word);
+    if (taken)
+        set_held(lock);
+    end_change(interrupted);
+    if (taken)
+        note_taken(lock);
+    return taken;
 }
 
 void hak_lock_release(struct hak_lock *lock)
@@ -293,18 +372,31 @@ void hak_lock_release(struct hak_lock *lock)
         return;
     }
     HAK_ASSERT(is_held(lock));
-    if (HAK_UNLIKELY(borrowed))
+    if (HAK_UNLIKELY(borrowed)) {
         leave_loan();
-    else
-        release_word(&lock->word);
-    held &= ~(1u << lock->rank);
+        clear_held(lock);
+        return;
+    }
+    const struct hak_lock *interrupted = begin_change(lock);
+    clear_held(lock);
+    release_word(&lock->word);
+    end_change(interrupted);
 }
+
+bool hak_lock_is_any_held(void)
+{
+    return held || borrowed || (changing && is_changing_own());
+}
+
+/* --- all at once, by fork ------------------------------------------------------------------------------- */
 
 void hak_lock_acquire_sibling(struct hak_lock *lock)
 {
     HAK_ASSERT(held >> lock->rank <= 1);
-    held |= 1u << lock->rank;
+    const struct hak_lock *interrupted = begin_change(lock);
     acquire_word(&lock->word);
+    set_held(lock);
+    end_change(interrupted);
     note_taken(lock);
 }
 
@@ -314,7 +406,49 @@ void hak_lock_release_sibling(struct hak_lock *lock)
     held &= ~(1u << lock->rank);
 }
 
-bool hak_lock_is_any_held(void)
+bool hak_lock_is_fork_waiting(void)
 {
-    return held != 0;
+    return HAK_UNLIKELY(HAK_LOAD_RELAXED(&fork_waits) != NO_FORK);
+}
+
+void hak_lock_let_fork(void)
+{
+    unsigned seen;
+    while ((seen = HAK_LOAD_RELAXED(&fork_waits)) != NO_FORK)
+        if (seen == FORK_IS_LET || HAK_CAS_RELAXED(&fork_waits, &seen, FORK_IS_LET))
+            sleep_on(&fork_waits, FORK_IS_LET, NULL);
+}
+
+static void acquire_rank(unsigned rank)
+{
+    for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++)
+        if ((*lock)->rank == rank)
+            hak_lock_acquire_sibling(*lock);
+}
+
+void hak_lock_acquire_all(void (*acquire_processors)(void))
+{
+    acquire_rank(HAK_RANK_FORK);
+    HAK_STORE_RELAXED(&fork_waits, FORK_WAITS);
+    for (unsigned rank = HAK_RANK_FORK + 1; rank < HAK_NRANKS; rank++) {
+        if (rank == HAK_RANK_PROCESSOR)
+            acquire_processors();
+        else if (rank != HAK_RANK_PURGE)
+            acquire_rank(rank);
+    }
+    if (HAK_EXCHANGE_RELAXED(&fork_waits, NO_FORK) == FORK_IS_LET)
+        wake(&fork_waits, INT_MAX);
+    hak_lock_own_all();
+}
+
+/* Those of purges are other threads', which a child lacks; what they had begun goes on there (parts/purge.c). */
+void hak_lock_release_all(bool in_child)
+{
+    for (struct hak_lock *const *lock = __stop_hak_locks; lock-- > __start_hak_locks;)
+        if ((*lock)->rank != HAK_RANK_PURGE)
+            hak_lock_release_sibling(*lock);
+        else if (in_child)
+            HAK_STORE_RELAXED(&(*lock)->word, FREE);
+    if (in_child)
+        number = 0;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Locks with ranks. They are taken in ascending rank; a debug build checks it. process/fork.c takes them all, in this
- * order. A thread knows which locks it holds. One that asks for a lock of its own was interrupted by a signal whose
- * handler called malloc or free: the process stops with one line, rather than wait for itself.
+ * Locks with ranks. They are taken in ascending rank; a debug build checks it. HAK_LOCK enters a lock in a list, by which
+ * fork takes them all in this order. A thread knows which locks it holds. One that asks for a lock of its own was
+ * interrupted by a signal whose handler called malloc or free: the process stops with one line, rather than wait for
+ * itself.
+ *
+ * While fork waits for a lock it has others, for which other threads wait. So a lock is held for one system call at the
+ * longest; what takes several, and is held longer, has a rank before all that malloc needs (HAK_RANK_SWEEP) and lets go
+ * when a fork waits, or is not taken by fork (HAK_RANK_PURGE).
  *
  * A thread that forks has all locks while other libraries' handlers run and the kernel copies the process. Where such a
  * library registered its handlers before ours, its handler may wait for a mutex whose holder waits for a lock of ours.
@@ -14,18 +19,17 @@
 
 enum hak_rank {
     HAK_RANK_FORK, /* one fork at a time */
+    HAK_RANK_SWEEP, /* slabs in hand on their way between lists; only tried by a thread that holds other locks */
     HAK_RANK_INIT,
     HAK_RANK_MAKING, /* heaps of processors */
     HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,
-    HAK_RANK_FRONTEND_PURGE, /* a purge holds it while it waits for the kernel (parts/purge.h) */
-    HAK_RANK_FRONTEND,
-    HAK_RANK_SPANS_PURGE,
-    HAK_RANK_SPANS,
-    HAK_RANK_REGISTRY,
-    HAK_RANK_BACKEND_PURGE,
+    HAK_RANK_PURGE, /* held while the kernel takes pages; fork does not take it, and it is free in a child */
+    HAK_RANK_FRONTEND, /* of each frontend; no thread holds those of two frontends at once */
+    HAK_RANK_FRONTEND_INNER, /* one that a frontend takes while it holds its other one */
     HAK_RANK_BACKEND,
+    HAK_RANK_BACKEND_INNER,
     HAK_RANK_RANGE,
     HAK_RANK_META,
     HAK_RANK_GUARD,
@@ -33,22 +37,42 @@ enum hak_rank {
 };
 
 struct hak_lock {
-    _Atomic(unsigned) word; /* 0 when free */
+    _Atomic(unsigned) word; /* 0 when free; else whose it is */
     unsigned rank;
     _Atomic(uint64_t) taken; /* how often; read by the statistics */
 };
 
+/* Of a lock that HAK_LOCK does not define. Fork does not know it. */
 #define HAK_LOCK_INIT(r) {0, (r), 0}
 
+/* The linker gathers what is in a section of this name, and marks its ends. */
+#if __has_attribute(retain)
+#define HAK_LOCK_ENTRY __attribute__((section("hak_locks"), used, retain))
+#else
+#define HAK_LOCK_ENTRY __attribute__((section("hak_locks"), used))
+#endif
+/* `static HAK_LOCK(name, rank);` defines a lock. Fork takes it, and both sides release it. */
+#define HAK_LOCK(name, rank)                   \
+    struct hak_lock name = HAK_LOCK_INIT(rank); \
+    static struct hak_lock *const name##_entry HAK_LOCK_ENTRY = &name
+
 void hak_lock_acquire(struct hak_lock *lock);
-/* False, and nothing is taken, where another thread holds it. */
+/* False, and nothing is taken, where another thread holds it. It does not wait, so the order of ranks does not matter. */
 bool hak_lock_try(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
-/* Whether this thread holds a lock, or waits for one. */
+/* Whether this thread holds a lock. */
 bool hak_lock_is_any_held(void);
 /* By fork: locks of one rank, by who always takes them in the same order. Never borrowed. */
 void hak_lock_acquire_sibling(struct hak_lock *lock);
 void hak_lock_release_sibling(struct hak_lock *lock);
+/* By fork: all that HAK_LOCK defined, and, in their turn, those of rank HAK_RANK_PROCESSOR by the function. Then it owns
+ * all. The locks are released after hak_lock_disown_all. */
+void hak_lock_acquire_all(void (*acquire_processors)(void));
+void hak_lock_release_all(bool in_child);
+/* A fork waits for locks: work of many steps ends with this one. */
+bool hak_lock_is_fork_waiting(void);
+/* Until none does. The caller holds no lock. */
+void hak_lock_let_fork(void);
 /* For fork, when it has taken all locks: to take and release one then means nothing but to wait for who borrows. */
 void hak_lock_own_all(void); /* again, before a fork inside of this one: nothing is half changed when it returns */
 void hak_lock_disown_all(void);

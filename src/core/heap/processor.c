@@ -10,7 +10,7 @@
 
 static _Atomic(struct hak_thread *) heaps[HAK_CPUS]; /* released when they are whole; acquired by who uses one */
 static unsigned cpus; /* numbers of them; 0 while sequences are off */
-static struct hak_lock making = HAK_LOCK_INIT(HAK_RANK_MAKING); /* to write `heaps` */
+static HAK_LOCK(making, HAK_RANK_MAKING); /* to write `heaps` */
 
 void hak_cache_begin(void)
 {
@@ -141,7 +141,6 @@ void hak_processor_break_up(uint64_t since_ms)
 
 void hak_processor_lock_all(void)
 {
-    hak_lock_acquire(&making);
     for (unsigned cpu = 0; cpu < cpus; cpu++) {
         struct hak_thread *t = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (!t)
@@ -161,5 +160,4 @@ void hak_processor_unlock_all(void)
         t->forking = false;
         hak_lock_release_sibling(&t->lock);
     }
-    hak_lock_release(&making);
 }

@@ -21,8 +21,8 @@
 #define PARK_BYTES (32 * HAK_MIB) /* cut from the slabs of all parked threads, at most */
 #define WARM 16u /* recycled descriptors that keep their slots */
 
-struct hak_lock hak_thread_lock = HAK_LOCK_INIT(HAK_RANK_THREADS);
-struct hak_lock hak_orphan_lock = HAK_LOCK_INIT(HAK_RANK_ORPHAN);
+HAK_LOCK(hak_thread_lock, HAK_RANK_THREADS);
+HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
 
 /* Under hak_thread_lock. */
 static struct hak_thread *live, *parked, *recycled;

@@ -16,7 +16,7 @@ struct pages {
 static struct pages *spare;
 static char *next;
 static size_t room, total;
-struct hak_lock hak_meta_lock = HAK_LOCK_INIT(HAK_RANK_META);
+HAK_LOCK(hak_meta_lock, HAK_RANK_META);
 
 /* The rest of the old chunk is given up; chunks are large against what is asked for. */
 static bool new_chunk(size_t size)

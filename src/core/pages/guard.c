@@ -25,7 +25,7 @@ static struct place {
     const void *allocated_by, *freed_by;
 } places[PLACES];
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_GUARD);
+static HAK_LOCK(lock, HAK_RANK_GUARD);
 static char *first;         /* the page before the first place; NULL: no guarded blocks */
 static size_t page, stride; /* of a place with the inaccessible page before it */
 static unsigned next;       /* the place that was freed the longest ago, or never used */
@@ -209,16 +209,6 @@ void hak_guard_free(void *p, const void *caller)
     hak_os_protect(pages_of(place), bytes, PROT_NONE, HAK_CAUSE_guard);
     place->freed_by = caller;
     place->state = PLACE_FREED;
-    hak_lock_release(&lock);
-}
-
-void hak_guard_fork_prepare(void)
-{
-    hak_lock_acquire(&lock);
-}
-
-void hak_guard_fork_done(void)
-{
     hak_lock_release(&lock);
 }
 

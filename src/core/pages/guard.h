@@ -19,8 +19,6 @@ void hak_guard_count(uint32_t blocks);
 size_t hak_guard_usable(const void *p, const char *verb);
 /* Takes a guarded block back. */
 void hak_guard_free(void *p, const void *caller);
-void hak_guard_fork_prepare(void);
-void hak_guard_fork_done(void);
 void hak_guard_stats(struct hak_stats_writer *w);
 
 #endif

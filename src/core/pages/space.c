@@ -42,7 +42,7 @@ struct zone {
     bool header;
 };
 
-struct hak_lock hak_space_lock = HAK_LOCK_INIT(HAK_RANK_RANGE);
+HAK_LOCK(hak_space_lock, HAK_RANK_RANGE);
 
 static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */

@@ -8,23 +8,10 @@
 #include "core/pages/space.h"
 #include "parts.h"
 
-#define BATCH_RANGES 32u
 #define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
 #define SPLITS 64u                /* of refused ranges in a batch, to find the pages that are to blame */
 #define KEPT_SMALL_MOST (64 * HAK_GIB) /* of the heap, which is half as many mappings as there are by default */
 #define REFUSAL_MS 10000u         /* before a tick asks for them again */
-
-struct piece {
-    struct hak_dirty *region;
-    unsigned first, pages;
-};
-
-struct batch {
-    enum hak_cause cause;
-    unsigned n;
-    size_t bytes;
-    struct piece pieces[BATCH_RANGES];
-};
 
 /* What a purge is after. */
 struct wish {
@@ -74,25 +61,26 @@ static struct hak_dirty_choice choose(const struct hak_dirty *d, const struct wi
 }
 
 /* How many pages of a run the batch takes; one in any case, if it has none yet. */
-static unsigned room(const struct batch *b, const struct hak_dirty *d, unsigned pages, const struct wish *w)
+static unsigned room(const struct hak_purge_batch *b, const struct hak_dirty *d, unsigned pages, const struct wish *w)
 {
     size_t most = hak_min(BATCH_BYTES - hak_min(BATCH_BYTES, b->bytes), hak_align_up(excess(d->queue, w), HAK_PAGE));
-    if (b->n == BATCH_RANGES || !excess(d->queue, w))
+    if (b->n == HAK_PURGE_PIECES || !excess(d->queue, w))
         return 0;
     return (unsigned)hak_min(pages, b->n ? most / d->unit : hak_max(1, most / d->unit));
 }
 
-static void add(struct batch *b, const struct hak_purger *p, struct hak_dirty *d, unsigned first, unsigned pages)
+static void add(struct hak_purger *p, struct hak_dirty *d, unsigned first, unsigned pages)
 {
+    struct hak_purge_batch *b = &p->open;
     if (!p->claim(d, first, pages))
         return;
     hak_dirty_claim(d, first, pages);
-    b->pieces[b->n++] = (struct piece){d, first, pages};
+    b->pieces[b->n++] = (struct hak_purge_piece){d, first, pages, 0};
     b->bytes += pages * d->unit;
 }
 
 /* The beginning of a run, up to the end of a huge page; without one all of it, if the batch has nothing yet. */
-static unsigned cut(const struct batch *b, const struct hak_dirty *d, unsigned first, unsigned pages)
+static unsigned cut(const struct hak_purge_batch *b, const struct hak_dirty *d, unsigned first, unsigned pages)
 {
     uintptr_t end = (uintptr_t)d->base + (first + pages) * d->unit;
     unsigned over = (unsigned)(end % HAK_HUGE_PAGE / d->unit);
@@ -100,8 +88,9 @@ static unsigned cut(const struct batch *b, const struct hak_dirty *d, unsigned f
 }
 
 /* Adds what is chosen of a region, from the page on where the last batch ended. True: all of it. */
-static bool add_region(struct batch *b, const struct hak_purger *p, struct hak_dirty *d, struct wish *w)
+static bool add_region(struct hak_purger *p, struct hak_dirty *d, struct wish *w)
 {
+    const struct hak_purge_batch *b = &p->open;
     struct hak_dirty_choice choice = choose(d, w);
     for (unsigned run, pages; (run = hak_dirty_run(d, &w->at, choice)); w->at += pages) {
         pages = room(b, d, run, w);
@@ -109,14 +98,15 @@ static bool add_region(struct batch *b, const struct hak_purger *p, struct hak_d
             pages = cut(b, d, w->at, pages);
         if (!pages)
             return false;
-        add(b, p, d, w->at, pages);
+        add(p, d, w->at, pages);
     }
     return true;
 }
 
 /* A batch for as many regions as it holds, all under one cause. */
-static HAK_COLD void fill(struct batch *b, const struct hak_purger *p, struct wish *w)
+static HAK_COLD void fill(struct hak_purger *p, struct wish *w)
 {
+    struct hak_purge_batch *b = &p->open;
     struct hak_dirty *d;
     while ((d = next_region(p, w))) {
         enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : p->cause(d);
@@ -127,7 +117,7 @@ static HAK_COLD void fill(struct batch *b, const struct hak_purger *p, struct wi
             return;
         if (cause != HAK_PURGE_NOT_NOW) {
             b->cause = cause;
-            if (!add_region(b, p, d, w))
+            if (!add_region(p, d, w))
                 return;
         }
         w->region = NULL;
@@ -138,39 +128,43 @@ static HAK_COLD void fill(struct batch *b, const struct hak_purger *p, struct wi
 
 /* --- to the kernel ----------------------------------------------------------------------------------- */
 
-static struct iovec range_of(struct piece x)
+/* What is not settled of it. */
+static struct iovec range_of(const struct hak_purge_piece *x)
 {
-    return (struct iovec){x.region->base + x.first * x.region->unit, x.pages * x.region->unit};
+    size_t unit = x->region->unit;
+    return (struct iovec){x->region->base + (x->first + x->settled) * unit, (x->pages - x->settled) * unit};
 }
 
-static void settle(const struct hak_purger *p, struct piece x, bool gone, enum hak_cause cause)
+/* The next pages of a piece. */
+static void settle(const struct hak_purger *p, struct hak_purge_piece *x, unsigned pages, bool gone)
 {
     hak_lock_acquire(p->lock);
-    hak_dirty_settle(x.region, x.first, x.pages, gone, cause);
+    hak_dirty_settle(x->region, x->first + x->settled, pages, gone, p->open.cause);
+    x->settled += pages;
     hak_lock_release(p->lock);
 }
 
-/* A range by itself, and where that is refused its halves: so the pages around a locked one go. Bytes that went. */
-static HAK_COLD size_t send_apart(const struct hak_purger *p, struct piece x, enum hak_cause cause, unsigned *splits)
+/* The next pages of a piece by themselves, and where that is refused their halves: so the pages around a locked one go.
+ * Bytes that went. */
+static HAK_COLD size_t send_apart(const struct hak_purger *p, struct hak_purge_piece *x, unsigned pages, unsigned *splits)
 {
-    struct iovec range = range_of(x);
-    bool gone = hak_parts.release->release(&range, 1, cause) == range.iov_len;
-    if (gone || x.pages == 1 || !*splits) {
-        settle(p, x, gone, cause);
+    struct iovec range = {range_of(x).iov_base, pages * x->region->unit};
+    bool gone = hak_parts.release->release(&range, 1, p->open.cause) == range.iov_len;
+    if (gone || pages == 1 || !*splits) {
+        settle(p, x, pages, gone);
         return gone ? range.iov_len : 0;
     }
     --*splits;
-    unsigned half = x.pages / 2;
-    size_t low = send_apart(p, (struct piece){x.region, x.first, half}, cause, splits);
-    return low + send_apart(p, (struct piece){x.region, x.first + half, x.pages - half}, cause, splits);
+    size_t low = send_apart(p, x, pages / 2, splits);
+    return low + send_apart(p, x, pages - pages / 2, splits);
 }
 
 /* Each is a mapping of its own then, of which the kernel has so many for a process. */
-static HAK_COLD void keep_small(struct piece x)
+static HAK_COLD void keep_small(const struct hak_purge_piece *x)
 {
     struct hak_space_stats space;
-    uint64_t torn = hak_huge_page_is_on() ? hak_dirty_tear(x.region, x.first, x.pages) : 0;
-    uintptr_t from = (uintptr_t)x.region->base, end = from + x.region->pages * x.region->unit;
+    uint64_t torn = hak_huge_page_is_on() ? hak_dirty_tear(x->region, x->first, x->pages) : 0;
+    uintptr_t from = (uintptr_t)x->region->base, end = from + x->region->pages * x->region->unit;
     if (!torn)
         return;
     hak_space_stats(&space);
@@ -181,31 +175,47 @@ static HAK_COLD void keep_small(struct piece x)
     }
 }
 
-/* Bytes that went. */
-static HAK_COLD size_t send(const struct hak_purger *p, const struct batch *b)
+/* Whether all that is not settled went, by one call of the release policy. */
+static bool send_together(const struct hak_purge_batch *b)
 {
-    struct iovec ranges[BATCH_RANGES];
+    struct iovec ranges[HAK_PURGE_PIECES];
+    size_t n = 0, bytes = 0;
+    for (unsigned i = 0; i < b->n; i++) {
+        ranges[n] = range_of(&b->pieces[i]);
+        bytes += ranges[n].iov_len;
+        n += ranges[n].iov_len != 0;
+    }
+    return !n || hak_parts.release->release(ranges, n, b->cause) == bytes;
+}
+
+/* Bytes that went. */
+static HAK_COLD size_t send(struct hak_purger *p)
+{
+    struct hak_purge_batch *b = &p->open;
     unsigned splits = SPLITS;
     size_t bytes = 0;
     for (unsigned i = 0; i < b->n; i++)
-        ranges[i] = range_of(b->pieces[i]);
-    for (unsigned i = 0; i < b->n; i++)
-        keep_small(b->pieces[i]);
-    bool gone = hak_parts.release->release(ranges, b->n, b->cause) == b->bytes;
+        keep_small(&b->pieces[i]);
+    bool gone = send_together(b);
     for (unsigned i = 0; !gone && i < b->n; i++)
-        bytes += send_apart(p, b->pieces[i], b->cause, &splits);
+        if (b->pieces[i].settled < b->pieces[i].pages)
+            bytes += send_apart(p, &b->pieces[i], b->pieces[i].pages - b->pieces[i].settled, &splits);
     hak_lock_acquire(p->lock);
     for (unsigned i = 0; i < b->n; i++) {
-        struct piece x = b->pieces[i];
-        if (gone)
-            hak_dirty_settle(x.region, x.first, x.pages, true, b->cause);
+        struct hak_purge_piece x = b->pieces[i];
+        if (gone && x.settled < x.pages)
+            hak_dirty_settle(x.region, x.first + x.settled, x.pages - x.settled, true, b->cause);
         p->settle(x.region, x.first, x.pages);
     }
+    if (gone)
+        bytes = b->bytes;
+    b->n = 0;
+    b->bytes = 0;
     hak_lock_release(p->lock);
-    return gone ? b->bytes : bytes;
+    return bytes;
 }
 
-/* Bytes that went by so many batches as it takes. *more: the time was over before. */
+/* Bytes that went by so many batches as it takes. *more: the time was over before, or a fork waits. */
 static HAK_COLD size_t purge(struct hak_purger *p, struct wish *w, bool *more)
 {
     size_t bytes = 0;
@@ -214,13 +224,12 @@ static HAK_COLD size_t purge(struct hak_purger *p, struct wish *w, bool *more)
     if (w->of == EXCESS) /* and so much more that it is not the same at the next page */
         w->keep = hak_min(w->keep, hak_purge_allowance(p)) / 4 * 3;
     for (*more = false;;) {
-        struct batch b = {.n = 0};
-        fill(&b, p, w);
+        fill(p, w);
         hak_lock_release(p->lock);
-        if (!b.n)
+        if (!p->open.n)
             return bytes;
-        bytes += send(p, &b);
-        *more = w->end_ns && hak_os->clock_ns() >= w->end_ns;
+        bytes += send(p);
+        *more = (w->end_ns && hak_os->clock_ns() >= w->end_ns) || (w->of != TRIM && hak_lock_is_fork_waiting());
         if (*more)
             return bytes;
         hak_lock_acquire(p->lock);
@@ -229,24 +238,28 @@ static HAK_COLD size_t purge(struct hak_purger *p, struct wish *w, bool *more)
 
 /* --- who asks for it --------------------------------------------------------------------------------- */
 
+/* Ends what a thread had begun that is not in this child. */
 bool hak_purge_enter(struct hak_purger *p, bool wait)
 {
-    if (!wait)
-        return hak_lock_try(&p->purging);
-    hak_lock_acquire(&p->purging);
+    if (wait)
+        hak_lock_acquire(p->purging);
+    else if (!hak_lock_try(p->purging))
+        return false;
+    if (HAK_UNLIKELY(p->open.n))
+        send(p);
     return true;
 }
 
 bool hak_purge_tick_of(struct hak_purger *p, uint64_t now_ms)
 {
     bool more;
-    if (!hak_lock_try(&p->purging))
+    if (!hak_purge_enter(p, false))
         return false;
     uint64_t end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS;
     purge(p, &(struct wish){.now_ms = now_ms, .end_ns = end_ns, .of = IDLE}, &more);
     if (!more)
         purge(p, &(struct wish){.now_ms = now_ms, .end_ns = end_ns, .of = EXCESS, .keep = SIZE_MAX}, &more);
-    hak_lock_release(&p->purging);
+    hak_purge_leave(p);
     return more;
 }
 
@@ -264,35 +277,39 @@ void hak_purge_due(struct hak_purger *p, size_t most)
     if (!hak_purge_enter(p, hak_parts.release->at_once))
         return;
     purge(p, &(struct wish){.now_ms = now, .of = EXCESS, .keep = most}, &more);
-    purge(p, &(struct wish){.now_ms = now, .end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS, .of = IDLE}, &more);
-    hak_lock_release(&p->purging);
+    if (more)
+        HAK_STORE_RELAXED(&hak_purge_waits, true);
+    else
+        purge(p, &(struct wish){.now_ms = now, .end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS, .of = IDLE}, &more);
+    hak_purge_leave(p);
 }
 
 size_t hak_purge_trim(struct hak_purger *p, size_t keep)
 {
     bool more;
     struct wish w = {.now_ms = hak_clock_ms(), .of = TRIM, .keep = keep};
-    hak_lock_acquire(&p->purging);
+    hak_purge_enter(p, true);
     size_t bytes = purge(p, &w, &more);
-    hak_lock_release(&p->purging);
+    hak_purge_leave(p);
     return bytes;
 }
 
 bool hak_purge_region(struct hak_purger *p, struct hak_dirty *d, enum hak_cause cause)
 {
-    struct batch b = {.cause = cause};
     struct wish w = {.of = EXCESS};
     hak_lock_acquire(p->lock);
-    add_region(&b, p, d, &w);
+    p->open.cause = cause;
+    add_region(p, d, &w);
+    bool any = p->open.n;
     hak_lock_release(p->lock);
-    if (b.n)
-        send(p, &b);
-    return b.n;
+    if (any)
+        send(p);
+    return any;
 }
 
 void hak_purge_leave(struct hak_purger *p)
 {
-    hak_lock_release(&p->purging);
+    hak_lock_release(p->purging);
 }
 
 /* --- the rest ---------------------------------------------------------------------------------------- */
@@ -301,17 +318,4 @@ void hak_purge_stats(const struct hak_purger *p, struct hak_stats_writer *w)
 {
     hak_stats_number(w, "dirty_bytes", p->queue->waiting + p->queue->refused);
     hak_stats_number(w, "refused_bytes", p->queue->refused);
-}
-
-/* No claim is open then, so that a child has no page that is nobody's. */
-void hak_purge_fork_prepare(struct hak_purger *p)
-{
-    hak_lock_acquire(&p->purging);
-    hak_lock_acquire(p->lock);
-}
-
-void hak_purge_fork_done(struct hak_purger *p)
-{
-    hak_lock_release(p->lock);
-    hak_lock_release(&p->purging);
 }

@@ -8,31 +8,13 @@
 #include <unistd.h>
 
 #include "background.h"
+#include "core/base/lock.h"
 #include "core/base/memcheck.h"
+#include "core/base/sealed.h"
 #include "core/heap/processor.h"
-#include "core/os/meta.h"
-#include "core/pages/guard.h"
-#include "core/pages/space.h"
-#include "core/parts/parts.h"
 #include "live.h"
 #include "pulse.h"
 #include "start.h"
-
-static void each_part(bool prepare, bool in_child)
-{
-    const struct hak_backend *b = hak_parts.backend;
-    if (!prepare && b->fork_done)
-        b->fork_done(in_child);
-    for (unsigned i = 0; hak_frontends[i]; i++) {
-        const struct hak_frontend *f = hak_frontends[i];
-        if (prepare && f->fork_prepare)
-            f->fork_prepare();
-        else if (!prepare && f->fork_done)
-            f->fork_done(in_child);
-    }
-    if (prepare && b->fork_prepare)
-        b->fork_prepare();
-}
 
 /* --- the C library's streams ---------------------------------------------------------------------------- */
 
@@ -66,11 +48,12 @@ static void unlock_streams(bool locked, bool in_child)
 
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
-static struct hak_lock fork_lock = HAK_LOCK_INIT(HAK_RANK_FORK);
+static HAK_LOCK(fork_lock, HAK_RANK_FORK);
 static pid_t forking;  /* the number of the process, */
 static unsigned inner; /* and forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
 
-/* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. */
+/* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. One
+ * that waits for a lock has none. */
 static void prepare(void)
 {
     HAK_UNSEEN;
@@ -82,19 +65,12 @@ static void prepare(void)
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
-    hak_lock_acquire_sibling(&fork_lock);
-    hak_processor_lock_all();
-    hak_lock_acquire(&hak_orphan_lock);
-    hak_lock_acquire(&hak_thread_lock);
-    each_part(true, false);
-    hak_lock_acquire(&hak_space_lock);
-    hak_lock_acquire(&hak_meta_lock);
-    hak_guard_fork_prepare();
-    hak_lock_own_all();
+    hak_lock_acquire_all(hak_processor_lock_all);
     streams_locked = locked;
     forking = getpid();
 }
 
+/* While all locks are held. */
 static void forget_others(void)
 {
     hak_thread_fork_child();
@@ -111,16 +87,10 @@ static void done(bool in_child)
         return;
     bool locked = streams_locked;
     hak_lock_disown_all();
-    hak_guard_fork_done();
-    hak_lock_release(&hak_meta_lock);
-    hak_lock_release(&hak_space_lock);
-    each_part(false, in_child);
     if (in_child)
         forget_others();
-    hak_lock_release(&hak_thread_lock);
-    hak_lock_release(&hak_orphan_lock);
     hak_processor_unlock_all();
-    hak_lock_release_sibling(&fork_lock);
+    hak_lock_release_all(in_child);
     unlock_streams(locked, in_child);
 }
 

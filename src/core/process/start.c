@@ -19,7 +19,7 @@ extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
-static struct hak_lock init_lock = HAK_LOCK_INIT(HAK_RANK_INIT);
+static HAK_LOCK(init_lock, HAK_RANK_INIT);
 static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
 static bool sealed;
 

@@ -254,19 +254,6 @@ static void count_outside(size_t *blocks, size_t *bytes)
 
 /* --- the rest ----------------------------------------------------------------------------------------- */
 
-static void fork_prepare(void)
-{
-    hak_spans_fork_prepare();
-    hak_registry_fork_prepare();
-}
-
-static void fork_done(bool in_child)
-{
-    (void)in_child;
-    hak_registry_fork_done();
-    hak_spans_fork_done();
-}
-
 static void stats(struct hak_stats_writer *w)
 {
     size_t mappings, bytes = hak_registry_bytes(&mappings);
@@ -294,7 +281,5 @@ const struct hak_frontend hak_frontend_large = {
     .count_outside = count_outside,
     .trim = hak_spans_trim,
     .purge_tick = hak_spans_age,
-    .fork_prepare = fork_prepare,
-    .fork_done = fork_done,
     .stats = stats,
 };

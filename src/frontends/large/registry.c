@@ -6,7 +6,7 @@
 
 #define BUCKETS 1024
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_REGISTRY);
+static HAK_LOCK(lock, HAK_RANK_FRONTEND_INNER);
 static struct mapping *buckets[BUCKETS];
 static struct hak_meta_list recycled;
 static size_t mappings, bytes;
@@ -97,14 +97,4 @@ size_t hak_registry_bytes(size_t *count)
     *count = mappings;
     hak_lock_release(&lock);
     return n;
-}
-
-void hak_registry_fork_prepare(void)
-{
-    hak_lock_acquire(&lock);
-}
-
-void hak_registry_fork_done(void)
-{
-    hak_lock_release(&lock);
 }

@@ -24,7 +24,5 @@ void hak_registry_attach(struct mapping *entry);
 bool hak_registry_find(const void *block, struct mapping *out);
 /* Bytes usable in all of them, and their number. */
 size_t hak_registry_bytes(size_t *count);
-void hak_registry_fork_prepare(void);
-void hak_registry_fork_done(void);
 
 #endif

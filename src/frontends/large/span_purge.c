@@ -52,12 +52,13 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
     return hak_parts.release->cause;
 }
 
-struct hak_lock hak_spans_lock = HAK_LOCK_INIT(HAK_RANK_SPANS);
+HAK_LOCK(hak_spans_lock, HAK_RANK_FRONTEND);
+static HAK_LOCK(purging, HAK_RANK_PURGE);
 
 struct hak_purger hak_spans_purger = {
     .queue = &hak_chunks_dirty,
     .lock = &hak_spans_lock,
-    .purging = HAK_LOCK_INIT(HAK_RANK_SPANS_PURGE),
+    .purging = &purging,
     .claim = claim,
     .settle = settle,
     .cause = cause_of,

@@ -282,13 +282,3 @@ void hak_spans_stats(struct hak_stats_writer *w)
     hak_chunk_stats(w);
     hak_lock_release(lock);
 }
-
-void hak_spans_fork_prepare(void)
-{
-    hak_purge_fork_prepare(&hak_spans_purger);
-}
-
-void hak_spans_fork_done(void)
-{
-    hak_purge_fork_done(&hak_spans_purger);
-}

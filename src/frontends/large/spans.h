@@ -32,7 +32,5 @@ bool hak_spans_resize(struct hak_slab *slab, unsigned pages);
 size_t hak_spans_trim(size_t *keep);
 bool hak_spans_age(uint64_t now_ms);
 void hak_spans_stats(struct hak_stats_writer *w);
-void hak_spans_fork_prepare(void);
-void hak_spans_fork_done(void);
 
 #endif

@@ -21,7 +21,8 @@ struct chunk {
     uint64_t free[WORDS];
 };
 
-static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_FRONTEND);
+static HAK_LOCK(lock, HAK_RANK_FRONTEND);
+static HAK_LOCK(purging, HAK_RANK_PURGE);
 static struct hak_dirty_queue dirty = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS};
 static struct chunk *orphans;
 static struct chunk *returning; /* wholly free: they go back to the backend when the lock is let go of */
@@ -272,7 +273,7 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
 static struct hak_purger purger = {
     .queue = &dirty,
     .lock = &lock,
-    .purging = HAK_LOCK_INIT(HAK_RANK_FRONTEND_PURGE),
+    .purging = &purging,
     .claim = claim,
     .settle = settle,
     .cause = cause_of,
@@ -351,16 +352,4 @@ void hak_arena_stats(struct hak_stats_writer *w)
     hak_purge_stats(&purger, w);
     hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&lock.taken));
     hak_lock_release(&lock);
-}
-
-void hak_arena_fork_prepare(void)
-{
-    hak_purge_fork_prepare(&purger);
-}
-
-/* The other threads' arenas stay as they are: their chunks serve nobody, and are freed when their blocks are. */
-void hak_arena_fork_done(bool in_child)
-{
-    (void)in_child;
-    hak_purge_fork_done(&purger);
 }

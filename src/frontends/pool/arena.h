@@ -37,7 +37,5 @@ void hak_arena_abandon(struct hak_thread *t);
 bool hak_arena_tick(uint64_t now_ms);
 size_t hak_arena_trim(void);
 void hak_arena_stats(struct hak_stats_writer *w);
-void hak_arena_fork_prepare(void);
-void hak_arena_fork_done(bool in_child);
 
 #endif

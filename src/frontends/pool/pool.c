@@ -152,7 +152,5 @@ const struct hak_frontend hak_frontend_pool = {
     .thread_start = thread_start,
     .thread_ending = thread_ending,
     .thread_end = thread_end,
-    .fork_prepare = hak_arena_fork_prepare,
-    .fork_done = hak_arena_fork_done,
     .stats = stats,
 };
