@@ -14,6 +14,7 @@
 #include "checker.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -39,7 +40,7 @@ enum {
     VARIABLES = 8,
 };
 
-enum kind { LOAD, STORE, ADD, SUB, OR, AND, XOR, EXCHANGE, CAS, LOCK, UNLOCK, SLEEP, WAKE, LOOK };
+enum kind { LOAD, STORE, ADD, SUB, OR, AND, XOR, EXCHANGE, CAS, LOCK, UNLOCK, TRY, SLEEP, WAKE, LOOK };
 static const char *const kind_names[] = {"load",     "store", "add",  "sub",    "or",    "and",  "xor",
                                          "exchange", "cas",   "lock", "unlock", "sleep", "wake", "look"};
 enum order { RELAXED, CONSUME, ACQUIRE, RELEASE, ACQ_REL, SEQ_CST };
@@ -435,9 +436,12 @@ static void operate(struct thread *t, unsigned option)
         return;
     }
     struct location *l = location_of(op);
-    if (op->kind == LOCK) {
+    if (op->kind == TRY && l->holder >= 0) {
+        t->result = false;
+    } else if (op->kind == LOCK || op->kind == TRY) {
         l->holder = (int)(t - threads);
         join(&t->view, &l->held);
+        t->result = true;
     } else if (op->kind == UNLOCK) {
         if (l->holder != (int)(t - threads))
             model_fail("thread %u releases a lock that it does not hold", (unsigned)(t - threads));
@@ -836,6 +840,12 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     if (current)
         request((struct operation){.kind = LOCK, .address = (uintptr_t)mutex, .size = 1, .site = (uintptr_t)SITE});
     return 0;
+}
+
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    struct operation op = {.kind = TRY, .address = (uintptr_t)mutex, .size = 1, .site = (uintptr_t)SITE};
+    return !current || request(op) ? 0 : EBUSY;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)

@@ -127,11 +127,13 @@ static void hot(unsigned self)
 {
     if (self < 2) {
         hak_slab_empty(slabs[self]);
-        struct hak_slab *next, *before = hak_hot_push(slabs[self]);
-        model_reached(before != NULL);
-        for (; before; before = next) {
-            next = hak_slab_stack_next(before);
-            own(before, self);
+        while (!hak_hot_push(slabs[self])) {
+            struct hak_slab *next, *before = hak_hot_take(cls);
+            model_reached(before != NULL);
+            for (; before; before = next) {
+                next = hak_slab_stack_next(before);
+                own(before, self);
+            }
         }
         return;
     }

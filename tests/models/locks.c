@@ -15,6 +15,16 @@ void hak_lock_release(struct hak_lock *lock)
     pthread_mutex_unlock((pthread_mutex_t *)(void *)lock);
 }
 
+bool hak_lock_try(struct hak_lock *lock)
+{
+    return !pthread_mutex_trylock((pthread_mutex_t *)(void *)lock);
+}
+
+bool hak_lock_is_fork_waiting(void)
+{
+    return false;
+}
+
 int hak_lock_forks_in(void)
 {
     return 0;

@@ -41,9 +41,9 @@ TEST(the_most_recent_of_the_class_comes_first)
     start("HAKMEM_RELEASE=batch");
     struct hak_slab *a = empty_slab(cls), *b = empty_slab(cls), *c = empty_slab(other_bin);
     assert_null(hak_hot_pop(cls));
-    assert_null(hak_hot_push(a));
-    assert_null(hak_hot_push(b));
-    assert_null(hak_hot_push(c));
+    assert_true(hak_hot_push(a));
+    assert_true(hak_hot_push(b));
+    assert_true(hak_hot_push(c));
     assert_ptr_equal(hak_hot_pop(cls), b);
     assert_ptr_equal(hak_hot_pop(cls), a);
     assert_null(hak_hot_pop(cls));
@@ -67,9 +67,11 @@ TEST(too_many_come_out_together)
     start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=batch");
     struct hak_slab *last;
     for (unsigned i = 0; i < 3; i++)
-        assert_null(hak_hot_push(empty_slab(cls)));
+        assert_true(hak_hot_push(empty_slab(cls)));
     last = empty_slab(cls);
-    assert_int_equal(length(hak_hot_push(last)), 3);
+    assert_false(hak_hot_push(last));
+    assert_int_equal(length(hak_hot_take(cls)), 3);
+    assert_true(hak_hot_push(last));
     assert_ptr_equal(hak_hot_pop(cls), last);
     assert_null(hak_hot_pop(cls));
 }
@@ -88,24 +90,24 @@ TEST(all_are_taken_class_by_class)
     assert_int_equal(from, HAK_NCLASSES);
     assert_null(hak_hot_pop(cls));
     for (unsigned i = 0; i < 4; i++) /* the count began again */
-        assert_null(hak_hot_push(empty_slab(cls)));
+        assert_true(hak_hot_push(empty_slab(cls)));
 }
 
 TEST(one_waits_where_pages_go_back_at_once)
 {
     start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=direct");
-    assert_null(hak_hot_push(empty_slab(cls)));
-    assert_non_null(hak_hot_push(empty_slab(cls)));
+    assert_true(hak_hot_push(empty_slab(cls)));
+    assert_false(hak_hot_push(empty_slab(cls)));
 }
 
 TEST(what_comes_out_is_counted_no_more)
 {
     start("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=batch");
     for (unsigned i = 0; i < 3; i++)
-        assert_null(hak_hot_push(empty_slab(cls)));
+        assert_true(hak_hot_push(empty_slab(cls)));
     struct hak_slab *one = hak_hot_pop(cls);
-    assert_null(hak_hot_push(one));
-    assert_non_null(hak_hot_push(empty_slab(cls)));
+    assert_true(hak_hot_push(one));
+    assert_false(hak_hot_push(empty_slab(cls)));
 }
 
 UNIT_MAIN(T(what_comes_out_is_counted_no_more), T(one_waits_where_pages_go_back_at_once),

@@ -46,7 +46,7 @@ static void count(unsigned cls, int32_t slabs)
     HAK_ADD_RELAXED(&hot_pages, slabs * (int32_t)hak_slab_pages[cls]);
 }
 
-static struct hak_slab *take_all(unsigned cls)
+struct hak_slab *hak_hot_take(unsigned cls)
 {
     count(cls, -HAK_LOAD_RELAXED(&hot[cls].count));
     return hak_slab_stack_take_all(&hot[cls].stack);
@@ -73,15 +73,15 @@ struct hak_slab *hak_hot_pop_similar(unsigned pages, bool header)
     return NULL;
 }
 
-/* The most recent one stays in any case. */
-struct hak_slab *hak_hot_push(struct hak_slab *slab)
+bool hak_hot_push(struct hak_slab *slab)
 {
     unsigned cls = slab->cls; /* once it is pushed, the slab may become one of another class */
-    struct hak_slab *before = HAK_LOAD_RELAXED(&hot[cls].count) >= limit() ? take_all(cls) : NULL;
+    if (HAK_LOAD_RELAXED(&hot[cls].count) >= limit())
+        return false;
     mark_used(cls);
     hak_slab_stack_push(&hot[cls].stack, slab);
     count(cls, 1);
-    return before;
+    return true;
 }
 
 struct hak_slab *hak_hot_take_all(unsigned *cls)
@@ -89,6 +89,6 @@ struct hak_slab *hak_hot_take_all(unsigned *cls)
     struct hak_slab *slabs = NULL;
     for (; !slabs && (*cls = next_used(*cls)) < HAK_NCLASSES; ++*cls)
         if (!hak_slab_stack_is_empty(&hot[*cls].stack))
-            slabs = take_all(*cls);
+            slabs = hak_hot_take(*cls);
     return slabs;
 }

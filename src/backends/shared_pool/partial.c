@@ -2,6 +2,8 @@
  * See partial.h. The counts are rough: they say when a sweep pays, and nothing else depends on them. */
 #include "partial.h"
 
+#include <limits.h>
+
 #include "core/plugin.h"
 
 #define IDLE_PAGES 8 /* of a class may stand idle on its stack, at least, */
@@ -23,6 +25,8 @@ static struct partial {
 } partials[HAK_NCLASSES];
 
 enum { FRONT = 1, PASSING = 2, WANTED = 4 };
+
+static HAK_LOCK(sweeping, HAK_RANK_SWEEP); /* a slab may be in hand: fork waits until it is on a list again */
 
 static unsigned front_of(const struct partial *p)
 {
@@ -93,12 +97,15 @@ static void look_at(struct partial *p, struct hak_slab *slab)
     }
 }
 
-/* Looks at up to so many slabs, in so many passes, whatever others put meanwhile; returns how many it was. */
+/* Looks at up to so many slabs, in so many passes, whatever others put meanwhile; returns how many it was. All of them,
+ * when a fork waits. */
 static unsigned sweep(struct partial *p, unsigned most, unsigned passes)
 {
-    unsigned n = 0;
+    unsigned n = 0, all = most;
     most = (unsigned)hak_min(most, (passes + 1) * ((size_t)HAK_LOAD_RELAXED(&p->length) + 1));
     while (n < most) {
+        if (hak_lock_is_fork_waiting())
+            return all;
         unsigned turn = HAK_LOAD_RELAXED(&p->turn);
         if (!(turn & (PASSING | WANTED)))
             break;
@@ -116,8 +123,10 @@ static void count_idle(struct partial *p, int32_t most)
 {
     int32_t idle = HAK_ADD_RELAXED(&p->idle, 1) + 1;
     want_pass(p);
-    if (idle >= most + HAK_LOAD_RELAXED(&p->length) / 4)
+    if (idle >= most + HAK_LOAD_RELAXED(&p->length) / 4 && hak_lock_try(&sweeping)) {
         sweep(p, STEP, 1);
+        hak_lock_release(&sweeping);
+    }
 }
 
 void hak_partial_note_idle(unsigned cls)
@@ -137,10 +146,10 @@ void hak_partial_put(struct hak_slab *slab)
 
 /* Idle slabs of classes that come and go stay, if they are not to go all: else each thread in turn would touch other
  * pages. */
-bool hak_partial_sweep(bool all, unsigned most)
+static bool sweep_classes(bool all, unsigned most)
 {
-    static _Atomic(unsigned) next; /* class, for what a call did not come to */
-    unsigned left = most, cls = HAK_LOAD_RELAXED(&next);
+    static unsigned next; /* class, for what a call did not come to */
+    unsigned left = most, cls = next;
     for (unsigned i = 0; i < HAK_NCLASSES && left; i++) {
         struct partial *p = &partials[cls++ % HAK_NCLASSES];
         bool served = HAK_LOAD_RELAXED(&p->served);
@@ -150,6 +159,17 @@ bool hak_partial_sweep(bool all, unsigned most)
             left -= sweep(p, left, PASSES);
     }
     if (!left)
-        HAK_STORE_RELAXED(&next, cls);
+        next = cls;
     return !left;
+}
+
+bool hak_partial_sweep(bool all, unsigned most)
+{
+    if (most == UINT_MAX)
+        hak_lock_acquire(&sweeping);
+    else if (!hak_lock_try(&sweeping))
+        return false;
+    bool more = sweep_classes(all, most);
+    hak_lock_release(&sweeping);
+    return more;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * PARTIAL slabs, on a lock-free stack for each class. One whose last block comes back stays on its stack, where
  * the next request of its class finds it: it is idle. When several of a class are, or after a while, the stack
- * is swept, a few slabs at a time: idle ones become EMPTY. Any thread; whatever may sweep is called without the pool's
- * lock, since an EMPTY slab comes back to the pool through its frontend. */
+ * is swept, a few slabs at a time: idle ones become EMPTY. Any thread, one at a time; whatever may sweep is called without
+ * the pool's lock, since an EMPTY slab comes back to the pool through its frontend. */
 #ifndef SHARED_POOL_PARTIAL_H
 #define SHARED_POOL_PARTIAL_H
 
@@ -15,7 +15,8 @@ void hak_partial_put(struct hak_slab *slab);
 /* The last block of a slab of the class came back. May sweep. */
 void hak_partial_note_idle(unsigned cls);
 /* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. Looks at
- * so many slabs at most; true if there may be more. */
+ * so many slabs at most; true if there may be more. Where it is to look at UINT_MAX it waits for another thread's sweep,
+ * and then for a fork, if it holds no lock; else it does nothing meanwhile. */
 bool hak_partial_sweep(bool all, unsigned most);
 
 #endif

@@ -281,11 +281,12 @@ static void release_lock_and_bound(void)
 /* The most recent one is hot; those before it join the EMPTY list together when they are too many. */
 static void heat(struct hak_slab *slab)
 {
-    struct hak_slab *before = hak_hot_push(slab);
-    if (!before)
+    if (hak_hot_push(slab))
         return;
     hak_lock_acquire(&hak_pool_lock);
-    cool(before);
+    do
+        cool(hak_hot_take(slab->cls));
+    while (!hak_hot_push(slab));
     release_lock_and_bound();
 }
 
@@ -308,7 +309,8 @@ static void all_back(struct hak_slab *slab, unsigned cls)
 
 static void reap(void)
 {
-    hak_partial_sweep(true, UINT_MAX);
+    while (hak_partial_sweep(true, UINT_MAX))
+        hak_lock_let_fork();
 }
 
 static size_t trim(size_t keep)
