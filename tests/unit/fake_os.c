@@ -109,8 +109,18 @@ static intptr_t advise(void *addr, size_t size, int advice)
     return -EINVAL;
 }
 
+static void (*_Atomic before_advice)(void);
+
+static void call_before_advice(void)
+{
+    void (*fn)(void) = before_advice;
+    if (fn)
+        fn();
+}
+
 static intptr_t fake_advise(void *addr, size_t size, int advice)
 {
+    call_before_advice();
     huge_bytes += advice == MADV_HUGEPAGE ? size : 0;
     if (advice == MADV_NOHUGEPAGE)
         kept_small = (struct iovec){addr, size};
@@ -136,6 +146,7 @@ static intptr_t advise_each(const struct iovec *ranges, size_t n, int advice)
 
 static intptr_t fake_advise_vector(const struct iovec *ranges, size_t n, int advice)
 {
+    call_before_advice();
     PASS(process_madvise, total(ranges, n), vector_error ? -vector_error : advise_each(ranges, n, advice));
 }
 
@@ -261,6 +272,11 @@ void fake_os_lock_page(const void *at)
 void fake_os_unlock_pages(void)
 {
     locked_count = 0;
+}
+
+void fake_os_before_advice(void (*fn)(void))
+{
+    before_advice = fn;
 }
 
 void fake_os_late(enum hak_os_call call, uint64_t ms)

@@ -262,6 +262,23 @@ TEST(slots_of_many_ended_threads_go_back_to_the_kernel)
     assert_int_equal(c.used, c.remote);
 }
 
+/* What the kernel refuses serves again all the same. */
+TEST(slots_that_are_refused_are_not_lost)
+{
+    static struct hak_thread other;
+    unsigned arrays[2] = {0};
+    start(NULL);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    for (unsigned round = 0; round < 2; round++) {
+        size_t bytes = hak_meta_bytes();
+        for (; arrays[round] < 300; arrays[round]++)
+            assert_non_null(hak_slots_get(&other, 6));
+        assert_true(round == 0 || hak_meta_bytes() == bytes);
+        hak_slots_release(&other);
+    }
+    fake_os_allow();
+}
+
 static void *use_a_class(void *unused)
 {
     unit_free_blocks(unit_blocks(SIZE, 100));
@@ -368,7 +385,7 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
     T(a_free_block_is_neither_read_nor_written), T(arrays_begin_small_and_stay_bounded),                               \
         T(a_bin_as_long_as_its_capacity_does_not_overflow),                                                            \
         T(outgrown_arrays_serve_other_classes), T(the_room_of_a_bin_is_never_more_than_its_free_slots),                \
-        T(slots_of_ended_threads_are_used_again), T(slots_of_many_ended_threads_go_back_to_the_kernel),                \
+        T(slots_that_are_refused_are_not_lost), T(slots_of_ended_threads_are_used_again), T(slots_of_many_ended_threads_go_back_to_the_kernel),                \
         T(without_memory_for_slots_blocks_are_drained), T(a_bin_without_slots_takes_blocks_all_the_same),              \
         T(frees_of_ended_threads_are_counted), T(without_memory_for_slots_the_kernel_is_seldom_asked),                 \
         T(at_a_limit_slots_take_no_more_than_they_need),

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/process/fork.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include "core/heap/drain.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/heap.h"
+#include "core/pages/budget.h"
 #include "unit.h"
 
 #define SIZE 2000
@@ -140,6 +143,210 @@ TEST(a_fork_by_who_holds_a_lock_waits_for_nobody)
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
 static _Atomic(bool) stop;
 
+static pthread_t start_thread(void *(*fn)(void *))
+{
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
+    return t;
+}
+
+/* --- a purge by another thread ----------------------------------------------------------------------------- */
+
+#define LARGE (1 * HAK_MIB)
+
+static _Atomic(bool) in_purge, may_purge;
+
+/* The first time. */
+static void stop_before_advice(void)
+{
+    if (HAK_EXCHANGE_ACQUIRE(&in_purge, true))
+        return;
+    while (!may_purge)
+        usleep(1000);
+}
+
+static void *trim_all(void *unused)
+{
+    hak_trim(0);
+    return unused;
+}
+
+/* Nothing is claimed for ever: a chunk of which all is free and clean goes back. */
+static int trim_whole(void)
+{
+    hak_trim(0);
+    unit_census();
+    return unit_stat("large", "dirty_bytes") != 0 || unit_stat("large", "chunk_bytes") != 0;
+}
+
+TEST(fork_waits_for_no_purge)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=600000");
+    assert_true(hak_init());
+    if (hak_parts.release->at_once)
+        skip();
+    mine = unit_blocks(LARGE, 24);
+    unit_free_blocks(mine);
+    fake_os_before_advice(stop_before_advice);
+    alarm(60);
+    pthread_t t = start_thread(trim_all);
+    while (!in_purge)
+        usleep(1000);
+    in_fork(trim_whole);
+    unit_free_blocks(unit_blocks(LARGE, 2));
+    may_purge = true;
+    pthread_join(t, NULL);
+    assert_int_equal(trim_whole(), 0);
+}
+
+/* Where the kernel refuses pages, what is claimed is settled page by page. */
+static void stop_amid_batch(void)
+{
+    static _Atomic(unsigned) calls;
+    if (HAK_ADD_RELAXED(&calls, 1) == 6)
+        stop_before_advice();
+}
+
+static int trim_without_locked(void)
+{
+    fake_os_unlock_pages();
+    hak_trim(0);
+    return trim_whole();
+}
+
+TEST(a_child_ends_a_purge_that_is_settled_in_part)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=600000");
+    assert_true(hak_init());
+    if (hak_parts.release->at_once)
+        skip();
+    char *block = hak_malloc(LARGE);
+    memset(block, 1, LARGE);
+    fake_os_lock_page(block + LARGE - 1);
+    hak_free(block);
+    size_t held = hak_budget_held();
+    fake_os_before_advice(stop_amid_batch);
+    alarm(60);
+    pthread_t t = start_thread(trim_all);
+    while (!in_purge)
+        usleep(1000);
+    in_fork(trim_without_locked);
+    may_purge = true;
+    pthread_join(t, NULL);
+    assert_in_range(hak_budget_held(), 1, held);
+    fake_os_unlock_pages();
+    hak_trim(0);
+    assert_int_equal(trim_whole(), 0);
+}
+
+/* --- a thread that waits for a lock, and whose signal's handler forks --------------------------------------- */
+
+static _Atomic(bool) in_handler;
+static volatile sig_atomic_t handlers_child = -1;
+
+static void fork_in_handler(int signal)
+{
+    (void)signal;
+    in_handler = true;
+    handlers_child = fork();
+    if (handlers_child == 0)
+        alarm(20);
+}
+
+/* The child goes on where its parent waited. */
+static void *wait_for_lock(void *unused)
+{
+    static struct hak_thread_totals totals;
+    hak_thread_totals(&totals);
+    if (handlers_child)
+        return unused;
+    unit_free_blocks(unit_blocks(SIZE, 100));
+    hak_trim(0);
+    _exit(hak_lock_is_any_held());
+}
+
+TEST(a_thread_that_waits_for_a_lock_has_none)
+{
+    int status = -1;
+    struct sigaction action = {.sa_handler = fork_in_handler};
+    unit_start(NULL);
+    assert_true(hak_init());
+    sigaction(SIGUSR1, &action, NULL);
+    alarm(60);
+    hak_lock_acquire(&hak_thread_lock);
+    unsigned alone = HAK_LOAD_RELAXED(&hak_thread_lock.word);
+    pthread_t t = start_thread(wait_for_lock);
+    while (HAK_LOAD_RELAXED(&hak_thread_lock.word) == alone)
+        usleep(1000);
+    pthread_kill(t, SIGUSR1);
+    while (!in_handler)
+        usleep(1000);
+    usleep(20000); /* in the handler it waits for the same lock */
+    hak_lock_release(&hak_thread_lock);
+    pthread_join(t, NULL);
+    assert_true(handlers_child > 0);
+    assert_int_equal(waitpid(handlers_child, &status, 0), handlers_child);
+    assert_int_equal(status, 0);
+}
+
+/* --- locks of parts ------------------------------------------------------------------------------------------ */
+
+/* Of two frontends that are not in hakmem's own folder. */
+static HAK_LOCK(lock_of_one, HAK_RANK_FRONTEND);
+static HAK_LOCK(lock_of_other, HAK_RANK_FRONTEND);
+static unsigned guarded[2];
+
+static void change(struct hak_lock *lock, unsigned *word)
+{
+    hak_lock_acquire(lock);
+    ++*(volatile unsigned *)word;
+    unit_free_blocks(NULL);
+    ++*(volatile unsigned *)word;
+    hak_lock_release(lock);
+}
+
+static void change_both(void)
+{
+    change(&lock_of_one, &guarded[0]);
+    change(&lock_of_other, &guarded[1]);
+}
+
+static void *change_often(void *unused)
+{
+    while (!stop)
+        change_both();
+    return unused;
+}
+
+/* Nothing is half changed, and no lock is taken. */
+static int change_in_child(void)
+{
+    if (guarded[0] % 2 || guarded[1] % 2)
+        return 1;
+    change_both();
+    return 0;
+}
+
+static void *fork_often(void *unused)
+{
+    for (unsigned i = 0; i < 30; i++)
+        in_fork(change_in_child);
+    return unused;
+}
+
+TEST(locks_of_two_parts_may_have_one_rank)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    pthread_t busy[] = {start_thread(change_often), start_thread(change_often)};
+    pthread_t forks[] = {start_thread(fork_often), start_thread(fork_often)};
+    for (unsigned i = 0; i < COUNT(forks); i++)
+        pthread_join(forks[i], NULL);
+    stop = true;
+    for (unsigned i = 0; i < COUNT(busy); i++)
+        pthread_join(busy[i], NULL);
+}
+
 static void *churn(void *unused)
 {
     uint64_t random = 1;
@@ -171,7 +378,9 @@ TEST(fork_while_threads_allocate)
         pthread_join(threads[i], NULL);
     unit_census();
 }
-#define WHILE_THREADS , T(fork_while_threads_allocate)
+#define WHILE_THREADS                                                                                    \
+    , T(fork_while_threads_allocate), T(fork_waits_for_no_purge), T(a_child_ends_a_purge_that_is_settled_in_part), \
+        T(a_thread_that_waits_for_a_lock_has_none), T(locks_of_two_parts_may_have_one_rank)
 #else
 #define WHILE_THREADS
 #endif

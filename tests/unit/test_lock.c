@@ -27,12 +27,6 @@ static void take_upside_down(void)
     hak_lock_acquire(&low);
 }
 
-static void try_upside_down(void)
-{
-    hak_lock_acquire(&high);
-    hak_lock_try(&low);
-}
-
 static void release_what_is_not_held(void)
 {
     hak_lock_release(&low);
@@ -47,11 +41,9 @@ TEST(ranks_are_checked_in_debug_builds)
     hak_lock_release(&low);
 #ifdef NDEBUG
     (void)take_upside_down;
-    (void)try_upside_down;
     (void)release_what_is_not_held;
 #else
     assert_dies(take_upside_down, "internal check failed");
-    assert_dies(try_upside_down, "internal check failed");
     assert_dies(release_what_is_not_held, "internal check failed");
 #endif
 }
@@ -71,6 +63,30 @@ TEST(a_thread_does_not_wait_for_itself)
     hak_lock_release(&low);
     assert_false(hak_lock_is_any_held());
     assert_dies(take_twice, "the handler of a signal");
+}
+
+static void take_two_of_a_rank(void)
+{
+    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_THREADS);
+    hak_lock_acquire(&low);
+    hak_lock_acquire(&other);
+}
+
+TEST(two_locks_of_a_rank_are_not_a_signals_fault)
+{
+    unit_start(NULL);
+    assert_dies(take_two_of_a_rank, "two locks of rank");
+}
+
+/* It does not wait for the lock. */
+TEST(a_lock_may_be_tried_in_any_order)
+{
+    unit_start(NULL);
+    hak_lock_acquire(&high);
+    assert_true(hak_lock_try(&low));
+    hak_lock_release(&low);
+    hak_lock_release(&high);
+    assert_false(hak_lock_is_any_held());
 }
 
 static bool is_taken(struct hak_lock *lock)
@@ -472,7 +488,8 @@ TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
     assert_true(is_taken(&lock));
 }
 
-UNIT_MAIN(T(locks_are_counted), T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
+UNIT_MAIN(T(locks_are_counted), T(two_locks_of_a_rank_are_not_a_signals_fault), T(a_lock_may_be_tried_in_any_order),
+          T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself),
           T(who_owns_all_locks_takes_none), T(many_of_one_rank_are_held_by_who_takes_them_in_order),
           T(a_lock_that_is_made_while_the_thread_forks_is_taken), T(who_releases_a_lock_wakes_who_waits),
           T(a_forking_thread_that_sleeps_lends_its_locks), T(nobody_borrows_from_who_runs),

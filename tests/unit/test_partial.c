@@ -2,6 +2,11 @@
  * The stacks alone: who is adopted, and when a sweep makes idle slabs EMPTY. */
 #include "backends/shared_pool/partial.h"
 
+#include <limits.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/shared_pool/superslab.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build */
@@ -211,8 +216,115 @@ TEST(a_whole_sweep_finds_all_idle_slabs)
     }
 }
 
+#if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
+/* --- fork beside a sweep: the pool's lock stops either of them ------------------------------------------------ */
+
+#define IDLE 4
+
+static struct hak_slab *idle_slabs[IDLE];
+static int status;
+
+static pthread_t start_thread(void *(*fn)(void *))
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, NULL), 0);
+    return thread;
+}
+
+/* Until a thread waits for the pool's lock, which this one has. */
+static void await_waiting(void)
+{
+    while (!(HAK_LOAD_RELAXED(&hak_pool_lock.word) & 1))
+        usleep(1000);
+}
+
+static void *sweep_all(void *unused)
+{
+    while (hak_partial_sweep(true, UINT_MAX))
+        hak_lock_let_fork();
+    return unused;
+}
+
+/* Whether one of the slabs is on no list of the pool: a trim has no end of it. */
+static bool is_any_lost(void)
+{
+    sweep_all(NULL);
+    hak_parts.backend->trim(0);
+    for (unsigned i = 0; i < IDLE; i++)
+        if (hak_slab_state(idle_slabs[i]) == HAK_SLAB_EMPTY || hak_slab_state(idle_slabs[i]) == HAK_SLAB_PARTIAL)
+            return true;
+    return false;
+}
+
+static void *fork_and_look(void *unused)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        _exit(is_any_lost());
+    }
+    waitpid(pid, &status, 0);
+    return unused;
+}
+
+static void start_beside_fork(void)
+{
+    struct hak_chain blocks[IDLE];
+    unit_start("HAKMEM_SS_HOT_SLABS=1");
+    t = unit_thread();
+    cls = hak_class_of(SIZE);
+    for (unsigned i = 0; i < IDLE; i++)
+        blocks[i] = put_one(&idle_slabs[i]);
+    for (unsigned i = 0; i < IDLE; i++)
+        hak_partial_put(idle_slabs[i]);
+    for (unsigned i = 0; i < IDLE; i++) {
+        assert_int_equal(hak_slab_remote_put(idle_slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
+        hak_partial_note_idle(cls);
+    }
+    alarm(60);
+    status = -1;
+    hak_lock_acquire(&hak_pool_lock);
+}
+
+static void end_beside_fork(pthread_t a, pthread_t b)
+{
+    hak_lock_release(&hak_pool_lock);
+    pthread_join(a, NULL);
+    pthread_join(b, NULL);
+    assert_int_equal(status, 0);
+    assert_false(is_any_lost());
+}
+
+TEST(a_fork_that_waits_for_a_sweep_has_no_lock)
+{
+    start_beside_fork();
+    pthread_t sweeper = start_thread(sweep_all);
+    await_waiting();
+    pthread_t forks = start_thread(fork_and_look);
+    while (!hak_lock_is_fork_waiting())
+        usleep(1000);
+    usleep(50000);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_thread_lock.word), 0);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_meta_lock.word), 0);
+    end_beside_fork(sweeper, forks);
+}
+
+TEST(a_sweep_that_comes_beside_a_fork_has_no_slab)
+{
+    start_beside_fork();
+    pthread_t forks = start_thread(fork_and_look);
+    await_waiting();
+    pthread_t sweeper = start_thread(sweep_all);
+    usleep(50000);
+    end_beside_fork(forks, sweeper);
+}
+#define BESIDE_FORK , T(a_fork_that_waits_for_a_sweep_has_no_lock), T(a_sweep_that_comes_beside_a_fork_has_no_slab)
+#else
+#define BESIDE_FORK
+#endif
+
 UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
           T(slabs_counted_twice_do_not_stay_counted), T(a_class_that_served_an_idle_slab_is_spared_once),
           T(without_a_delay_each_tick_sweeps_all), T(a_sweep_leaves_slabs_with_live_blocks),
           T(a_sweep_looks_at_so_many_slabs), T(a_sweep_without_idle_slabs_moves_none),
-          T(a_whole_sweep_finds_all_idle_slabs))
+          T(a_whole_sweep_finds_all_idle_slabs) BESIDE_FORK)
