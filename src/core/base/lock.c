@@ -16,10 +16,9 @@
 /* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a signal ends
  * it, and who begins it again has waited no less. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-/* Of a lock: whose it is, the thread's number above a bit. AWAITED: somebody may sleep. */
-enum { FREE, AWAITED = 1, OWNER_SHIFT = 1 };
+/* Of a lock: above these bits where its owner keeps `held`. AWAITED: somebody may sleep. */
+enum { FREE, AWAITED = 1, OWNED = 2, OWNER_SHIFT = 2 };
 
-static HAK_THREAD_LOCAL unsigned number; /* the kernel's; 0: not asked for yet */
 /* One bit for each rank. A signal may come at any time: of the lock that is being taken or released its word tells. */
 static HAK_THREAD_LOCAL unsigned held;
 static HAK_THREAD_LOCAL const struct hak_lock *changing;
@@ -70,9 +69,7 @@ static void wake(_Atomic(unsigned) *word, int most)
 
 static unsigned mine(void)
 {
-    if (HAK_UNLIKELY(!number))
-        number = (unsigned)syscall(SYS_gettid);
-    return number << OWNER_SHIFT;
+    return (unsigned)((uintptr_t)&held >> 4) << OWNER_SHIFT | OWNED; /* unique within 16 GiB */
 }
 
 static bool is_mine(const struct hak_lock *lock)
@@ -449,6 +446,4 @@ void hak_lock_release_all(bool in_child)
             hak_lock_release_sibling(*lock);
         else if (in_child)
             HAK_STORE_RELAXED(&(*lock)->word, FREE);
-    if (in_child)
-        number = 0;
 }
