@@ -77,17 +77,17 @@ static bool is_mine(const struct hak_lock *lock)
     return (HAK_LOAD_RELAXED(&lock->word) & ~(unsigned)AWAITED) == mine();
 }
 
-static bool try_word(_Atomic(unsigned) *word)
+static bool try_word(_Atomic(unsigned) *word, unsigned *seen)
 {
-    unsigned expected = FREE;
-    return HAK_CAS_ACQUIRE(word, &expected, mine());
+    *seen = FREE;
+    return HAK_CAS_ACQUIRE(word, seen, mine());
 }
 
-/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. Else *seen is what to sleep on. */
+/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. *seen is what the word may be; without
+ * success it is what to sleep on. */
 static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
 {
     unsigned next;
-    *seen = FREE;
     do /* also where AWAITED is set: what is swapped was the newest value */
         next = (*seen == FREE ? mine() : *seen) | AWAITED;
     while (!HAK_CAS_ACQUIRE(word, seen, next));
@@ -99,9 +99,10 @@ static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
 static void acquire_word(_Atomic(unsigned) *word)
 {
     unsigned seen;
-    if (!try_word(word))
-        while (!try_awaited(word, &seen))
-            sleep_on(word, seen, NULL);
+    if (try_word(word, &seen))
+        return;
+    for (; !try_awaited(word, &seen); seen = FREE)
+        sleep_on(word, seen, NULL);
 }
 
 static void release_word(_Atomic(unsigned) *word)
@@ -297,12 +298,11 @@ static void note_taken(struct hak_lock *lock)
 }
 
 /* Who borrows one lock has borrowed all. */
-static HAK_COLD void wait_for(struct hak_lock *lock)
+static HAK_COLD void wait_for(struct hak_lock *lock, unsigned seen)
 {
-    unsigned seen;
     struct timespec until = soon();
     bool late = HAK_LOAD_RELAXED(&was_lent);
-    while (!try_awaited(&lock->word, &seen)) {
+    for (; !try_awaited(&lock->word, &seen); seen = FREE) {
         if (late && borrow())
             return;
         if (late)
@@ -329,13 +329,14 @@ void hak_lock_acquire(struct hak_lock *lock)
         use_loan();
         return;
     }
+    unsigned seen;
     check_held(lock);
     HAK_ASSERT(held >> lock->rank == 0);
     const struct hak_lock *interrupted = begin_change(lock);
     if (HAK_UNLIKELY(borrowed))
         use_loan();
-    else if (!try_word(&lock->word))
-        wait_for(lock);
+    else if (!try_word(&lock->word, &seen))
+        wait_for(lock, seen);
     set_held(lock);
     end_change(interrupted);
     note_taken(lock);
@@ -347,9 +348,10 @@ bool hak_lock_try(struct hak_lock *lock)
         hak_lock_acquire(lock);
         return true;
     }
+    unsigned seen;
     check_held(lock);
     const struct hak_lock *interrupted = begin_change(lock);
-    bool taken = try_word(&lock->word);
+    bool taken = try_word(&lock->word, &seen);
     if (taken)
         set_held(lock);
     end_change(interrupted);
