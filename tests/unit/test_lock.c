@@ -198,8 +198,11 @@ static pthread_t start(void *(*fn)(void *))
 
 static void *enter(void *unused)
 {
+    static struct hak_lock lowest = HAK_LOCK_INIT(HAK_RANK_SWEEP);
     hak_lock_acquire(&low);
     assert_true(hak_lock_try(&high));
+    assert_true(hak_lock_try(&lowest));
+    hak_lock_release(&lowest);
     entered++;
     hak_lock_release(&high);
     assert_true(hak_lock_is_any_held());
