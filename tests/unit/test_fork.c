@@ -199,6 +199,23 @@ TEST(fork_waits_for_no_purge)
     assert_int_equal(trim_whole(), 0);
 }
 
+/* Another thread may be amid a purge then, whose lock is not lent. */
+TEST(during_a_fork_nobody_begins_a_purge)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=600000");
+    assert_true(hak_init());
+    if (hak_parts.release->at_once)
+        skip();
+    unit_free_blocks(unit_blocks(LARGE, 4));
+    uint64_t dirty = unit_stat("large", "dirty_bytes");
+    assert_true(dirty > 0);
+    hak_lock_own_all();
+    hak_trim(0);
+    assert_int_equal(unit_stat("large", "dirty_bytes"), dirty);
+    hak_lock_disown_all();
+    assert_int_equal(trim_whole(), 0);
+}
+
 /* Where the kernel refuses pages, what is claimed is settled page by page. */
 static void stop_amid_batch(void)
 {
@@ -380,7 +397,7 @@ TEST(fork_while_threads_allocate)
 }
 #define WHILE_THREADS                                                                                    \
     , T(fork_while_threads_allocate), T(fork_waits_for_no_purge), T(a_child_ends_a_purge_that_is_settled_in_part), \
-        T(a_thread_that_waits_for_a_lock_has_none), T(locks_of_two_parts_may_have_one_rank)
+        T(during_a_fork_nobody_begins_a_purge), T(a_thread_that_waits_for_a_lock_has_none), T(locks_of_two_parts_may_have_one_rank)
 #else
 #define WHILE_THREADS
 #endif

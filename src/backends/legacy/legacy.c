@@ -215,10 +215,11 @@ static struct hak_purger purger = {
 /* First its pages. While the kernel refuses some, the superslab stays: whatever purges later asks again. */
 static void give_back(struct superslab *s)
 {
-    hak_purge_enter(&purger, true);
-    while (hak_purge_region(&purger, &s->slabs, hak_parts.release->cause))
-        ;
-    hak_purge_leave(&purger);
+    if (hak_purge_enter(&purger, true)) {
+        while (hak_purge_region(&purger, &s->slabs, hak_parts.release->cause))
+            ;
+        hak_purge_leave(&purger);
+    }
     hak_lock_acquire(&lock);
     s->state = LEFT;
     unmap_if_clean(s);

@@ -410,6 +410,11 @@ void hak_lock_release_sibling(struct hak_lock *lock)
     held &= ~(1u << lock->rank);
 }
 
+bool hak_lock_is_forking(void)
+{
+    return HAK_LOAD_RELAXED(&forking) != 0;
+}
+
 bool hak_lock_is_fork_waiting(void)
 {
     return HAK_UNLIKELY(HAK_LOAD_RELAXED(&fork_waits) != NO_FORK);
@@ -445,12 +450,16 @@ void hak_lock_acquire_all(void (*acquire_processors)(void))
     hak_lock_own_all();
 }
 
-/* Those of purges are other threads', which a child lacks; what they had begun goes on there (parts/purge.c). */
-void hak_lock_release_all(bool in_child)
+void hak_lock_release_all(void)
 {
     for (struct hak_lock *const *lock = __stop_hak_locks; lock-- > __start_hak_locks;)
         if ((*lock)->rank != HAK_RANK_PURGE)
             hak_lock_release_sibling(*lock);
-        else if (in_child)
+}
+
+void hak_lock_free_purges(void)
+{
+    for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++)
+        if ((*lock)->rank == HAK_RANK_PURGE)
             HAK_STORE_RELAXED(&(*lock)->word, FREE);
 }

@@ -25,7 +25,7 @@ enum hak_rank {
     HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,
-    HAK_RANK_PURGE, /* held while the kernel takes pages; fork does not take it, and it is free in a child */
+    HAK_RANK_PURGE, /* held while the kernel takes pages; neither taken by fork nor lent, and free in a child */
     HAK_RANK_FRONTEND, /* of each frontend; no thread holds those of two frontends at once */
     HAK_RANK_FRONTEND_INNER, /* one that a frontend takes while it holds its other one */
     HAK_RANK_BACKEND,
@@ -68,7 +68,11 @@ void hak_lock_release_sibling(struct hak_lock *lock);
 /* By fork: all that HAK_LOCK defined, and, in their turn, those of rank HAK_RANK_PROCESSOR by the function. Then it owns
  * all. The locks are released after hak_lock_disown_all. */
 void hak_lock_acquire_all(void (*acquire_processors)(void));
-void hak_lock_release_all(bool in_child);
+void hak_lock_release_all(void);
+/* In a child, before the locks are disowned: those of HAK_RANK_PURGE are free, since nobody takes one during a fork. */
+void hak_lock_free_purges(void);
+/* A thread forks; in a child, until our own handler is run. */
+bool hak_lock_is_forking(void);
 /* A fork waits for locks: work of many steps ends with this one. */
 bool hak_lock_is_fork_waiting(void);
 /* Until none does. The caller holds no lock. */

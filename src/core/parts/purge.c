@@ -238,9 +238,19 @@ static HAK_COLD size_t purge(struct hak_purger *p, struct wish *w, bool *more)
 
 /* --- who asks for it --------------------------------------------------------------------------------- */
 
+static void let_fork_end(struct hak_purger *p)
+{
+    hak_lock_acquire(p->lock);
+    hak_lock_release(p->lock);
+}
+
 /* Ends what a thread had begun that is not in this child. */
 bool hak_purge_enter(struct hak_purger *p, bool wait)
 {
+    if (wait && HAK_UNLIKELY(hak_lock_is_forking()))
+        let_fork_end(p);
+    if (HAK_UNLIKELY(hak_lock_is_forking()))
+        return false;
     if (wait)
         hak_lock_acquire(p->purging);
     else if (!hak_lock_try(p->purging))
@@ -288,7 +298,8 @@ size_t hak_purge_trim(struct hak_purger *p, size_t keep)
 {
     bool more;
     struct wish w = {.now_ms = hak_clock_ms(), .of = TRIM, .keep = keep};
-    hak_purge_enter(p, true);
+    if (!hak_purge_enter(p, true))
+        return 0;
     size_t bytes = purge(p, &w, &more);
     hak_purge_leave(p);
     return bytes;

@@ -86,11 +86,13 @@ static void done(bool in_child)
     if (!hak_lock_owns_all())
         return;
     bool locked = streams_locked;
+    if (in_child)
+        hak_lock_free_purges();
     hak_lock_disown_all();
     if (in_child)
         forget_others();
     hak_processor_unlock_all();
-    hak_lock_release_all(in_child);
+    hak_lock_release_all();
     unlock_streams(locked, in_child);
 }
 
