@@ -67,8 +67,8 @@ int hakmem_mallopt(int parameter, int value);
  * the caller empty their bins at their next slow path. Returns about how many bytes of free pages this call handed to
  * the kernel, resident or not: 0 means that there were none. */
 size_t hakmem_trim(size_t keep);
-/* Starts the thread of HAKMEM_BACKGROUND=1 now, instead of when the process is 100 ms old. Does nothing without the
- * setting, or at a second call. */
+/* Starts the thread of HAKMEM_BACKGROUND=1 in a forked child, which has none. Does nothing without the setting, or where
+ * the thread is there. Not for signal handlers. */
 void hakmem_main_called(void);
 /* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. 0, or a negative
  * errno (ENOMEM before the library could start, else that of write). Allocates nothing. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The cases by name, in three tables that end with an empty row: forks.c, ends.c, calls.c. */
+ * The cases by name, in tables that end with an empty row: forks.c, ends.c, calls.c, locks.c. */
 #ifndef TESTS_LIFE_CASES_H
 #define TESTS_LIFE_CASES_H
 
@@ -11,6 +11,6 @@ struct life_case {
     unsigned count; /* times what the command line says */
 };
 
-extern const struct life_case life_forks[], life_ends[], life_calls[];
+extern const struct life_case life_forks[], life_ends[], life_calls[], life_locks[];
 
 #endif

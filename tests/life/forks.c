@@ -180,6 +180,50 @@ static void by_plain_fork(unsigned count)
     }
 }
 
+/* HAKMEM_BACKGROUND=1: whether the thread has come to its work, as far as the delay lets it. */
+static void wait_for_rounds(void)
+{
+    for (unsigned i = 0; i < 500 && !life_statistic("rounds"); i++) {
+        life_traffic(20, i);
+        usleep(10000);
+    }
+    if (!life_statistic("rounds"))
+        die("the thread makes no round");
+    usleep(20000); /* it rests */
+}
+
+pid_t _Fork(void) __attribute__((weak)); /* since glibc 2.34 */
+
+static pid_t bare_fork(unsigned way)
+{
+    if (way == 0 && _Fork)
+        return _Fork();
+#ifdef SYS_fork
+    if (way == 1)
+        return (pid_t)syscall(SYS_fork);
+#endif
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+/* The library's thread is not there in the children. Each ends by exit, and by return from main. */
+static void by_bare_fork(unsigned count)
+{
+    for (unsigned i = 0; i < 6 * count; i++) {
+        pid_t child = bare_fork(i % 3);
+        if (child == 0 && i / 3 % 2)
+            exit(0);
+        if (child == 0)
+            return;
+        expect_success(child, "a child without handlers");
+    }
+}
+
+static void by_bare_fork_after_rounds(unsigned count)
+{
+    wait_for_rounds();
+    by_bare_fork(count);
+}
+
 static void by_spawn(unsigned count)
 {
     char *const arguments[] = {"true", NULL};
@@ -311,6 +355,8 @@ const struct life_case life_forks[] = {
     {"fork_in_destructor", nothing, 0},
     {"vfork", by_vfork, 20},
     {"plain_fork", by_plain_fork, 10},
+    {"bare_fork", by_bare_fork, 1},
+    {"bare_fork_after_rounds", by_bare_fork_after_rounds, 1},
     {"spawn", by_spawn, 10},
     {"streams_flushed", beside_flush, 100},
     {"streams_written", beside_writers, 60},

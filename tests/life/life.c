@@ -4,7 +4,7 @@
  * sees. */
 #include "cases.h"
 
-static const struct life_case *const all[] = {life_forks, life_ends, life_calls};
+static const struct life_case *const all[] = {life_forks, life_ends, life_calls, life_locks};
 
 int main(int argc, char **argv)
 {

@@ -63,8 +63,20 @@ CASES = {
     "leaves_no_file": ("linked_first", "opened"),
     "cancelled": ("linked_first", "opened"), "told_cancelled": ONE,
     "exit_cancelled": ONE,
+    "bare_fork": tuple(WORLDS), "bare_fork_after_rounds": tuple(WORLDS), "sleepers": SERVING,
+    "in_stacks": SERVING, "in_loader": (*SERVING, "opened"), "in_tls": (*SERVING, "opened"), "in_streams": SERVING,
+    "in_names": SERVING, "in_exit": (*SERVING, "opened"),
 }
-SETTINGS_OF = {"leaves_no_file": {"HAKMEM_STATS_SHM": "1"}}
+BACKGROUND = {"HAKMEM_BACKGROUND": "1"}
+# Each slow path does what it may do at all.
+OFTEN = BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "0", "HAKMEM_STATS_SHM": "1"}
+LOGS = OFTEN | {"HAKMEM_GUARD_RATE": "1", "HAKMEM_STATS": "1", "HAKMEM_VERBOSE": "1", "HAKMEM_SS_ACQUIRE_DEBUG": "1"}
+SETTINGS_OF = {
+    "leaves_no_file": {"HAKMEM_STATS_SHM": "1"},
+    "bare_fork": BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "3600000"},
+    "bare_fork_after_rounds": BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "1000"},
+    "sleepers": BACKGROUND,
+} | {case: OFTEN for case in ("in_stacks", "in_loader", "in_tls", "in_streams", "in_names", "in_exit")}
 
 
 @dataclass
@@ -92,7 +104,9 @@ def cells(library, backends, long):
     everywhere = [Cell(world, case, SETTINGS_OF.get(case, {})) for case, worlds in CASES.items() for world in worlds]
     switched = [Cell(ONE[0], "cancelled", s) for s in switches(library)]
     told = [Cell(ONE[0], "exit_cancelled", {"HAKMEM_STATS": "json"})]
-    chosen = everywhere + switched + told
+    logged = [Cell(ONE[0], case, LOGS) for case, settings in SETTINGS_OF.items() if settings is OFTEN]
+    beside = [Cell(ONE[0], case, OFTEN) for case in ("exit_busy", "exit_ending", "fork_in_thread")]
+    chosen = everywhere + switched + told + logged + beside
     if not long:
         return chosen
     control = [Cell("system", case, {}, LONG) for case, worlds in CASES.items() if worlds[:4] == SERVING]

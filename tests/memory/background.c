@@ -3,22 +3,55 @@
  *   rss      memory goes back with no call of the program
  *   bins     what a thread keeps that seldom calls, and on no slow path
  *   signals  all are blocked in it
- *   fork     it is gone in a child, and another one starts there when it is needed
+ *   fork     main finds it, a child has none until it asks for one
  *   none     without the setting there is no thread
- *   exit     a process that ends right after it started ends well, a hundred times */
+ *   exit     a process ends well while it works, a hundred times */
 #include "resident.h"
-#include "threads.h"
+
+#include <dirent.h>
+#include <hakmem.h>
+#include <time.h>
 
 static void pause_ms(long ms)
 {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
+/* How many; *other is one that is not the first. */
+static unsigned threads(pid_t *other)
+{
+    unsigned n = 0;
+    DIR *d = opendir("/proc/self/task");
+    if (!d)
+        die("/proc/self/task cannot be read");
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.') {
+            n++;
+            if (atoi(e->d_name) != getpid() && other)
+                *other = atoi(e->d_name);
+        }
+    closedir(d);
+    return n;
+}
+
+static void expect_threads(unsigned n, const char *where)
+{
+    if (threads(NULL) != n)
+        die("%u threads %s, not %u", threads(NULL), where, n);
+}
+
+/* Slow paths, with ticks. */
+static void traffic(void)
+{
+    for (unsigned i = 0; i < 30; i++, pause_ms(5))
+        for (unsigned n = 0; n < 10000; n++)
+            free(malloc(64));
+}
+
 static void check_rss(void)
 {
     enum { N = 200, SIZE = 1000000 };
     static char *p[N];
-    wait_for_thread();
     size_t before = resident();
     for (unsigned i = 0; i < N; i++)
         mark(p[i] = malloc(SIZE), SIZE, 1);
@@ -38,7 +71,6 @@ static void check_bins(void)
     enum { N = 300000, KEPT = 1 << 20 };
     static void *p[N];
     uint64_t random = 1;
-    wait_for_thread();
     size_t before = resident() + sizeof p;
     for (unsigned i = 0; i < N; i++)
         p[i] = malloc(200 + next_random(&random) % 100);
@@ -71,7 +103,6 @@ static uint64_t blocked_in(pid_t tid)
 static void check_signals(void)
 {
     pid_t tid = 0;
-    wait_for_thread();
     threads(&tid);
     uint64_t blocked = blocked_in(tid);
     for (int s = 1; s < SIGRTMIN; s++)
@@ -83,28 +114,29 @@ static void check_signals(void)
 
 static void check_fork(void)
 {
-    wait_for_thread();
+    expect_threads(2, "in main");
     for (unsigned i = 0; i < 10; i++) {
         pid_t child = fork();
         if (child == 0) {
-            if (threads(NULL) != 1)
-                die("the child of a fork has %u threads", threads(NULL));
-            wait_for_thread();
+            traffic();
+            expect_threads(1, "in the child of a fork");
+            hakmem_main_called();
+            hakmem_main_called();
+            expect_threads(2, "in a child that asked");
             exit(0);
         }
         if (child < 0)
             die("fork: %s", strerror(errno));
         expect_success(child, "child");
     }
-    if (threads(NULL) != 2)
-        die("the parent has %u threads, not 2", threads(NULL));
+    expect_threads(2, "in the parent");
 }
 
 static void check_none(void)
 {
-    traffic(1000, 2);
-    if (threads(NULL) != 1)
-        die("%u threads without HAKMEM_BACKGROUND", threads(NULL));
+    hakmem_main_called();
+    traffic();
+    expect_threads(1, "without HAKMEM_BACKGROUND");
 }
 
 static void check_exit(void)
@@ -113,8 +145,9 @@ static void check_exit(void)
         pid_t child = fork();
         if (child == 0) {
             alarm(10);
-            traffic(150 + i % 10, 2);
-            exit(0); /* the destructor joins the thread */
+            hakmem_main_called();
+            pause_ms(i % 20);
+            exit(0);
         }
         if (child < 0)
             die("fork: %s", strerror(errno));

@@ -9,7 +9,6 @@
 #include "core/pages/budget.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
-#include "core/process/background.h"
 #include "core/process/fork.h"
 #include "core/process/life.h"
 #include "core/process/live.h"
@@ -184,14 +183,6 @@ void hak_thread_make_key(void)
 }
 
 void hak_fork_register(void)
-{
-}
-
-void hak_background_begin(void)
-{
-}
-
-void hak_background_stop(void)
 {
 }
 

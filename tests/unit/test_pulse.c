@@ -58,6 +58,20 @@ TEST(room_is_made_by_giving_back_what_is_idle)
     assert_int_equal(hak_purge_all(0), 0);
 }
 
+/* libc calls malloc and free while it holds locks that pthread_create takes. */
+TEST(no_pulse_starts_the_background_thread)
+{
+    unit_start("HAKMEM_BACKGROUND=1");
+    unit_thread();
+    for (unsigned i = 0; i < 100; i++) {
+        fake_os_pass(1000);
+        hak_pulse_now();
+    }
+    assert_int_equal(unit_stat("background", "started"), 0);
+    hak_pulse_background();
+    assert_int_equal(unit_stat("background", "started"), 1);
+}
+
 /* Rounds of the thread that began and ended meanwhile. */
 static void let_it_work(void)
 {
@@ -94,4 +108,5 @@ TEST(the_background_thread_asks_once_in_each_sleep)
 
 UNIT_MAIN(T(a_pulse_comes_with_enough_work), T(it_comes_at_once_while_memory_waits),
           T(pulses_look_at_bins_that_nobody_needs),
-          T(room_is_made_by_giving_back_what_is_idle), T(the_background_thread_asks_once_in_each_sleep))
+          T(room_is_made_by_giving_back_what_is_idle), T(no_pulse_starts_the_background_thread),
+          T(the_background_thread_asks_once_in_each_sleep))

@@ -2,10 +2,10 @@
  * See life.h. */
 #include "life.h"
 
-#include "background.h"
 #include "core/base/cancel.h"
 #include "core/base/memcheck.h"
 #include "fork.h"
+#include "pulse.h"
 #include "report.h"
 
 _Atomic(bool) hak_is_initialised;
@@ -22,8 +22,9 @@ bool hak_init_now(void)
 /* Where the library was opened by dlopen, handlers that are registered from now on do not come by fork.c. */
 __attribute__((constructor)) static void construct(void)
 {
+    HAK_UNSEEN;
     hak_fork_register();
-    hak_background_begin();
+    hak_pulse_background();
 }
 
 __attribute__((destructor)) static void destruct(void)
@@ -32,7 +33,6 @@ __attribute__((destructor)) static void destruct(void)
     if (!hak_is_ready_for("HAKMEM_STATS"))
         return;
     int cancel = hak_cancel_suspend();
-    hak_background_stop();
     hak_stats_at_exit();
     hak_cancel_resume(cancel);
 }

@@ -129,14 +129,14 @@ void hak_pulse_now(void)
     hak_work = 0;
     hak_heap_look(now);
     tick_awake(now);
-    if (HAK_UNLIKELY(hak_options.background))
-        hak_background_want(now, purge_in_background);
 }
 
 void hak_pulse_background(void)
 {
+    int saved = errno;
     if (hak_is_ready_for("HAKMEM_BACKGROUND") && hak_options.background)
         hak_background_start(purge_in_background);
+    errno = saved;
 }
 
 size_t hak_purge_all(size_t keep)

@@ -22,7 +22,7 @@ void hak_pulse_fork_child(void);
 size_t hak_purge_all(size_t keep);
 /* Before a request that would pass the memory budget: everything idle goes. */
 void hak_make_room(size_t bytes);
-/* HAKMEM_BACKGROUND=1: its thread starts now. */
+/* HAKMEM_BACKGROUND=1: its thread starts, unless this process has one. */
 void hak_pulse_background(void);
 
 #endif
