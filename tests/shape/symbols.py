@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """What the shared library exports and needs, and where the archive keeps malloc.
 
-  symbols.py LIBRARY ARCHIVE HEADER --override BOOL --cxx BOOL
+  symbols.py LIBRARY ARCHIVE HEADER SOURCES --override BOOL --cxx BOOL
 
 Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc
 family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, and of glibc no function
-that is newer than 2.28. In the archive one object defines the whole malloc family and no other object a part of it, so
+that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks it takes. In the archive one object defines the whole malloc family and no other object a part of it, so
 that static linking takes all of it or nothing. What free() loads does not lie where pages begin (core/pages/tags.h).
 """
 import argparse
@@ -31,11 +31,14 @@ LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.
 # The oldest glibc that has all functions which the library calls. Some of them it has elsewhere, in libpthread, in libdl
 # or as a macro, and newer ones under a version of their own: a library that is built beside 2.28 needs no newer one.
 OLDEST = (2, 28)
-MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_condattr_setclock", "pthread_create", "pthread_join",
-         "pthread_key_create", "pthread_mutex_trylock", "pthread_setspecific", "pthread_sigmask"}
+MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_create", "pthread_key_create", "pthread_setspecific",
+         "pthread_sigmask"}
 VERSION = re.compile(r"@GLIBC_(\d+)\.(\d+)")
 DECLARED = re.compile(r"^[\w ]+?\**(hakmem_\w+)\(", re.MULTILINE)
 TAGS_OFFSET = 192  # in struct hak_tags, of what is loaded
+# What the compiler's start files ask for, and what it makes of memcmp.
+COMPILERS = {"bcmp", "ITM_deregisterTMCloneTable", "ITM_registerTMCloneTable", "gmon_start", "cxa_finalize",
+             "deregister_frame_info", "register_frame_info"}
 OPERATORS = re.compile(r"_Z(n|d)[wal]")
 
 
@@ -87,6 +90,25 @@ def check_needs(library):
             yield f"asks another allocator for {name}"
 
 
+def plain(name):
+    """As the sources call it: without the versions that headers or a fortified build choose."""
+    return re.sub(r"_chk$|64$", "", name.split("@")[0].strip("_"))
+
+
+def check_locks(library, sources):
+    text = (sources.parent / "ARCHITECTURE.md").read_text()
+    section = re.search(r"^## Locks of the C library$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    rows = re.findall(r"^\| (`.*?) \|", section[1] if section else "", re.MULTILINE)
+    told = {plain(name) for row in rows for name in re.findall(r"`(\w+)`", row)}
+    undefined = [line.split()[-1] for line in output_of(["nm", "-D", "--undefined-only", library]).splitlines()]
+    from_libc = [name for name in undefined if "@GLIBC_" in name] or undefined  # musl has no versions
+    called = {plain(name) for name in from_libc}
+    words = {plain(word) for p in sources.rglob("*.[ch]") for word in re.findall(r"\w+", p.read_text())}
+    yield from (f"{name}: which locks libc takes there, and which it may hold then, is not told in ARCHITECTURE.md "
+                "(Locks of the C library)" for name in sorted(called - told - COMPILERS))
+    yield from (f"ARCHITECTURE.md tells of locks in {name}, which nothing calls" for name in sorted(told - called - words))
+
+
 def check_archive(archive, override):
     members, member = {}, None
     for line in output_of(["nm", "--defined-only", archive]).splitlines():
@@ -118,11 +140,13 @@ def main():
     parser.add_argument("library")
     parser.add_argument("archive")
     parser.add_argument("header")
+    parser.add_argument("sources", type=Path)
     parser.add_argument("--override", type=boolean, required=True)
     parser.add_argument("--cxx", type=boolean, default=False)
     args = parser.parse_args()
     problems = [*check_exports(args.library, args.header, args.override, args.cxx),
-                *check_needs(args.library), *check_archive(args.archive, args.override), *check_place(args.library)]
+                *check_needs(args.library), *check_locks(args.library, args.sources),
+                *check_archive(args.archive, args.override), *check_place(args.library)]
     finish(problems, f"{len(set(exported(args.library)))} symbols exported, as declared; malloc in one object")
 
 
