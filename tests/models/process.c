@@ -5,6 +5,7 @@
 
 #include "core/heap/thread.h"
 #include "core/os/cgroup.h"
+#include "core/os/limit.h"
 #include "core/os/os.h"
 #include "core/pages/budget.h"
 #include "core/pages/space.h"
@@ -154,6 +155,10 @@ void hak_options_reject(const struct hak_option_values *options, const char *nam
 int hak_space_init(void)
 {
     return 0;
+}
+
+void hak_limit_look(void)
+{
 }
 
 size_t hak_os_page_size(void)

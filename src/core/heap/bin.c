@@ -8,9 +8,11 @@
 #include "bin.h"
 
 #include "core/base/log.h"
+#include "core/os/limit.h"
 #include "core/pages/budget.h"
 #include "core/pages/bundle.h"
 #include "core/pages/mark.h"
+#include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "owned.h"
 #include "remote_cache.h"
@@ -51,11 +53,8 @@ static void collect_early(struct hak_thread *t, struct hak_slab *slab)
         hak_count(&t->counters.remote_low_water, hak_slab_collect(slab));
 }
 
-static bool new_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static bool own(struct hak_thread *t, struct hak_slab *slab)
 {
-    if (mode == HAK_REFILL_WITHIN_BUDGET && !hak_bin_is_within_budget(cls))
-        return false;
-    struct hak_slab *slab = hak_parts.by_class[cls]->slab_acquire(t, cls);
     if (!slab) {
         hak_count(&t->counters.slabs_refused, 1);
         return false;
@@ -65,6 +64,33 @@ static bool new_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     hak_count(&t->counters.slabs_acquired, 1);
     hak_work_add(SLAB_WORK);
     return true;
+}
+
+static bool new_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+{
+    return (mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls)) &&
+           own(t, hak_parts.by_class[cls]->slab_acquire(t, cls));
+}
+
+/* Where pages are mapped late, those of the slab's next blocks are now; without memory it ends with those that it has.
+ * There is none for a map then either, without which blocks that come back are lost: so it is made before. */
+static bool is_mapped(struct hak_slab *slab)
+{
+    if (HAK_LIKELY(!hak_limit_is_tight) || hak_slab_free_blocks(slab))
+        return true;
+    hak_slab_has_map(slab);
+    bool mapped = !hak_space_open(slab->base, hak_slab_next_end(slab));
+    if (!mapped && slab->carved)
+        slab->capacity = slab->carved;
+    return mapped;
+}
+
+/* One with free blocks, in place of a new one that cannot be mapped. */
+static HAK_COLD bool replace_new(struct hak_thread *t, struct hak_slab *slab)
+{
+    unsigned cls = slab->cls;
+    hak_owned_release(t, slab);
+    return own(t, hak_parts.backend->adopt(t, cls));
 }
 
 /* The first slab of the bin, made to have a free block. */
@@ -79,8 +105,13 @@ static struct hak_slab *usable_slab(struct hak_thread *t, unsigned cls, enum hak
             continue;
         }
         collect_early(t, slab);
-        if (hak_slab_has_free(slab) || collect(t, slab))
-            return slab;
+        if (hak_slab_has_free(slab) || collect(t, slab)) {
+            if (HAK_LIKELY(is_mapped(slab)))
+                return slab;
+            if (!slab->carved && !replace_new(t, slab))
+                return NULL;
+            continue;
+        }
         hak_owned_remove(t, slab);
         if (!hak_slab_retire(slab)) /* a remote free came meanwhile */
             hak_owned_add(t, slab);
@@ -115,7 +146,16 @@ static struct hak_slab *open_shared(struct hak_thread *t, unsigned cls, enum hak
 {
     hak_owned_mark_used(t, cls); /* what goes to the bin is drained when the thread ends */
     hak_count(&t->counters.shared_refills, 1);
-    return hak_share_open(t, cls, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
+    for (;;) {
+        struct hak_slab *slab =
+            hak_share_open(t, cls, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
+        if (!slab || is_mapped(slab))
+            return slab;
+        bool is_new = !slab->carved;
+        hak_share_close(slab);
+        if (is_new)
+            return NULL;
+    }
 }
 
 static uint32_t take_shared(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
@@ -199,7 +239,7 @@ static void *take_past_bin(struct hak_thread *t, unsigned cls, enum hak_refill_m
     struct hak_bin *b = &t->bins[cls];
     if (!b->slots_lg && hak_share_is_on(b, cls))
         return hak_bin_take_one(t, cls, mode);
-    if (!b->slots_lg && b->slabs && hak_slab_has_free(b->slabs))
+    if (!b->slots_lg && b->slabs && hak_slab_has_free(b->slabs) && is_mapped(b->slabs))
         return take_single(b->slabs);
 #endif
     (void)t, (void)cls, (void)mode;

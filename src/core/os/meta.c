@@ -4,8 +4,10 @@
 #include "meta.h"
 
 #include "fence.h"
+#include "limit.h"
 
 #define CHUNK (256 * HAK_KIB)
+#define CHUNK_TIGHT (32 * HAK_KIB)
 #define LOOKED_AT 8u /* spare pages */
 
 struct pages {
@@ -38,7 +40,8 @@ void hak_meta_give(void *chunk, size_t size)
 
 static bool has_room(size_t size)
 {
-    return size <= room || new_chunk(hak_align_up(size, CHUNK)) || new_chunk(hak_align_up(size, HAK_SYSTEM_PAGE));
+    return size <= room || new_chunk(hak_align_up(size, hak_limit_is_tight ? CHUNK_TIGHT : CHUNK)) ||
+           new_chunk(hak_align_up(size, HAK_SYSTEM_PAGE));
 }
 
 void *hak_meta_alloc(size_t size)

@@ -187,13 +187,11 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
     return (struct hak_chain){hak_next_load(&head), last, n};
 }
 
-/* Cuts blocks in address order, but none that begins beyond the system page in which the first one ends, unless
- * there were blocks before: no page is touched before a block of it was asked for. Returns the first one. */
+/* Cuts blocks in address order. Returns the first one. */
 HAK_INLINE char *cut(struct hak_slab *slab, uint32_t want, uint32_t *count)
 {
     size_t first = (size_t)slab->carved * slab->stride;
-    size_t end = hak_max(hak_align_up(first + slab->stride, HAK_SYSTEM_PAGE), slab->touched);
-    uint32_t fitting = (uint32_t)((end - first) / slab->stride);
+    uint32_t fitting = (uint32_t)((hak_slab_next_end(slab) - first) / slab->stride);
     uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
     write_headers(slab, slab->carved, slab->carved + n);
     slab->carved += n;

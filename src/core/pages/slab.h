@@ -53,7 +53,8 @@ struct hak_slab {
     /* for everyone */
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
     _Atomic(struct hak_thread *) owner;
-    uint32_t head_offset; /* pages from the head of the run to this page */
+    uint16_t head_offset; /* pages from the head of the run to this page */
+    uint16_t unmapped;    /* of this page: system pages at its end (space.h) */
     uint16_t map_words;
     uint16_t cursor;      /* the word of the map from which blocks are taken */
     uint64_t *map;        /* bit i: block i is free, and on no list */
@@ -114,6 +115,13 @@ void hak_slab_empty(struct hak_slab *slab);
 HAK_INLINE uint32_t hak_slab_free_blocks(const struct hak_slab *slab)
 {
     return slab->free_count + slab->marked;
+}
+
+/* The next blocks are cut up to here: no system page is touched before a block of it was asked for, unless there were
+ * blocks before. */
+HAK_INLINE size_t hak_slab_next_end(const struct hak_slab *slab)
+{
+    return hak_max(hak_align_up(((size_t)slab->carved + 1) * slab->stride, HAK_SYSTEM_PAGE), slab->touched);
 }
 
 /* Those, or not yet carved. */

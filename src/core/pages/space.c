@@ -11,12 +11,12 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/fence.h"
 #include "core/os/huge_page.h"
+#include "core/os/limit.h"
 #include "core/os/meta.h"
 
 #define PLAN_MAX ((size_t)1 << 40)
@@ -25,9 +25,9 @@
 #define GRANULE_LG 13 /* pages whose descriptors are mapped together: 512 MiB of the plan */
 #define GRANULE ((size_t)1 << GRANULE_LG)
 #define MAX_GRANULES (PLAN_MAX >> HAK_PAGE_LG >> GRANULE_LG)
-#define GRANULE_BYTES (GRANULE * sizeof(struct hak_slab))
 #define FIRST_META (256 * HAK_KIB)
-#define STEP_FIRST HAK_MIB
+#define TIGHT_LG 4 /* where the limit is tight, the plan and what is first mapped of its tables are so much smaller */
+#define STEP_FIRST (4 * HAK_MIB)
 #define STEP_MAX (64 * HAK_MIB)
 #define NAME_FROM (16 * HAK_MIB)
 #define WRITABLE (PROT_READ | PROT_WRITE)
@@ -48,6 +48,8 @@ static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
 _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
 static size_t fenced; /* superslabs between others that nobody can use */
+static _Atomic(size_t) unmapped; /* bytes of zones */
+static size_t granule = GRANULE;
 static size_t entries; /* of both tables, a power of two */
 static uint64_t granule_bits[MAX_GRANULES / 64];
 
@@ -93,27 +95,34 @@ static bool add_first_zones(char *base, size_t superslabs)
            add_zone(base + third * HAK_SUPERSLAB, superslabs - third, false);
 }
 
+static size_t granule_bytes(void)
+{
+    return granule * sizeof(struct hak_slab);
+}
+
 /* Plans for the second quarter of the addresses that a program may have, or a smaller one. The kernel itself maps
  * nothing there unless asked to. */
 static bool plan(uintptr_t quarter, uint64_t random)
 {
-    size_t size = hak_min(PLAN_MAX, quarter / 2), n = size >> HAK_PAGE_LG, tags_size = n * sizeof(uint64_t);
-    size_t meta_size = hak_align_up(FIRST_META + size / HAK_SUPERSLAB / 8, HAK_PAGE);
+    unsigned less = hak_limit_is_tight ? TIGHT_LG : 0;
+    size_t size = hak_min(PLAN_MAX >> less, quarter / 2), n = size >> HAK_PAGE_LG, tags_size = n * sizeof(uint64_t);
+    size_t meta_size = hak_align_up((FIRST_META >> less) + size / HAK_SUPERSLAB / 8, HAK_PAGE);
     size_t before = hak_align_up(n * sizeof(struct hak_slab) + meta_size + tags_size, HAK_SUPERSLAB);
     char *base = (char *)quarter + before + random % (quarter / 4 / HAK_SUPERSLAB) * HAK_SUPERSLAB;
     char *tags = base - tags_size, *meta = tags - meta_size;
-    if (hak_os_map_at(meta - GRANULE_BYTES, GRANULE_BYTES + meta_size + GRANULE * sizeof(uint64_t), WRITABLE,
+    granule = GRANULE >> less;
+    if (hak_os_map_at(meta - granule_bytes(), granule_bytes() + meta_size + granule * sizeof(uint64_t), WRITABLE,
                       HAK_CAUSE_metadata))
         return false;
     hak_meta_give(meta, meta_size);
     entries = n;
     hak_page_map.descriptors = (struct hak_slab *)meta - n;
     hak_page_map.mask = n - 1;
-    hak_page_map.rotation = n - GRANULE - ((uintptr_t)base >> HAK_PAGE_LG);
+    hak_page_map.rotation = n - granule - ((uintptr_t)base >> HAK_PAGE_LG);
     hak_page_map.base = (uintptr_t)base;
-    granule_bits[(n / GRANULE - 1) / 64] |= (uint64_t)1 << (n / GRANULE - 1) % 64;
+    granule_bits[(n / granule - 1) / 64] |= (uint64_t)1 << (n / granule - 1) % 64;
     hak_tags.table = (_Atomic(uint64_t) *)tags;
-    HAK_STORE_RELAXED(&hak_tags.mask, GRANULE - 1);
+    HAK_STORE_RELAXED(&hak_tags.mask, granule - 1);
     return add_first_zones(base, size / HAK_SUPERSLAB);
 }
 
@@ -124,9 +133,11 @@ int hak_space_init(void)
     if (!stack)
         stack = (uintptr_t)__builtin_frame_address(0);
     uint64_t random = ((uintptr_t)&hak_page_map ^ stack * 0x9e3779b97f4a7c15u) * 0x94d049bb133111ebu >> 32;
-    for (quarter = (uintptr_t)1 << (62 - __builtin_clzll(stack)); quarter >= QUARTER_MIN; quarter /= 2)
-        if (plan(quarter, random))
-            return 0;
+    do {
+        for (quarter = (uintptr_t)1 << (62 - __builtin_clzll(stack)); quarter >= QUARTER_MIN; quarter /= 2)
+            if (plan(quarter, random))
+                return 0;
+    } while (hak_limit_tighten());
     return -ENOMEM;
 }
 
@@ -134,10 +145,10 @@ int hak_space_init(void)
 
 static int map_granule(const char *p)
 {
-    uint64_t first = descriptor_index(p) & ~(GRANULE - 1), g = first / GRANULE, bit = (uint64_t)1 << g % 64;
+    uint64_t first = descriptor_index(p) & ~(granule - 1), g = first / granule, bit = (uint64_t)1 << g % 64;
     int error = 0;
     if (!(granule_bits[g / 64] & bit))
-        error = hak_os_map_at(&hak_page_map.descriptors[first], GRANULE_BYTES, WRITABLE, HAK_CAUSE_metadata);
+        error = hak_os_map_at(&hak_page_map.descriptors[first], granule_bytes(), WRITABLE, HAK_CAUSE_metadata);
     if (!error)
         granule_bits[g / 64] |= bit;
     return error;
@@ -146,7 +157,7 @@ static int map_granule(const char *p)
 static int map_descriptors(const char *base, size_t size)
 {
     int error = map_granule(base + size - 1);
-    for (size_t done = 0; done < size && !error; done += GRANULE * HAK_PAGE)
+    for (size_t done = 0; done < size && !error; done += granule * HAK_PAGE)
         error = map_granule(base + done);
     return error;
 }
@@ -185,6 +196,33 @@ static void grow_tags(void)
     }
 }
 
+/* --- what is mapped of pages --------------------------------------------------------------------- */
+
+static struct hak_slab *descriptor(const char *p)
+{
+    return &hak_page_map.descriptors[descriptor_index(p)];
+}
+
+static const char *page_of(const char *p)
+{
+    return p - (uintptr_t)p % HAK_PAGE;
+}
+
+static size_t mapped_of(const char *page)
+{
+    return HAK_PAGE - descriptor(page)->unmapped * HAK_SYSTEM_PAGE;
+}
+
+/* So many bytes of pages are mapped, from their start. */
+static void set_unmapped(const char *pages, size_t size, size_t mapped)
+{
+    for (size_t done = 0; done < size; done += HAK_PAGE) {
+        size_t here = hak_min(mapped - hak_min(mapped, done), HAK_PAGE);
+        HAK_ADD_RELAXED(&unmapped, mapped_of(pages + done) - here);
+        descriptor(pages + done)->unmapped = (uint16_t)((HAK_PAGE - here) / HAK_SYSTEM_PAGE);
+    }
+}
+
 /* --- zones --------------------------------------------------------------------------------------- */
 
 /* By default the parts know better for which of their regions huge pages pay; but a small program gets none. */
@@ -206,16 +244,26 @@ static void name(const struct zone *z, size_t from, size_t to)
         hak_os_name(z->base + from, to - from, "hakmem");
 }
 
+static int map_range(const struct zone *z, size_t from, size_t end)
+{
+    int error = hak_os_map_at(z->base + from, end - from, WRITABLE, HAK_CAUSE_superslab_map);
+    if (!error && !hak_limit_is_tight) {
+        advise_huge(z, from, end);
+        name(z, from, end);
+    }
+    return error;
+}
+
 static int map_to(struct zone *z, size_t end)
 {
     size_t from = mapped_bytes(z);
     int error = map_descriptors(z->base + from, end - from);
-    if (!error)
-        error = hak_os_map_at(z->base + from, end - from, WRITABLE, HAK_CAUSE_superslab_map);
+    if (!error && hak_limit_is_tight)
+        set_unmapped(z->base + from, end - from, 0);
+    else if (!error)
+        error = map_range(z, from, end);
     if (error)
         return error;
-    advise_huge(z, from, end);
-    name(z, from, end);
     HAK_STORE_RELEASE(&z->mapped, end);
     if (z == &zones[0])
         hak_page_map_grow(end);
@@ -225,14 +273,51 @@ static int map_to(struct zone *z, size_t end)
     return 0;
 }
 
+static int open_part(const char *from, const char *end)
+{
+    const struct zone *z = zone_of(from);
+    const char *page = page_of(from);
+    int error = map_range(z, (size_t)(from - z->base), (size_t)(end - z->base));
+    if (!error)
+        set_unmapped(page, (size_t)(end - page), (size_t)(end - page));
+    return error;
+}
+
+int hak_space_open(const char *base, size_t size)
+{
+    const char *end = (const char *)hak_align_up((uintptr_t)base + size, HAK_SYSTEM_PAGE), *from = NULL;
+    int error = 0;
+    if (!HAK_LOAD_RELAXED(&unmapped))
+        return 0;
+    for (const char *page = page_of(base); page < end && !error; page += HAK_PAGE) {
+        const char *there = page + mapped_of(page);
+        if (from && there > page) {
+            error = open_part(from, page);
+            from = NULL;
+        }
+        if (!from && there < end && there < page + HAK_PAGE)
+            from = there;
+    }
+    return error || !from ? error : open_part(from, end);
+}
+
+bool hak_space_close(char *base, size_t size, enum hak_cause cause)
+{
+    for (size_t at = 0, n, here; at < size; at = hak_align_up(at + n + 1, HAK_PAGE)) {
+        for (n = here = mapped_of(base + at); here == HAK_PAGE && at + n < size; n += here)
+            here = mapped_of(base + at + n);
+        if (n && hak_os_unmap(base + at, n, cause))
+            return false;
+        set_unmapped(base + at, n, 0);
+    }
+    return true;
+}
+
 /* What a zone with headers has serves nothing else, so it gets a quarter of what the process may have. */
 static size_t most_bytes(const struct zone *z)
 {
-    struct rlimit space, data;
     size_t planned = z->superslabs * HAK_SUPERSLAB;
-    if (!z->header || getrlimit(RLIMIT_AS, &space) || getrlimit(RLIMIT_DATA, &data))
-        return planned;
-    return hak_min(planned, hak_min(space.rlim_cur, data.rlim_cur) / 4 & ~(HAK_SUPERSLAB - 1));
+    return z->header ? hak_min(planned, hak_limit() / 4 & ~(HAK_SUPERSLAB - 1)) : planned;
 }
 
 /* Zones double, so that few calls are made; near a limit they get no more than is needed. */
@@ -323,9 +408,7 @@ static void *take_run(struct zone *z, size_t i, size_t n)
 /* New pages that are resident are locked: the process has locked all that it will map. */
 static bool is_scarce(char *base)
 {
-    struct rlimit space;
-    return getrlimit(RLIMIT_AS, &space) || space.rlim_cur != RLIM_INFINITY ||
-           hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) != 0;
+    return hak_limit() != SIZE_MAX || hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) != 0;
 }
 
 /* A superslab's place between others that nobody can read or write, for ever. */
@@ -345,6 +428,15 @@ static void fence(struct zone *z, size_t i)
 }
 #endif
 
+static void put_run(struct zone *z, size_t i, size_t n)
+{
+    for (size_t k = i; k < i + n; k++) {
+        HAK_CHECK(!is_free(z, k));
+        set_free(z, k, true);
+    }
+    z->free += n;
+}
+
 static void *alloc_in(struct zone *z, size_t n, size_t align)
 {
     fence(z, 0);
@@ -355,6 +447,16 @@ static void *alloc_in(struct zone *z, size_t n, size_t align)
     if (error)
         return NULL;
     void *p = take_run(z, i, n);
+    if (!hak_limit_is_tight)
+        error = hak_space_open(p, n * HAK_SUPERSLAB);
+    if (error == -EEXIST) { /* others have mapped something there, where a trim left room */
+        fenced += n;
+        return alloc_in(z, n, align);
+    }
+    if (error) {
+        put_run(z, i, n);
+        return NULL;
+    }
     fence(z, i + n);
     return p;
 }
@@ -372,19 +474,28 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header)
 
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause)
 {
+    if (hak_limit_is_tight && !hak_space_close(base, superslabs * HAK_SUPERSLAB, cause))
+        return;
     if (hak_options.thp == HAK_THP_ALWAYS) /* parts may have been told to stay small (parts/purge.c) */
         hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
-    if (hak_pages_go_lazily() && hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, cause))
+    if (hak_pages_go_lazily() && !hak_limit_is_tight && hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, cause))
         return;
     hak_lock_acquire(&hak_space_lock);
     struct zone *z = zone_of(base);
     HAK_CHECK(z);
-    size_t first = (size_t)((char *)base - z->base) / HAK_SUPERSLAB;
-    for (size_t i = first; i < first + superslabs; i++) {
-        HAK_CHECK(!is_free(z, i));
-        set_free(z, i, true);
-    }
-    z->free += superslabs;
+    put_run(z, (size_t)((char *)base - z->base) / HAK_SUPERSLAB, superslabs);
+    hak_lock_release(&hak_space_lock);
+}
+
+void hak_space_trim(void)
+{
+    if (hak_limit_is_tight || hak_limit() == SIZE_MAX)
+        return;
+    hak_lock_acquire(&hak_space_lock);
+    for (struct zone *z = zones; z < &zones[HAK_LOAD_RELAXED(&zone_count)]; z++)
+        for (size_t i = 0; i < mapped_bytes(z) / HAK_SUPERSLAB; i++)
+            if (is_free(z, i))
+                hak_space_close(z->base + i * HAK_SUPERSLAB, HAK_SUPERSLAB, HAK_CAUSE_trim);
     hak_lock_release(&hak_space_lock);
 }
 
@@ -491,6 +602,7 @@ void hak_space_stats(struct hak_space_stats *stats)
         stats->mapped += mapped_bytes(&zones[i]);
         stats->handed_out += (zones[i].top - zones[i].free) * HAK_SUPERSLAB;
     }
+    stats->mapped -= HAK_LOAD_RELAXED(&unmapped);
     stats->handed_out -= fenced * HAK_SUPERSLAB;
     hak_lock_release(&hak_space_lock);
 }

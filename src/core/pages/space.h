@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * The address space: a plan of up to 2^40 bytes of addresses, handed out as superslabs, and two tables with an
  * entry for each 64 KiB page of it: slab descriptors, and the page tags that every free reads. Planned addresses cost
- * nothing and are nobody's; they are mapped when the heap grows. Nothing that was mapped is ever unmapped or moved,
- * so that the kernel cannot hand one of its addresses to somebody else while a tag still names it. */
+ * nothing and are nobody's; they are mapped when the heap grows. Nothing that was mapped is ever moved, and only free
+ * superslabs are unmapped, at a trim under a limit on addresses: no tag names them, and the kernel gives planned
+ * addresses to nobody who does not ask for them.
+ * Where that limit was tight at the start (os/limit.h), pages are mapped no sooner than blocks of them are cut, and
+ * unmapped where others are purged. */
 #ifndef HAK_SPACE_H
 #define HAK_SPACE_H
 
@@ -24,6 +27,13 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header);
  * `cause`, and never used again where the kernel refuses. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
 bool hak_space_contains(const void *p);
+
+/* Maps what is not mapped of pages that the caller has. */
+int hak_space_open(const char *base, size_t size);
+/* Unmaps pages of 64 KiB that nobody uses; false if the kernel refused some. */
+bool hak_space_close(char *base, size_t size, enum hak_cause cause);
+/* Unmaps what is free, if there is a limit. */
+void hak_space_trim(void);
 
 /* The descriptor of the 64 KiB page of an address; NULL outside of what was handed out. */
 struct hak_slab *hak_space_page(const void *p);

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 
 #include "core/base/sealed.h"
+#include "core/os/limit.h"
+#include "core/pages/space.h"
 
 #ifndef MADV_FREE
 #define MADV_FREE 8
@@ -32,9 +34,21 @@ static size_t total_bytes(const struct iovec *ranges, size_t count)
     return bytes;
 }
 
-/* What does not go lazily, on an older kernel say, goes at once. */
+/* Bytes that went. */
+static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cause)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (hak_space_close(ranges[i].iov_base, ranges[i].iov_len, cause))
+            bytes += ranges[i].iov_len;
+    return bytes;
+}
+
+/* Where addresses are scarce they go as well. What does not go lazily, on an older kernel say, goes at once. */
 size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool together, enum hak_cause cause)
 {
+    if (hak_limit_is_tight)
+        return unmap(ranges, count, cause);
     if (!hak_pages_go_lazily())
         return advise(ranges, count, MADV_DONTNEED, together, cause);
     size_t bytes = advise(ranges, count, MADV_FREE, together, cause);

@@ -10,6 +10,7 @@
 #include "core/base/secret.h"
 #include "core/base/work.h"
 #include "core/heap/processor.h"
+#include "core/os/limit.h"
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -49,6 +50,7 @@ static bool init_locked(void)
     hak_parts_choose();
     hak_cache_begin();
     hak_secret_draw();
+    hak_limit_look();
     if (hak_space_init() || !hak_parts_init())
         return false;
     if (hak_options.verbose)

@@ -7,6 +7,7 @@
 
 #include "core/base/bits.h"
 #include "core/os/fence.h"
+#include "core/os/limit.h"
 #include "core/plugin.h"
 #include "huge.h"
 #include "registry.h"
@@ -130,7 +131,7 @@ static int remap(struct mapping *m, size_t wanted)
 static void *direct_resize(void *p, size_t size)
 {
     struct mapping *m;
-    if (size < GROWING_DIRECT_MIN / 2 || !(m = hak_registry_detach(p)))
+    if ((size < GROWING_DIRECT_MIN / 2 && !hak_limit_is_tight) || !(m = hak_registry_detach(p)))
         return NULL;
     int error = remap(m, whole_pages(size));
     void *block = m->block;
@@ -191,7 +192,7 @@ static void *span_from_chunks(size_t size, size_t align, bool zero, bool growing
 static void *span_alloc(size_t size, size_t align, bool zero)
 {
     void *block = NULL;
-    if (size < DIRECT_MIN && align <= DIRECT_MIN)
+    if (size < DIRECT_MIN && align <= DIRECT_MIN && !hak_limit_is_tight)
         block = span_from_chunks(size, align, zero, false);
     return block ? block : direct_alloc(size, align);
 }

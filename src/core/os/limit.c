@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ * See limit.h. */
+#include "limit.h"
+
+#include <sys/resource.h>
+
+#include "os.h"
+
+#define TIGHT (256 * HAK_MIB) /* fifty times what is mapped ahead at the start */
+
+bool hak_limit_is_tight;
+
+static size_t limit_of(int resource)
+{
+    struct rlimit r;
+    return getrlimit(resource, &r) ? SIZE_MAX : r.rlim_cur;
+}
+
+size_t hak_limit(void)
+{
+    return hak_min(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
+}
+
+/* What is mapped late is mapped by system pages of the usual size. */
+bool hak_limit_tighten(void)
+{
+    bool was_tight = hak_limit_is_tight;
+    hak_limit_is_tight = hak_os_page_size() == HAK_SYSTEM_PAGE;
+    return hak_limit_is_tight && !was_tight;
+}
+
+void hak_limit_look(void)
+{
+    if (limit_of(RLIMIT_AS) < TIGHT)
+        hak_limit_tighten();
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What a program needs to start, beside what it needs without the library.
+
+  PYTHONPATH=tests least.py LIBRARY as|data
+
+The least limit under which a program runs alone is found by bisection; with 1 MiB more it runs with the library.
+"""
+import os
+import shutil
+import sys
+
+from common import finish
+from rlimits import run, with_limit
+
+MORE_KIB, FINE_KIB, MOST_KIB = 1024, 16, 1 << 20
+# Python goes on without modules that it has no memory for, or not; without site it needs each of them. And where it has
+# no memory for pools of its own, it asks malloc for all.
+PROGRAMS = [["ls"], ["sh", "-c", ":"], ["sqlite3", ":memory:", "select 1"], ["python3", "-S", "-c", "pass"]]
+# The library looks at RLIMIT_AS at its start; at RLIMIT_DATA where it leaves not even room for the first tables.
+SMALL = PROGRAMS[:3]
+
+
+def path_of(program):
+    return sys.executable if program == "python3" else shutil.which(program)
+
+
+def runs(words, name, kib, library=None):
+    status, _, err = run(words, library, with_limit(name, kib))
+    return status == 0 and "ld.so" not in err  # which goes on without a library that it cannot load
+
+
+def least_of(words, name):
+    low, high = 0, MOST_KIB
+    while high - low > FINE_KIB:
+        middle = (low + high) // 2
+        low, high = (low, middle) if runs(words, name, middle) else (middle, high)
+    return high
+
+
+def main(library, name):
+    problems, seen = [], []
+    os.environ["PYTHONMALLOC"] = "malloc"
+    for program, *arguments in PROGRAMS if name == "as" else SMALL:
+        path = path_of(program)
+        if not path:
+            continue
+        words = [path, *arguments]
+        least = least_of(words, name)
+        seen.append(f"{program} {least} KiB")
+        if not runs(words, name, least + MORE_KIB, library):
+            problems.append(f"{program} needs {least} KiB alone, and more than {least + MORE_KIB} with the library")
+    finish(problems, f"{name}: with {MORE_KIB} KiB more than alone: {', '.join(seen)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
