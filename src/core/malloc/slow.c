@@ -9,6 +9,7 @@
 #include "core/heap/quarantine.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/processor.h"
+#include "core/os/limit.h"
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
 #include "core/pages/mark.h"
@@ -17,6 +18,7 @@
 #include "core/parts/parts.h"
 #include "core/process/pulse.h"
 #include "core/process/life.h"
+#include "trim.h"
 
 /* The heap that serves the thread until it leaves; NULL before the library could start, and after the thread's end. */
 static struct hak_thread *enter(void)
@@ -71,6 +73,19 @@ static void *alloc_small(unsigned cls, bool may_borrow)
     return p;
 }
 
+/* What is free makes way for a request that the kernel refused, if there is a limit to addresses. False: nothing did. */
+static HAK_COLD bool make_way(size_t size)
+{
+    struct hak_space_stats before, after;
+    size_t limit = hak_limit();
+    if (limit == SIZE_MAX || size > limit)
+        return false;
+    hak_space_stats(&before);
+    hak_trim(0);
+    hak_space_stats(&after);
+    return after.mapped < before.mapped;
+}
+
 static void *alloc_span(size_t size, size_t align, bool zero)
 {
     if (size > PTRDIFF_MAX || align > PTRDIFF_MAX || !hak_init())
@@ -79,7 +94,8 @@ static void *alloc_span(size_t size, size_t align, bool zero)
     if (!hak_budget_allows(size))
         hak_make_room(size);
     hak_work_add(HAK_SPAN_WORK);
-    return hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
+    void *p = hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
+    return HAK_LIKELY(p) || !make_way(size) ? p : hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
 }
 
 void *hak_alloc_span(size_t size, size_t align, bool zero)

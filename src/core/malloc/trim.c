@@ -3,6 +3,7 @@
 #include "trim.h"
 
 #include "core/heap/thread.h"
+#include "core/pages/space.h"
 #include "core/process/pulse.h"
 #include "core/process/life.h"
 
@@ -12,5 +13,7 @@ size_t hak_trim(size_t keep)
         return 0;
     hak_thread_ask_drain();
     hak_thread_get(); /* this thread's bins at once */
-    return hak_purge_all(keep);
+    size_t bytes = hak_purge_all(keep);
+    hak_space_trim();
+    return bytes;
 }
