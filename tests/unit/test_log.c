@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/base/log.h"
 
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "unit.h"
 
@@ -48,6 +50,38 @@ TEST(text_is_always_terminated)
     assert_string_equal(out, "42");
 }
 
+static bool waits(int signal)
+{
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, signal);
+}
+
+/* One that the program has blocked and not taken yet is its own. */
+TEST(no_signal_comes_of_a_line_that_nobody_reads)
+{
+    int ends[2], err = dup(STDERR_FILENO);
+    sigset_t set, mask;
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);
+    hak_log("one"); /* ends the process otherwise */
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &set, &mask);
+    assert_false(sigismember(&mask, SIGPIPE));
+    hak_log("two");
+    assert_false(waits(SIGPIPE));
+    raise(SIGPIPE);
+    hak_log("three");
+    assert_true(waits(SIGPIPE));
+    assert_int_equal(sigtimedwait(&set, NULL, &(struct timespec){0, 0}), SIGPIPE);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    dup2(err, STDERR_FILENO);
+    close(err);
+    close(ends[1]);
+}
+
 static void fatal(void)
 {
     hak_log_fatal("the end of %s", "it");
@@ -72,4 +106,5 @@ TEST(a_failed_check_stops_with_one_line)
 }
 
 UNIT_MAIN(T(a_line_has_a_prefix_and_keeps_errno), T(a_long_line_is_cut_and_ended), T(text_is_always_terminated),
+          T(no_signal_comes_of_a_line_that_nobody_reads),
           T(fatal_stops_the_process), T(a_failed_check_stops_with_one_line))

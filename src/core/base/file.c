@@ -3,8 +3,14 @@
 #include "file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* The kernel's sets, a bit for each signal. Such a signal is the thread's own, so it is taken before one that another
+ * process sent; one of the same kind that waited before is one with it, and stays. */
+#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
+static const uint64_t ours = BIT(SIGPIPE) | BIT(SIGXFSZ);
 
 bool hak_file_read(const char *path, char *text, size_t size)
 {
@@ -17,4 +23,41 @@ bool hak_file_read(const char *path, char *text, size_t size)
     text[n > 0 ? n : 0] = 0;
     errno = saved;
     return n > 0;
+}
+
+/* False where the kernel's filter refuses. */
+static bool take_signal(uint64_t waited)
+{
+    uint64_t raised = ours & ~waited;
+    struct timespec now = {0, 0};
+    return syscall(SYS_rt_sigtimedwait, &raised, NULL, &now, sizeof raised) >= 0 || errno == EAGAIN;
+}
+
+/* A system call that may raise them: what it returns, or -errno. A signal that cannot be taken stays blocked. */
+static long call(long number, long a, long b, long c)
+{
+    uint64_t before, waited = 0;
+    int saved = errno;
+    long result = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof before);
+    bool blocked = !result;
+    if (blocked) {
+        syscall(SYS_rt_sigpending, &waited, sizeof waited);
+        result = syscall(number, a, b, c);
+    }
+    if (result < 0)
+        result = -errno;
+    if (blocked && ((result != -EPIPE && result != -EFBIG) || take_signal(waited)))
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    errno = saved;
+    return result;
+}
+
+ssize_t hak_file_write(int fd, const void *bytes, size_t size)
+{
+    return call(SYS_write, fd, (long)bytes, (long)size);
+}
+
+int hak_file_resize(int fd, size_t size)
+{
+    return (int)call(SYS_ftruncate, fd, (long)size, 0);
 }

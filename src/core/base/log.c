@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cancel.h"
+#include "file.h"
 
 static void write_line(const char *format, va_list args)
 {
@@ -18,8 +19,7 @@ static void write_line(const char *format, va_list args)
     int n = vsnprintf(line + prefix, (size_t)room, format, args);
     n = prefix + (n < 0 ? 0 : n < room ? n : room - 1);
     line[n++] = '\n';
-    ssize_t ignored = write(STDERR_FILENO, line, (size_t)n);
-    (void)ignored;
+    hak_file_write(STDERR_FILENO, line, (size_t)n);
     hak_cancel_resume(cancel);
     errno = saved;
 }

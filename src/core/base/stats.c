@@ -3,8 +3,8 @@
 #include "stats.h"
 
 #include <string.h>
-#include <unistd.h>
 
+#include "file.h"
 #include "log.h"
 
 /* --- a buffer, and what goes to it ------------------------------------------------------------------------ */
@@ -13,9 +13,9 @@ static void flush(struct hak_stats_writer *w)
 {
     unsigned done = 0;
     while (done < w->length && !w->error) {
-        ssize_t n = write(w->fd, w->buffer + done, w->length - done);
-        if (n < 0 && errno != EINTR)
-            w->error = errno;
+        ssize_t n = hak_file_write(w->fd, w->buffer + done, w->length - done);
+        if (n < 0 && n != -EINTR)
+            w->error = (int)-n;
         done += n > 0 ? (unsigned)n : 0;
     }
     w->length = 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/cancel.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/os.h"
@@ -49,9 +50,9 @@ static int map_file(void)
     int fd = open_file();
     if (fd < 0)
         return fd;
-    int error = ftruncate(fd, (off_t)SIZE) || fchmod(fd, 0600) || fstat(fd, &identity)
-                    ? -errno
-                    : hak_os_map_file(&p, SIZE, fd, HAK_CAUSE_metadata);
+    int error = hak_file_resize(fd, SIZE);
+    if (!error)
+        error = fchmod(fd, 0600) || fstat(fd, &identity) ? -errno : hak_os_map_file(&p, SIZE, fd, HAK_CAUSE_metadata);
     if (error) {
         close(fd);
         return error;
