@@ -11,6 +11,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/file.h"
+#include "core/base/identity.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/os.h"
@@ -28,6 +29,7 @@ struct hak_live_file {
 
 static _Atomic(bool) busy; /* acquired by who writes; released by the same. What follows belongs to that thread. */
 static struct hak_live_file *file;
+static unsigned owner; /* the process that made it */
 static int descriptor;
 static struct stat identity; /* of the file behind the descriptor */
 static bool refused;
@@ -77,6 +79,7 @@ static bool make_file(void)
     file->header.header_size = sizeof file->header;
     file->header.record_size = sizeof file->records[0];
     file->header.pid = (uint64_t)getpid();
+    owner = hak_identity();
     file->header.started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     return true;
 }
@@ -102,7 +105,7 @@ static void forget_file(void)
 /* A forked child has its parent's. */
 static bool is_readable(void)
 {
-    return file->header.pid == (uint64_t)getpid() && has_descriptor();
+    return owner == hak_identity() && has_descriptor();
 }
 
 static bool is_named(const struct hak_live_record *r, const char *name)
