@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/identity.h"
 #include "core/base/log.h"
 #include "world.h"
 
@@ -228,6 +229,11 @@ static long futex(const void *word, int call, unsigned value, const struct times
 pid_t getpid(void)
 {
     return copied ? CHILD : PARENT;
+}
+
+unsigned hak_identity(void)
+{
+    return (unsigned)getpid();
 }
 
 long syscall(long number, ...)

@@ -25,7 +25,7 @@ bool hak_lock_is_fork_waiting(void)
     return false;
 }
 
-int hak_lock_forks_in(void)
+unsigned hak_lock_forks_in(void)
 {
     return 0;
 }

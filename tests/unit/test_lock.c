@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/base/lock.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/identity.h"
 #include "unit.h"
 
 TEST(locks_are_counted)
@@ -354,22 +356,25 @@ TEST(nobody_borrows_from_who_runs)
 
 #if !HAK_SANITIZED
 /* The C library's fork would call the library's own handlers. */
+static int copy_flags;
+
 static pid_t copy_process(void)
 {
-    return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    return (pid_t)syscall(SYS_clone, SIGCHLD | copy_flags, 0, 0, 0, 0);
 }
 
-/* How it ends. */
+/* How it ends; -1 if it may not begin. */
 static int run_in_child(void (*fn)(void))
 {
     int status = 0;
-    if (copy_process() == 0) {
+    pid_t pid = copy_process();
+    if (pid == 0) {
         alarm(10);
         fn();
         _exit(0);
     }
     wait(&status);
-    return status;
+    return pid < 0 ? -1 : status;
 }
 
 static pthread_barrier_t inside;
@@ -424,7 +429,7 @@ static void start_threads(void)
         pthread_join(t[i], NULL);
     hak_lock_acquire(&low);
     assert_int_equal(entered, COUNT(t));
-    assert_int_equal(hak_lock_forks_in(), getpid());
+    assert_int_equal(hak_lock_forks_in(), hak_identity());
     hak_lock_release(&low);
     pthread_t last = start(enter);
     disown_all();
@@ -472,9 +477,37 @@ TEST(a_child_that_was_copied_after_a_change_goes_on)
     assert_int_equal(run_in_child(start_threads), 0);
     disown_all();
 }
+/* The child's first thread does not sleep, as its parent's may not while it forks. */
+static void let_another_enter(void)
+{
+    uint64_t begin = hak_os->clock_ns();
+    HAK_STORE_RELAXED(&left, false);
+    start(enter);
+    while (!HAK_LOAD_RELAXED(&left))
+        if (hak_os->clock_ns() - begin > 3000000000)
+            _exit(1);
+}
+
+static void fork_as_first(void)
+{
+    own_all();
+    _exit(getpid() != 1 || run_in_child(let_another_enter));
+}
+
+TEST(a_child_of_the_same_number_is_another)
+{
+    copy_flags = CLONE_NEWPID;
+    int status = run_in_child(fork_as_first);
+    copy_flags = 0;
+    if (status < 0)
+        skip();
+    assert_int_equal(status, 0);
+}
+
 #define IN_CHILD \
     , T(a_child_that_was_copied_amid_a_change_stops), T(a_childs_threads_borrow), \
-        T(a_child_that_was_copied_after_a_change_goes_on), T(a_child_of_an_interrupted_handler_has_no_lock)
+        T(a_child_that_was_copied_after_a_change_goes_on), T(a_child_of_an_interrupted_handler_has_no_lock), \
+        T(a_child_of_the_same_number_is_another)
 #else
 #define IN_CHILD
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "identity.h"
 #include "log.h"
 
 #define PATIENCE_NS 100000000L /* of who may borrow; no handler of a fork takes that long, unless it waits */
@@ -37,7 +38,7 @@ extern struct hak_lock *const __start_hak_locks[] __attribute__((weak)) HAK_HIDD
 extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
 
 /* WANTED: somebody may sleep. CHANGING: what the locks guard may be half changed. */
-enum { HAD = 1, WANTED = 2, CHANGING = 4, PROCESS_SHIFT = 3 };
+enum { HAD = 1, WANTED = 2, CHANGING = 4, PROCESS_SHIFT = 32 - HAK_IDENTITY_BITS };
 
 /* --- the word ---------------------------------------------------------------------------------------- */
 
@@ -141,7 +142,7 @@ static bool is_asleep(int thread)
 static bool may_borrow(void)
 {
     uint64_t thread = HAK_LOAD_ACQUIRE(&forking);
-    return thread && (thread >> 32 != (uint64_t)getpid() || is_asleep((int)thread));
+    return thread && (thread >> 32 != hak_identity() || is_asleep((int)thread));
 }
 
 /* In a child who had the loan is not there: a change could have been copied by half. Who waited for it, or looked
@@ -158,7 +159,7 @@ static bool is_nobodys(unsigned word, unsigned process)
 
 static void acquire_loan(void)
 {
-    unsigned process = (unsigned)getpid(), own = process << PROCESS_SHIFT | HAD, word = HAK_LOAD_RELAXED(&loan);
+    unsigned process = hak_identity(), own = process << PROCESS_SHIFT | HAD, word = HAK_LOAD_RELAXED(&loan);
     for (;;) {
         bool available = is_nobodys(word, process);
         unsigned next = available ? own : word | WANTED;
@@ -209,7 +210,7 @@ static bool borrow(void)
 void hak_lock_own_all(void)
 {
     owns_all = true;
-    HAK_STORE_RELEASE(&forking, (uint64_t)getpid() << 32 | (uint64_t)syscall(SYS_gettid));
+    HAK_STORE_RELEASE(&forking, (uint64_t)hak_identity() << 32 | (uint64_t)syscall(SYS_gettid));
     if (borrowed)
         return; /* by the handler of a signal that came inside of malloc: nobody else changes anything */
     acquire_loan(); /* who borrowed comes to an end; the next one looks whether this thread is asleep */
@@ -232,9 +233,9 @@ bool hak_lock_owns_all(void)
     return owns_all;
 }
 
-int hak_lock_forks_in(void)
+unsigned hak_lock_forks_in(void)
 {
-    return owns_all || borrowed ? getpid() : 0;
+    return owns_all || borrowed ? hak_identity() : 0;
 }
 
 bool hak_lock_take_for_fork(struct hak_lock *lock)

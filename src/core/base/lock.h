@@ -81,9 +81,9 @@ void hak_lock_let_fork(void);
 void hak_lock_own_all(void); /* again, before a fork inside of this one: nothing is half changed when it returns */
 void hak_lock_disown_all(void);
 bool hak_lock_owns_all(void);
-/* The process's number, where the calling thread forks, or borrows; else 0. It tells what a child's threads did, before
+/* The process's identity, where the calling thread forks, or borrows; else 0. It tells what a child's threads did, before
  * our own handler was run there, from what its parent's did. */
-int hak_lock_forks_in(void);
+unsigned hak_lock_forks_in(void);
 /* Where the calling thread forks, or borrows: a new lock, taken as fork has taken the others of its kind. Else nothing,
  * and false. */
 bool hak_lock_take_for_fork(struct hak_lock *lock);

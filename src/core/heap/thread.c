@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
+#include "core/base/identity.h"
 #include "core/base/list.h"
 #include "core/base/memcheck.h"
 #include "core/base/work.h"
@@ -268,9 +269,9 @@ void hak_thread_fork_child(void)
         return; /* the heaps of processors came along whole */
     live = NULL;
     live_count = 0;
-    for (; t; t = next) {
+    for (unsigned process = hak_identity(); t; t = next) {
         next = t->next;
-        if (t == hak_self.thread || t->process == getpid()) {
+        if (t == hak_self.thread || t->process == process) {
             link_live(t);
         } else {
             pinned_slabs += HAK_LOAD_RELAXED(&t->slabs);
