@@ -186,8 +186,9 @@ TEST(the_room_of_a_bin_is_never_more_than_its_free_slots)
         for (unsigned cls = 0; i % 16 == 0 && cls < HAK_NCLASSES; cls++) {
             const struct hak_bin *b = &t->bins[cls];
             uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
-            if (n > most || hak_self.room[cls] > (int32_t)(most - n))
-                fail_msg("class %u: %u blocks of %u, room %d", cls, n, most, hak_self.room[cls]);
+            int room = hak_room_left(hak_self.room[cls]);
+            if (n > most || room > (int)(most - n))
+                fail_msg("class %u: %u blocks of %u, room %d", cls, n, most, room);
         }
     }
     unit_census();
@@ -311,7 +312,7 @@ static void forget_slots(unsigned cls)
     t->bins[cls].slots = NULL;
     t->bins[cls].slots_lg = 0;
     hak_self.bin[cls] = (void *)(uintptr_t)hak_cache_no_slots;
-    hak_self.room[cls] = 0;
+    hak_self.room[cls] = HAK_ROOM_NONE;
 }
 
 TEST(without_memory_for_slots_the_kernel_is_seldom_asked)

@@ -161,9 +161,10 @@ TEST(blocks_do_not_go_home_to_a_span)
 static void *free_one_twice(void *unused)
 {
     struct hak_thread *me = unit_thread();
-    void *others = hak_malloc(SIZE / 2);
+    void *others = hak_malloc(SIZE / 2), *between = ((struct unit_block *)shared)->next;
     hak_free(shared);
     hak_free(others);
+    hak_remote_cache_put(me, hak_class_of(SIZE), between);
     hak_remote_cache_put(me, hak_class_of(SIZE), shared);
     hak_remote_cache_flush(me);
     return unused;
@@ -175,7 +176,7 @@ TEST(a_slab_does_not_go_with_a_live_block)
     start(NULL);
     if (!HAK_BUNDLES)
         skip(); /* a list is not read when its slab goes; hardened arrays do not send the block home twice */
-    shared = unit_blocks(SIZE, 2);
+    shared = unit_blocks(SIZE, 3);
     hak_cache_drain(t, hak_class_of(SIZE));
     unit_in_thread(free_one_twice, NULL);
     assert_dies(drain, "double free");

@@ -120,9 +120,9 @@ static uint32_t run_alone(const struct sequence *s)
     *(word *)&hak_rseq_none[HAK_RSEQ_CS / 4] = 0; /* at once: a step may come amid the others */
     memset(&hak_rseq_none, 0, sizeof hak_rseq_none);
     hak_arrays_of[HAK_CPUS_UNREAL] = arrays;
-    hak_rseq_distance = 0;
+    hak_rseq_set_distance(0);
     uint32_t done = s->run();
-    hak_rseq_distance = distance;
+    hak_rseq_set_distance(distance);
     hak_arrays_of[HAK_CPUS_UNREAL] = first;
     hak_rseq_none[1] = -1;
     return done;

@@ -7,6 +7,7 @@ void *const hak_cache_no_slots[1] = {NULL};
 HAK_THREAD_LOCAL struct hak_cache hak_self = {
     .tag = HAK_TAG_NOBODY,
     .bin = {[0 ... HAK_NCLASSES - 1] = (void *)hak_cache_no_slots},
+    .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NONE},
 };
 #elif HAK_CACHE_CPU
 static void *no_slots[1];
@@ -14,5 +15,5 @@ static void *no_slots[1];
 struct hak_arrays hak_arrays_closed = {.top = CLOSED, .end = CLOSED};
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .arrays = &hak_arrays_closed};
 #else
-HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY};
+HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
 #endif

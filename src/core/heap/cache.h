@@ -14,6 +14,32 @@
 
 struct hak_thread;
 
+/* So many frees, as free() counts them: a word of one bit, which each turns by one place to the right. The free that
+ * finds it at the end has no room, and turns it to where it is as far from there as can be: it has to be set anew.
+ * Where all bits are set, no free ever has room. On x86-64 a rotation leaves the zero flag alone, so one branch tells
+ * this and whether a block is freed twice in a row. */
+#define HAK_ROOM_MOST 62u
+#define HAK_ROOM_NONE ((uint64_t)1)
+#define HAK_ROOM_NEVER (~(uint64_t)0)
+HAK_INLINE uint64_t hak_room(uint32_t frees)
+{
+    return (uint64_t)1 << frees;
+}
+
+/* Of them are left; -1: the last free had no room. */
+HAK_INLINE int hak_room_left(uint64_t room)
+{
+    return __builtin_ctzll(room << 1 | room >> 63) - 1;
+}
+
+/* Counts a free; whether it had no room. */
+HAK_INLINE bool hak_room_spend(uint64_t *room)
+{
+    uint64_t was = *room;
+    *room = was >> 1 | was << 63;
+    return was & 1;
+}
+
 #if HAK_CACHE_CPU
 /* The slots of a class follow on those of the class before; the first one is NULL, so that malloc finds an empty array
  * as it finds a block. */
@@ -32,7 +58,7 @@ struct hak_cache {
     struct hak_arrays *arrays; /* the thread's own, where restartable sequences are off; else the closed ones */
 #else
     void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
-    int32_t room[HAK_NCLASSES];   /* frees until the bin is looked at; negative: now */
+    uint64_t room[HAK_NCLASSES];  /* frees until the bin is looked at (hak_room) */
 #endif
     struct hak_thread *thread; /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
@@ -63,20 +89,6 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
     __asm__("movq hak_self@gottpoff(%%rip), %0" : "=r"(offset));
     return (hak_cache_ref)offset;
 }
-
-#if !HAK_CACHE_CPU
-/* Counts a free; true when the bin is to be looked at. In C it takes gcc one instruction more, to share a
- * part of the address that is free in each addressing mode. */
-HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
-{
-    bool negative;
-    __asm__("subl $1, %%fs:%c[room](%[self], %[cls], 4)"
-            : "=@ccs"(negative)
-            : [self] "r"((uintptr_t)self), [cls] "r"(cls), [room] "i"(offsetof(struct hak_cache, room))
-            : "memory");
-    return negative;
-}
-#endif
 #else
 #define HAK_CACHE_BY_SEGMENT 0
 typedef struct hak_cache *hak_cache_ref;
@@ -88,13 +100,6 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
 #endif
     return self;
 }
-
-#if !HAK_CACHE_CPU
-HAK_INLINE bool hak_cache_spend(hak_cache_ref self, uint64_t cls)
-{
-    return --self->room[cls] < 0;
-}
-#endif
 #endif
 
 /* The tag of slabs whose blocks free takes on the fast path. */

@@ -22,23 +22,24 @@ struct hak_bin {
     uint16_t trips;         /* how much the thread uses the class (share.h) */
 #if HAK_CACHE_LIST
     uint16_t interval;      /* frees between two checks of the bin */
+    uint16_t later;         /* frees beyond the next heartbeat until its next check */
+#else
+    uint8_t later;          /* array: heartbeats until its next check; cpu: frees beyond the next heartbeat */
 #endif
-    uint16_t later;         /* frees, or array: heartbeats, until its next check; but for cpu, beyond the next heartbeat */
+    bool shrinking;         /* overflowed, and not refilled since */
     uint16_t batch;         /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;  /* blocks in the remote cache */
     uint16_t remote_capacity; /* one that makes as many, or, of an array, more, is looked at; 0 before the first one */
-    bool shrinking;         /* overflowed, and not refilled since */
     uint8_t seen;           /* refills at the last look (hak_heap_look), the low bits */
-#if HAK_CACHE_ARRAY
-    uint16_t given;         /* the room that it got last */
-    uint16_t parked;        /* blocks in it while its thread is parked, */
-    int16_t parked_room;    /* and its room then */
-    uint8_t slots_lg;       /* log2 of the number of slots; 0 without any */
-#endif
 #if HAK_CACHE_SLOTS
-    uint8_t remote_lg;      /* the same of the remote cache */
+    uint8_t remote_lg;      /* log2 of the number of slots of the remote cache; 0 without any */
 #endif
 #if HAK_CACHE_ARRAY
+    uint8_t slots_lg;       /* the same of the bin */
+    uint8_t parked_room;    /* frees that it has room for while its thread is parked, */
+    uint16_t parked;        /* and blocks in it then */
+    uint16_t given;         /* the room that it got last */
+    uint16_t steady;        /* blocks; with fewer than these it has slots for a beat, and is not checked */
     void **slots;           /* the bin: the first one is NULL, then block by block, the one freed last at the end */
 #endif
 #if HAK_CACHE_SLOTS
@@ -74,7 +75,7 @@ struct hak_thread {
 #endif
 #if HAK_CACHE_LIST
     void *parked_bin[HAK_NCLASSES]; /* its cache, while it is parked */
-    int32_t parked_room[HAK_NCLASSES];
+    uint64_t parked_room[HAK_NCLASSES]; /* inverted: HAK_ROOM_NEVER before the first time */
 #endif
     struct hak_bin bins[HAK_NCLASSES];
 #if HAK_CACHE_SLOTS

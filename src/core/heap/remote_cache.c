@@ -118,12 +118,12 @@ static void put(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t c
 
 /* --- how much, and when -------------------------------------------------------------------------------- */
 
-/* What a thread that shares the class keeps of it are the blocks freed last. */
+/* The blocks freed last stay: one, by which a free of it is seen, or what a thread that shares the class keeps. */
 void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block)
 {
     struct hak_bin *b = &t->bins[cls];
     bool shares = hak_share_is_on(b, cls);
-    uint32_t keep = shares ? hak_share_capacity(cls) : 0;
+    uint32_t keep = shares ? hak_share_capacity(cls) : 1;
     uint32_t capacity = shares ? keep + (uint32_t)hak_max(1, keep / 2) : capacity_of(cls);
     hak_owned_mark_used(t, cls);
     put(t, b, block, capacity);

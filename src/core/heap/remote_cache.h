@@ -5,15 +5,28 @@
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
 
+#include "core/pages/space.h"
 #include "descriptor.h"
 
 /* The first block of a class, which sets its capacity; and the one that fills it: all go home. */
 HAK_NOINLINE void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block);
 
+/* The block that came last; NULL: there is none. */
+HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
+{
+#if HAK_CACHE_SLOTS
+    return b->remote_count ? b->remote_cache[b->remote_count - 1] : NULL;
+#else
+    return b->remote_cache;
+#endif
+}
+
 /* True: the cache was checked. */
 HAK_INLINE bool hak_remote_cache_put(struct hak_thread *t, unsigned cls, void *block)
 {
     struct hak_bin *b = &t->bins[cls];
+    if (HAK_UNLIKELY(hak_remote_cache_last(b) == block))
+        hak_slab_fail_free(hak_space_slab_of_block(block), block);
 #if HAK_CACHE_SLOTS
     if (HAK_LIKELY(b->remote_count < b->remote_capacity)) {
         b->remote_cache[b->remote_count++] = block;

@@ -250,6 +250,8 @@ static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 void hak_free_check(void *p, unsigned cls)
 {
     struct hak_thread *t = hak_self.thread;
+    if (HAK_UNLIKELY(hak_cache_first(cls) == p))
+        hak_slab_fail_free(hak_space_slab_of_block(p), p);
     if (HAK_LIKELY(t && hak_cache_heartbeat(t, cls, p)))
         hak_pulse();
     else

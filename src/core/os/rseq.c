@@ -19,6 +19,7 @@ bool hak_rseq_on;
 /* Sequences write to it before they know that the thread is not registered. */
 HAK_THREAD_LOCAL int32_t hak_rseq_none[8] __attribute__((aligned(32))) = {0, -1};
 ptrdiff_t hak_rseq_distance;
+ptrdiff_t hak_rseq_offset;
 
 /* In a function: linkers know no subtraction of where a thread's own data lie. */
 static HAK_NOINLINE char *own_area(void)
@@ -60,15 +61,22 @@ static unsigned count_cpus(void)
 
 unsigned hak_rseq_find(void)
 {
+    hak_rseq_set_distance(0);
     if (!&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance()) < 0 || !register_for_fences())
         return 0;
     return count_cpus();
 }
 
+void hak_rseq_set_distance(ptrdiff_t to)
+{
+    *(volatile ptrdiff_t *)&hak_rseq_distance = to;
+    *(volatile ptrdiff_t *)&hak_rseq_offset = own_area() + to - (char *)__builtin_thread_pointer();
+}
+
 void hak_rseq_switch_on(void)
 {
     hak_rseq_on = true;
-    *(volatile ptrdiff_t *)&hak_rseq_distance = distance();
+    hak_rseq_set_distance(distance());
 }
 
 int hak_rseq_cpu(void)

@@ -16,6 +16,8 @@
  * that area, before the start and while sequences are off. */
 extern HAK_HIDDEN HAK_THREAD_LOCAL int32_t hak_rseq_none[8];
 extern HAK_HIDDEN ptrdiff_t hak_rseq_distance;
+void hak_rseq_set_distance(ptrdiff_t to);
+extern HAK_HIDDEN ptrdiff_t hak_rseq_offset; /* of the same from the thread's base register, once the library has started */
 #define HAK_RSEQ_CPU 4
 #define HAK_RSEQ_CS 8
 /* In the four bytes before the place to which the kernel sends one back, as the C library told it. */

@@ -466,6 +466,8 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
         uint32_t most = from == HAK_SLAB_ACTIVE ? slab->capacity : outstanding_of(word);
         if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || count_of(word) + chain.count > most))
             fail_remote(slab, chain.head, word);
+        if (HAK_UNLIKELY(count_of(word) && first_of(slab, word) == chain.tail)) /* alone, it came twice in a row */
+            hak_slab_fail_free(slab, chain.tail);
         to = from == HAK_SLAB_FULL ? HAK_SLAB_PARTIAL : from;
         hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);
         wanted = add_remote(slab, word - from + to, chain.head, chain.count);

@@ -4,12 +4,14 @@
  * inline, for the fast path:
  *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)             a block; NULL from an empty bin
  *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)         the same; NULL, too, where pop may call something
- *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: hak_cache_heartbeat is due, or a check
+ *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: p was not taken;
+ *       hak_cache_heartbeat is due, or a check, or p is hak_cache_first
  *   bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)   false: a check is due
  *   uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
  *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
  *   void *hak_cache_taken(struct hak_thread *t, unsigned cls)         one of those; NULL where there are none
  *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
+ *   void *hak_cache_first(unsigned cls)                               the block that malloc will take; NULL from an empty bin
  * and the rest here. `t` is the descriptor that the calling thread has entered (heap/processor.h), and the bin its own.
  * Only free() counts, and only down: after so many frees of a class its bin is looked at, which bounds it. */
 #ifndef HAK_CACHES_CONTRACT_H
@@ -18,7 +20,11 @@
 #include "core/base/work.h"
 #include "core/heap/descriptor.h"
 
+#if HAK_CACHE_CPU
 #define HAK_BIN_BEAT 128u      /* frees of a class between two heartbeats; each check of a bin is one, too */
+#else
+#define HAK_BIN_BEAT HAK_ROOM_MOST
+#endif
 #define HAK_BIN_SHORT_BEAT 16u /* the same while idle memory waits to be purged */
 
 /* So many frees at most until the next heartbeat. */
@@ -50,8 +56,6 @@ void hak_cache_resume(struct hak_thread *t);
 void hak_cache_drain_parked(struct hak_thread *t, unsigned cls);
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls);
 
-/* The block that malloc will take; NULL from an empty bin. */
-void *hak_cache_first(unsigned cls);
 size_t hak_cache_length(unsigned cls);
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block));
 

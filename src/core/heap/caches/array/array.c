@@ -11,7 +11,7 @@
 #include "core/heap/slots.h"
 #include "core/pages/bundle.h"
 
-#define BEATS 3u /* until the next check; a trim waits so long at most to be heard */
+#define BEATS 11u /* until the next check; a trim waits so long at most to be heard */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
@@ -154,25 +154,27 @@ static void drain_one(struct hak_thread *t, void *p)
 
 void hak_cache_leave(unsigned cls, void *p)
 {
-    hak_self.room[cls] = 0;
+    hak_self.room[cls] = HAK_ROOM_NONE;
     drain_one(NULL, p);
 }
 
+/* In place of the block freed longest ago, where there is no slot. */
 static void put(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t n = hak_array_length(b, cls);
-    if (b->slots_lg && n < hak_array_most(b)) {
-        b->slots[n + 1] = p;
-        set_length(b, cls, n + 1);
-    } else {
+    if (!b->slots_lg) {
         drain_one(t, p);
         count_drained(t, cls, 1);
+        return;
     }
+    drain_to(t, cls, hak_array_most(b) - 1);
+    void **end = hak_self.bin[cls];
+    end[1] = p;
+    hak_self.bin[cls] = end + 1;
 }
 
 /* A thread that comes here often has its array doubled, until it has slots for many frees. A bin that overflows and
- * was not refilled since it did before belongs to a program that frees a lot: it keeps nothing. */
+ * was not refilled since it did before belongs to a program that frees a lot: it keeps one block. */
 void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
@@ -185,10 +187,12 @@ void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
     put(t, cls, p);
     if (hak_array_length(b, cls) > keep) {
         hak_count(&t->counters.overflows, 1);
-        drain_to(t, cls, b->shrinking ? 0 : keep);
+        drain_to(t, cls, b->shrinking || !keep ? 1 : keep); /* the last one shows whether it is freed again */
         b->shrinking = true;
     }
     b->later = BEATS;
+    most = b->slots_lg ? hak_array_most(b) : 0;
+    b->steady = (uint16_t)(most > HAK_BIN_BEAT ? hak_min(hak_parts.capacity[cls], most - HAK_BIN_BEAT) : 0);
     set_room(t, cls);
 }
 
@@ -198,9 +202,9 @@ static void park(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
     b->parked = (uint16_t)hak_array_length(b, cls);
-    b->parked_room = (int16_t)hak_self.room[cls];
+    b->parked_room = (uint8_t)hak_room_left(hak_self.room[cls]);
     hak_self.bin[cls] = (void *)hak_cache_no_slots;
-    hak_self.room[cls] = 0;
+    hak_self.room[cls] = HAK_ROOM_NONE;
 }
 
 void hak_cache_park(struct hak_thread *t)
@@ -214,7 +218,7 @@ static void resume(struct hak_thread *t, unsigned cls)
     if (!b->slots_lg)
         return;
     set_length(b, cls, b->parked);
-    hak_self.room[cls] = b->parked_room;
+    hak_self.room[cls] = hak_room(b->parked_room);
 }
 
 void hak_cache_resume(struct hak_thread *t)
@@ -238,11 +242,6 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
 {
     return t->bins[cls].parked;
-}
-
-void *hak_cache_first(unsigned cls)
-{
-    return *(void **)hak_self.bin[cls];
 }
 
 size_t hak_cache_length(unsigned cls)

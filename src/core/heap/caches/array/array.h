@@ -49,11 +49,29 @@ HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
     return p;
 }
 
+/* Counts a free of p. True: it has no room, or is the block of the last slot, which was freed last. */
+HAK_INLINE bool hak_array_spend(hak_cache_ref self, uint64_t cls, void *const *last, const void *p)
+{
+#if HAK_CACHE_BY_SEGMENT
+    bool look;
+    __asm__("cmpq %[last], %[p]\n\t"
+            "rorq $1, %%fs:%c[room](%[self], %[cls], 8)"
+            : "=@ccbe"(look)
+            : [last] "m"(*last), [p] "r"(p), [self] "r"((uintptr_t)self), [cls] "r"(cls),
+              [room] "i"(offsetof(struct hak_cache, room))
+            : "memory");
+    return look;
+#else
+    return hak_room_spend(&self->room[cls]) || *last == p;
+#endif
+}
+
 HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
-    if (HAK_UNLIKELY(hak_cache_spend(self, cls)))
+    void **last = self->bin[cls];
+    if (HAK_UNLIKELY(hak_array_spend(self, cls, last, p)))
         return true;
-    ((void **)self->bin[cls])[1] = p;
+    last[1] = p;
     hak_array_move(self, cls, 1);
     return false;
 }
@@ -74,26 +92,32 @@ HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
 HAK_INLINE void hak_array_set_room(struct hak_thread *t, unsigned cls, uint32_t room)
 {
     struct hak_bin *b = &t->bins[cls];
-    hak_count(&t->counters.classes[cls].served, (uint64_t)((int32_t)b->given - hak_self.room[cls]));
+    hak_count(&t->counters.classes[cls].served, (uint64_t)(b->given - hak_room_left(hak_self.room[cls])));
     b->given = (uint16_t)room;
-    hak_self.room[cls] = (int32_t)room;
+    hak_self.room[cls] = hak_room(room);
 }
 
 /* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots
- * for some more: work is counted, no more. */
+ * for a beat more: work is counted, no more. A heartbeat comes often, so it takes few instructions. */
 HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t n = hak_array_length(b, cls);
-    if (!b->later || n >= hak_parts.capacity[cls] || n + HAK_ARRAY_FREES > hak_array_most(b))
-        return false;
     void **end = hak_self.bin[cls];
-    b->later--;
+    if (end - b->slots >= b->steady || HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)))
+        return false;
+    if (!--b->later)
+        b->steady = 0;
     end[1] = p;
     hak_self.bin[cls] = end + 1;
-    hak_array_set_room(t, cls, (uint32_t)hak_min(hak_bin_beat(), hak_array_most(b) - n - 1));
+    hak_self.room[cls] = hak_room(HAK_BIN_BEAT);
+    b->given = (uint16_t)(b->given + 1 + HAK_BIN_BEAT); /* it is counted with the next ones, and so is p */
     hak_work_add(HAK_BIN_BEAT);
     return true;
+}
+
+HAK_INLINE void *hak_cache_first(unsigned cls)
+{
+    return *(void **)hak_self.bin[cls];
 }
 
 uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);

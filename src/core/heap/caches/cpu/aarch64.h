@@ -60,6 +60,9 @@ HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
     void *a, *b;
     uint64_t room, *rooms;
     __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+                          "ldr %[room], [%[a]]\n"
+                          "cmp %[room], %[p]\n"
+                          "b.eq %l[twice]\n"
                           "sub %[rooms], %[b], %[cls], lsl #2\n" /* they are half as long */
                           "ldr %w[room], [%[rooms], %[room_of]]\n"
                           "subs %w[room], %w[room], #1\n"
@@ -71,10 +74,12 @@ HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
                           : [a] "=&r"(a), [b] "=&r"(b), [room] "=&r"(room), [rooms] "=&r"(rooms)
                           : [p] "r"(p), HAK_SEQUENCE_INPUTS
                           : "memory", "cc"
-                          : look);
+                          : look, twice);
     return true;
 look:
     return false;
+twice:
+    hak_cache_fail_twice(p);
 }
 
 HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t n)

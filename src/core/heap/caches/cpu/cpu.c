@@ -7,6 +7,7 @@
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
 #include "core/pages/bundle.h"
+#include "core/pages/space.h"
 
 #define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
 #define TRIP 256u        /* blocks of one trip, at most */
@@ -66,6 +67,11 @@ bool hak_arrays_close(unsigned cpu)
         return true;
     set_arrays_of(cpu, arrays);
     return false;
+}
+
+void hak_cache_fail_twice(const void *p)
+{
+    hak_slab_fail_free(hak_space_slab_of_block(p), p);
 }
 
 /* --- trips --------------------------------------------------------------------------------------------- */
@@ -301,11 +307,6 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
 {
     return t->arrays ? length(t->arrays, cls) : 0;
-}
-
-void *hak_cache_first(unsigned cls)
-{
-    return *hak_self.arrays->top[cls];
 }
 
 size_t hak_cache_length(unsigned cls)

@@ -17,6 +17,9 @@
 #define HAK_CPUS_UNREAL 2
 extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS];
 
+/* p is freed, and is what the array took last. */
+_Noreturn HAK_COLD void hak_cache_fail_twice(const void *p);
+
 #if defined(__x86_64__)
 #include "x86_64.h"
 #else
@@ -68,6 +71,12 @@ void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays);
 bool hak_arrays_close(unsigned cpu);
 /* Sequences are switched on, where they are to be had. How many numbers processors have then; 0: they are off. */
 unsigned hak_arrays_start(void);
+
+/* With sequences, of no processor: NULL. */
+HAK_INLINE void *hak_cache_first(unsigned cls)
+{
+    return *hak_self.arrays->top[cls];
+}
 
 void *hak_cache_pop_again(unsigned cls);
 bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p);

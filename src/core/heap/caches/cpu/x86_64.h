@@ -10,7 +10,7 @@
 
 /* Label 1 to label 2 is the sequence; 0 is where it begins anew, from a section that no compiler puts code into: else
  * what stands there could come before the sequence itself. [a]: the arrays of the processor, [b] is free. */
-#define HAK_SEQUENCE_BEGIN                                                  \
+#define HAK_SEQUENCE_BEGIN_AT(area)                                         \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                          \
     ".balign 32\n"                                                          \
     "3: .long 0, 0\n"                                                       \
@@ -22,11 +22,14 @@
     "4: jmp 0f\n"                                                           \
     ".popsection\n"                                                         \
     "0: leaq 3b(%%rip), %[a]\n"                                             \
-    "movq hak_rseq_none@gottpoff(%%rip), %[b]\n"                            \
-    "addq hak_rseq_distance(%%rip), %[b]\n"                                 \
+    area                                                                    \
     "movq %[a], %%fs:%c[cs](%[b])\n"                                        \
     "1: movslq %%fs:%c[cpu](%[b]), %[a]\n"                                  \
     "movq %c[real](%[table], %[a], 8), %[a]\n"
+
+#define HAK_SEQUENCE_BEGIN                                                \
+    HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_none@gottpoff(%%rip), %[b]\n"    \
+                          "addq hak_rseq_distance(%%rip), %[b]\n")
 
 #define HAK_SEQUENCE_INPUTS                                                                                  \
     [cls] "r"((uint64_t)cls), [table] "r"(hak_arrays_of), [cs] "i"(HAK_RSEQ_CS), [cpu] "i"(HAK_RSEQ_CPU),    \
@@ -55,24 +58,29 @@ empty:
     return NULL;
 }
 
-/* False: the array is to be looked at. One that begins anew has counted twice, which only brings that forward. */
+/* False: the array is to be looked at. One that begins anew has counted twice, which only brings that forward. A page
+ * has a tag, so the library has started: one load tells where the area is. */
 HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
 {
     void *a, *b;
-    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_offset(%%rip), %[b]\n")
+                          "movq (%[a], %[cls], 8), %[b]\n"
+                          "cmpq (%[b]), %[p]\n"
+                          "je %l[twice]\n"
                           "subl $1, %c[room](%[a], %[cls], 4)\n"
                           "js %l[look]\n"
-                          "movq (%[a], %[cls], 8), %[b]\n"
                           "movq %[p], 8(%[b])\n"
                           "addq $8, (%[a], %[cls], 8)\n"
                           "2:"
                           : [a] "=&r"(a), [b] "=&r"(b)
                           : [p] "r"(p), HAK_SEQUENCE_INPUTS
                           : "memory", "cc"
-                          : look);
+                          : look, twice);
     return true;
 look:
     return false;
+twice:
+    hak_cache_fail_twice(p);
 }
 
 /* Up to n blocks, the one of the last slot first. */

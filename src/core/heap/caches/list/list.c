@@ -11,7 +11,7 @@
 
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
-#define INTERVAL_MAX 256u
+#define INTERVAL_MAX (8 * HAK_BIN_BEAT)
 #define INTERVAL_BYTES (6 * HAK_MIB)
 #define LONGEST UINT16_MAX
 
@@ -45,8 +45,8 @@ static void *take_bin(unsigned cls)
 
 void hak_cache_leave(unsigned cls, void *p)
 {
-    (void)p; /* is in the bin */
-    hak_self.room[cls] = 0;
+    hak_list_put(cls, p);
+    hak_self.room[cls] = HAK_ROOM_NEVER;
     hak_drain(NULL, take_bin(cls));
 }
 
@@ -63,20 +63,21 @@ static void *cut(void *block, uint32_t keep)
 }
 
 /* A bin in balance is checked less and less often; one that overflows, often. One that overflowed and was
- * not refilled since belongs to a program that frees a lot: it keeps nothing, which spares a walk. */
+ * not refilled since belongs to a program that frees a lot: it keeps one block, which spares a walk. */
 void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t keep = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
-    (void)p; /* is in the bin */
+    uint32_t capacity = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
+    uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first one shows whether it is freed again */
+    hak_list_put(cls, p);
     hak_owned_mark_used(t, cls);
     hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
-    void *rest = b->shrinking || !keep ? take_bin(cls) : cut(hak_self.bin[cls], keep);
+    void *rest = cut(hak_self.bin[cls], keep);
     hak_count(&t->counters.checks, 1);
     if (rest) {
         hak_count(&t->counters.overflows, 1);
         b->shrinking = true;
-        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, keep));
+        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, capacity));
         hak_drain(t, rest);
     } else {
         b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
@@ -115,9 +116,11 @@ void hak_cache_halve(struct hak_thread *t, unsigned cls)
 void hak_cache_park(struct hak_thread *t)
 {
     memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
-    memcpy(t->parked_room, hak_self.room, sizeof hak_self.room);
     memset(hak_self.bin, 0, sizeof hak_self.bin);
-    memset(hak_self.room, 0, sizeof hak_self.room);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        t->parked_room[cls] = ~hak_self.room[cls];
+        hak_self.room[cls] = HAK_ROOM_NEVER;
+    }
 }
 
 /* Header builds: what the thread freed before it had a descriptor. */
@@ -131,7 +134,8 @@ void hak_cache_resume(struct hak_thread *t)
 {
     drain_early(t);
     memcpy(hak_self.bin, t->parked_bin, sizeof hak_self.bin);
-    memcpy(hak_self.room, t->parked_room, sizeof hak_self.room);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        hak_self.room[cls] = ~t->parked_room[cls];
 }
 
 void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
@@ -153,11 +157,6 @@ static size_t length(const void *blocks)
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
 {
     return length(t->parked_bin[cls]);
-}
-
-void *hak_cache_first(unsigned cls)
-{
-    return hak_self.bin[cls];
 }
 
 size_t hak_cache_length(unsigned cls)

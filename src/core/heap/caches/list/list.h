@@ -26,11 +26,38 @@ HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
     return p;
 }
 
+/* Counts a free of p. True: it has no room, or is the first block, which was freed last. */
+HAK_INLINE bool hak_list_spend(hak_cache_ref self, uint64_t cls, const void *first, const void *p)
+{
+#if HAK_CACHE_BY_SEGMENT
+    bool look;
+    __asm__("cmpq %[first], %[p]\n\t"
+            "rorq $1, %%fs:%c[room](%[self], %[cls], 8)"
+            : "=@ccbe"(look)
+            : [first] "r"(first), [p] "r"(p), [self] "r"((uintptr_t)self), [cls] "r"(cls),
+              [room] "i"(offsetof(struct hak_cache, room))
+            : "memory");
+    return look;
+#else
+    return hak_room_spend(&self->room[cls]) || first == p;
+#endif
+}
+
 HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
-    hak_next_store(p, self->bin[cls]);
+    void *first = self->bin[cls];
+    if (HAK_UNLIKELY(hak_list_spend(self, cls, first, p)))
+        return true;
+    hak_next_store(p, first);
     self->bin[cls] = p;
-    return HAK_UNLIKELY(hak_cache_spend(self, cls));
+    return false;
+}
+
+/* The same on the slow path, which does not count. */
+HAK_INLINE void hak_list_put(unsigned cls, void *p)
+{
+    hak_next_store(p, hak_self.bin[cls]);
+    hak_self.bin[cls] = p;
 }
 
 /* So many frees until the bin is checked, with heartbeats on the way. */
@@ -38,7 +65,7 @@ HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t free
 {
     uint32_t now = (uint32_t)hak_min(frees, hak_bin_beat());
     b->later = (uint16_t)(frees - now);
-    hak_self.room[cls] = (int32_t)now;
+    hak_self.room[cls] = hak_room(now);
 }
 
 /* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A heartbeat comes often,
@@ -46,12 +73,22 @@ HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t free
 HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
-    (void)p; /* is in the bin */
     if (!b->later)
         return false;
+    hak_list_put(cls, p);
+    if (HAK_UNLIKELY(b->later < HAK_BIN_BEAT || HAK_LOAD_RELAXED(&hak_purge_waits))) {
+        hak_list_set_room(b, cls, b->later);
+    } else {
+        b->later = (uint16_t)(b->later - HAK_BIN_BEAT);
+        hak_self.room[cls] = hak_room(HAK_BIN_BEAT);
+    }
     hak_work_add(HAK_BIN_BEAT);
-    hak_list_set_room(b, cls, b->later);
     return true;
+}
+
+HAK_INLINE void *hak_cache_first(unsigned cls)
+{
+    return hak_self.bin[cls];
 }
 
 /* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
