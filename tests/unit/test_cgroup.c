@@ -129,6 +129,55 @@ TEST(far_from_it_idle_memory_waits)
     remove_tree();
 }
 
+/* The kernel drops it before anything else. */
+TEST(page_cache_that_is_not_in_use_does_not_count)
+{
+    make_tree("max\n", "100000000\n", "max\n", "100000000\n");
+    put(own, "memory.stat", "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\nactive_file 7\n");
+    assert_true(held_when_idle() >= 48 * HAK_MIB);
+    assert_int_equal(unit_stat("container", "tight"), 0);
+    assert_int_equal(unit_stat("container", "current_bytes"), 87500000);
+    remove_tree();
+}
+
+TEST(page_cache_in_use_counts)
+{
+    make_tree("max\n", "100000000\n", "max\n", "100000000\n");
+    put(own, "memory.stat", "anon 87500000\nfile 12500000\ninactive_file 12499999\nactive_file 12500000\n");
+    assert_true(held_when_idle() < 16 * HAK_MIB);
+    assert_true(unit_stat("container", "tight") > 0);
+    remove_tree();
+}
+
+TEST(more_page_cache_than_memory_is_no_memory)
+{
+    make_tree("max\n", "100000000\n", "max\n", "1000\n"); /* the two are read one after the other */
+    put(own, "memory.stat", "anon 0\ninactive_file 2000\n");
+    assert_int_equal(read_it(true).current, 0);
+    remove_tree();
+}
+
+/* Its neighbours have filled it. */
+TEST(a_group_above_is_near_a_larger_limit)
+{
+    make_tree("200000000\n", "100000000\n", "max\n", "70000000\n");
+    put(above, "memory.current", "180000000\n");
+    assert_true(held_when_idle() < 16 * HAK_MIB);
+    assert_true(unit_stat("container", "tight") > 0);
+    assert_int_equal(unit_stat("container", "limit_bytes"), 100000000);
+    remove_tree();
+}
+
+TEST(page_cache_of_a_group_above_does_not_count)
+{
+    make_tree("200000000\n", "100000000\n", "max\n", "70000000\n");
+    put(above, "memory.current", "180000000\n");
+    put(above, "memory.stat", "anon 70000000\ninactive_file 100000000\n");
+    assert_true(held_when_idle() >= 48 * HAK_MIB);
+    assert_int_equal(unit_stat("container", "tight"), 0);
+    remove_tree();
+}
+
 TEST(a_limit_of_ones_own_wins)
 {
     make_tree("max\n", "100000000\n", "max\n", "70000000\n");
@@ -150,4 +199,6 @@ TEST(without_a_limit_idle_memory_waits)
 
 UNIT_MAIN(T(without_a_limit_idle_memory_waits), T(the_least_of_its_limits), T(the_limit_of_a_group_above), T(no_limit),
           T(no_group), T(switched_off), T(near_its_limit_idle_memory_goes_back), T(far_from_it_idle_memory_waits),
-          T(a_limit_of_ones_own_wins))
+          T(a_limit_of_ones_own_wins), T(page_cache_that_is_not_in_use_does_not_count), T(page_cache_in_use_counts),
+          T(more_page_cache_than_memory_is_no_memory), T(a_group_above_is_near_a_larger_limit),
+          T(page_cache_of_a_group_above_does_not_count))

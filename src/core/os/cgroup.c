@@ -40,6 +40,16 @@ static uint64_t stalled_in(const char *folder)
     return total ? number_of(total + strlen("total=")) : 0;
 }
 
+/* Of what the folder's group holds, the files' pages that nobody used lately: the kernel drops them first, and for
+ * nothing. What else it can reclaim costs the group time. */
+static uint64_t droppable_in(const char *folder)
+{
+    static const char name[] = "\ninactive_file ";
+    char text[1536]; /* the line is one of the first 25 */
+    const char *line = read_in(folder, "memory.stat", text, sizeof text) ? strstr(text, name) : NULL;
+    return line ? number_of(line + strlen(name)) : 0;
+}
+
 /* The folder of the process's own group. */
 static bool find_folder(char *folder)
 {
@@ -79,9 +89,13 @@ bool hak_cgroup_read(struct hak_cgroup *cgroup)
         if (!read_in(folder, "memory.current", text, sizeof text))
             continue; /* the root, or a group whose memory nobody accounts */
         uint64_t high = limit_in(folder, "memory.high"), max = limit_in(folder, "memory.max");
-        uint64_t limit = high < max ? high : max;
-        if (!found || limit < cgroup->limit)
-            *cgroup = (struct hak_cgroup){limit, number_of(text), stalled_in(folder)};
+        uint64_t limit = high < max ? high : max, all = number_of(text), used = all - hak_min(all, droppable_in(folder));
+        cgroup->near |= used > limit - limit / 8;
+        if (!found || limit < cgroup->limit) {
+            cgroup->limit = limit;
+            cgroup->current = used;
+            cgroup->stalled_us = stalled_in(folder);
+        }
         found = true;
     } while (go_up(folder));
     return found;

@@ -8,8 +8,9 @@
 
 struct hak_cgroup {
     uint64_t limit;   /* the least of memory.high and memory.max; UINT64_MAX where there is none */
-    uint64_t current; /* what the group with that limit holds, all its processes */
+    uint64_t current; /* what the group with that limit holds, all its processes, without page cache that is not in use */
     uint64_t stalled_us; /* time that its processes waited for memory so far (memory.pressure, "some") */
+    bool near;        /* one of the groups, not only that one, holds more than seven eighths of its limit */
 };
 
 /* False where there is no such group, or HAKMEM_CGROUP=off. */

@@ -17,7 +17,7 @@ static bool is_tight(const struct hak_cgroup *c)
 {
     bool stalled = c->stalled_us > stalled_us + STALL_US && read_ms;
     stalled_us = c->stalled_us;
-    return stalled || c->current > c->limit - c->limit / 8;
+    return stalled || c->near;
 }
 
 bool hak_container_is_tight(uint64_t now_ms)
