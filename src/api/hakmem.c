@@ -68,7 +68,7 @@ HAK_EXPORT int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
         return EINVAL;
     int saved = errno;
     void *p = edge_aligned(alignment, size);
-    errno = saved;
+    errno = p ? saved : ENOMEM; /* as glibc's does, which promises none */
     if (!p)
         return ENOMEM;
     *out = p;
@@ -174,7 +174,7 @@ HAK_EXPORT struct hakmem_mallinfo2 hakmem_mallinfo2(void)
     info.arena = space.handed_out;
     info.uordblks = hak_stats_held(&c);
     info.fordblks = info.arena > info.uordblks ? info.arena - info.uordblks : 0;
-    info.ordblks = c.free;
+    info.ordblks = hak_max(c.free + c.remote + c.free_runs, info.fordblks != 0);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->count_outside)
             hak_frontends[i]->count_outside(&info.hblks, &info.hblkhd);
@@ -183,10 +183,8 @@ HAK_EXPORT struct hakmem_mallinfo2 hakmem_mallinfo2(void)
 
 HAK_EXPORT int hakmem_malloc_info(int options, FILE *stream)
 {
-    if (options != 0) {
-        errno = EINVAL;
-        return -1;
-    }
+    if (options != 0)
+        return EINVAL;
     struct hakmem_mallinfo2 i = hakmem_mallinfo2();
     int cancel = hak_cancel_suspend();
     int n = fprintf(stream,
@@ -203,11 +201,24 @@ HAK_EXPORT void hakmem_malloc_stats(void)
     hakmem_stats(STDERR_FILENO, false);
 }
 
+/* glibc's numbers, which not every malloc.h has. */
+enum { MXFAST = 1, TRIM_THRESHOLD = -1, TOP_PAD = -2, MMAP_THRESHOLD = -3, MMAP_MAX = -4, ARENA_TEST = -7, ARENA_MAX = -8 };
+
 HAK_EXPORT int hakmem_mallopt(int parameter, int value)
 {
-    (void)parameter;
-    (void)value;
-    return 0;
+    switch (parameter) {
+    case TRIM_THRESHOLD:
+    case TOP_PAD:
+    case MMAP_THRESHOLD:
+    case MMAP_MAX:
+    case ARENA_TEST:
+    case ARENA_MAX:
+        return 1;
+    case MXFAST:
+        return value >= 0 && (size_t)value <= 80 * sizeof(size_t) / 4;
+    default:
+        return 0;
+    }
 }
 
 #if HAK_OVERRIDE

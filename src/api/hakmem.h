@@ -45,7 +45,8 @@ void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size);
 int hakmem_malloc_trim(size_t pad);
 
 /* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: handed out by the address space;
- * uordblks: usable in the blocks of it that the program holds; fordblks: the rest; ordblks: free blocks of slabs; hblks
+ * uordblks: usable in the blocks of it that the program holds; fordblks: the rest; ordblks: free pieces, each
+ * a block of a slab, what is left of one to cut, or a run of pages that nobody uses; hblks
  * and hblkhd: blocks with a mapping of their own, from 32 MiB on, and the bytes usable in them. The others are 0. So
  * uordblks + hblkhd is the sum of malloc_usable_size over all blocks. Free blocks that wait in the bins of other running
  * threads count as held, since nobody else can walk those; the caller's own, and those of ended threads, do not. Blocks
@@ -54,13 +55,14 @@ struct hakmem_mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 struct hakmem_mallinfo2 hakmem_mallinfo2(void);
-/* [glibc malloc_info(3)] Writes XML with glibc's element names. 0; -1 and EINVAL when options is not 0; -1 when
- * the stream fails. */
+/* [glibc malloc_info(3)] Writes XML with glibc's element names. 0; EINVAL, as a value, when options is not
+ * 0; -1 when the stream fails. */
 int hakmem_malloc_info(int options, FILE *stream);
 /* [glibc malloc_stats(3)] The statistics, as text, to stderr. */
 void hakmem_malloc_stats(void);
-/* [glibc mallopt(3)] 0 (an error) for every parameter: none of glibc's has a counterpart that could be set at
- * run time; docs/settings.md names the settings of the environment that serve the same ends. */
+/* [glibc mallopt(3)] Changes nothing. 1 for parameters that tune how glibc keeps memory and gives it back, which a
+ * program cannot tell from having taken effect; 0 (an error) for all others. docs/limits.md names the settings of the
+ * environment that serve the same ends. */
 int hakmem_mallopt(int parameter, int value);
 
 /* Gives free memory of all threads back, but for at most `keep` bytes, which stay ready for reuse. Threads other than

@@ -20,8 +20,13 @@
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * 1024)
-#define MMAP_THRESHOLD (-3) /* M_MMAP_THRESHOLD of glibc's mallopt, which not every malloc.h has */
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Of glibc's mallopt, which not every malloc.h has. */
+enum {
+    MXFAST = 1, TRIM_THRESHOLD = -1, TOP_PAD = -2, MMAP_THRESHOLD = -3, MMAP_MAX = -4, PERTURB = -6, ARENA_TEST = -7,
+    ARENA_MAX = -8
+};
 
 /* Both sides of each border: tiny, 2-8 KiB, pool, large, direct. */
 static const size_t border_sizes[] = {
@@ -172,7 +177,7 @@ static void test_too_big(void **state)
         assert_refused(api.pvalloc(n), ENOMEM);
         errno = EDOM;
         assert_int_equal(api.posix_memalign(&p, 64, n), ENOMEM);
-        assert_int_equal(errno, EDOM);
+        assert_int_equal(errno, ENOMEM);
         assert_ptr_equal(p, &page);
     }
 }
@@ -438,7 +443,7 @@ static void test_absurd_alignment(void **state)
         void *p = &here;
         errno = EDOM;
         assert_int_equal(api.posix_memalign(&p, align, 8), ENOMEM);
-        assert_int_equal(errno, EDOM);
+        assert_int_equal(errno, ENOMEM);
         assert_ptr_equal(p, &here);
         assert_refused(api.aligned_alloc(align, 8), ENOMEM);
         assert_refused(api.memalign(align, 8), ENOMEM);
@@ -592,6 +597,7 @@ static void test_mallinfo2(void **state)
         api.free(p[i]);
     struct hakmem_mallinfo2 empty = api.mallinfo2();
     assert_true(empty.uordblks + empty.hblkhd + 31 * MIB <= full.uordblks + full.hblkhd);
+    assert_true(empty.ordblks > 0 || !empty.fordblks);
 }
 
 /* To the byte: of all sizes, some of them freed, resized and aligned, by this thread and by one that ended. */
@@ -647,14 +653,76 @@ static void test_mallinfo2_is_what_is_held(void **state)
     api.free(mapped);
 }
 
+static void test_mallinfo2_counts_free_pieces(void **state)
+{
+    (void)state;
+    static void *p[600];
+    for (size_t i = 0; i < COUNT(p); i++)
+        assert_non_null(p[i] = api.malloc(3000));
+    api.malloc_trim(0); /* what waits in bins is in no slab */
+    size_t before = api.mallinfo2().ordblks;
+    for (size_t i = 0; i < COUNT(p); i += 2)
+        api.free(p[i]);
+    api.malloc_trim(0);
+    size_t now = api.mallinfo2().ordblks;
+    if (now < before + 200)
+        fail_msg("%zu free pieces after %zu frees, %zu before", now, COUNT(p) / 2, before);
+    for (size_t i = 1; i < COUNT(p); i += 2)
+        api.free(p[i]);
+}
+
+static const int tunes[] = {TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX, ARENA_TEST, ARENA_MAX};
+
 static void test_mallopt(void **state)
 {
     (void)state;
+    for (size_t i = 0; i < COUNT(tunes); i++)
+        assert_int_equal(api.mallopt(tunes[i], 128 * 1024), 1);
+    assert_int_equal(api.mallopt(MXFAST, 0), 1);
+    assert_int_equal(api.mallopt(MXFAST, 160), 1);
+    assert_int_equal(api.mallopt(MXFAST, 161), 0);
+    assert_int_equal(api.mallopt(MXFAST, -1), 0);
+    assert_int_equal(api.mallopt(PERTURB, 1), 0);
     assert_int_equal(api.mallopt(123456, 1), 0);
     assert_int_equal(api.mallopt(-123456, 1), 0);
-    int known = api.mallopt(MMAP_THRESHOLD, 128 * 1024);
-    assert_true(known == 0 || known == 1);
 }
+
+#if defined(BESIDE) && defined(__GLIBC__)
+int mallopt(int parameter, int value);
+int malloc_info(int options, FILE *stream);
+
+#define ASSERT_SAME(call)                      \
+    do {                                       \
+        errno = EDOM;                          \
+        int theirs = call, their_errno = errno; \
+        errno = EDOM;                          \
+        assert_int_equal(api.call, theirs);    \
+        assert_int_equal(errno, their_errno);  \
+    } while (0)
+
+/* Beside its own malloc. */
+static void test_as_the_c_library(void **state)
+{
+    (void)state;
+    void *p = NULL;
+    static const size_t aligns[] = {0, 3, 4, 64, 4096, (size_t)1 << 62, SIZE_MAX};
+    volatile size_t most = PTRDIFF_MAX; /* compilers warn of it */
+    for (size_t i = 0; i < COUNT(aligns); i++)
+        ASSERT_SAME(posix_memalign(&p, aligns[i], most));
+    ASSERT_SAME(malloc_info(1, stderr));
+    ASSERT_SAME(malloc_info(-1, stderr));
+    for (size_t i = 0; i < COUNT(tunes); i++)
+        ASSERT_SAME(mallopt(tunes[i], 1 << 20));
+    ASSERT_SAME(mallopt(MXFAST, 161));
+    ASSERT_SAME(mallopt(MXFAST, 160));
+}
+#else
+static void test_as_the_c_library(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
 
 static void test_malloc_info(void **state)
 {
@@ -674,7 +742,9 @@ static void test_malloc_info(void **state)
 
     f = tmpfile();
     assert_non_null(f);
-    assert_int_not_equal(api.malloc_info(1, f), 0); /* no option is defined */
+    errno = EDOM;
+    assert_int_equal(api.malloc_info(1, f), EINVAL); /* no option is defined */
+    assert_int_equal(errno, EDOM);
     fclose(f);
 }
 
@@ -724,7 +794,9 @@ int main(void)
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_mallinfo2),
         cmocka_unit_test(test_mallinfo2_is_what_is_held),
+        cmocka_unit_test(test_mallinfo2_counts_free_pieces),
         cmocka_unit_test(test_mallopt),
+        cmocka_unit_test(test_as_the_c_library),
         cmocka_unit_test(test_malloc_info),
         cmocka_unit_test(test_malloc_stats),
     };

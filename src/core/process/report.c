@@ -222,6 +222,9 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
         return;
     enum hak_slab_state state = hak_slab_state(page);
     c->pages[state] += page->pages;
+    bool idle = state == HAK_SLAB_UNUSED || state == HAK_SLAB_EMPTY || state == HAK_SLAB_RETURNED;
+    c->free_runs += idle && page->base != c->idle_end;
+    c->idle_end = idle ? page->base + hak_max(page->pages, 1) * HAK_PAGE : NULL;
     if (state == HAK_SLAB_SPAN) {
         c->live_large++;
         c->large_bytes += page->pages * HAK_PAGE;
@@ -234,6 +237,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->carved += page->carved;
     c->capacity += page->capacity;
     c->free += hak_slab_free_blocks(page);
+    c->free_runs += page->carved < page->capacity;
     c->used += page->used;
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
     c->outstanding_bytes += (uint64_t)page->used * page->stride;
