@@ -112,11 +112,17 @@ static size_t held_when_idle(void)
     return hak_budget_held();
 }
 
+static void assert_tight(bool tight)
+{
+    size_t held = held_when_idle();
+    assert_true(tight ? held < 16 * HAK_MIB : held >= 48 * HAK_MIB);
+    assert_int_equal(unit_stat("container", "tight") > 0, tight);
+}
+
 TEST(near_its_limit_idle_memory_goes_back)
 {
     make_tree("max\n", "100000000\n", "max\n", "87500001\n"); /* more than seven eighths */
-    assert_true(held_when_idle() < 16 * HAK_MIB);
-    assert_true(unit_stat("container", "tight") > 0);
+    assert_tight(true);
     assert_int_equal(unit_stat("budget", "budget_bytes"), 100000000);
     remove_tree();
 }
@@ -124,8 +130,7 @@ TEST(near_its_limit_idle_memory_goes_back)
 TEST(far_from_it_idle_memory_waits)
 {
     make_tree("max\n", "100000000\n", "max\n", "87500000\n");
-    assert_true(held_when_idle() >= 48 * HAK_MIB);
-    assert_int_equal(unit_stat("container", "tight"), 0);
+    assert_tight(false);
     remove_tree();
 }
 
@@ -134,8 +139,7 @@ TEST(page_cache_that_is_not_in_use_does_not_count)
 {
     make_tree("max\n", "100000000\n", "max\n", "100000000\n");
     put(own, "memory.stat", "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\nactive_file 7\n");
-    assert_true(held_when_idle() >= 48 * HAK_MIB);
-    assert_int_equal(unit_stat("container", "tight"), 0);
+    assert_tight(false);
     assert_int_equal(unit_stat("container", "current_bytes"), 87500000);
     remove_tree();
 }
@@ -144,8 +148,7 @@ TEST(page_cache_in_use_counts)
 {
     make_tree("max\n", "100000000\n", "max\n", "100000000\n");
     put(own, "memory.stat", "anon 87500000\nfile 12500000\ninactive_file 12499999\nactive_file 12500000\n");
-    assert_true(held_when_idle() < 16 * HAK_MIB);
-    assert_true(unit_stat("container", "tight") > 0);
+    assert_tight(true);
     remove_tree();
 }
 
@@ -162,8 +165,7 @@ TEST(a_group_above_is_near_a_larger_limit)
 {
     make_tree("200000000\n", "100000000\n", "max\n", "70000000\n");
     put(above, "memory.current", "180000000\n");
-    assert_true(held_when_idle() < 16 * HAK_MIB);
-    assert_true(unit_stat("container", "tight") > 0);
+    assert_tight(true);
     assert_int_equal(unit_stat("container", "limit_bytes"), 100000000);
     remove_tree();
 }
@@ -173,8 +175,7 @@ TEST(page_cache_of_a_group_above_does_not_count)
     make_tree("200000000\n", "100000000\n", "max\n", "70000000\n");
     put(above, "memory.current", "180000000\n");
     put(above, "memory.stat", "anon 70000000\ninactive_file 100000000\n");
-    assert_true(held_when_idle() >= 48 * HAK_MIB);
-    assert_int_equal(unit_stat("container", "tight"), 0);
+    assert_tight(false);
     remove_tree();
 }
 
@@ -190,8 +191,7 @@ TEST(a_limit_of_ones_own_wins)
 TEST(without_a_limit_idle_memory_waits)
 {
     make_tree("max\n", "max\n", "max\n", "150000000\n");
-    assert_true(held_when_idle() >= 48 * HAK_MIB);
-    assert_int_equal(unit_stat("container", "tight"), 0);
+    assert_tight(false);
     assert_int_equal(unit_stat("container", "limit_bytes"), 0);
     assert_int_equal(unit_stat("container", "current_bytes"), 150000000);
     remove_tree();
