@@ -4,6 +4,7 @@
 # debootstrap, this checkout's files in it, and nothing else.
 #
 #   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (all when nothing is said)
+#   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
 #
 # Needs root, debootstrap and a Debian 12 whose apt works: mirror, keys and
 # proxies are those of this machine. Takes as long as both commands on an
@@ -18,6 +19,7 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly FRESH=$ROOT/build-test/fresh
 readonly RELEASE=bookworm
 readonly CHECKOUT=/root/hakmem
+readonly LINE_SECONDS=3600 # the longest line of README's compares many works
 
 fail() {
     echo "fresh.sh: $*" >&2
@@ -74,12 +76,57 @@ inside() {
         chroot "$FRESH" sh -c "cd $CHECKOUT && exec \"\$@\"" sh "$@"
 }
 
+# readme_lines SECTION: the commands of its blocks.
+readme_lines() {
+    awk -v section="## $1" '/^## / { on = $0 == section } on && /^```/ { code = !code; next } on && code && NF' "$ROOT/README.md"
+}
+
+# run_lines SECTION: each line alone, by the shell, where "..." is the path that a line above has in full. What a line
+# links is run, too; where hakmem serves a program, it has to say so.
+run_lines() {
+    local line verbose ran=0
+    while IFS= read -r line <&4; do
+        verbose=0
+        line=${line//LD_PRELOAD=... /LD_PRELOAD=\$PWD/build/src/libhakmem.so.0 }
+        case $line in
+            cc\ *) line="${line%%#*} && ./a.out" verbose=1 ;;
+            *LD_PRELOAD=*) verbose=1 ;;
+        esac
+        inside timeout "$LINE_SECONDS" env HAKMEM_VERBOSE=$verbose sh -c "$line" </dev/null >"$FRESH.line" 2>&1 ||
+            { cat "$FRESH.line" >&2; fail "README, $1: failed: $line"; }
+        cat "$FRESH.line"
+        [ "$verbose" = 0 ] || grep -q '^hakmem[: ]' "$FRESH.line" || fail "README, $1: hakmem did not serve: $line"
+        ran=$((ran + 1))
+    done 4< <(readme_lines "$1")
+    [ "$ran" -gt 0 ] || fail "README has no commands in \"$1\""
+}
+
+# The program that README speaks of.
+write_program() {
+    printf '%s\n' '#include <stdio.h>' '#include <stdlib.h>' \
+        'int main(void) { char *p = malloc(100); return snprintf(p, 100, "%d", 7) == 1 ? free(p), 0 : 1; }' \
+        >"$FRESH$CHECKOUT/program.c"
+    inside cc -o /usr/local/bin/program program.c
+}
+
+run_readme() {
+    inside tools/setup.sh build
+    inside sh -c 'meson setup build && ninja -C build'
+    write_program
+    run_lines Use
+    run_lines Compare
+}
+
 # Runs in the namespaces: the first process of its own, so that all others end with it.
 run_commands() {
     make_root
     mount -t proc proc "$FRESH/proc"
     mount --rbind /sys "$FRESH/sys"
     mount --rbind /dev "$FRESH/dev"
+    if [ "$*" = readme ]; then
+        run_readme
+        return
+    fi
     inside tools/quickstart.sh
     inside tools/test.sh "$@"
 }
@@ -99,4 +146,4 @@ namespace=$!
 wait "$namespace" ||
     fail "FAILED after $((SECONDS - began)) s; the machine is kept: chroot $FRESH"
 rm -rf --one-file-system "$FRESH"
-echo "fresh.sh: both commands passed on a fresh Debian, $((SECONDS - began)) s"
+echo "fresh.sh: all commands passed on a fresh Debian, $((SECONDS - began)) s"
