@@ -86,16 +86,16 @@ readme_lines() {
 run_lines() {
     local line verbose ran=0
     while IFS= read -r line <&4; do
-        verbose=0
+        verbose=
         line=${line//LD_PRELOAD=... /LD_PRELOAD=\$PWD/build/src/libhakmem.so.0 }
         case $line in
             cc\ *) line="${line%%#*} && ./a.out" verbose=1 ;;
             *LD_PRELOAD=*) verbose=1 ;;
         esac
-        inside timeout "$LINE_SECONDS" env HAKMEM_VERBOSE=$verbose sh -c "$line" </dev/null >"$FRESH.line" 2>&1 ||
+        inside timeout "$LINE_SECONDS" env ${verbose:+HAKMEM_VERBOSE=1} sh -c "$line" </dev/null >"$FRESH.line" 2>&1 ||
             { cat "$FRESH.line" >&2; fail "README, $1: failed: $line"; }
         cat "$FRESH.line"
-        [ "$verbose" = 0 ] || grep -q '^hakmem[: ]' "$FRESH.line" || fail "README, $1: hakmem did not serve: $line"
+        [ -z "$verbose" ] || grep -q '^hakmem[: ]' "$FRESH.line" || fail "README, $1: hakmem did not serve: $line"
         ran=$((ran + 1))
     done 4< <(readme_lines "$1")
     [ "$ran" -gt 0 ] || fail "README has no commands in \"$1\""
