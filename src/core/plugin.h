@@ -45,10 +45,9 @@ struct hak_frontend {
     bool (*is_on)(const struct hak_option_values *options);
     /* Once, before the tables are sealed. 0 or -errno; `place` is its index in hak_thread.local. Optional. */
     int (*init)(const struct hak_option_values *options, unsigned place);
-    /* An ACTIVE slab of the class owned by `t`, with a free block; NULL without memory. */
+    /* An ACTIVE slab of the class owned by `t`, with a free block; NULL without memory. Optional: the backend's
+     * acquire_slab. */
     struct hak_slab *(*slab_acquire)(struct hak_thread *t, unsigned cls);
-    /* Takes an EMPTY slab back. */
-    void (*slab_release)(struct hak_slab *slab);
     /* Blocks that a bin of the class may hold. Optional: core decides, as it does for 0. */
     uint32_t (*bin_capacity)(unsigned cls);
     /* One block of more than HAK_SMALL_MAX bytes, or of an alignment that no class has. `zero`: its bytes must
@@ -63,18 +62,14 @@ struct hak_frontend {
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
     /* Adds the blocks outside of the reserved range, and the bytes usable in them. Optional: there are none. */
     void (*count_outside)(size_t *blocks, size_t *bytes);
-    /* Purges what it keeps beyond *keep bytes, and takes what it still keeps off *keep: others may keep the
-     * rest. Returns the bytes purged. Optional: keeps nothing. */
-    size_t (*trim)(size_t *keep);
-    /* Called on slow paths of all threads, at most every few milliseconds: purges what has been idle for longer
-     * than hak_purge_delay_ms(). A call is bounded. True: more is idle, and the next slow path calls again.
-     * Optional: nothing ages. */
-    bool (*purge_tick)(uint64_t now_ms);
+    /* Before a trim: all free pages that it keeps go back to the page heap. Optional: keeps none. */
+    void (*flush)(void);
+    /* Called on slow paths of all threads, at most every few milliseconds: what has been idle for longer than
+     * hak_purge_delay_ms() goes back to the page heap. A call is bounded. Optional: nothing ages. */
+    void (*purge_tick)(uint64_t now_ms);
     /* In the thread itself, at its first slow path and at its end. Its descriptor may come from an ended thread,
-     * with blocks and slabs. Optional. */
+     * with blocks and slabs, and may go on to another one with them. Optional. */
     void (*thread_start)(struct hak_thread *t);
-    void (*thread_ending)(struct hak_thread *t);
-    /* In any thread: the descriptor has no blocks and slabs any more, and will be used for another. Optional. */
     void (*thread_end)(struct hak_thread *t);
     /* Adds its counters: an object under its name. Optional. */
     void (*stats)(struct hak_stats_writer *w);
@@ -88,7 +83,8 @@ struct hak_stage {
     const char *finds; /* for `hakmem causes`: "Served by ..." */
 };
 
-/* A span backend supplies runs of 64 KiB pages, and keeps the lists of PARTIAL slabs. */
+/* A span backend decides where slabs lie: which pages of the page heap (pages/page_heap.h) become one, and which free and
+ * PARTIAL slabs are tried before. */
 struct hak_backend {
     const char *name;
     /* In the order in which they are tried, at most HAK_STAGES; ends with a NULL name. */
@@ -98,26 +94,20 @@ struct hak_backend {
     /* A slab of the class owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[cls] pages that it
      * has formatted. NULL without memory. */
     struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned cls);
-    /* An adopted PARTIAL slab of the class, or NULL: for frontends that have pages of their own. */
+    /* An adopted PARTIAL slab of the class, or NULL. */
     struct hak_slab *(*adopt)(struct hak_thread *t, unsigned cls);
-    /* A run of pages for a chunk or a large span; `align` in pages, a power of two. Its descriptor's base and
-     * pages are set, its pages lead to it (hak_space_describe), its state is UNUSED, and *zeroed tells whether its
-     * bytes read as zero. Then none of it is charged to the budget (pages/budget.h): the frontend charges what it uses.
-     * Else all of it is. NULL without memory. */
-    struct hak_slab *(*acquire_run)(size_t pages, size_t align, bool *zeroed);
-    /* Takes back an EMPTY slab, or a run whose content is not needed any more. A run whose state is RETURNED
-     * reads as zero, and none of it is charged; else all of it is. */
+    /* The same, or an EMPTY one of the class that waits: for frontends that have pages of their own. */
+    struct hak_slab *(*reuse)(struct hak_thread *t, unsigned cls);
+    /* Takes back an EMPTY slab. */
     void (*release)(struct hak_slab *slab);
     /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
     void (*publish)(struct hak_slab *slab);
     /* The last block of a PARTIAL slab of the class came back: now or later the slab leaves its list, and is
      * reaped (hak_parts_reap_slab). Somebody may have adopted it meanwhile. */
     void (*all_back)(struct hak_slab *slab, unsigned cls);
-    /* Before a trim, reaps all that `all_back` left for later: frontends then trim those pages, too. Optional. */
-    void (*reap)(void);
-    /* Purges free pages beyond the `keep` bytes that the frontends left. Returns the bytes purged. */
-    size_t (*trim)(size_t keep);
-    /* As in struct hak_frontend. Optional. */
+    /* Before a trim: reaps all that `all_back` left for later, and gives its free slabs to the page heap. Optional. */
+    void (*flush)(void);
+    /* As in struct hak_frontend. True: more is idle, and the next slow path calls again. Optional. */
     bool (*purge_tick)(uint64_t now_ms);
     void (*stats)(struct hak_stats_writer *w);
 };
@@ -157,7 +147,7 @@ HAK_INLINE bool hak_parts_has_header(unsigned cls)
 }
 
 /* For a PARTIAL slab without a block outstanding, which a backend has taken off its list: to EMPTY, and to its
- * frontend, which calls `release`. No lock of the backend's is held. */
+ * `release`. No lock of the backend's is held. */
 void hak_parts_reap_slab(struct hak_slab *slab);
 
 /* After how long what is free is idle. */

@@ -12,6 +12,8 @@
 
 #include "check.h"
 
+int malloc_trim(size_t pad); /* not in each C library's header */
+
 enum { LIMIT_MIB = 96, USED_MIB = 64, MAPPED_MIB = 72 };
 
 struct block {

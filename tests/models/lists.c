@@ -15,13 +15,14 @@ static void *blocks[WORLD_PAGES];
 static unsigned cls; /* of all of them */
 static struct hak_slab_stack stack;
 
-/* A frontend's: from there the slab may serve anything. */
+/* The backend's: from there the slab may serve anything. */
 static void take_back(struct hak_slab *slab)
 {
     hak_hot_push(slab);
 }
 
-static const struct hak_frontend frontend = {.name = "model", .slab_release = take_back};
+static const struct hak_frontend frontend = {.name = "model"};
+static const struct hak_backend backend = {.name = "model", .release = take_back};
 static const struct hak_release release = {.name = "model"};
 
 const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
@@ -39,6 +40,7 @@ static void setup(unsigned hot, unsigned taken)
 {
     world_setup();
     hak_parts.release = &release;
+    hak_parts.backend = &backend;
     hak_options.hot_slabs = hot;
     for (unsigned i = 0; i < HAK_NCLASSES; i++)
         hak_parts.by_class[i] = &frontend;

@@ -9,6 +9,7 @@
 #include "core/os/os.h"
 #include "core/pages/budget.h"
 #include "core/pages/space.h"
+#include "core/parts/page_purge.h"
 #include "core/parts/parts.h"
 #include "core/process/fork.h"
 #include "core/process/life.h"
@@ -202,6 +203,18 @@ bool hak_cgroup_read(struct hak_cgroup *group)
     reads++;
     *group = (struct hak_cgroup){.limit = UINT64_MAX};
     return true;
+}
+
+bool hak_pages_tick(uint64_t now)
+{
+    (void)now;
+    return false;
+}
+
+size_t hak_pages_trim(size_t keep)
+{
+    (void)keep;
+    return 0;
 }
 
 size_t hak_budget_held(void)

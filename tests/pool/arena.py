@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The arena's settings: chunks grow as they say, and a value out of range gives one line and the default.
+"""The arena's settings: batches of its reserve grow as they say, and a value out of range gives one line and the default.
 
   PYTHONPATH=tests arena.py LIBRARY WORK     (WORK is tests/switches/work.c)
 """
@@ -13,7 +13,7 @@ MIB = 1 << 20
 # setting: a value out of its range
 BAD = {"HAKMEM_POOL_TLS_ARENA_MB_INIT": ("0", "17"), "HAKMEM_POOL_TLS_ARENA_MB_MAX": ("0", "17"),
        "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": ("9", "-1"), "HAKMEM_POOL_TLS_PREWARM": ("most",)}
-# [settings, MiB of the chunks in the order in which they are mapped; the last one repeats]
+# [settings, MiB of the batches in the order in which they are taken; the last one repeats]
 GROWTH = [
     ({}, [1, 2, 4, 8]),
     ({"HAKMEM_POOL_TLS_ARENA_MB_INIT": 2}, [2, 4, 8]),
@@ -42,15 +42,16 @@ def main():
             stats, said = pool_of(**{name: value})
             if len(said) != 1 or name not in said[0] or value not in said[0]:
                 problems.append(f"{name}={value}: not one line that names it, but {said}")
-            if any(stats["pool"][key] != default[key] for key in ("chunks", "chunk_bytes")):
+            if any(stats["pool"][key] != default[key] for key in ("chunks_mapped", "chunk_bytes")):
                 problems.append(f"{name}={value}: not as by default: {stats['pool']}")
     for settings, sizes in GROWTH:
         stats, said = pool_of(**settings)
         pool = stats["pool"]
         if said:
             problems.append(f"{settings}: {said}")
-        if pool["chunks"] < len(sizes) or pool["chunk_bytes"] != total_of(sizes, pool["chunks"]):
-            problems.append(f"{settings}: {pool['chunks']} chunks of {pool['chunk_bytes']} bytes, not {sizes} MiB each")
+        mapped = pool["chunks_mapped"]
+        if mapped < len(sizes) or pool["chunk_bytes"] != total_of(sizes, mapped):
+            problems.append(f"{settings}: {mapped} batches of {pool['chunk_bytes']} bytes, not {sizes} MiB each")
     finish(problems, f"{len(GROWTH)} ways to grow; one line for each value out of range")
 
 

@@ -38,8 +38,8 @@ RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*
 
 
 # The heap grows otherwise; each step of a larger one has a name.
-GROWTH = ("os_calls.superslab_map", "os_calls.name", "os_calls.guard")  # guard: fences, in hardened builds
-# Spans are found elsewhere, so chunks come and go otherwise.
+GROWTH = ("os_calls.superslab_map", "page_heap.superslabs_mapped", "os_calls.name", "os_calls.guard")  # guard: fences, in hardened builds
+# Spans are found elsewhere, so superslabs come and go otherwise.
 SPANS = ("large.*", "lru.*") + GROWTH
 
 
@@ -110,15 +110,15 @@ ROWS = {
     "HAKMEM_SUPER_REG_DEBUG": output("shrink", r"^hakmem: SUPER_REG register 0x"),
     "HAKMEM_SHARED_POOL_STAGE_STATS": output("shrink", r"^ *unused: \d+"),
 
-    "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.misses", "os_calls.superslab_map", "os_calls.guard"),
+    "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.*") + GROWTH,
                            elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
+    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.*") + GROWTH,
                                          elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
+    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.*") + GROWTH,
                                         elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.misses") + GROWTH,
+    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.*") + GROWTH,
                                                elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.slabs_taken", "bins.*", "slabs.*")),
+    "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.*", "lru.*", "bins.*", "slabs.*")),
 
     "HAKMEM_ACE_TRACE": output("large", r"^hakmem: ACE (Threshold|Exhaustion|MapFail)\b.*\d+"),
     "HAKMEM_ACE_WASTE_PCT": Row("0", "large", "-", SPANS),
@@ -130,7 +130,7 @@ ROWS = {
     "HAKMEM_BACKGROUND": Row("1", "helped", "+", RELEASES + SLABS + ("background.*", "bins.*"), base=AT_ONCE),
     "HAKMEM_GUARD_RATE": Row("100", "churn 48", "+", ("os_calls.guard", "bins.*") + SLABS),
     "HAKMEM_DEEPBIND": Row("1", "open", "-"),
-    "HAKMEM_PURGE_DELAY_MS": Row("0", "pool-idle", "+", SLABS + RELEASES),
+    "HAKMEM_PURGE_DELAY_MS": Row("0", "large", "+", SPANS + RELEASES),
     "HAKMEM_THP": Row("never", "churn 48", "+", ("os_calls.superslab_map",)),
 }
 

@@ -22,7 +22,7 @@ static void start(const char *settings)
 static struct hak_slab *empty_slab(unsigned b)
 {
     bool zeroed;
-    struct hak_slab *slab = hak_parts.backend->acquire_run(hak_slab_pages[b], 1, &zeroed);
+    struct hak_slab *slab = unit_run(hak_slab_pages[b], 1, &zeroed);
     assert_non_null(slab);
     slab->cls = (uint8_t)b;
     return slab;

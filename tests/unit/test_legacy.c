@@ -7,6 +7,8 @@
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/heap/heap.h"
+#include "core/pages/page_heap.h"
+#include "core/parts/page_purge.h"
 #include "unit.h"
 
 extern const struct hak_backend hak_backend_legacy;
@@ -30,6 +32,16 @@ static size_t handed_out(void)
     return s.handed_out;
 }
 
+static uintptr_t superslab_of(const struct hak_slab *slab)
+{
+    return (uintptr_t)slab->base / HAK_SUPERSLAB;
+}
+
+static uint64_t dirty(void)
+{
+    return unit_stat("page_heap", "dirty_bytes");
+}
+
 static void release(struct hak_slab *slab)
 {
     hak_slab_empty(slab);
@@ -44,13 +56,20 @@ TEST(one_class_in_a_superslab)
     for (unsigned i = 0; i <= fit; i++) {
         all[i] = legacy->acquire_slab(t, cls);
         assert_int_equal(hak_slab_state(all[i]), HAK_SLAB_ACTIVE);
-        assert_ptr_not_equal(all[i]->region, other->region);
-        assert_true(i == fit ? all[i]->region != all[0]->region : all[i]->region == all[0]->region);
+        assert_int_not_equal(superslab_of(all[i]), superslab_of(other));
+        assert_int_equal(superslab_of(all[i]) == superslab_of(all[0]), i != fit);
     }
     assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
     assert_int_equal(unit_stat("stages", "map"), 3);
-    release(all[fit]);
-    assert_int_equal(handed_out(), 2 * HAK_SUPERSLAB); /* wholly free: back at once */
+    all[fit]->base[0] = 1;
+    char *content = all[fit]->base;
+    release(all[fit]); /* wholly free: its pages go back at once */
+    assert_int_equal(content[0], 0);
+    assert_int_equal(dirty(), 0);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+    assert_int_equal(unit_cause_calls(hak_parts.release->cause), 1);
+    assert_ptr_equal(legacy->acquire_slab(t, cls + 2)->base, content); /* and it is any class's */
+    assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
     release(all[1]);
     assert_ptr_equal(legacy->acquire_slab(t, cls)->base, all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
 }
@@ -65,13 +84,14 @@ TEST(free_slabs_go_back_after_the_delay)
     release(slab);
     uint64_t delay = hak_parts.release->at_once ? 0 : hak_options.purge_delay_ms;
     if (delay) {
-        assert_false(legacy->purge_tick(hak_clock_ms() + delay - 1));
+        assert_int_equal(dirty(), hak_slab_pages[cls] * HAK_PAGE);
+        assert_false(hak_pages_tick(hak_clock_ms() + delay - 1));
         assert_int_equal(content[0], 1);
-        assert_false(legacy->purge_tick(hak_clock_ms() + delay));
+        assert_false(hak_pages_tick(hak_clock_ms() + delay));
     }
     assert_int_equal(content[0], 0);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
-    legacy->purge_tick(hak_clock_ms() + 2 * delay); /* nothing is dirty any more */
+    hak_pages_tick(hak_clock_ms() + 2 * delay); /* nothing is dirty any more */
     assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
     release(keep);
 }
@@ -82,8 +102,9 @@ TEST(trim_gives_free_slabs_back)
     struct hak_slab *keep = legacy->acquire_slab(t, cls), *slab = legacy->acquire_slab(t, cls);
     size_t size = slab->pages * HAK_PAGE;
     release(slab);
-    assert_int_equal(legacy->trim(0), hak_parts.release->at_once ? 0 : size);
-    assert_int_equal(legacy->trim(0), 0);
+    assert_int_equal(hak_purge_all(size), 0);
+    assert_int_equal(hak_purge_all(0), hak_parts.release->at_once ? 0 : size);
+    assert_int_equal(hak_purge_all(0), 0);
     release(keep);
 }
 
@@ -107,48 +128,38 @@ TEST(partial_slabs_come_first)
     assert_null(legacy->adopt(t, cls));
 }
 
-TEST(runs)
+/* Never wrong: they stay dirty, and serve the class. */
+TEST(what_the_kernel_refuses_stays)
 {
     start();
-    for (size_t pages = 1; pages <= 3 * HAK_SUPERSLAB_PAGES; pages += 1 + pages / 2)
-        for (size_t align = 1; align <= 2 * HAK_SUPERSLAB_PAGES; align *= 2) {
-            bool zeroed;
-            struct hak_slab *run = legacy->acquire_run(pages, align, &zeroed);
-            assert_int_equal((uintptr_t)run->base % (align * HAK_PAGE), 0);
-            assert_int_equal(run->pages, pages);
-            assert_true(!zeroed || !run->base[0]);
-            run->base[0] = run->base[pages * HAK_PAGE - 1] = 1;
-            legacy->release(run);
-        }
-    assert_int_equal(handed_out(), 0);
-}
-
-TEST(what_the_kernel_refuses_is_given_up)
-{
-    start();
-    bool zeroed;
-    struct hak_slab *run = legacy->acquire_run(2 * HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    run->base[0] = 1;
+    struct hak_slab *slab = legacy->acquire_slab(t, cls);
+    size_t size = slab->pages * HAK_PAGE;
+    char *content = slab->base;
+    content[0] = 1;
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    legacy->release(run);
-    assert_int_equal(handed_out(), 2 * HAK_SUPERSLAB); /* never used again, never wrong */
+    fake_os_refuse(HAK_OS_process_madvise, 1, EINVAL, true);
+    release(slab);
+    assert_int_equal(hak_purge_all(0), 0);
+    assert_int_equal(dirty(), size);
+    assert_int_equal(unit_stat("page_heap", "refused_bytes"), size);
     fake_os_allow();
-    run = legacy->acquire_run(2 * HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    assert_true(!zeroed || !run->base[0]);
+    slab = legacy->acquire_slab(t, cls);
+    assert_ptr_equal(slab->base, content);
+    assert_int_equal(dirty(), 0);
+    release(slab);
+    hak_purge_all(0);
+    assert_int_equal(dirty(), 0);
+    assert_int_equal(content[0], 0);
 }
 
 TEST(without_memory_null_and_later_served)
 {
     start();
-    bool zeroed;
     fake_os_refuse_any(1, ENOMEM, true);
     assert_null(legacy->acquire_slab(t, cls));
-    assert_null(legacy->acquire_run(1, 1, &zeroed));
-    assert_null(legacy->acquire_run(1000, 1, &zeroed));
+    assert_null(legacy->reuse(t, cls));
     fake_os_allow();
     assert_non_null(legacy->acquire_slab(t, cls));
-    assert_non_null(legacy->acquire_run(1, 1, &zeroed));
-    assert_non_null(legacy->acquire_run(1000, 1, &zeroed));
 }
 
 /* --- the oracle -------------------------------------------------------------------------------------------- */
@@ -234,19 +245,6 @@ TEST(both_backends_give_the_same_results)
     }
 }
 
-TEST(runs_lie_beside_each_other)
-{
-    start();
-    if (HAK_HARDENED)
-        skip(); /* fences lie between them */
-    bool zeroed;
-    struct hak_slab *a = legacy->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    struct hak_slab *b = legacy->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    assert_int_equal(labs(b->base - a->base), HAK_SUPERSLAB);
-    legacy->release(a);
-    legacy->release(b);
-}
-
-UNIT_MAIN(T(runs_lie_beside_each_other), T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay),
-          T(trim_gives_free_slabs_back), T(partial_slabs_come_first), T(runs), T(what_the_kernel_refuses_is_given_up),
+UNIT_MAIN(T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay),
+          T(trim_gives_free_slabs_back), T(partial_slabs_come_first), T(what_the_kernel_refuses_stays),
           T(without_memory_null_and_later_served), T(visible_results), T(both_backends_give_the_same_results))

@@ -57,7 +57,7 @@ TEST(a_class_is_marked_with_its_first_slab)
     start(NULL);
     unsigned c = hak_class_of(SIZE);
     assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 0);
-    hak_owned_add(t, hak_parts.by_class[c]->slab_acquire(t, c));
+    hak_owned_add(t, hak_parts_acquire_slab(t, c));
     assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 1);
     assert_int_equal(t->slabs, 1);
 }

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/shared_pool/superslab.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build */
@@ -26,7 +25,7 @@ static void start(void)
 /* PARTIAL, with one block away, which it returns. */
 static struct hak_chain put_one(struct hak_slab **slab)
 {
-    *slab = hak_parts.by_class[cls]->slab_acquire(t, cls);
+    *slab = hak_parts_acquire_slab(t, cls);
     assert_non_null(*slab);
     struct hak_chain block = hak_slab_take(*slab, 1);
     assert_int_equal(hak_slab_disown(*slab), HAK_SLAB_PARTIAL);
@@ -217,7 +216,7 @@ TEST(a_whole_sweep_finds_all_idle_slabs)
 }
 
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
-/* --- fork beside a sweep: the pool's lock stops either of them ------------------------------------------------ */
+/* --- fork beside a sweep: the page heap's lock stops either of them ------------------------------------------------ */
 
 #define IDLE 4
 
@@ -231,10 +230,10 @@ static pthread_t start_thread(void *(*fn)(void *))
     return thread;
 }
 
-/* Until a thread waits for the pool's lock, which this one has. */
+/* Until a thread waits for the page heap's lock, which this one has. */
 static void await_waiting(void)
 {
-    while (!(HAK_LOAD_RELAXED(&hak_pool_lock.word) & 1))
+    while (!(HAK_LOAD_RELAXED(&hak_pages_lock.word) & 1))
         usleep(1000);
 }
 
@@ -249,7 +248,7 @@ static void *sweep_all(void *unused)
 static bool is_any_lost(void)
 {
     sweep_all(NULL);
-    hak_parts.backend->trim(0);
+    hak_purge_all(0);
     for (unsigned i = 0; i < IDLE; i++)
         if (hak_slab_state(idle_slabs[i]) == HAK_SLAB_EMPTY || hak_slab_state(idle_slabs[i]) == HAK_SLAB_PARTIAL)
             return true;
@@ -283,12 +282,12 @@ static void start_beside_fork(void)
     }
     alarm(60);
     status = -1;
-    hak_lock_acquire(&hak_pool_lock);
+    hak_lock_acquire(&hak_pages_lock);
 }
 
 static void end_beside_fork(pthread_t a, pthread_t b)
 {
-    hak_lock_release(&hak_pool_lock);
+    hak_lock_release(&hak_pages_lock);
     pthread_join(a, NULL);
     pthread_join(b, NULL);
     assert_int_equal(status, 0);

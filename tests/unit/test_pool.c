@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The pool frontend and its arenas (arena.c). */
+ * The pool frontend and its reserves (reserve.c). */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "core/pages/budget.h"
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/heap/heap.h"
+#include "frontends/pool/reserve.h"
 
 #include "unit.h"
 
@@ -46,34 +50,206 @@ TEST(each_class_comes_and_goes)
     assert_int_equal(unit_census().used, 0);
 }
 
-TEST(chunks_double_up_to_the_largest)
+/* A slab of the largest class, from the reserve. */
+static struct hak_slab *acquire(void)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=4 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=8");
-    static const uint64_t mib[] = {1, 3, 7, 11}; /* 1, 2, 4, 4 */
-    unsigned seen = 0;
-    while (seen < COUNT(mib)) {
-        unit_blocks(20000, 1);
-        if (pool("chunks") > seen)
-            assert_int_equal(pool("chunk_bytes"), mib[seen++] * HAK_MIB);
+    return hak_parts.by_class[HAK_NCLASSES - 1]->slab_acquire(unit_thread(), HAK_NCLASSES - 1);
+}
+
+static void release(struct hak_slab *slab)
+{
+    hak_slab_empty(slab);
+    hak_parts.backend->release(slab);
+}
+
+static uint64_t reserved(void)
+{
+    return pool("reserved_bytes");
+}
+
+/* Slabs until the next batch. */
+static void use_up_batch(void)
+{
+    uint64_t batches = pool("chunks_mapped");
+    for (unsigned i = 0; pool("chunks_mapped") == batches; i++) {
+        assert_true(i < 1000);
+        assert_non_null(acquire());
+    }
+}
+
+TEST(batches_double_up_to_the_largest)
+{
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=8");
+    static const uint64_t mib[] = {1, 2, 4, 8, 8};
+    for (unsigned i = 0; i < COUNT(mib); i++) {
+        uint64_t before = pool("chunk_bytes");
+        use_up_batch();
+        assert_int_equal(pool("chunk_bytes") - before, mib[i] * HAK_MIB);
+        assert_int_equal(pool("chunks"), 1);
     }
 }
 
 TEST(growth_has_so_many_levels)
 {
     start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=16 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=0");
-    unit_blocks(20000, 200);
-    assert_int_equal(pool("chunk_bytes"), pool("chunks") * HAK_MIB);
+    for (unsigned i = 1; i < 5; i++) {
+        use_up_batch();
+        assert_int_equal(pool("chunks_mapped"), i);
+        assert_int_equal(pool("chunk_bytes"), i * HAK_MIB);
+    }
 }
 
-TEST(empty_chunks_go_back_but_for_one)
+TEST(a_thread_that_begins_has_small_batches_again)
 {
-    start(NULL);
-    struct unit_block *blocks = unit_blocks(30000, 500);
-    assert_true(pool("chunks") >= 3);
-    unit_free_blocks(blocks);
-    hak_heap_drain(unit_thread());
-    assert_true(pool("chunks") <= 1);
-    assert_int_equal(pool("slabs_put"), pool("slabs_taken"));
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off");
+    use_up_batch();
+    use_up_batch();
+    uint64_t before = pool("chunk_bytes");
+    hak_reserve_end(unit_thread());
+    assert_int_equal(reserved(), 0);
+    fake_os_pass(hak_options.purge_delay_ms + 1);
+    hak_purge_all(0); /* no dirty pages */
+    use_up_batch();
+    assert_int_equal(pool("chunk_bytes") - before, HAK_MIB);
+}
+
+TEST(a_slab_is_cut_without_a_lock)
+{
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=4 HAKMEM_POOL_TLS_ARENA_MB_MAX=4");
+    unsigned pages = hak_slab_pages[HAK_NCLASSES - 1], n = 4 * HAK_MIB / (pages * HAK_PAGE);
+    use_up_batch();
+    uint64_t rest = reserved(), locks = pool("lock_taken"), heap = unit_stat("page_heap", "lock_taken");
+    uint64_t asked = pool("lock_taken") - locks, heap_asked = unit_stat("page_heap", "lock_taken") - heap;
+    locks = pool("lock_taken"), heap = unit_stat("page_heap", "lock_taken");
+    const char *last = NULL;
+    for (unsigned i = 1; i < n; i++) {
+        struct hak_slab *slab = acquire();
+        assert_non_null(slab);
+        assert_int_equal(hak_slab_state(slab), HAK_SLAB_ACTIVE);
+        assert_int_equal(slab->pages, pages);
+        assert_true(!last || slab->base == last + pages * HAK_PAGE);
+        last = slab->base;
+    }
+    assert_in_range(pool("lock_taken"), locks + asked, locks + 2 * asked); /* the questions themselves */
+    assert_in_range(unit_stat("page_heap", "lock_taken"), heap + heap_asked, heap + 2 * heap_asked);
+    assert_int_equal(reserved(), rest - (n - 1) * pages * HAK_PAGE);
+    assert_int_equal(pool("slabs_taken"), n);
+}
+
+TEST(dirty_pages_come_before_new_ones)
+{
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_PURGE_DELAY_MS=3600000");
+    if (hak_parts.release->at_once)
+        skip();
+    bool zero;
+    struct hak_slab *run = unit_run(HAK_SUPERSLAB_PAGES / 2, 1, &zero), *keep = unit_run(1, 1, &zero);
+    char *base = run->base;
+    size_t bytes = run->pages * HAK_PAGE;
+    memset(base, 1, bytes);
+    unit_put_run(run);
+    struct hak_space_stats before, now;
+    hak_space_stats(&before);
+    size_t held = hak_budget_held();
+    unsigned cls = hak_class_of(8192); /* its slabs are short */
+    struct hak_slab *slab = hak_parts.by_class[cls]->slab_acquire(unit_thread(), cls);
+    assert_in_range(slab->base, base, base + bytes - 1);
+    hak_space_stats(&now);
+    assert_int_equal(now.handed_out, before.handed_out);
+    assert_int_equal(pool("chunks_mapped"), 0); /* what is there already is no batch */
+    assert_true(unit_stat("page_heap", "dirty_bytes") < bytes);
+    assert_int_equal(hak_budget_held(), held); /* dirty pages are charged, with whom they are */
+    unit_put_run(keep);
+}
+
+TEST(what_is_untouched_is_not_charged)
+{
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_PREWARM=off");
+    size_t held = hak_budget_held(), slab = hak_slab_pages[HAK_NCLASSES - 1] * HAK_PAGE;
+    acquire();
+    assert_int_equal(reserved(), 8 * HAK_MIB - slab);
+    assert_int_equal(hak_budget_held(), held + slab);
+    acquire();
+    assert_int_equal(hak_budget_held(), held + 2 * slab);
+    hak_reserve_age(true);
+    assert_int_equal(reserved(), 0);
+    assert_int_equal(pool("chunks_returned"), 1);
+    assert_int_equal(hak_budget_held(), held + 2 * slab); /* untouched, nor was it ever dirty */
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
+}
+
+/* Of pages that are there, as many as the slab needs. */
+TEST(near_a_limit_a_batch_is_as_small_as_needed)
+{
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_PREWARM=off");
+    bool zero;
+    size_t slabs = 0, pages = hak_slab_pages[HAK_NCLASSES - 1];
+    assert_non_null(unit_run(1, 1, &zero)); /* the others of its superslab are free, and clean */
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    while (unit_run(HAK_SUPERSLAB_PAGES, HAK_SUPERSLAB_PAGES, &zero)) /* all that is mapped */
+        ;
+    while (acquire())
+        slabs++;
+    assert_int_equal(slabs, (HAK_SUPERSLAB_PAGES - 1) / pages);
+    assert_int_equal(pool("chunks_mapped"), 0);
+    fake_os_allow();
+    assert_non_null(acquire());
+    assert_int_equal(pool("chunks_mapped"), 1);
+}
+
+TEST(without_memory_there_is_no_slab_but_later)
+{
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    fake_os_refuse_any(1, ENOMEM, true);
+    assert_null(acquire());
+    assert_int_equal(reserved(), 0);
+    fake_os_allow();
+    release(acquire());
+    unit_free_blocks(unit_blocks(50000, 10));
+}
+
+/* --- what is left goes back ------------------------------------------------------------------------------ */
+
+/* The first look sees that it was used, the second one, a delay later, that it was not. */
+TEST(an_idle_rest_goes_back)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    const struct hak_frontend *f = hak_parts.by_class[HAK_NCLASSES - 1];
+    f->purge_tick(hak_clock_ms());
+    acquire();
+    uint64_t rest = reserved();
+    assert_true(rest > 0);
+    fake_os_pass(500);
+    f->purge_tick(hak_clock_ms());
+    assert_int_equal(reserved(), rest);
+    if (!hak_parts.release->at_once) { /* else the delay is none */
+        fake_os_pass(400);
+        f->purge_tick(hak_clock_ms());
+        assert_int_equal(reserved(), rest);
+    }
+    acquire(); /* used again */
+    rest = reserved();
+    fake_os_pass(100);
+    f->purge_tick(hak_clock_ms());
+    assert_int_equal(reserved(), rest);
+    fake_os_pass(500);
+    f->purge_tick(hak_clock_ms());
+    assert_int_equal(reserved(), 0);
+    assert_int_equal(pool("chunks"), 0);
+    assert_int_equal(pool("chunks_returned"), 1);
+    assert_non_null(acquire()); /* and the next one is served */
+    assert_true(reserved() > 0);
+}
+
+TEST(a_flush_takes_all_that_is_left)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    acquire();
+    assert_true(reserved() > 0);
+    hak_parts.by_class[HAK_NCLASSES - 1]->flush();
+    assert_int_equal(reserved(), 0);
+    assert_non_null(acquire());
+    hak_purge_all(0);
+    assert_int_equal(reserved(), 0);
 }
 
 static struct unit_block *left;
@@ -85,16 +261,32 @@ static void *leave_blocks(void *unused)
     return unused;
 }
 
-TEST(chunks_of_ended_threads_are_adopted)
+TEST(the_rest_of_an_ended_thread_goes_back)
 {
-    start(NULL);
+    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    for (unsigned i = 0; i < 3; i++) {
+        unit_in_thread(leave_blocks, NULL);
+        assert_int_equal(reserved(), 0);
+        assert_int_equal(pool("chunks"), 0);
+        unit_free_blocks(left);
+        hak_heap_drain(unit_thread());
+        unit_sweep();
+    }
+    assert_true(pool("chunks_returned") >= 1);
+    struct hak_census c = unit_census();
+    assert_int_equal(c.used, 0);
+    assert_int_equal(unit_pages_in_use(&c), 0);
+}
+
+/* Its PARTIAL slabs serve others, and no further pages are taken. */
+TEST(slabs_of_ended_threads_are_adopted)
+{
+    start("HAKMEM_POOL_TLS_PREWARM=off");
     unit_in_thread(leave_blocks, NULL);
-    unit_sweep();
-    assert_true(pool("chunks") >= 1);
-    uint64_t mapped = pool("chunks_mapped");
-    struct unit_block *mine = unit_blocks(12000, 3);
+    uint64_t slabs = pool("slabs_taken"), mapped = pool("chunks_mapped");
+    struct unit_block *mine = unit_blocks(10000, 3);
+    assert_int_equal(pool("slabs_taken"), slabs);
     assert_int_equal(pool("chunks_mapped"), mapped);
-    assert_true(pool("chunks_adopted") >= 1);
     unit_free_blocks(left);
     unit_free_blocks(mine);
     hak_heap_drain(unit_thread());
@@ -102,18 +294,22 @@ TEST(chunks_of_ended_threads_are_adopted)
     assert_int_equal(unit_census().used, 0);
 }
 
-TEST(chunks_of_ended_threads_go_back_but_for_one)
+TEST(all_that_is_free_goes_back)
 {
     start(NULL);
-    for (unsigned i = 0; i < 3; i++) {
-        unit_in_thread(leave_blocks, NULL);
-        unit_free_blocks(left);
-        hak_heap_drain(unit_thread());
-        unit_sweep();
-    }
-    assert_true(pool("chunks") <= 1);
-    struct hak_census c = unit_census();
-    assert_int_equal(unit_pages_in_use(&c), 0);
+    struct unit_block *blocks = unit_blocks(30000, 500);
+    assert_true(pool("chunks_mapped") >= 3);
+    unit_free_blocks(blocks);
+    hak_heap_drain(unit_thread());
+    hak_purge_all(0);
+    assert_int_equal(reserved(), 0);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+}
+
+static uint64_t purges(void)
+{
+    return unit_cause_calls(HAK_CAUSE_purge) + unit_cause_calls(HAK_CAUSE_partial_release);
 }
 
 TEST(free_pages_go_back_after_the_delay)
@@ -124,13 +320,14 @@ TEST(free_pages_go_back_after_the_delay)
     struct unit_block *live = unit_blocks(8192, 1);
     unit_free_blocks(unit_blocks(50000, 10));
     hak_heap_drain(unit_thread());
-    uint64_t before = unit_cause_calls(HAK_CAUSE_purge);
+    hak_parts.backend->flush ? hak_parts.backend->flush() : (void)0;
+    uint64_t before = purges();
     fake_os_pass(480);
     hak_purge_tick();
-    assert_int_equal(unit_cause_calls(HAK_CAUSE_purge), before);
+    assert_int_equal(purges(), before);
     fake_os_pass(20);
     hak_purge_tick();
-    assert_true(unit_cause_calls(HAK_CAUSE_purge) > before);
+    assert_true(purges() > before);
     unit_free_blocks(live);
 }
 
@@ -140,15 +337,17 @@ TEST(after_a_sleep_all_free_pages_go_back)
     start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
     if (hak_parts.release->at_once)
         skip();
-    struct unit_block *live = unit_blocks(8192, 1), *others = unit_blocks(50000, 10);
+    struct hak_slab *live = acquire(), *other = acquire();
+    char *content = other->base;
+    content[0] = 1;
     hak_purge_tick();
-    uint64_t before = unit_cause_calls(HAK_CAUSE_purge);
     fake_os_pass(500);
-    unit_free_blocks(others);
-    hak_heap_drain(unit_thread());
+    release(other);
     hak_purge_tick();
-    assert_true(unit_cause_calls(HAK_CAUSE_purge) > before);
-    unit_free_blocks(live);
+    assert_int_equal(content[0], 0);
+    assert_int_equal(reserved(), 0);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
+    release(live);
 }
 
 TEST(trim_gives_free_pages_back)
@@ -163,14 +362,64 @@ TEST(trim_gives_free_pages_back)
     unit_free_blocks(live);
 }
 
-TEST(near_a_limit_a_chunk_is_as_small_as_needed)
+/* --- fork ------------------------------------------------------------------------------------------------- */
+
+#if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
+static pthread_barrier_t barrier;
+
+static void *hold_a_reserve(void *unused)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
-    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
-    assert_null(hak_parts.by_class[HAK_NCLASSES - 1]->slab_acquire(unit_thread(), HAK_NCLASSES - 1));
-    fake_os_allow();
-    unit_free_blocks(unit_blocks(50000, 10));
+    left = unit_blocks(10000, 3);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    unit_free_blocks(left);
+    return unused;
 }
+
+/* What the other threads had left goes back, once, and is cut no more. */
+static int use_reserves(void)
+{
+    if (!reserved() || !pool("chunks"))
+        return 1;
+    hak_purge_all(0);
+    if (reserved())
+        return 2;
+    unit_free_blocks(unit_blocks(30000, 300));
+    hak_purge_all(0);
+    struct hak_census c;
+    hak_stats_census(&c);
+    return c.violations ? 3 : 0;
+}
+
+TEST(a_child_gives_others_reserves_back)
+{
+    int status = -1;
+    pthread_t thread;
+    start("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_POOL_TLS_PREWARM=off");
+    pthread_barrier_init(&barrier, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, hold_a_reserve, NULL), 0);
+    pthread_barrier_wait(&barrier);
+    uint64_t rest = reserved();
+    assert_true(rest > 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        _exit(use_reserves());
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(reserved(), rest);
+    pthread_barrier_wait(&barrier);
+    pthread_join(thread, NULL);
+    hak_heap_drain(unit_thread());
+    assert_int_equal(unit_census().used, 0);
+}
+#define FORK T(a_child_gives_others_reserves_back),
+#else
+#define FORK
+#endif
+
+/* --- addresses -------------------------------------------------------------------------------------------- */
 
 /* The descriptors of the range's first 512 MiB come last in their table: a slab that crosses that border
  * would have descriptors at both ends of it. */
@@ -312,8 +561,12 @@ TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
 
 UNIT_MAIN(T(what_a_thread_did_before_it_was_resumed_teaches_nothing), T(fixed_prewarm_fills_these_classes),
           T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib), T(each_class_comes_and_goes),
-          T(chunks_double_up_to_the_largest), T(growth_has_so_many_levels), T(empty_chunks_go_back_but_for_one),
-          T(chunks_of_ended_threads_are_adopted), T(chunks_of_ended_threads_go_back_but_for_one),
-          T(free_pages_go_back_after_the_delay), T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
-          T(near_a_limit_a_chunk_is_as_small_as_needed), T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm),
-          T(fixed_prewarm_is_always_the_same), T(adaptive_prewarm_shrinks_when_unused))
+          T(batches_double_up_to_the_largest), T(growth_has_so_many_levels),
+          T(a_thread_that_begins_has_small_batches_again), T(a_slab_is_cut_without_a_lock),
+          T(dirty_pages_come_before_new_ones), T(what_is_untouched_is_not_charged),
+          T(near_a_limit_a_batch_is_as_small_as_needed), T(without_memory_there_is_no_slab_but_later),
+          T(an_idle_rest_goes_back), T(a_flush_takes_all_that_is_left), T(the_rest_of_an_ended_thread_goes_back),
+          T(slabs_of_ended_threads_are_adopted), T(all_that_is_free_goes_back), T(free_pages_go_back_after_the_delay),
+          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back), FORK
+          T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm), T(fixed_prewarm_is_always_the_same),
+          T(adaptive_prewarm_shrinks_when_unused))

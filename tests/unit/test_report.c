@@ -148,26 +148,22 @@ TEST(each_section_has_its_numbers)
                          "large_spans large_bytes violations"},
         {"pages", "unused active full partial empty returned span"},
         {"release", "advice lazy_bytes"},
-        {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes dirty_bytes "
-                  "refused_bytes cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted "
-                  "merged chunks "
-                  "chunk_bytes chunks_mapped direct_mappings direct_bytes"},
+        {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes "
+                  "cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted "
+                  "direct_mappings direct_bytes"},
+        {"lru", "cached cached_bytes pushes hits misses evictions"},
+        {"page_heap", "superslabs_mapped dirty_bytes refused_bytes lock_taken"},
     };
     unit_start(NULL);
     for (unsigned i = 0; i < COUNT(sections); i++)
         assert_numbers(sections[i][0], sections[i][1]);
     assert_true(hak_init());
-    if (!strcmp(hak_parts.backend->name, "shared_pool")) {
-        assert_numbers("shared_pool", "partial_slabs empties dirty_bytes refused_bytes prefault_touched lock_taken");
-        assert_numbers("lru", "cached cached_bytes pushes hits misses evictions");
-    } else if (!strcmp(hak_parts.backend->name, "legacy")) {
-        assert_numbers("legacy", "unmapped dirty_bytes refused_bytes");
-    }
+    if (!strcmp(hak_parts.backend->name, "shared_pool"))
+        assert_numbers("shared_pool", "partial_slabs prefault_touched");
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (!strcmp(hak_frontends[i]->name, "pool"))
             assert_numbers("pool",
-                           "chunks chunk_bytes chunks_mapped chunks_adopted chunks_returned slabs_taken slabs_put "
-                           "dirty_bytes refused_bytes lock_taken");
+                           "chunks reserved_bytes chunk_bytes chunks_mapped chunks_returned slabs_taken lock_taken");
     for (const struct hak_stage *stage = hak_parts.backend->stages; stage->name; stage++)
         unit_stat("stages", stage->name);
 }

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/parts/page_purge.h"
 #include "core/os/huge_page.h"
+#include "core/pages/budget.h"
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/heap/bin.h"
@@ -82,8 +84,8 @@ static void assert_served(const char *stage)
     check();
 }
 
-/* Takes all pages of superslabs in use, so that stage unused has nothing. */
-static void use_up(void)
+/* Takes all pages of superslabs in use, so that stage unused has nothing. Returns the first page of a further one. */
+static struct hak_slab *use_up(void)
 {
     bool zeroed;
     struct hak_slab *run;
@@ -91,11 +93,21 @@ static void use_up(void)
     hak_space_stats(&first);
     uint64_t hits = unit_stat("lru", "hits");
     do {
-        run = pool->acquire_run(1, 1, &zeroed);
+        run = unit_run(1, 1, &zeroed);
         assert_non_null(run);
         hak_space_stats(&now);
     } while (now.handed_out == first.handed_out && unit_stat("lru", "hits") == hits);
-    pool->release(run); /* the first one of a further superslab, which goes to the LRU cache whole */
+    return run;
+}
+
+/* A superslab that is wholly free, in the cache, and clean. */
+static void cache_a_clean_one(void)
+{
+    unit_put_run(use_up());
+    fake_os_pass(hak_options.purge_delay_ms + 1);
+    unit_tick();
+    unit_tick(); /* the first look says since when pages are idle */
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
 }
 
 /* --- stages ---------------------------------------------------------------------------------------------- */
@@ -119,9 +131,9 @@ TEST(hot_needs_no_lock)
     release(slab);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_EMPTY);
     check();
-    uint64_t locks = unit_stat("shared_pool", "lock_taken");
+    uint64_t locks = unit_stat("page_heap", "lock_taken");
     assert_ptr_equal(acquire(cls), slab);
-    assert_int_equal(unit_stat("shared_pool", "lock_taken"), locks + 1); /* that of the statistics themselves */
+    assert_int_equal(unit_stat("page_heap", "lock_taken"), locks + 2); /* those of the statistics themselves */
     assert_served("hot");
 }
 
@@ -150,41 +162,44 @@ TEST(empty_of_the_same_class_then_of_the_same_length)
     assert_served("unused");
 }
 
-/* EMPTY slabs: a long one in front of a short one. */
-static void leave_two_empties(void)
+/* Dirty pages: enough for a long slab in the first superslab, and one, which became dirty last, in the second. */
+static void leave_dirty_pages_in_two(void)
 {
     struct hak_slab *long_one = acquire(long_bin), *long_hot = acquire(long_bin);
-    struct hak_slab *short_one = acquire(cls), *hot_one = acquire(cls);
-    release(short_one);
-    release(hot_one);
+    struct hak_slab *page = use_up(), *keep = acquire(other_bin), *hot_one = acquire(cls);
+    assert_true(page->base - long_one->base >= (ptrdiff_t)HAK_SUPERSLAB || page->base < long_one->base);
     release(long_one);
     release(long_hot);
+    unit_put_run(page);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), (hak_slab_pages[long_bin] + 1) * HAK_PAGE);
+    release(hot_one);
+    release(keep);
     check();
-    assert_ptr_equal(acquire(cls), hot_one);
+    assert_ptr_equal(acquire(long_bin), long_hot);
     assert_served("hot");
 }
 
 TEST(empty_looks_at_so_many)
 {
     start("HAKMEM_SS_EMPTY_SCAN_LIMIT=1");
-    leave_two_empties();
-    acquire(cls);
+    leave_dirty_pages_in_two();
+    acquire(long_bin);
     assert_served("unused");
 }
 
 TEST(empty_looks_beyond_what_does_not_fit)
 {
     start("HAKMEM_SS_EMPTY_SCAN_LIMIT=2");
-    leave_two_empties();
-    acquire(cls);
+    leave_dirty_pages_in_two();
+    acquire(long_bin);
     assert_served("empty");
 }
 
 TEST(empty_can_be_skipped)
 {
     start("HAKMEM_SS_EMPTY_SCAN_LIMIT=0");
-    leave_two_empties();
-    acquire(cls);
+    leave_dirty_pages_in_two();
+    acquire(long_bin);
     assert_served("unused");
 }
 
@@ -230,7 +245,7 @@ TEST(drain_publishes_what_this_thread_holds_for_others)
     while (hak_slab_has_free(slab))
         last = hak_slab_take(slab, 1);
     assert_true(hak_slab_retire(slab)); /* FULL: on no list */
-    use_up();
+    unit_put_run(use_up()); /* it goes, and is wholly free */
     hak_mark_renew(last.head, cls);
     hak_remote_cache_put(t, cls, last.head);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits with the thread */
@@ -243,12 +258,25 @@ TEST(lru_before_map)
 {
     start(NULL);
     acquire(cls);
-    use_up();
+    cache_a_clean_one();
+    uint64_t hits = unit_stat("lru", "hits");
     check();
     acquire(cls);
     assert_served("lru");
+    assert_int_equal(unit_stat("lru", "hits"), hits + 1);
     use_up();
-    pool->trim(0);
+    acquire(cls); /* beside the page that use_up took */
+    use_up();
+    cache_a_clean_one();
+    hak_purge_all(0);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+    hits = unit_stat("lru", "hits");
+    check();
+    acquire(cls); /* it left the cache, but is there */
+    assert_served("lru");
+    assert_int_equal(unit_stat("lru", "hits"), hits);
+    for (unsigned pages = 1; pages < HAK_SUPERSLAB_PAGES; pages++)
+        acquire(cls);
     check();
     acquire(cls);
     assert_served("map");
@@ -288,12 +316,12 @@ TEST(no_stage_without_memory)
     fake_os_refuse_any(1, ENOMEM, true);
     assert_null(pool->acquire_slab(t, cls));
     bool zeroed;
-    assert_null(pool->acquire_run(1, 1, &zeroed));
-    assert_null(pool->acquire_run(1000, 1, &zeroed));
+    assert_null(unit_run(1, 1, &zeroed));
+    assert_null(unit_run(1000, 1, &zeroed));
     fake_os_allow();
     acquire(cls);
-    assert_non_null(pool->acquire_run(1, 1, &zeroed));
-    assert_non_null(pool->acquire_run(1000, 1, &zeroed));
+    assert_non_null(unit_run(1, 1, &zeroed));
+    assert_non_null(unit_run(1000, 1, &zeroed));
 }
 
 /* --- PARTIAL slabs --------------------------------------------------------------------------------------- */
@@ -354,6 +382,7 @@ TEST(slabs_with_all_blocks_back_leave_the_list_together)
 TEST(a_reaped_slab_is_empty_and_used_again)
 {
     start(NULL);
+    unit_sweep(); /* hot slabs will not cool down meanwhile */
     acquire(cls); /* the superslab stays in use */
     struct hak_slab *slab = acquire(other_bin);
     uint64_t reaped = unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
@@ -365,47 +394,6 @@ TEST(a_reaped_slab_is_empty_and_used_again)
     assert_int_equal(unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE), reaped + 1);
     assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
     assert_ptr_equal(acquire(other_bin), slab);
-}
-
-/* --- runs ------------------------------------------------------------------------------------------------- */
-
-TEST(runs_of_any_length_and_alignment)
-{
-    start(NULL);
-    for (size_t pages = 1; pages <= 4 * HAK_SUPERSLAB_PAGES; pages += 1 + pages / 3)
-        for (size_t align = 1; align <= 2 * HAK_SUPERSLAB_PAGES; align *= 2) {
-            bool zeroed;
-            struct hak_slab *run = pool->acquire_run(pages, align, &zeroed);
-            assert_non_null(run);
-            assert_int_equal((uintptr_t)run->base % (align * HAK_PAGE), 0);
-            assert_int_equal(run->pages, pages);
-            assert_int_equal(hak_slab_state(run), HAK_SLAB_UNUSED);
-            assert_true(!zeroed || !run->base[0]);
-            run->base[0] = run->base[pages * HAK_PAGE - 1] = 1;
-            pool->release(run);
-        }
-}
-
-TEST(clean_runs_read_as_zero)
-{
-    start(NULL);
-    bool zeroed;
-    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(2, 1, &zeroed);
-    assert_true(zeroed);
-    char *base = run->base;
-    base[5] = 1;
-    pool->release(run);
-    run = pool->acquire_run(2, 1, &zeroed);
-    assert_ptr_equal(run->base, base);
-    assert_false(zeroed);
-    pool->release(run);
-    pool->trim(0);
-    run = pool->acquire_run(2, 1, &zeroed);
-    assert_ptr_equal(run->base, base);
-    assert_true(zeroed);
-    assert_int_equal(base[5], 0);
-    pool->release(run);
-    pool->release(keep);
 }
 
 /* --- memory goes back --------------------------------------------------------------------------------------- */
@@ -424,22 +412,23 @@ TEST(dirty_pages_go_back_after_the_delay)
 {
     start("HAKMEM_PURGE_DELAY_MS=500");
     bool zeroed;
-    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(3, 1, &zeroed);
-    pool->release(run);
+    struct hak_slab *keep = acquire(cls), *run = unit_run(3, 1, &zeroed);
+    unit_put_run(run);
     if (delayed()) {
-        assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 3 * HAK_PAGE);
+        assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 3 * HAK_PAGE);
         fake_os_pass(499);
-        pool->purge_tick(hak_clock_ms());
+        unit_tick();
         assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
         fake_os_pass(1);
-        pool->purge_tick(hak_clock_ms());
+        unit_tick();
     }
     assert_int_equal(releases(HAK_CAUSE_partial_release), 1);
-    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
-    pool->release(keep); /* now wholly free: another cause */
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
+    release(keep);
+    pool->flush(); /* now wholly free: another cause */
     if (delayed()) {
         fake_os_pass(500);
-        pool->purge_tick(hak_clock_ms());
+        unit_tick();
     }
     assert_int_equal(releases(hak_parts.release->cause), 1);
 }
@@ -450,24 +439,24 @@ TEST(pages_in_use_again_are_not_idle)
     if (!delayed())
         skip();
     bool zeroed;
-    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *idle = pool->acquire_run(3, 1, &zeroed),
-                    *busy = pool->acquire_run(2, 1, &zeroed);
-    pool->release(idle);
-    pool->release(busy);
+    struct hak_slab *keep = acquire(cls), *idle = unit_run(3, 1, &zeroed),
+                    *busy = unit_run(2, 1, &zeroed);
+    unit_put_run(idle);
+    unit_put_run(busy);
     for (unsigned i = 0; i < 3; i++) { /* one run comes and goes all the time, the other one stays */
         fake_os_pass(400);
-        busy = pool->acquire_run(2, 1, &zeroed);
-        pool->release(busy);
-        pool->purge_tick(hak_clock_ms());
+        busy = unit_run(2, 1, &zeroed);
+        unit_put_run(busy);
+        unit_tick();
         assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
     }
     fake_os_pass(400);
-    busy = pool->acquire_run(2, 1, &zeroed);
-    pool->release(busy);
-    pool->purge_tick(hak_clock_ms());
+    busy = unit_run(2, 1, &zeroed);
+    unit_put_run(busy);
+    unit_tick();
     assert_int_equal(releases(HAK_CAUSE_partial_release), 1);
-    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 2 * HAK_PAGE);
-    pool->release(keep);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 2 * HAK_PAGE);
+    release(keep);
 }
 
 TEST(after_a_sleep_hot_slabs_are_idle_too)
@@ -483,13 +472,13 @@ TEST(after_a_sleep_hot_slabs_are_idle_too)
     fake_os_pass(500);
     hak_purge_tick(); /* the first slow path since */
     assert_int_equal(content[0], 0);
-    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
     release(keep);
 }
 
 TEST(much_idle_memory_goes_back_in_steps)
 {
-    start("HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096 "
+    start("HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_BATCH_MAX_MB=4096 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096 "
           "HAKMEM_SUPERSLAB_TTL_SEC=3600");
     if (!delayed())
         skip();
@@ -497,20 +486,19 @@ TEST(much_idle_memory_goes_back_in_steps)
     enum { N = 300 };
     struct hak_slab *runs[N];
     for (unsigned i = 0; i < N; i++)
-        runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    for (unsigned i = 0; i < N; i++) {
-        hak_budget_take(HAK_SUPERSLAB); /* who has it uses it */
-        pool->release(runs[i]);
-    }
+        runs[i] = unit_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+    for (unsigned i = 0; i < N; i++)
+        unit_put_run(runs[i]);
     fake_os_pass(100000);
     fake_os_clock(60000); /* each look takes so long */
     unsigned steps = 1;
-    for (uint64_t dirty = N * HAK_SUPERSLAB, left; pool->purge_tick(hak_clock_ms()); steps++, dirty = left) {
-        left = unit_stat("shared_pool", "dirty_bytes");
+    uint64_t all = unit_stat("page_heap", "dirty_bytes");
+    for (uint64_t dirty = all, left; unit_tick(); steps++, dirty = left) {
+        left = unit_stat("page_heap", "dirty_bytes");
         assert_in_range(dirty - left, 1, 4 * HAK_MIB);
     }
-    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 0);
-    assert_true(steps >= N * HAK_SUPERSLAB / (4 * HAK_MIB));
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
+    assert_true(steps >= all / (4 * HAK_MIB));
 }
 
 /* Nobody has come for any of it, so that nothing tells that it will be wanted. */
@@ -523,27 +511,23 @@ TEST(a_little_may_wait_that_nobody_wanted)
     enum { N = 64 };
     struct hak_slab *runs[N];
     for (unsigned i = 0; i < N; i++)
-        runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+        runs[i] = unit_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
     for (unsigned i = 0; i < N; i++) {
-        hak_budget_take(HAK_SUPERSLAB);
-        pool->release(runs[i]);
-        assert_true(unit_stat("shared_pool", "dirty_bytes") <= 4 * HAK_MIB + HAK_SUPERSLAB);
+        unit_put_run(runs[i]);
+        assert_true(unit_stat("page_heap", "dirty_bytes") <= 4 * HAK_MIB + HAK_SUPERSLAB);
     }
     uint64_t purged = releases(hak_parts.release->cause);
     for (unsigned round = 0; round < 4; round++) { /* now it is wanted, all of it */
-        for (unsigned i = 0; i < N; i++) {
-            runs[i] = pool->acquire_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-            if (zeroed)
-                hak_budget_take(HAK_SUPERSLAB);
-        }
         for (unsigned i = 0; i < N; i++)
-            pool->release(runs[i]);
+            runs[i] = unit_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
+        for (unsigned i = 0; i < N; i++)
+            unit_put_run(runs[i]);
         if (round == 0)
             purged = releases(hak_parts.release->cause);
     }
     assert_int_equal(releases(hak_parts.release->cause), purged);
     fake_os_pass(1500);
-    pool->purge_tick(hak_clock_ms());
+    unit_tick();
     assert_true(releases(hak_parts.release->cause) > purged);
 }
 
@@ -551,12 +535,14 @@ TEST(partial_release_can_be_switched_off)
 {
     start("HAKMEM_PURGE_DELAY_MS=0 HAKMEM_TINY_SS_PARTIAL=0");
     bool zeroed;
-    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(3, 1, &zeroed);
-    pool->release(run);
-    pool->purge_tick(hak_clock_ms() + 10000);
+    struct hak_slab *keep = acquire(cls), *run = unit_run(3, 1, &zeroed);
+    unit_put_run(run);
+    hak_pages_tick(hak_clock_ms() + 10000);
     assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
-    pool->release(keep);
-    pool->purge_tick(hak_clock_ms() + 20000);
+    assert_int_equal(releases(hak_parts.release->cause), 0);
+    release(keep);
+    pool->flush();
+    hak_pages_tick(hak_clock_ms() + 20000);
     assert_int_equal(releases(hak_parts.release->cause), 1);
 }
 
@@ -572,10 +558,10 @@ TEST(partial_release_at_every_so_many_empties)
     for (unsigned i = 0; i < N; i++) {
         uint64_t empties = i; /* the last one is hot */
         release(slabs[i]);
-        assert_int_equal(unit_stat("shared_pool", "empties"), empties);
+        assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED), empties);
         assert_int_equal(releases(HAK_CAUSE_partial_release), empties / 3);
     }
-    assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_RETURNED), 6);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), (N - 1) % 3 * HAK_PAGE);
 }
 
 TEST(so_many_slabs_are_hot)
@@ -585,10 +571,10 @@ TEST(so_many_slabs_are_hot)
     struct hak_slab *slabs[N];
     for (unsigned i = 0; i < N; i++)
         slabs[i] = acquire(cls);
-    uint64_t locks = unit_stat("shared_pool", "lock_taken");
+    uint64_t locks = unit_stat("page_heap", "lock_taken");
     for (unsigned i = 0; i < N - 1; i++)
         release(slabs[i]);
-    assert_int_equal(unit_stat("shared_pool", "lock_taken"), locks + 1); /* the question itself */
+    assert_int_equal(unit_stat("page_heap", "lock_taken"), locks + 2); /* the question itself */
     release(slabs[N - 1]); /* it alone stays hot */
     check();
     assert_ptr_equal(acquire(cls), slabs[N - 1]);
@@ -597,7 +583,7 @@ TEST(so_many_slabs_are_hot)
     assert_served("empty");
 }
 
-TEST(hot_slabs_make_room_for_a_run)
+TEST(a_flush_makes_hot_slabs_free_pages)
 {
     start("HAKMEM_SS_HOT_SLABS=64");
     struct hak_slab *slabs[HAK_SUPERSLAB_PAGES];
@@ -607,8 +593,9 @@ TEST(hot_slabs_make_room_for_a_run)
         release(slabs[i]);
     struct hak_space_stats then, now;
     hak_space_stats(&then);
+    pool->flush();
     bool zeroed;
-    assert_non_null(pool->acquire_run(3, 1, &zeroed));
+    assert_non_null(unit_run(3, 1, &zeroed));
     hak_space_stats(&now);
     assert_int_equal(now.handed_out, then.handed_out);
 }
@@ -618,43 +605,43 @@ TEST(hot_slabs_cool_down)
     start("HAKMEM_PURGE_DELAY_MS=500");
     acquire(other_bin);
     release(acquire(cls));
-    pool->purge_tick(hak_clock_ms());
+    unit_tick();
     fake_os_pass(1000);
-    pool->purge_tick(hak_clock_ms());
-    assert_int_equal(unit_stat("shared_pool", "empties"), 1);
+    unit_tick();
+    assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED), 1);
 }
 
 TEST(what_is_refused_stays_and_is_asked_for_again)
 {
     start("HAKMEM_RELEASE=direct");
     bool zeroed;
-    struct hak_slab *keep = pool->acquire_run(1, 1, &zeroed), *run = pool->acquire_run(3, 1, &zeroed);
+    struct hak_slab *keep = acquire(cls), *run = unit_run(3, 1, &zeroed);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    pool->release(run);
-    assert_int_equal(pool->trim(0), 0);
-    assert_int_equal(unit_stat("shared_pool", "dirty_bytes"), 3 * HAK_PAGE);
+    unit_put_run(run);
+    assert_int_equal(hak_purge_all(0), 0);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 3 * HAK_PAGE);
     fake_os_allow();
-    assert_int_equal(pool->trim(0), 3 * HAK_PAGE);
-    pool->release(keep);
+    assert_int_equal(hak_purge_all(0), 3 * HAK_PAGE);
+    release(keep);
 }
 
 TEST(trim_returns_everything_that_is_free)
 {
     start("HAKMEM_PURGE_DELAY_MS=3600000");
+    size_t held = hak_budget_held();
     struct hak_slab *slabs[10];
     for (unsigned i = 0; i < 10; i++)
         slabs[i] = acquire(cls);
     for (unsigned i = 0; i < 10; i++)
         release(slabs[i]);
     if (delayed()) {
-        assert_int_equal(pool->trim(SIZE_MAX), 0);
-        assert_int_equal(pool->trim(0), 10 * HAK_PAGE);
+        assert_int_equal(hak_purge_all(SIZE_MAX), 0);
+        assert_int_equal(hak_purge_all(0), 10 * HAK_PAGE);
     }
-    pool->trim(0);
+    hak_purge_all(0);
     assert_int_equal(unit_stat("lru", "cached"), 0);
-    struct hak_space_stats space;
-    hak_space_stats(&space);
-    assert_int_equal(space.handed_out, 0);
+    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
+    assert_int_equal(hak_budget_held(), held);
 }
 
 /* --- prefault ------------------------------------------------------------------------------------------------ */
@@ -749,7 +736,7 @@ static void cache_superslabs(void)
         slabs[i] = acquire(cls);
     for (unsigned i = 0; i < COUNT(slabs); i++)
         release(slabs[i]);
-    pool->trim(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
+    hak_purge_all(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
     assert_true(unit_stat("lru", "cached") > 0);
 }
 
@@ -761,31 +748,21 @@ TEST(a_tick_evicts_what_is_too_old)
     cache_superslabs();
     fake_os_pass(5000);
     for (unsigned i = 0; i < 10; i++)
-        pool->purge_tick(hak_clock_ms());
+        unit_tick();
     assert_int_equal(unit_stat("lru", "cached"), 0);
 }
 
-/* Else a class would find its EMPTY slab in a superslab that is nobody's. */
-TEST(a_cached_superslab_has_no_slabs)
-{
-    start(NULL);
-    if (hak_parts.release->at_once)
-        skip();
-    cache_superslabs();
-    assert_int_equal(unit_stat("pages", "empty"), 0);
-}
-
-UNIT_MAIN(T(a_tick_evicts_what_is_too_old), T(a_cached_superslab_has_no_slabs), T(map_and_unused), T(hot_needs_no_lock),
+UNIT_MAIN(T(a_tick_evicts_what_is_too_old), T(map_and_unused), T(hot_needs_no_lock),
           T(empty_of_the_same_class_then_of_the_same_length), T(empty_looks_at_so_many),
           T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped), T(partial_of_the_class),
           T(hot_before_partial_before_empty_before_unused), T(drain_publishes_what_this_thread_holds_for_others),
           T(lru_before_map), T(a_large_heap_gets_huge_pages), T(a_sparse_heap_gets_none), T(no_stage_without_memory),
           T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
           T(slabs_with_all_blocks_back_leave_the_list_together), T(a_reaped_slab_is_empty_and_used_again),
-          T(runs_of_any_length_and_alignment), T(clean_runs_read_as_zero), T(dirty_pages_go_back_after_the_delay),
+          T(dirty_pages_go_back_after_the_delay),
           T(pages_in_use_again_are_not_idle), T(after_a_sleep_hot_slabs_are_idle_too),
           T(much_idle_memory_goes_back_in_steps), T(a_little_may_wait_that_nobody_wanted),
           T(partial_release_can_be_switched_off), T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot),
-          T(hot_slabs_make_room_for_a_run), T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
+          T(a_flush_makes_hot_slabs_free_pages), T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
           T(trim_returns_everything_that_is_free), T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches),
           T(prefault_may_be_forbidden_to_touch), T(last_frees_race_with_adoption), T(last_frees_race_with_parking))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The address space: where it is planned, zones, what is mapped when, what others have mapped in the way, tables. */
+#include "core/pages/page_heap.h"
 #include "core/pages/space.h"
 
 #include <stdio.h>
@@ -316,10 +317,10 @@ TEST(addresses_find_the_head_of_their_slab)
     for (size_t i = 0; i < 5 * HAK_PAGE; i += 4096)
         assert_ptr_equal(hak_space_slab(p + i), slab);
     assert_ptr_equal(hak_space_page(p + HAK_PAGE), slab + 1);
-    assert_ptr_equal(hak_space_run(p + HAK_PAGE, 2), slab + 1); /* whatever its pages were before */
+    assert_ptr_equal(hak_pages_describe(p + HAK_PAGE, 2, true), slab + 1); /* whatever its pages were before */
     assert_ptr_equal(hak_space_slab(p + HAK_PAGE), slab + 1);
     assert_ptr_equal(hak_space_slab(p + 2 * HAK_PAGE), slab + 1);
-    hak_space_run(p, 5);
+    hak_pages_describe(p, 5, false);
     hak_free(p);
     assert_null(hak_space_slab(&slab));
     assert_null(hak_space_slab(NULL));

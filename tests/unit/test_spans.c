@@ -6,13 +6,20 @@
 #include "core/malloc/malloc.h"
 #include "core/os/meta.h"
 #include "core/plugin.h"
-#include "frontends/large/chunk.h"
-#include "frontends/large/span.h"
+#include "core/pages/page_heap.h"
+#include "frontends/large/span_cache.h"
+#include "frontends/large/spans.h"
 #include "unit.h"
 
 static uint64_t large(const char *key)
 {
     return unit_stat("large", key);
+}
+
+/* That were ever mapped. */
+static uint64_t superslabs(void)
+{
+    return unit_stat("page_heap", "superslabs_mapped");
 }
 
 static bool at_once(void)
@@ -30,93 +37,98 @@ static char *take(size_t size)
 
 #define NO_CACHE "HAKMEM_ACE_CACHE_MB=0 HAKMEM_ACE_WASTE_PCT=0"
 
-TEST(neighbours_join_and_chunks_go_back)
+TEST(neighbours_join)
 {
     unit_start(NO_CACHE);
     enum { N = 15, SIZE = 128 * 1024 };
     char *p[N];
     for (unsigned i = 0; i < N; i++)
         p[i] = take(SIZE);
-    assert_int_equal(large("chunks"), 1);
+    uint64_t mapped = superslabs();
     for (unsigned i = 0; i < N; i += 2)
         hak_free(p[i]);
     for (unsigned i = 1; i < N; i += 2)
         hak_free(p[i]);
     char *whole = take(N * SIZE); /* only fits if all of them became one */
-    if (!at_once()) {
+    if (N * SIZE <= HAK_SUPERSLAB || !HAK_HARDENED) { /* else fences may lie between them */
         assert_ptr_equal(whole, p[0]);
-        assert_int_equal(large("chunks_mapped"), 1);
+        assert_int_equal(superslabs(), mapped);
     }
     hak_free(whole);
     assert_int_equal(large("live_bytes"), 0);
     hak_trim(0);
-    assert_int_equal(large("chunks"), 0);
-    assert_int_equal(large("dirty_bytes"), 0);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
 }
 
 TEST(each_length_has_a_class_that_wastes_little)
 {
-    for (unsigned pages = 1; pages <= CHUNK_MAX_PAGES; pages++) {
-        unsigned class = span_class(pages), most = span_class_pages(class);
+    for (unsigned pages = 1; pages <= 4 * SPAN_MAX_PAGES; pages++) {
+        unsigned class = hak_span_class(pages), most = hak_span_class_pages(class);
         assert_in_range(class, 0, SPAN_CLASSES - 1);
-        assert_in_range(most, pages, CHUNK_MAX_PAGES);
-        assert_true(class == 0 || span_class_pages(class - 1) < pages);
+        assert_in_range(most, pages, UINT32_MAX);
+        assert_true(class == 0 || hak_span_class_pages(class - 1) < pages);
         assert_true(class == SPAN_CLASSES - 1 || most - pages <= pages / 8);
         assert_true(pages > 16 || most == pages);
+        assert_true(pages > SPAN_MAX_PAGES || most <= SPAN_MAX_PAGES);
     }
 }
 
-static size_t handed_out(void)
-{
-    struct hak_space_stats space;
-    hak_space_stats(&space);
-    return space.handed_out;
-}
-
-TEST(free_chunks_go_back_to_the_backend)
+TEST(what_spans_leave_serves_slabs)
 {
     enum { N = 3 };
     unit_start(NO_CACHE);
-    hak_free(hak_malloc(1));
-    size_t before = handed_out();
     char *p[N];
     for (unsigned i = 0; i < N; i++)
         assert_non_null(p[i] = hak_malloc(32 * HAK_MIB - HAK_PAGE));
-    assert_true(handed_out() >= before + N * (32 * HAK_MIB - HAK_PAGE));
-    for (unsigned i = 0; i < N; i++)
-        hak_free(p[i]);
-    hak_trim(0);
-    assert_int_equal(large("chunks"), 0);
-    assert_int_equal(large("chunk_bytes"), 0);
-    assert_in_range(handed_out(), 0, before);
+    uint64_t mapped = superslabs();
+    assert_true(mapped * HAK_SUPERSLAB >= N * (32 * HAK_MIB - HAK_PAGE));
+    for (unsigned round = 0; round < 2; round++) { /* dirty pages, and those that went back */
+        for (unsigned i = 0; i < N; i++)
+            hak_free(p[i]);
+        if (round)
+            hak_trim(0);
+        unit_free_blocks(unit_blocks(30000, 200));
+        for (unsigned i = 0; i < N; i++)
+            assert_non_null(p[i] = hak_malloc(30 * HAK_MIB));
+    }
+    assert_int_equal(superslabs(), mapped);
 }
 
-/* The backend learns that it reads as zero: nothing goes back to the kernel twice. */
-TEST(a_clean_chunk_goes_back_clean)
+static size_t went_back(void)
+{
+    struct fake_calls calls = fake_os_calls();
+    return calls.bytes[HAK_OS_madvise] + calls.bytes[HAK_OS_process_madvise];
+}
+
+TEST(pages_go_back_once)
 {
     unit_start(NO_CACHE);
     char *p = take(30 * HAK_MIB);
+    size_t before = went_back();
     hak_free(p);
     hak_trim(0);
-    struct fake_calls calls = fake_os_calls();
-    assert_int_equal(large("chunks"), 0);
-    assert_in_range(calls.bytes[HAK_OS_madvise] + calls.bytes[HAK_OS_process_madvise], 30 * HAK_MIB, 40 * HAK_MIB);
+    assert_int_equal(went_back() - before, 30 * HAK_MIB);
+    hak_trim(0);
+    assert_int_equal(went_back() - before, 30 * HAK_MIB);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
 }
 
-TEST(a_chunk_that_is_gone_is_not_looked_at)
+TEST(superslabs_that_serve_again_are_not_looked_at)
 {
     unit_start(NO_CACHE);
     fake_os_clock(100); /* huge pages come quickly */
+    hak_free(take(30 * HAK_MIB));
+    uint64_t mapped = superslabs();
     for (unsigned i = 0; i < 3; i++) {
-        hak_free(take(30 * HAK_MIB));
         hak_trim(0);
-        assert_int_equal(large("chunks"), 0);
-        assert_int_equal(large("chunk_bytes"), 0);
+        hak_free(take(30 * HAK_MIB));
     }
+    assert_int_equal(superslabs(), mapped);
     assert_int_equal(hak_ledger[HAK_CAUSE_huge_page][HAK_OS_mincore].calls, 0);
 }
 
-TEST(descriptors_of_chunks_serve_again)
+TEST(descriptors_serve_again)
 {
     unit_start(NO_CACHE);
     hak_free(take(30 * HAK_MIB));
@@ -129,16 +141,18 @@ TEST(descriptors_of_chunks_serve_again)
     assert_int_equal(hak_meta_bytes(), before);
 }
 
-/* A chunk remembers the span that it was asked for last, which may join the one below it. */
+/* A descriptor in the middle of a free run is nobody's. */
 TEST(a_span_that_joined_another_is_forgotten)
 {
     unit_start(NO_CACHE);
     char *a = take(2 * HAK_PAGE), *b = take(2 * HAK_PAGE), *c = take(3 * HAK_PAGE);
-    uint64_t chunks = large("chunks");
+    uint64_t mapped = superslabs();
     hak_free(a);
     hak_free(b);
-    char *elsewhere = take(32 * HAK_MIB - HAK_PAGE); /* its descriptor is the one that b had */
-    assert_true(large("chunks") > chunks);
+    assert_null(hak_space_slab(a));
+    assert_null(hak_space_slab(b));
+    char *elsewhere = take(32 * HAK_MIB - HAK_PAGE);
+    assert_true(superslabs() > mapped);
     assert_int_equal(unit_usable(c), 3 * HAK_PAGE);
     hak_free(elsewhere);
     hak_free(c);
@@ -148,6 +162,7 @@ TEST(a_span_that_joined_another_is_forgotten)
 TEST(the_best_fit_serves)
 {
     unit_start(NO_CACHE);
+    hak_free(take(32 * HAK_PAGE)); /* what is left behind d is longer than a */
     char *a = take(6 * HAK_PAGE), *b = take(HAK_PAGE), *c = take(3 * HAK_PAGE), *d = take(HAK_PAGE);
     hak_free(a);
     hak_free(c);
@@ -155,6 +170,27 @@ TEST(the_best_fit_serves)
     assert_ptr_equal(take(2 * HAK_PAGE), a);
     hak_free(b);
     hak_free(d);
+}
+
+static char *freed;
+
+static void free_again(void)
+{
+    hak_free(freed);
+}
+
+TEST(a_cached_span_is_no_block)
+{
+    unit_start("HAKMEM_ACE_CACHE_MB=4");
+    if (at_once())
+        skip();
+    enum { SIZE = 5 * 65536 };
+    hak_free(take(SIZE)); /* turned away */
+    hak_free(freed = take(SIZE));
+    assert_int_equal(large("cached_bytes"), SIZE);
+    assert_true(!hak_space_slab(freed) || hak_slab_state(hak_space_slab(freed)) == HAK_SLAB_UNUSED);
+    assert_int_equal(unit_census().live_large, 0);
+    assert_dies(free_again, "free");
 }
 
 TEST(a_class_keeps_what_it_needed)
@@ -172,7 +208,10 @@ TEST(a_class_keeps_what_it_needed)
     assert_int_equal(large("cache_hits"), 1);
     hak_free(p);
     uint64_t budget = large("cache_budget");
-    fake_os_pass(hak_options.purge_delay_ms);
+    fake_os_pass(hak_options.purge_delay_ms - 1);
+    hak_purge_tick();
+    assert_int_equal(large("cached_bytes"), SIZE);
+    fake_os_pass(10);
     hak_purge_tick(); /* nobody came for it */
     assert_int_equal(large("cached_bytes"), 0);
     assert_int_equal(large("cache_evicted"), 1);
@@ -301,7 +340,7 @@ TEST(dirty_spans_go_back_after_the_delay_by_one_call)
         p[i] = take(HAK_PAGE);
     for (unsigned i = 0; i < 2 * N; i += 2)
         hak_free(p[i]);
-    enum hak_cause cause = hak_parts.release->cause;
+    const enum hak_cause cause = HAK_CAUSE_purge; /* their superslabs are in use */
     fake_os_pass(hak_options.purge_delay_ms - 1);
     hak_purge_tick();
     assert_int_equal(unit_cause_calls(cause), 0);
@@ -309,13 +348,13 @@ TEST(dirty_spans_go_back_after_the_delay_by_one_call)
     hak_purge_tick();
     assert_int_equal(hak_ledger[cause][HAK_OS_process_madvise].calls, 1);
     assert_int_equal(p[0][0], 0);
-    assert_int_equal(large("dirty_bytes"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
 }
 
 /* Spans alone make the clock tick. */
 TEST(what_is_idle_goes_back_while_only_spans_come_and_go)
 {
-    unit_start(NO_CACHE " HAKMEM_PURGE_DELAY_MS=100000"); /* much may wait */
+    unit_start(NO_CACHE " HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_SUPERSLAB_MAX_CACHED=100000"); /* much may wait */
     if (at_once())
         skip();
     enum { N = 256 };
@@ -324,13 +363,13 @@ TEST(what_is_idle_goes_back_while_only_spans_come_and_go)
         p[i] = take(HAK_MIB);
     for (unsigned i = 0; i < N; i++)
         hak_free(p[i]);
-    assert_true(large("dirty_bytes") >= N * HAK_MIB);
+    assert_true(hak_pages_dirty_bytes() >= N * HAK_MIB);
     uint64_t random = 1;
     for (unsigned i = 0; i < 3000; i++) {
         hak_free(take(100 * HAK_KIB + unit_random(&random) % (200 * HAK_KIB)));
         fake_os_pass(100);
     }
-    assert_true(large("dirty_bytes") + unit_stat("large", "cached_bytes") <= HAK_MIB);
+    assert_true(hak_pages_dirty_bytes() + large("cached_bytes") <= HAK_MIB);
 }
 
 TEST(what_nobody_wanted_goes_at_once_but_for_a_little)
@@ -344,9 +383,9 @@ TEST(what_nobody_wanted_goes_at_once_but_for_a_little)
         p[i] = take(SIZE);
     for (unsigned i = 0; i < N; i++) {
         hak_free(p[i]);
-        assert_true(large("dirty_bytes") <= 4 * HAK_MIB);
+        assert_true(hak_pages_dirty_bytes() <= 4 * HAK_MIB);
     }
-    assert_int_equal(large("refused_bytes"), 0);
+    assert_int_equal(unit_stat("page_heap", "refused_bytes"), 0);
 }
 
 TEST(what_waits_is_bounded)
@@ -358,24 +397,26 @@ TEST(what_waits_is_bounded)
         p[i] = take(HAK_MIB);
     for (unsigned i = 0; i < N; i++) {
         hak_free(p[i]);
-        assert_true(large("dirty_bytes") <= 8 * HAK_MIB);
+        assert_true(hak_pages_dirty_bytes() <= 8 * HAK_MIB);
     }
     assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
 }
 
-TEST(waiting_ranges_are_bounded_in_number)
+TEST(superslabs_that_wait_are_bounded_in_number)
 {
-    unit_start(NO_CACHE " HAKMEM_BATCH_MAX_RANGES=4");
+    unit_start(NO_CACHE " HAKMEM_BATCH_MAX_RANGES=4 HAKMEM_PURGE_DELAY_MS=3600000");
     if (at_once())
         skip();
     enum { N = 20 };
     char *p[N];
     for (unsigned i = 0; i < N; i++)
-        p[i] = take(HAK_PAGE);
-    for (unsigned i = 0; i < 8; i += 2)
-        hak_free(p[i]);
+        p[i] = take(HAK_SUPERSLAB);
+    hak_free(p[0]);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
-    hak_free(p[8]);
+    for (unsigned i = 2; i < N; i += 2) {
+        hak_free(p[i]);
+        assert_in_range(hak_pages_dirty.regions, 1, 4);
+    }
     assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
 }
 
@@ -386,10 +427,10 @@ TEST(what_is_refused_stays_dirty)
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     hak_free(p);
     hak_trim(0);
-    assert_int_equal(large("dirty_bytes"), HAK_PAGE);
+    assert_int_equal(hak_pages_dirty_bytes(), HAK_PAGE);
     fake_os_allow();
     hak_trim(0);
-    assert_int_equal(large("dirty_bytes"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
     hak_free(q);
 }
 
@@ -404,10 +445,10 @@ TEST(one_refused_range_of_many_stays_alone)
     for (unsigned i = 0; i < 2 * N; i += 2)
         hak_free(p[i]);
     hak_trim(0);
-    assert_int_equal(large("dirty_bytes"), HAK_PAGE);
+    assert_int_equal(hak_pages_dirty_bytes(), HAK_PAGE);
     fake_os_unlock_pages();
     hak_trim(0);
-    assert_int_equal(large("dirty_bytes"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
 }
 
 TEST(alignment)
@@ -457,7 +498,8 @@ TEST(random_use_keeps_contents_and_loses_nothing)
         hak_free(slot[k].p);
     assert_int_equal(large("live_bytes"), 0);
     hak_trim(0);
-    assert_int_equal(large("chunks"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(unit_stat("lru", "cached"), 0);
     assert_int_equal(unit_census().live_large, 0);
 }
 
@@ -471,7 +513,7 @@ TEST(huge_pages_where_all_is_touched)
         take(HAK_MIB);
     assert_true(fake_os_huge_bytes() >= 8 * HAK_MIB);
     assert_true(unit_looks() > 0);
-    assert_true(unit_looks() <= large("chunks_mapped"));
+    assert_true(unit_looks() <= unit_stat("lru", "misses"));
 }
 
 TEST(small_pages_where_little_is_touched)
@@ -504,7 +546,8 @@ TEST(long_and_short_blocks_are_judged_apart)
     for (unsigned i = 0; i < 10; i++)
         *(char *)hak_malloc(30 * HAK_MIB) = 1;
     assert_int_equal(fake_os_huge_bytes(), huge);
-    for (unsigned i = 0; i < 100; i++)
+    uint64_t mapped = superslabs();
+    while (superslabs() == mapped) /* what was mapped with the long ones serves first */
         take(HAK_MIB);
     assert_true(fake_os_huge_bytes() > huge);
 }
@@ -548,7 +591,7 @@ TEST(pages_that_went_lazily_are_cleared_for_calloc)
     char *p = take(20 * HAK_PAGE), *q = take(HAK_PAGE);
     hak_free(p);
     hak_trim(0);
-    assert_int_equal(large("dirty_bytes"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
     assert_true(unit_stat("release", "lazy_bytes") >= 20 * HAK_PAGE);
     char *again = hak_alloc_zeroed(20 * HAK_PAGE);
     assert_ptr_equal(again, p);
@@ -576,7 +619,7 @@ TEST(what_does_not_go_lazily_goes_at_once)
     hak_trim(0);
     assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
     assert_int_equal(p[0], 0);
-    assert_int_equal(large("dirty_bytes"), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
     hak_free(q);
 }
 
@@ -597,47 +640,39 @@ TEST(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class)
     if (at_once())
         skip();
     char *p = hak_alloc_aligned(2 * HAK_PAGE, 35 * HAK_PAGE); /* not rounded to its class, which has 36 */
-    while (large("live_bytes") < large("chunk_bytes"))
+    while (large("live_bytes") < superslabs() * HAK_SUPERSLAB)
         take(HAK_PAGE);
+    uint64_t mapped = superslabs();
     assert_int_equal(hak_space_slab(p)->pages, 35);
     hak_free(p);
     assert_ptr_equal(take(35 * HAK_PAGE), p);
-    assert_int_equal(large("chunks_mapped"), large("chunks"));
-    assert_int_equal(large("live_bytes"), large("chunk_bytes"));
+    assert_int_equal(superslabs(), mapped);
+    assert_int_equal(large("live_bytes"), mapped * HAK_SUPERSLAB);
 }
 
 TEST(a_growing_block_moves_to_the_longest_free_span)
 {
     unit_start(NO_CACHE);
     char *p = take(HAK_PAGE), *behind = take(HAK_PAGE);
-    uint64_t mapped = large("chunks_mapped");
+    uint64_t mapped = superslabs();
     p = hak_resize(p, 4 * HAK_PAGE);
     assert_ptr_equal(p, behind + HAK_PAGE);
-    assert_int_equal(large("chunks_mapped"), mapped);
+    assert_int_equal(superslabs(), mapped);
 }
 
-TEST(a_sample_tells_which_pages_of_a_chunk_were_given)
-{
-    unit_start(NO_CACHE);
-    take(HAK_PAGE);
-    struct huge_sample one = hak_chunk_sample(HUGE_SHORT);
-    assert_int_equal(one.given, HAK_PAGE);
-}
-
-UNIT_MAIN(T(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class),
-          T(a_growing_block_moves_to_the_longest_free_span), T(a_sample_tells_which_pages_of_a_chunk_were_given),
-          T(a_block_grows_into_all_of_what_is_free_behind_it), T(what_nobody_touched_tells_nothing),
-          T(spans_of_one_page_are_counted_too), T(neighbours_join_and_chunks_go_back),
-          T(each_length_has_a_class_that_wastes_little), T(free_chunks_go_back_to_the_backend),
-          T(a_clean_chunk_goes_back_clean), T(a_chunk_that_is_gone_is_not_looked_at),
-          T(descriptors_of_chunks_serve_again), T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves),
-          T(a_class_keeps_what_it_needed), T(the_cache_is_bounded_in_bytes), T(rounding_wastes_no_more_than_asked),
-          T(only_old_content_is_cleared), T(a_block_grows_where_it_is), T(a_growing_block_is_copied_seldom),
+UNIT_MAIN(T(neighbours_join), T(each_length_has_a_class_that_wastes_little), T(what_spans_leave_serves_slabs),
+          T(pages_go_back_once), T(superslabs_that_serve_again_are_not_looked_at), T(descriptors_serve_again),
+          T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_cached_span_is_no_block),
+          T(a_class_keeps_what_it_needed), T(spans_of_one_page_are_counted_too), T(the_cache_is_bounded_in_bytes),
+          T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared), T(a_block_grows_where_it_is),
+          T(a_block_grows_into_all_of_what_is_free_behind_it), T(a_growing_block_is_copied_seldom),
           T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_is_idle_goes_back_while_only_spans_come_and_go),
           T(what_nobody_wanted_goes_at_once_but_for_a_little), T(what_waits_is_bounded),
-          T(waiting_ranges_are_bounded_in_number), T(what_is_refused_stays_dirty),
+          T(superslabs_that_wait_are_bounded_in_number), T(what_is_refused_stays_dirty),
           T(one_refused_range_of_many_stays_alone), T(alignment), T(random_use_keeps_contents_and_loses_nothing),
           T(huge_pages_where_all_is_touched), T(small_pages_where_little_is_touched),
-          T(long_and_short_blocks_are_judged_apart), T(small_pages_again_where_less_is_touched_than_before),
-          T(huge_pages_never), T(pages_that_went_lazily_are_cleared_for_calloc),
-          T(what_does_not_go_lazily_goes_at_once), T(pages_go_at_once_by_default))
+          T(what_nobody_touched_tells_nothing), T(long_and_short_blocks_are_judged_apart),
+          T(small_pages_again_where_less_is_touched_than_before), T(huge_pages_never),
+          T(pages_that_went_lazily_are_cleared_for_calloc), T(what_does_not_go_lazily_goes_at_once),
+          T(pages_go_at_once_by_default), T(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class),
+          T(a_growing_block_moves_to_the_longest_free_span))

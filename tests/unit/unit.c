@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "../watchdog.h"
+#include "core/parts/page_purge.h"
 #include "core/malloc/malloc.h"
+#include "core/parts/page_purge.h"
 
 #define OUT_FD 9
 #define SECONDS_FOR_ONE 120
@@ -212,6 +214,28 @@ void unit_sweep(void)
 {
     for (unsigned i = 0; i < 2 && hak_parts.backend->purge_tick; i++) /* what served since the last time stays */
         hak_parts.backend->purge_tick(hak_clock_ms());
+}
+
+bool unit_tick(void)
+{
+    bool more = hak_parts.backend->purge_tick && hak_parts.backend->purge_tick(hak_clock_ms());
+    return hak_pages_tick(hak_clock_ms()) || more;
+}
+
+struct hak_slab *unit_run(size_t pages, size_t align, bool *zero)
+{
+    struct hak_slab *run = NULL;
+    struct hak_page_request r = {.pages = pages, .align = align};
+    for (enum hak_pages_from from = HAK_PAGES_FREE; !run && from <= HAK_PAGES_MAPPED; from++)
+        run = hak_pages_take_run(&r, from);
+    *zero = r.zero;
+    return run;
+}
+
+void unit_put_run(struct hak_slab *run)
+{
+    hak_pages_put(run);
+    hak_pages_bound();
 }
 
 uint64_t unit_looks(void)

@@ -15,6 +15,7 @@
 #include "core/heap/thread.h"
 #include "core/malloc/malloc.h"
 #include "core/os/os.h"
+#include "core/pages/page_heap.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/pulse.h"
@@ -68,6 +69,11 @@ uint64_t unit_stat(const char *section, const char *key);
 char *unit_stats_text(bool json);
 /* PARTIAL slabs whose blocks are all back become EMPTY, as they do with time. */
 void unit_sweep(void);
+/* What a purge tick does to the backend and the page heap; whether there is more. */
+bool unit_tick(void);
+/* A run of free pages, or of new ones, at a multiple of `align` pages; NULL without memory. */
+struct hak_slab *unit_run(size_t pages, size_t align, bool *zero);
+void unit_put_run(struct hak_slab *run);
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to);
 /* Sum over the calls of a cause. */
 uint64_t unit_cause_calls(enum hak_cause cause);

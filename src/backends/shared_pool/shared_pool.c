@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, an ordered array of
  * functions that reads top to bottom as the policy: hot (EMPTY) and PARTIAL slabs first, from lock-free stacks
- * of their class (hot.c, partial.c), then pages (runs.c, superslab.c), whole superslabs from the LRU cache
- * (lru.c) and from the address space at last. One lock guards all that concerns pages. */
+ * of their class (hot.c, partial.c), then pages of the page heap: dirty ones, those beside others in use, those of
+ * superslabs that are wholly free, and new ones at last. */
 #include <limits.h>
 #include <sys/mman.h>
 
 #include "core/plugin.h"
 #include "core/os/huge_page.h"
+#include "core/os/limit.h"
 #include "core/base/work.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
+#include "core/pages/page_heap.h"
+#include "core/parts/page_purge.h"
 #include "hot.h"
-#include "lru.h"
 #include "partial.h"
-#include "runs.h"
 
 #define SWEEP 256u              /* PARTIAL slabs that a tick looks at: some 20 us, */
 #define SWEEP_AFTER_SLEEP 4096u /* or more, since none of them was used */
@@ -29,7 +30,7 @@
     X(hot, false, "an EMPTY slab of its class that waits without a lock")                           \
     X(partial, false, "a PARTIAL slab of its class, which is adopted")                              \
     X(warm, false, "a hot slab of another class, of the same length")                               \
-    X(empty, true, "an EMPTY slab of its class, or of the same length")                             \
+    X(empty, true, "dirty pages, as EMPTY slabs left them")                                         \
     X(unused, true, "free pages of a superslab")                                                    \
     X(drain, true, "what blocks of others that this thread gave back, or ended threads, left free") \
     X(lru, true, "a cached superslab that was wholly free")                                         \
@@ -53,8 +54,8 @@ static _Atomic(uint64_t) prefault_touched;
 
 struct request {
     struct hak_thread *thread;
-    unsigned cls, pages;
-    bool header;
+    unsigned cls;
+    struct hak_page_request pages;
 };
 
 static struct hak_slab *stage_hot(struct request *r)
@@ -69,46 +70,32 @@ static struct hak_slab *stage_partial(struct request *r)
 
 static struct hak_slab *stage_warm(struct request *r)
 {
-    return hak_hot_pop_similar(r->pages, r->header);
+    return hak_hot_pop_similar((unsigned)r->pages.pages, r->pages.set == HAK_SET_HEADERS);
 }
 
 static struct hak_slab *stage_empty(struct request *r)
 {
-    return hak_runs_take_empty(r->cls, r->pages, r->header);
-}
-
-/* A slab of a superslab that has room for it. */
-static struct hak_slab *take(struct request *r, struct superslab *s)
-{
-    bool zero;
-    return hak_runs_take(s, r->pages, false, &zero);
+    return hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
 }
 
 static struct hak_slab *stage_unused(struct request *r)
 {
-    struct superslab *s = hak_superslab_find(r->pages, r->header);
-    return s ? take(r, s) : NULL;
+    return hak_pages_take_run(&r->pages, HAK_PAGES_FREE);
 }
 
 /* Foreign blocks that this thread has not given back yet may complete a slab, and what ended threads left parked
  * may hold some. */
 static struct hak_slab *stage_drain(struct request *r)
 {
-    hak_lock_release(&hak_pool_lock);
     hak_remote_cache_flush(r->thread);
     hak_thread_break_up(UINT64_MAX);
-    hak_lock_acquire(&hak_pool_lock);
     struct hak_slab *slab = stage_partial(r);
     return slab ? slab : stage_empty(r);
 }
 
 static struct hak_slab *stage_lru(struct request *r)
 {
-    struct superslab *s = hak_lru_pop(1, 1, r->header);
-    if (!s)
-        return NULL;
-    hak_superslab_offer(s);
-    return take(r, s);
+    return hak_pages_take_run(&r->pages, HAK_PAGES_WHOLE);
 }
 
 static bool is_dense(void *superslab)
@@ -142,28 +129,18 @@ static void prefault(char *base)
     HAK_ADD_RELAXED(&prefault_touched, HAK_SUPERSLAB / HAK_SYSTEM_PAGE);
 }
 
-/* Nobody waits for the system calls of another: the lock is let go of meanwhile. */
-static struct superslab *map_outside(size_t count, size_t align, bool header)
+static void prepare_superslab(char *base, size_t bytes)
 {
-    hak_lock_release(&hak_pool_lock);
-    struct superslab *s = hak_superslab_map(count, align, header);
-    hak_lock_acquire(&hak_pool_lock);
-    return s;
+    (void)bytes;
+    advise_huge(base);
+    if (hak_options.ss_prefault && !hak_limit_is_tight) /* else it is mapped late */
+        prefault(base);
 }
 
 static struct hak_slab *stage_map(struct request *r)
 {
-    hak_lock_release(&hak_pool_lock);
-    struct superslab *s = hak_superslab_map(1, 1, r->header);
-    if (s)
-        advise_huge(s->pages.base);
-    if (s && hak_options.ss_prefault)
-        prefault(s->pages.base);
-    hak_lock_acquire(&hak_pool_lock);
-    if (!s)
-        return NULL;
-    hak_superslab_offer(s);
-    return take(r, s);
+    r->pages.fresh = prepare_superslab;
+    return hak_pages_take_run(&r->pages, HAK_PAGES_MAPPED);
 }
 
 static struct hak_slab *(*const stages[NSTAGES])(struct request *) = {
@@ -186,23 +163,26 @@ static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to
     return NULL;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
+/* A PARTIAL slab was adopted with its blocks. */
+static struct hak_slab *formatted(struct hak_slab *slab, struct hak_thread *t, unsigned cls)
 {
-    struct request r = {.thread = t, .cls = cls, .pages = hak_slab_pages[cls]};
-    r.header = hak_parts_has_header(cls);
-    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_warm);
-    if (!slab) {
-        hak_lock_acquire(&hak_pool_lock);
-        slab = run_stages(&r, STAGE_empty, STAGE_map);
-        if (!slab && r.header) { /* their zone is full: blocks without headers serve as well */
-            r.header = false;
-            slab = run_stages(&r, STAGE_empty, STAGE_map);
-        }
-        hak_lock_release(&hak_pool_lock);
-    }
     if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE)
         hak_slab_format(slab, cls, t);
     return slab;
+}
+
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
+{
+    bool header = hak_parts_has_header(cls);
+    struct request r = {.thread = t, .cls = cls};
+    r.pages = (struct hak_page_request){.pages = hak_slab_pages[cls], .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
+                                        .slab = true};
+    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_map);
+    if (!slab && header) { /* their zone is full: blocks without headers serve as well */
+        r.pages.set = HAK_SET_COMMON;
+        slab = run_stages(&r, STAGE_empty, STAGE_map);
+    }
+    return formatted(slab, t, cls);
 }
 
 static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
@@ -211,94 +191,48 @@ static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
     return run_stages(&r, STAGE_partial, STAGE_partial);
 }
 
-/* --- larger runs -------------------------------------------------------------------------------------- */
+static struct hak_slab *reuse(struct hak_thread *t, unsigned cls)
+{
+    struct request r = {.thread = t, .cls = cls};
+    return formatted(run_stages(&r, STAGE_hot, STAGE_partial), t, cls);
+}
+
+/* --- giving back --------------------------------------------------------------------------------------- */
+
+static HAK_LOCK(cooling, HAK_RANK_BACKEND); /* slabs are in hand: fork waits until they are in the page heap */
 
 static void cool(struct hak_slab *slab)
 {
     for (struct hak_slab *next; slab; slab = next) {
         next = hak_slab_stack_next(slab);
-        hak_runs_put_empty(slab);
+        hak_pages_put(slab);
     }
 }
 
-/* All hot slabs join the EMPTY list; false if there were none. */
-static bool cool_down(void)
+/* All hot slabs go to the page heap. */
+static void cool_down(void)
 {
-    bool any = false;
     struct hak_slab *slabs;
-    for (unsigned cls = 0; (slabs = hak_hot_take_all(&cls)); any = true)
+    hak_lock_acquire(&cooling);
+    for (unsigned cls = 0; (slabs = hak_hot_take_all(&cls));)
         cool(slabs);
-    return any;
+    hak_lock_release(&cooling);
+    hak_pages_bound();
 }
 
-static struct hak_slab *acquire_within(size_t pages, bool *zero)
+/* The most recent one is hot; those before it go together when they are too many. */
+static void release(struct hak_slab *slab)
 {
-    struct superslab *s = hak_superslab_find((unsigned)pages, false);
-    if (!s && cool_down())
-        s = hak_superslab_find((unsigned)pages, false);
-    if (!s && (s = hak_lru_pop(1, 1, false)))
-        hak_superslab_offer(s);
-    if (!s && (s = map_outside(1, 1, false)))
-        hak_superslab_offer(s);
-    return s ? hak_runs_take(s, (unsigned)pages, true, zero) : NULL;
-}
-
-static struct hak_slab *acquire_regions(size_t pages, size_t align, bool *zero)
-{
-    size_t count = hak_align_up(pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
-    size_t align_count = hak_max(1, align / HAK_SUPERSLAB_PAGES);
-    struct superslab *s = hak_lru_pop(count, align_count, false);
-    if (!s)
-        s = map_outside(count, align_count, false);
-    if (!s)
-        return NULL;
-    struct hak_slab *slab = hak_runs_take_whole(s, pages, zero);
-    if (!slab)
-        hak_lru_push(s);
-    return slab;
-}
-
-static struct hak_slab *acquire_run(size_t pages, size_t align, bool *zeroed)
-{
-    hak_lock_acquire(&hak_pool_lock);
-    struct hak_slab *slab = pages <= HAK_SUPERSLAB_PAGES && align <= 1 ? acquire_within(pages, zeroed)
-                                                                       : acquire_regions(pages, align, zeroed);
-    hak_lock_release(&hak_pool_lock);
-    return slab;
-}
-
-/* --- giving back --------------------------------------------------------------------------------------- */
-
-/* Pages were put: what is too much by that goes at once. */
-static void release_lock_and_bound(void)
-{
-    bool exceeds = hak_runs_exceed();
-    hak_lock_release(&hak_pool_lock);
-    if (exceeds)
-        hak_runs_bound();
-}
-
-/* The most recent one is hot; those before it join the EMPTY list together when they are too many. */
-static void heat(struct hak_slab *slab)
-{
+    if (HAK_UNLIKELY(hak_options.log_free))
+        hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
     if (hak_hot_push(slab))
         return;
-    hak_lock_acquire(&hak_pool_lock);
+    hak_lock_acquire(&cooling);
     do
         cool(hak_hot_take(slab->cls));
     while (!hak_hot_push(slab));
-    release_lock_and_bound();
-}
-
-static void release(struct hak_slab *slab)
-{
-    if (hak_slab_state(slab) == HAK_SLAB_EMPTY) {
-        heat(slab);
-        return;
-    }
-    hak_lock_acquire(&hak_pool_lock);
-    hak_runs_put(slab);
-    release_lock_and_bound();
+    hak_lock_release(&cooling);
+    hak_pages_bound();
 }
 
 static void all_back(struct hak_slab *slab, unsigned cls)
@@ -307,20 +241,11 @@ static void all_back(struct hak_slab *slab, unsigned cls)
     hak_partial_note_idle(cls);
 }
 
-static void reap(void)
+static void flush(void)
 {
     while (hak_partial_sweep(true, UINT_MAX))
         hak_lock_let_fork();
-}
-
-static size_t trim(size_t keep)
-{
-    hak_lock_acquire(&hak_pool_lock);
     cool_down();
-    hak_lock_release(&hak_pool_lock);
-    size_t bytes = hak_purge_trim(&hak_runs_purger, keep);
-    hak_runs_evict(keep, HAK_CAUSE_trim, UINT64_MAX);
-    return bytes;
 }
 
 static bool purge_tick(uint64_t now_ms)
@@ -328,17 +253,11 @@ static bool purge_tick(uint64_t now_ms)
     static _Atomic(uint64_t) cooled_ms;
     bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
     bool more = hak_partial_sweep(slept, slept ? SWEEP_AFTER_SLEEP : SWEEP);
-    bool cool = slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms();
-    hak_lock_acquire(&hak_pool_lock);
-    if (cool)
+    if (slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms()) {
         cool_down();
-    bool evict = hak_lru_unwanted(SIZE_MAX);
-    hak_lock_release(&hak_pool_lock);
-    if (cool)
         HAK_STORE_RELAXED(&cooled_ms, now_ms);
-    if (evict && hak_runs_evict(SIZE_MAX, HAK_CAUSE_lru_evict, hak_os->clock_ns() + HAK_PURGE_TICK_NS))
-        return true;
-    return hak_purge_tick_of(&hak_runs_purger, now_ms) || (more && slept);
+    }
+    return more && slept;
 }
 
 /* --- the rest ------------------------------------------------------------------------------------------- */
@@ -353,16 +272,10 @@ static void stats(struct hak_stats_writer *w)
 {
     struct hak_thread_totals t;
     hak_thread_totals(&t);
-    hak_lock_acquire(&hak_pool_lock);
-    hak_lru_stats(w);
     hak_stats_begin(w, "shared_pool");
     hak_stats_number(w, "partial_slabs", partial_slabs(&t.counters));
-    hak_stats_number(w, "empties", hak_runs_empties());
-    hak_purge_stats(&hak_runs_purger, w);
     hak_stats_number(w, "prefault_touched", HAK_LOAD_RELAXED(&prefault_touched));
-    hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&hak_pool_lock.taken));
     hak_stats_end(w);
-    hak_lock_release(&hak_pool_lock);
 }
 
 const struct hak_backend hak_backend_shared_pool = {
@@ -370,12 +283,11 @@ const struct hak_backend hak_backend_shared_pool = {
     .stages = stage_list,
     .acquire_slab = acquire_slab,
     .adopt = adopt,
-    .acquire_run = acquire_run,
+    .reuse = reuse,
     .release = release,
     .publish = hak_partial_put,
     .all_back = all_back,
-    .reap = reap,
-    .trim = trim,
+    .flush = flush,
     .purge_tick = purge_tick,
     .stats = stats,
 };

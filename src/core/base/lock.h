@@ -30,6 +30,7 @@ enum hak_rank {
     HAK_RANK_FRONTEND_INNER, /* one that a frontend takes while it holds its other one */
     HAK_RANK_BACKEND,
     HAK_RANK_BACKEND_INNER,
+    HAK_RANK_PAGES,
     HAK_RANK_RANGE,
     HAK_RANK_META,
     HAK_RANK_GUARD,

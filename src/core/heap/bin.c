@@ -69,7 +69,7 @@ static bool own(struct hak_thread *t, struct hak_slab *slab)
 static bool new_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     return (mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls)) &&
-           own(t, hak_parts.by_class[cls]->slab_acquire(t, cls));
+           own(t, hak_parts_acquire_slab(t, cls));
 }
 
 /* Where pages are mapped late, those of the slab's next blocks are now; without memory it ends with those that it has.

@@ -25,7 +25,7 @@ uint32_t hak_share_capacity(unsigned cls)
 static struct hak_slab *acquire(struct hak_thread *t, unsigned cls, bool may_grow)
 {
     struct hak_slab *slab = hak_parts.backend->adopt(t, cls);
-    return slab || !may_grow ? slab : hak_parts.by_class[cls]->slab_acquire(t, cls);
+    return slab || !may_grow ? slab : hak_parts_acquire_slab(t, cls);
 }
 
 struct hak_slab *hak_share_open(struct hak_thread *t, unsigned cls, bool may_grow)

@@ -181,7 +181,6 @@ void hak_thread_end_parts(struct hak_thread *t)
 static void break_up(struct hak_thread *t)
 {
     hak_heap_abandon(t);
-    hak_thread_end_parts(t);
     if (HAK_LOAD_RELAXED(&recycled_count) >= WARM)
         hak_slots_release(t);
     hak_thread_recycle(t);
@@ -241,9 +240,7 @@ static void end_thread(void *value)
     if (t != hak_self.thread)
         return;
     int saved = errno;
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->thread_ending)
-            hak_frontends[i]->thread_ending(t);
+    hak_thread_end_parts(t);
     hak_heap_park(t);
     hak_self.tag = HAK_TAG_NOBODY;
     hak_self.thread = NULL;

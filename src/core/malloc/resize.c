@@ -42,7 +42,7 @@ static void *resize_slowly(void *p, size_t size)
 
 void *hak_resize(void *p, size_t size)
 {
-    uint64_t cls = hak_tag_class(p);
+    uint64_t cls = HAK_HEADER_LIMIT ? hak_class_of_block(hak_cache_here(), p) : hak_tag_class(p);
     if (size > PTRDIFF_MAX)
         return NULL;
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_class_starts_at(cls, p)))

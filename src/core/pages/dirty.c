@@ -93,6 +93,7 @@ static void note_regret(struct hak_dirty *d, unsigned first, unsigned pages)
     if (!d->purged_ms)
         return;
     size_t again = hak_bits_set(set_of(d, HAK_DIRTY_PURGED), first, pages, false) * d->unit;
+    d->queue->purged -= again;
     if (!again || hak_clock_age(d->purged_ms, hak_clock_ms()) >= HAK_REGRET_MS)
         return;
     hak_os_regret(d->purged_for, again);
@@ -102,29 +103,25 @@ static void note_regret(struct hak_dirty *d, unsigned first, unsigned pages)
 /* --- pages come and go ------------------------------------------------------------------------------- */
 
 void hak_dirty_open(struct hak_dirty *d, struct hak_dirty_queue *queue, char *base, unsigned pages, size_t unit,
-                    uint64_t *bits, bool zero)
+                    uint64_t *bits)
 {
     *d = (struct hak_dirty){.queue = queue, .base = base, .unit = unit, .bits = bits};
     d->pages = (uint16_t)pages;
     d->words = (uint16_t)((pages + 63) / 64);
-    if (zero)
-        return;
-    hak_bits_set(set_of(d, HAK_DIRTY_USED), 0, pages, true);
-    hak_dirty_put(d, 0, pages, true);
 }
 
 void hak_dirty_close(struct hak_dirty *d)
 {
-    hak_budget_give(remove_dirty(d, 0, d->pages) * d->unit);
+    d->queue->purged -= hak_bits_count(set_of(d, HAK_DIRTY_PURGED), 0, d->pages) * d->unit;
 }
 
-bool hak_dirty_take(struct hak_dirty *d, unsigned first, unsigned pages, bool lent)
+bool hak_dirty_take(struct hak_dirty *d, unsigned first, unsigned pages, bool uncharged)
 {
     bool zero = !hak_bits_count(hak_dirty_old(d), first, pages);
     unsigned dirty = remove_dirty(d, first, pages);
     note_wanted(d->queue, dirty * d->unit);
     note_regret(d, first, pages);
-    if (!lent || !zero)
+    if (!uncharged || !zero)
         hak_budget_take((pages - dirty) * d->unit);
     hak_bits_set(set_of(d, HAK_DIRTY_USED), first, pages, true);
     return zero;
@@ -141,13 +138,15 @@ void hak_dirty_put(struct hak_dirty *d, unsigned first, unsigned pages, bool dir
     add_dirty(d, first, pages, d->put_ms);
 }
 
-bool hak_dirty_return(struct hak_dirty *d)
+void hak_dirty_soil(struct hak_dirty *d)
 {
-    bool zero = !hak_bits_count(hak_dirty_old(d), 0, d->pages);
-    unsigned dirty = remove_dirty(d, 0, d->pages);
-    if (!zero)
-        hak_budget_take((d->pages - dirty) * d->unit);
-    return zero;
+    uint64_t *used = set_of(d, HAK_DIRTY_USED), now = hak_clock_ms();
+    for (unsigned i = 0; i < d->pages; i++) {
+        if (!hak_bits_set(used, i, 1, true))
+            continue;
+        add_dirty(d, i, 1, now);
+        hak_budget_take(d->unit);
+    }
 }
 
 /* Pages that went back lazily may still hold what they held. */
@@ -223,7 +222,7 @@ HAK_COLD void hak_dirty_settle(struct hak_dirty *d, unsigned first, unsigned pag
 {
     uint64_t now = hak_clock_ms();
     if (gone) {
-        hak_bits_set(set_of(d, HAK_DIRTY_PURGED), first, pages, true);
+        d->queue->purged += hak_bits_set(set_of(d, HAK_DIRTY_PURGED), first, pages, true) * d->unit;
         d->purged_ms = now;
         d->purged_for = cause;
         hak_budget_give(pages * d->unit);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The account of dirty pages. Whoever hands out the pages of a region, a superslab or a chunk, keeps one of them here:
+ * The account of dirty pages. Each region of pages, a superslab, has one:
  * which free pages hold old content, and since when; which went back to the kernel, for which cause, and were wanted
  * again soon after (regret); which it refused; which were ever handed out; and the charge to the memory budget.
  * Regions with dirty pages stand in a queue, the one that was checked the longest ago first. The queue also knows how
@@ -46,6 +46,7 @@ struct hak_dirty_queue {
     struct hak_dirty *first, *last;
     unsigned regions;
     size_t waiting, refused; /* bytes: dirty ones without, and with a refusal */
+    size_t purged;           /* bytes that went back, and are free since */
     /* How deep requests reached into what waits: dirty bytes taken since less were put. */
     size_t drawn, deepest, deepest_before; /* now; in this window; in the one before */
     size_t regretted;                      /* bytes that had just gone back; fades with the windows */
@@ -54,20 +55,19 @@ struct hak_dirty_queue {
 
 #define HAK_DIRTY_UNWANTED_PER_MS (40 * HAK_KIB) /* 4 MiB for the default tenth of a second */
 
-/* A region of so many free pages of `unit` bytes; `bits` are zero. The pages read as zero, or are dirty and charged. */
+/* A region of so many free pages of `unit` bytes, which read as zero; `bits` are zero. */
 void hak_dirty_open(struct hak_dirty *d, struct hak_dirty_queue *queue, char *base, unsigned pages, size_t unit,
-                    uint64_t *bits, bool zero);
-/* The region goes, all its pages free, and is charged no more. */
+                    uint64_t *bits);
+
+/* The region goes, all its pages free and clean. */
 void hak_dirty_close(struct hak_dirty *d);
 
-/* Free pages are taken. True: they read as zero. `lent`: by somebody who keeps an account of them: then pages that
- * read as zero are not charged, and others all are. */
-bool hak_dirty_take(struct hak_dirty *d, unsigned first, unsigned pages, bool lent);
-/* Taken pages become free: charged and dirty, or lent, clean and not charged. */
+/* Free pages are taken. True: they read as zero; with `uncharged` the budget is not charged for them then. */
+bool hak_dirty_take(struct hak_dirty *d, unsigned first, unsigned pages, bool uncharged);
+/* Taken pages become free: dirty, or as they were, if they were not charged. */
 void hak_dirty_put(struct hak_dirty *d, unsigned first, unsigned pages, bool dirty);
-/* A lent region goes back to its supplier, all its pages free. True: they read as zero, and none is charged; else all
- * are. */
-bool hak_dirty_return(struct hak_dirty *d);
+/* Free pages that were never taken become dirty: a huge page made them resident with their neighbours. */
+void hak_dirty_soil(struct hak_dirty *d);
 /* The pages with old content, a bit each; of those that are taken nothing is said. */
 const uint64_t *hak_dirty_old(const struct hak_dirty *d);
 /* How many of the pages are dirty. */

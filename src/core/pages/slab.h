@@ -58,10 +58,14 @@ struct hak_slab {
     uint16_t map_words;
     uint16_t cursor;      /* the word of the map from which blocks are taken */
     uint64_t *map;        /* bit i: block i is free, and on no list */
-    void *region;         /* the backend's own: the superslab this page lies in */
-    void *chunk;          /* the frontend's own: the chunk it was cut from */
+    void *region;         /* of a superslab's first page: page_heap.c's own */
+    union {
+        uint64_t since_ms; /* cached spans: when they were freed */
+        size_t run_first;  /* the last page of a free run: pages from the first one (page_heap.c) */
+    };
     union {
         size_t requested; /* large blocks: bytes that the block may use */
+        size_t run_pages; /* free runs: their length (page_heap.c) */
         size_t touched;   /* others: bytes from the base in whose pages there were blocks before */
     };
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */

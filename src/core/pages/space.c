@@ -543,21 +543,11 @@ void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
         run[i].head_offset = (uint32_t)i;
 }
 
-struct hak_slab *hak_space_run(char *base, size_t pages)
-{
-    struct hak_slab *run = hak_space_page(base);
-    run->base = base;
-    run->pages = (uint16_t)pages;
-    hak_space_describe(run, 0, pages);
-    return run;
-}
-
 void hak_space_forget(struct hak_slab *run, size_t from, size_t to)
 {
     for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++) {
         run[i].head_offset = 0;
         run[i].base = NULL;
-        run[i].region = NULL;
         HAK_STORE_RELAXED(&run[i].word, HAK_SLAB_UNUSED);
     }
 }

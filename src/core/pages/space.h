@@ -42,8 +42,6 @@ struct hak_slab *hak_space_slab(const void *p);
 /* Pages [from, to) of a run that begins at this descriptor lead to it from here on, or become UNUSED. Only those
  * in the length of a superslab need to: no other address of a run is looked up. */
 void hak_space_describe(struct hak_slab *run, size_t from, size_t to);
-/* The descriptor of a run of pages that nobody else has: all of it leads there. */
-struct hak_slab *hak_space_run(char *base, size_t pages);
 void hak_space_forget(struct hak_slab *run, size_t from, size_t to);
 
 /* The same for an address whose page has a tag. */

@@ -129,11 +129,17 @@ bool hak_parts_init(void)
     return true;
 }
 
+struct hak_slab *hak_parts_acquire_slab(struct hak_thread *t, unsigned cls)
+{
+    const struct hak_frontend *f = hak_parts.by_class[cls];
+    return (f->slab_acquire ? f->slab_acquire : hak_parts.backend->acquire_slab)(t, cls);
+}
+
 void hak_parts_release_slab(struct hak_slab *slab)
 {
     hak_bundles_check(slab);
     hak_slab_empty(slab);
-    hak_parts.by_class[slab->cls]->slab_release(slab);
+    hak_parts.backend->release(slab);
 }
 
 void hak_parts_reap_slab(struct hak_slab *slab)

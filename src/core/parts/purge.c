@@ -322,11 +322,3 @@ void hak_purge_leave(struct hak_purger *p)
 {
     hak_lock_release(p->purging);
 }
-
-/* --- the rest ---------------------------------------------------------------------------------------- */
-
-void hak_purge_stats(const struct hak_purger *p, struct hak_stats_writer *w)
-{
-    hak_stats_number(w, "dirty_bytes", p->queue->waiting + p->queue->refused);
-    hak_stats_number(w, "refused_bytes", p->queue->refused);
-}

@@ -11,7 +11,6 @@
 #define HAK_PURGE_H
 
 #include "core/base/lock.h"
-#include "core/base/stats.h"
 #include "core/pages/dirty.h"
 
 #define HAK_PURGE_NOT_NOW HAK_NCAUSES
@@ -52,8 +51,6 @@ bool hak_purge_is_due(struct hak_purger *p);
 void hak_purge_due(struct hak_purger *p, size_t most);
 /* All goes but `keep` bytes, also what was refused before. Bytes that went. */
 size_t hak_purge_trim(struct hak_purger *p, size_t keep);
-/* Under the lock: adds the numbers of the queue. */
-void hak_purge_stats(const struct hak_purger *p, struct hak_stats_writer *w);
 
 /* Regions one by one: between enter and leave nobody else purges; false where another thread does, unless it is to be
  * waited for, and during a fork, whose locks may be lent. A batch of a region; false: it has no dirty page that was not refused. */

@@ -9,6 +9,7 @@
 #include "core/heap/processor.h"
 #include "core/pages/budget.h"
 #include "core/pages/space.h"
+#include "core/parts/page_purge.h"
 #include "core/parts/parts.h"
 #include "live.h"
 #include "start.h"
@@ -46,8 +47,8 @@ static bool tick_parts(uint64_t now_ms)
     bool more = hak_parts.backend->purge_tick && hak_parts.backend->purge_tick(now_ms);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->purge_tick)
-            more |= hak_frontends[i]->purge_tick(now_ms);
-    return more;
+            hak_frontends[i]->purge_tick(now_ms);
+    return hak_pages_tick(now_ms) || more;
 }
 
 static void purge_idle(uint64_t now_ms, bool slept)
@@ -141,14 +142,13 @@ void hak_pulse_background(void)
 
 size_t hak_purge_all(size_t keep)
 {
-    size_t purged = 0;
     break_up(UINT64_MAX);
-    if (hak_parts.backend->reap)
-        hak_parts.backend->reap();
+    if (hak_parts.backend->flush)
+        hak_parts.backend->flush();
     for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->trim)
-            purged += hak_frontends[i]->trim(&keep);
-    return purged + hak_parts.backend->trim(keep);
+        if (hak_frontends[i]->flush)
+            hak_frontends[i]->flush();
+    return hak_pages_trim(keep);
 }
 
 void hak_make_room(size_t bytes)

@@ -16,6 +16,7 @@
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
+#include "core/pages/page_heap.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/release.h"
@@ -222,9 +223,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
         return;
     enum hak_slab_state state = hak_slab_state(page);
     c->pages[state] += page->pages;
-    bool idle = state == HAK_SLAB_UNUSED || state == HAK_SLAB_EMPTY || state == HAK_SLAB_RETURNED;
-    c->free_runs += idle && page->base != c->idle_end;
-    c->idle_end = idle ? page->base + hak_max(page->pages, 1) * HAK_PAGE : NULL;
+    c->free_runs += state == HAK_SLAB_EMPTY;
     if (state == HAK_SLAB_SPAN) {
         c->live_large++;
         c->large_bytes += page->pages * HAK_PAGE;
@@ -250,8 +249,12 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
 
 void hak_stats_census(struct hak_census *census)
 {
+    struct hak_pages_count pages = hak_pages_count();
     memset(census, 0, sizeof *census);
     hak_space_each_page(visit_slab, census);
+    census->free_runs += pages.runs;
+    census->pages[HAK_SLAB_EMPTY] += pages.dirty;
+    census->pages[HAK_SLAB_RETURNED] += pages.returned;
 }
 
 uint64_t hak_stats_held(const struct hak_census *census)
@@ -311,6 +314,7 @@ void hak_stats_counters(struct hak_stats_writer *w)
 {
     write_slabs(w);
     write_stages(w);
+    hak_pages_stats(w);
     if (hak_parts.backend->stats)
         hak_parts.backend->stats(w);
     if (hak_parts.release->stats)

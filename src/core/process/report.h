@@ -20,7 +20,6 @@ struct hak_census {
     uint64_t held_bytes; /* usable in blocks and spans that neither a slab nor its remote list has; bins may */
     uint64_t violations;
     uint64_t free_runs;   /* of pages that no slab and no span uses, and rests of slabs that were not cut yet */
-    const char *idle_end; /* of the last page, if no slab and no span uses it */
 };
 /* Walks all descriptors. Exact when no other thread allocates meanwhile. */
 void hak_stats_census(struct hak_census *census);

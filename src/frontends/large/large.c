@@ -27,18 +27,6 @@ static void count(_Atomic(uint64_t) *counter)
     HAK_ADD_RELAXED(counter, 1);
 }
 
-/* --- slabs -------------------------------------------------------------------------------------------- */
-
-static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
-{
-    return hak_parts.backend->acquire_slab(t, cls);
-}
-
-static void slab_release(struct hak_slab *slab)
-{
-    hak_parts.backend->release(slab);
-}
-
 /* --- direct mappings ---------------------------------------------------------------------------------- */
 
 static size_t whole_pages(size_t size)
@@ -160,7 +148,6 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
 
 static void *set_up(struct hak_slab *slab, size_t size)
 {
-    slab->cls = HAK_CLASS_SPAN;
     slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
     hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
@@ -209,6 +196,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
     hak_count_transition(HAK_SLAB_SPAN, HAK_SLAB_UNUSED);
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the cache may keep its descriptor */
     hak_spans_put(slab);
     return true;
 }
@@ -273,14 +261,12 @@ const struct hak_frontend hak_frontend_large = {
     .name = "large",
     .min_stride = 0, /* all that others leave */
     .max_stride = HAK_SMALL_MAX,
-    .slab_acquire = slab_acquire,
-    .slab_release = slab_release,
     .span_alloc = span_alloc,
     .span_free = span_free,
     .span_usable = span_usable,
     .span_resize = span_resize,
     .count_outside = count_outside,
-    .trim = hak_spans_trim,
+    .flush = hak_spans_flush,
     .purge_tick = hak_spans_age,
     .stats = stats,
 };

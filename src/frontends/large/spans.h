@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Runs of pages for large blocks, carved from chunks that the backend supplies. A freed span is kept for the
- * next request of its class while the class's budget lasts, else it joins its free neighbours. Own lock. */
+ * Spans: runs of the page heap for large blocks. A freed span is kept for the next request of its class while the class's
+ * budget lasts (span_cache.h), else it goes back to the page heap, which finds the best fit and joins neighbours. */
 #ifndef LARGE_SPANS_H
 #define LARGE_SPANS_H
 
@@ -23,14 +23,14 @@ struct span_request {
     uint64_t dirty[SPAN_MAX_PAGES / 64]; /* result: pages with old content */
 };
 
-/* The descriptor of a span, its base and pages set; NULL when there is no chunk to be had. */
+/* The descriptor of a span, its base and pages set; NULL without memory. */
 struct hak_slab *hak_spans_take(struct span_request *r);
-void hak_spans_put(struct hak_slab *slab);
+void hak_spans_put(struct hak_slab *span);
 /* Changes the length in place; false if the pages behind are taken. */
-bool hak_spans_resize(struct hak_slab *slab, unsigned pages);
-/* As in struct hak_frontend. */
-size_t hak_spans_trim(size_t *keep);
-bool hak_spans_age(uint64_t now_ms);
+bool hak_spans_resize(struct hak_slab *span, unsigned pages);
+/* Cached spans that nobody came for in the purge delay go, or all. */
+void hak_spans_age(uint64_t now_ms);
+void hak_spans_flush(void);
 void hak_spans_stats(struct hak_stats_writer *w);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The pool frontend: 8 to 52 KiB from thread-local arenas. Its blocks come from the same bins, and are freed
+ * The pool frontend: 8 to 52 KiB from a reserve of each thread's own. Its blocks come from the same bins, and are freed
  * by the same single load of a page tag, as tiny ones; what is its own is where slabs come from, and prewarm:
  * blocks made ready when a thread starts, a fixed number or as many as earlier threads used. */
-#include "arena.h"
+#include "reserve.h"
+#include "core/base/work.h"
 #include "core/heap/bin.h"
 #include "core/plugin.h"
 
@@ -32,23 +33,18 @@ static int init(const struct hak_option_values *options, unsigned place)
 {
     for (unsigned i = 0; i < POOL_WARM_CLASSES; i++)
         HAK_STORE_RELAXED(&adaptive[i], warm_classes[i].adaptive);
-    return hak_arena_init(options, place);
+    return hak_reserve_init(options, place);
 }
 
 static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
 {
-    struct hak_slab *slab = hak_parts.backend->adopt(t, cls);
+    struct hak_slab *slab = hak_parts.backend->reuse(t, cls);
     if (slab)
         return slab;
-    slab = hak_arena_take(t, hak_slab_pages[cls]);
+    slab = hak_reserve_take(t, hak_slab_pages[cls]);
     if (slab)
         hak_slab_format(slab, cls, t);
     return slab;
-}
-
-static void slab_release(struct hak_slab *slab)
-{
-    hak_arena_put(slab);
 }
 
 static uint32_t bin_capacity(unsigned cls)
@@ -84,10 +80,10 @@ static void prewarm(struct hak_thread *t, unsigned i, uint32_t blocks, struct wa
 static void thread_start(struct hak_thread *t)
 {
     uint32_t mode = hak_options.pool_prewarm;
-    struct arena *a = mode == PREWARM_OFF || !is_on(&hak_options) ? NULL : hak_arena_of(t);
-    for (unsigned i = 0; a && i < POOL_WARM_CLASSES; i++)
+    struct reserve *r = mode == PREWARM_OFF || !is_on(&hak_options) ? NULL : hak_reserve_of(t);
+    for (unsigned i = 0; r && i < POOL_WARM_CLASSES; i++)
         if (is_mine(i))
-            prewarm(t, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]), &a->warm[i]);
+            prewarm(t, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]), &r->warm[i]);
 }
 
 /* A class that ran out gets more blocks for the next thread, one that was not used gets fewer. */
@@ -102,31 +98,37 @@ static void adapt(const struct hak_thread *t, unsigned i, const struct warm_bin 
         HAK_STORE_RELAXED(&adaptive[i], now - 1);
 }
 
-static void thread_ending(struct hak_thread *t)
-{
-    struct arena *a = hak_options.pool_prewarm == PREWARM_ADAPTIVE && is_on(&hak_options) ? hak_arena_of(t) : NULL;
-    for (unsigned i = 0; a && i < POOL_WARM_CLASSES; i++)
-        if (is_mine(i))
-            adapt(t, i, &a->warm[i]);
-}
-
 static void thread_end(struct hak_thread *t)
 {
-    hak_arena_abandon(t);
+    bool adapts = hak_options.pool_prewarm == PREWARM_ADAPTIVE && is_on(&hak_options) && t == hak_self.thread;
+    struct reserve *r = adapts ? hak_reserve_of(t) : NULL;
+    for (unsigned i = 0; r && i < POOL_WARM_CLASSES; i++)
+        if (is_mine(i))
+            adapt(t, i, &r->warm[i]);
+    hak_reserve_end(t);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
 
-static size_t trim(size_t *keep)
+static void flush(void)
 {
-    (void)keep; /* what is free goes back to the backend, or to the system; core keeps `keep` elsewhere */
-    return hak_arena_trim();
+    hak_reserve_age(true);
+}
+
+static void purge_tick(uint64_t now_ms)
+{
+    static _Atomic(uint64_t) aged_ms;
+    bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
+    if (!slept && hak_clock_age(HAK_LOAD_RELAXED(&aged_ms), now_ms) < hak_purge_delay_ms())
+        return;
+    HAK_STORE_RELAXED(&aged_ms, now_ms);
+    hak_reserve_age(slept);
 }
 
 static void stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "pool");
-    hak_arena_stats(w);
+    hak_reserve_stats(w);
     hak_stats_begin_array(w, "adaptive_prewarm");
     for (unsigned i = 0; i < POOL_WARM_CLASSES; i++) {
         hak_stats_begin(w, NULL);
@@ -145,12 +147,10 @@ const struct hak_frontend hak_frontend_pool = {
     .is_on = is_on,
     .init = init,
     .slab_acquire = slab_acquire,
-    .slab_release = slab_release,
     .bin_capacity = bin_capacity,
-    .trim = trim,
-    .purge_tick = hak_arena_tick,
+    .flush = flush,
+    .purge_tick = purge_tick,
     .thread_start = thread_start,
-    .thread_ending = thread_ending,
     .thread_end = thread_end,
     .stats = stats,
 };

@@ -9,16 +9,6 @@
 
 extern const struct hak_frontend hak_frontend_tiny;
 
-static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
-{
-    return hak_parts.backend->acquire_slab(t, cls);
-}
-
-static void slab_release(struct hak_slab *slab)
-{
-    hak_parts.backend->release(slab);
-}
-
 /* The capacities of the original's classes C0..C7, each of which covered several of ours. */
 static uint32_t bin_capacity(unsigned cls)
 {
@@ -45,8 +35,6 @@ const struct hak_frontend hak_frontend_tiny = {
     .min_stride = HAK_TINY_MIN,
     .max_stride = HAK_TINY_MAX,
     .headers = true,
-    .slab_acquire = slab_acquire,
-    .slab_release = slab_release,
     .bin_capacity = bin_capacity,
     .thread_start = thread_start,
 };

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * The page heap: all 64 KiB pages of the process that can be handed out. A run of free pages is as long as it can be, also
+ * across superslabs. A superslab belongs to a set, and a request is served from one set, so a backend decides what may
+ * share a superslab. Free pages are dirty until the purger has given them back (dirty.h, parts/page_purge.h). Superslabs that
+ * are wholly free are kept in that state within the limits of HAKMEM_SUPERSLAB_*: the cache, the oldest one first. Those
+ * of one class alone go back at once.
+ * Any thread. One lock, hak_pages_lock; it is not held while superslabs are mapped or pages go back. */
+#ifndef HAK_PAGE_HEAP_H
+#define HAK_PAGE_HEAP_H
+
+#include "core/base/lock.h"
+#include "core/base/stats.h"
+#include "core/os/os.h"
+#include "dirty.h"
+#include "slab.h"
+
+/* The sets: superslabs for everything; those in the zone of blocks with a header byte; and those of one class alone,
+ * HAK_SET_OWN + class, which come from one of the first two and go back there when they are wholly free. */
+enum { HAK_SET_COMMON, HAK_SET_HEADERS, HAK_SET_OWN, HAK_NSETS = HAK_SET_OWN + HAK_NCLASSES };
+
+/* Where a run came from, in the order in which a backend may want to try them. */
+enum hak_pages_from {
+    HAK_PAGES_DIRTY, /* dirty pages of the superslabs that became dirty last, at most HAKMEM_EMPTY_SCAN_LIMIT of them */
+    HAK_PAGES_FREE,  /* free pages beside pages in use */
+    HAK_PAGES_WHOLE, /* free pages of superslabs that are wholly free */
+    HAK_PAGES_MAPPED /* new superslabs; makes system calls */
+};
+
+struct hak_page_request {
+    size_t pages, align;          /* align: in pages, a power of two; 0 means 1 */
+    unsigned set;
+    bool roomy;                   /* from the longest run: the block will grow */
+    bool slab;                    /* for a slab: its superslab is in use by slabs */
+    bool uncharged;               /* pages that read as zero are not charged to the budget: the caller does it */
+    bool header;                  /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
+    size_t map_pages;             /* HAK_PAGES_MAPPED: how many pages to map, if they can be had; 0: as few as will do */
+    void (*fresh)(char *base, size_t bytes); /* HAK_PAGES_MAPPED: called for them before others can take any; or NULL */
+    uint64_t *old;                /* receives a bit for each page with old content; or NULL */
+    char *base;                   /* result */
+    bool zero;                    /* result: all pages read as zero */
+};
+
+/* Takes a run; false if there is none from there. */
+bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from);
+/* The same, described: NULL, or its descriptor (hak_pages_describe). */
+struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_from from);
+/* The descriptor of a run of pages that the caller has taken: base and pages are set, the pages of its first superslab's
+ * length lead to it, its state is UNUSED. */
+struct hak_slab *hak_pages_describe(char *base, size_t pages, bool slab);
+/* Takes a run back, an EMPTY slab or another one. Its pages are dirty. */
+void hak_pages_put(struct hak_slab *run);
+/* The same for pages without a descriptor, the rest of what was handed out with `uncharged`. `unused`: it reads as zero, as
+ * then. */
+void hak_pages_put_rest(char *base, size_t pages, bool unused);
+/* Makes a run longer, if the pages behind it are free, or shorter, which puts pages. False: they are not. */
+bool hak_pages_resize(struct hak_slab *run, size_t pages);
+/* How many of the pages were handed out and did not go back to the kernel since. */
+unsigned hak_pages_given(const char *base, size_t pages);
+
+/* Dirty bytes. */
+size_t hak_pages_dirty_bytes(void);
+struct hak_pages_count {
+    size_t runs;            /* free ones */
+    size_t dirty, returned; /* free pages with old content; and such that went back */
+};
+struct hak_pages_count hak_pages_count(void);
+void hak_pages_stats(struct hak_stats_writer *w);
+
+/* --- for parts/page_purge.c, under the lock ------------------------------------------------------------- */
+
+/* What the superslab of an account is in use for. */
+enum hak_pages_use {
+    HAK_PAGES_SLABS,
+    HAK_PAGES_SPANS,  /* and no slab */
+    HAK_PAGES_CACHED, /* wholly free */
+    HAK_PAGES_LEAVING /* the same, and it was of one class alone */
+};
+
+extern struct hak_lock hak_pages_lock;
+extern struct hak_dirty_queue hak_pages_dirty;
+enum hak_pages_use hak_pages_use(const struct hak_dirty *d);
+/* Dirty pages become nobody's, and free again. */
+void hak_pages_claim(struct hak_dirty *d, unsigned first, unsigned pages);
+void hak_pages_settle(struct hak_dirty *d, unsigned first, unsigned pages);
+/* A superslab that is to leave the cache, or that is beyond its limits, or beyond `keep` bytes; NULL if none is. */
+struct hak_dirty *hak_pages_unwanted(size_t keep);
+/* It leaves the cache; its pages are clean. */
+void hak_pages_evict(struct hak_dirty *d);
+/* Without the lock: superslabs that are wholly free and clean go back to the address space. */
+void hak_pages_close(void);
+/* Whether something was put that makes it worth a look at what waits, since the last call. */
+bool hak_pages_check(void);
+
+#endif

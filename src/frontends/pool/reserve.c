@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ * See reserve.h. The word of a reserve holds, in one compare-and-swap:
+ *   bits 0..15 pages that are left | 16 they read as zero, and are not charged | 17 used lately | 24..63 number of the first
+ * Its thread cuts slabs off; whoever purges takes all that is left. */
+#include "reserve.h"
+
+#include "core/base/list.h"
+#include "core/pages/page_heap.h"
+#include "core/parts/page_purge.h"
+#include "core/plugin.h"
+
+#define ZERO ((uint64_t)1 << 16)
+#define USED ((uint64_t)1 << 17)
+#define NUMBER_SHIFT 24
+
+/* Pages that are in hand between the page heap and a reserve are under the lock, so that no fork comes meanwhile. */
+static HAK_LOCK(lock, HAK_RANK_FRONTEND);
+static struct reserve *reserves; /* under the lock */
+static struct hak_meta_list recycled;
+static unsigned place, levels;
+static size_t first_pages, most_pages;
+static _Atomic(uint64_t) batches, batch_bytes, returned, slabs;
+
+int hak_reserve_init(const struct hak_option_values *options, unsigned p)
+{
+    place = p;
+    most_pages = options->pool_mb_max * HAK_MIB / HAK_PAGE;
+    first_pages = hak_min(options->pool_mb_init * HAK_MIB / HAK_PAGE, most_pages);
+    levels = options->pool_growth;
+    return 0;
+}
+
+static size_t pages_of(uint64_t word)
+{
+    return word & 0xffff;
+}
+
+static char *base_of(uint64_t word)
+{
+    return (char *)(uintptr_t)(word >> NUMBER_SHIFT << HAK_PAGE_LG);
+}
+
+struct reserve *hak_reserve_of(struct hak_thread *t)
+{
+    struct reserve *r = t->local[place];
+    if (r)
+        return r;
+    hak_lock_acquire(&lock);
+    if ((r = t->local[place] = hak_meta_new(&recycled, sizeof *r)))
+        HAK_LIST_PUSH(&reserves, r);
+    hak_lock_release(&lock);
+    return r;
+}
+
+/* --- taking --------------------------------------------------------------------------------------------- */
+
+/* So many pages off the front; NULL when fewer are left. */
+static char *cut(struct reserve *r, unsigned pages)
+{
+    uint64_t word = HAK_LOAD_RELAXED(&r->word);
+    while (pages_of(word) >= pages) {
+        uint64_t rest = word - pages + ((uint64_t)pages << NUMBER_SHIFT);
+        if (!HAK_CAS_ACQ_REL(&r->word, &word, rest | USED))
+            continue;
+        if (word & ZERO)
+            hak_budget_take(pages * HAK_PAGE);
+        return base_of(word);
+    }
+    return NULL;
+}
+
+/* What is left goes back. Under the lock. */
+static void give_back(struct reserve *r)
+{
+    uint64_t word = HAK_EXCHANGE_ACQ_REL(&r->word, 0);
+    if (!pages_of(word))
+        return;
+    HAK_ADD_RELAXED(&returned, 1);
+    hak_pages_put_rest(base_of(word), pages_of(word), word & ZERO);
+}
+
+/* Dirty pages are there already: as many as follow each other. */
+static bool take_dirty(struct hak_page_request *b, size_t most, unsigned least)
+{
+    for (b->pages = hak_min(most, HAK_SUPERSLAB_PAGES); b->pages >= least; b->pages /= 2)
+        if (hak_pages_take(b, HAK_PAGES_DIRTY))
+            return true;
+    return false;
+}
+
+static bool take_others(struct hak_page_request *b, size_t pages)
+{
+    b->pages = pages;
+    return hak_pages_take(b, HAK_PAGES_WHOLE) || hak_pages_take(b, HAK_PAGES_MAPPED);
+}
+
+/* A batch, each larger than the one before. */
+static bool take_batch(struct reserve *r, struct hak_page_request *b, size_t pages)
+{
+    if (!take_others(b, pages))
+        return false;
+    if (r->level < levels)
+        r->level++;
+    HAK_ADD_RELAXED(&batches, 1);
+    HAK_ADD_RELAXED(&batch_bytes, pages * HAK_PAGE);
+    return true;
+}
+
+/* Near a limit a slab's pages may still be had. Under the lock. */
+static bool refill(struct reserve *r, unsigned pages)
+{
+    struct hak_page_request b = {.slab = true, .uncharged = true};
+    size_t most = hak_max(pages, hak_min(first_pages << r->level, most_pages));
+    give_back(r);
+    if (!take_dirty(&b, most, pages) && !take_batch(r, &b, most) && !take_others(&b, pages))
+        return false;
+    HAK_STORE_RELEASE(&r->word, (uint64_t)((uintptr_t)b.base >> HAK_PAGE_LG) << NUMBER_SHIFT | (b.zero ? ZERO : 0) | USED |
+                                    b.pages);
+    return true;
+}
+
+struct hak_slab *hak_reserve_take(struct hak_thread *t, unsigned pages)
+{
+    struct reserve *r = hak_reserve_of(t);
+    char *base = r ? cut(r, pages) : NULL;
+    if (r && !base) {
+        hak_lock_acquire(&lock);
+        base = refill(r, pages) ? cut(r, pages) : NULL;
+        hak_lock_release(&lock);
+    }
+    if (!base)
+        return NULL;
+    HAK_ADD_RELAXED(&slabs, 1);
+    return hak_pages_describe(base, pages, true);
+}
+
+/* --- giving back ------------------------------------------------------------------------------------------ */
+
+void hak_reserve_end(struct hak_thread *t)
+{
+    struct reserve *r = t->local[place];
+    if (!r)
+        return;
+    t->local[place] = NULL;
+    hak_lock_acquire(&lock);
+    give_back(r);
+    HAK_LIST_REMOVE(&reserves, r);
+    hak_meta_recycle(&recycled, r);
+    hak_lock_release(&lock);
+    hak_pages_bound();
+}
+
+void hak_reserve_age(bool all)
+{
+    hak_lock_acquire(&lock);
+    for (struct reserve *r = reserves; r; r = r->next)
+        if (all || !(HAK_AND_RELAXED(&r->word, ~USED) & USED))
+            give_back(r);
+    hak_lock_release(&lock);
+    hak_pages_bound();
+}
+
+/* --- the rest --------------------------------------------------------------------------------------------- */
+
+void hak_reserve_stats(struct hak_stats_writer *w)
+{
+    uint64_t held = 0, pages = 0;
+    hak_lock_acquire(&lock);
+    for (const struct reserve *r = reserves; r; r = r->next) {
+        pages += pages_of(HAK_LOAD_RELAXED(&r->word));
+        held += pages_of(HAK_LOAD_RELAXED(&r->word)) != 0;
+    }
+    hak_lock_release(&lock);
+    hak_stats_number(w, "chunks", held);
+    hak_stats_number(w, "reserved_bytes", pages * HAK_PAGE);
+    hak_stats_number(w, "chunk_bytes", HAK_LOAD_RELAXED(&batch_bytes));
+    hak_stats_number(w, "chunks_mapped", HAK_LOAD_RELAXED(&batches));
+    hak_stats_number(w, "chunks_returned", HAK_LOAD_RELAXED(&returned));
+    hak_stats_number(w, "slabs_taken", HAK_LOAD_RELAXED(&slabs));
+    hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&lock.taken));
+}

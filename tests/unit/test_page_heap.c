@@ -1,0 +1,1898 @@
+/* SPDX-License-Identifier: MIT
+ * The page heap: how runs are taken, joined, resized and put back, in which set; what is dirty, charged and cached; purges
+ * that others take pages beside; and a random life against a plain model of all pages. */
+#include "core/pages/page_heap.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "core/os/meta.h"
+#include "core/pages/budget.h"
+#include "core/parts/page_purge.h"
+#include "core/plugin.h"
+#include "unit.h"
+
+#define PAGES ((unsigned)HAK_SUPERSLAB_PAGES)
+#define LATER "HAKMEM_PURGE_DELAY_MS=3600000 "
+
+static void start(const char *settings)
+{
+    unit_start(settings);
+    assert_true(hak_init());
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+/* Pages stay dirty for a while. */
+static void delay(void)
+{
+    if (hak_parts.release->at_once)
+        skip();
+}
+
+static size_t waiting(void)
+{
+    return hak_pages_dirty.waiting;
+}
+
+static size_t refused(void)
+{
+    return hak_pages_dirty.refused;
+}
+
+static uint64_t cached(void)
+{
+    return unit_stat("lru", "cached");
+}
+
+static uint64_t evictions(void)
+{
+    return unit_stat("lru", "evictions");
+}
+
+static char *at(char *base, size_t pages)
+{
+    return base + pages * HAK_PAGE;
+}
+
+static struct hak_dirty *account_of(char *p)
+{
+    return hak_space_page((char *)((uintptr_t)p & ~(HAK_SUPERSLAB - 1)))->region;
+}
+
+/* --- taking ---------------------------------------------------------------------------------------------- */
+
+static struct hak_slab *take_of(unsigned set, size_t pages, enum hak_pages_from from)
+{
+    struct hak_page_request r = {.pages = pages, .set = set};
+    struct hak_slab *run = hak_pages_take_run(&r, from);
+    assert_ptr_equal(run ? run->base : NULL, r.base);
+    return run;
+}
+
+static struct hak_slab *take(size_t pages, enum hak_pages_from from)
+{
+    return take_of(HAK_SET_COMMON, pages, from);
+}
+
+static char *base_of(struct hak_slab *run)
+{
+    assert_non_null(run);
+    return run->base;
+}
+
+/* As callers do: what is too much by that goes. */
+static void put(struct hak_slab *run)
+{
+    hak_pages_put(run);
+    hak_pages_bound();
+}
+
+static void put_rest(char *base, size_t pages, bool unused)
+{
+    hak_pages_put_rest(base, pages, unused);
+    hak_pages_bound();
+}
+
+static bool resize(struct hak_slab *run, size_t pages)
+{
+    bool done = hak_pages_resize(run, pages);
+    hak_pages_bound();
+    return done;
+}
+
+static char *fresh_base;
+static size_t fresh_bytes;
+static unsigned fresh_calls;
+
+static void note_fresh(char *base, size_t bytes)
+{
+    assert_false(hak_lock_is_any_held());
+    fresh_base = base;
+    fresh_bytes = bytes;
+    fresh_calls++;
+}
+
+/* All pages of so many new superslabs, one behind the other; clean, and not charged. */
+static char *map_taken(unsigned set, unsigned superslabs)
+{
+    struct hak_page_request r = {.pages = superslabs * PAGES, .align = PAGES, .set = set, .slab = true, .uncharged = true,
+                                 .fresh = note_fresh};
+    unsigned before = fresh_calls;
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_int_equal(fresh_calls, before + 1);
+    assert_int_equal(fresh_bytes, superslabs * HAK_SUPERSLAB);
+    assert_true(r.zero);
+    return r.base;
+}
+
+/* Clean pages, neither described nor charged. */
+static char *grab(size_t pages, enum hak_pages_from from)
+{
+    struct hak_page_request r = {.pages = pages, .slab = true, .uncharged = true};
+    assert_true(hak_pages_take(&r, from));
+    assert_true(r.zero);
+    return r.base;
+}
+
+static void give(char *base, size_t pages)
+{
+    put_rest(base, pages, true);
+}
+
+/* The same, free. */
+static char *map_free(unsigned superslabs)
+{
+    char *base = map_taken(HAK_SET_COMMON, superslabs);
+    give(base, superslabs * PAGES);
+    return base;
+}
+
+/* Taken pages that nobody described become dirty. */
+static void give_dirty(char *base, size_t pages)
+{
+    hak_budget_take(pages * HAK_PAGE);
+    memset(base, 1, pages * HAK_PAGE);
+    put_rest(base, pages, false);
+}
+
+static bool is_run(char *base, size_t pages)
+{
+    struct hak_slab *run = hak_space_page(base), *last = run + pages - 1;
+    return run->free == base && run->run_pages == pages && last->run_first == pages - 1 && !run->base &&
+           hak_slab_state(run) == HAK_SLAB_UNUSED && !hak_space_slab(base) && !hak_space_slab(at(base, pages - 1));
+}
+
+TEST(a_new_superslab_is_free_and_clean)
+{
+    start(NULL);
+    char *base = map_free(1);
+    assert_int_equal((uintptr_t)base % HAK_SUPERSLAB, 0);
+    assert_true(is_run(base, PAGES));
+    assert_int_equal(waiting() + refused(), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+    assert_int_equal(hak_pages_given(base, PAGES), PAGES);
+    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
+}
+
+TEST(runs_of_every_length)
+{
+    start(LATER);
+    char *base = map_free(1);
+    for (unsigned pages = 1; pages < PAGES; pages++) {
+        struct hak_slab *low = take(pages, HAK_PAGES_WHOLE);
+        assert_ptr_equal(base_of(low), base);
+        assert_int_equal(low->pages, pages);
+        for (unsigned i = 0; i < pages; i++)
+            assert_ptr_equal(hak_space_slab(at(base, i)), low);
+        assert_true(is_run(at(base, pages), PAGES - pages));
+        assert_null(take(PAGES - pages + 1, HAK_PAGES_FREE));
+        assert_null(take(PAGES - pages + 1, HAK_PAGES_WHOLE));
+        struct hak_slab *high = take(PAGES - pages, HAK_PAGES_FREE);
+        assert_ptr_equal(base_of(high), at(base, pages));
+        assert_null(take(1, HAK_PAGES_FREE));
+        put(high);
+        assert_true(is_run(at(base, pages), PAGES - pages));
+        put(low);
+        assert_true(is_run(base, PAGES));
+    }
+    struct hak_slab *all = take(PAGES, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(all), base);
+    put(all);
+    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
+}
+
+TEST(a_run_is_described)
+{
+    start(LATER);
+    map_free(1);
+    struct hak_page_request r = {.pages = 3, .slab = true};
+    struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_WHOLE), *span = take(2, HAK_PAGES_FREE);
+    assert_int_not_equal(slab->cls, HAK_CLASS_SPAN);
+    assert_int_equal(span->cls, HAK_CLASS_SPAN);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_UNUSED);
+    assert_ptr_equal(hak_space_slab(at(slab->base, 2) + 100), slab);
+    assert_ptr_equal(hak_space_slab(at(slab->base, 3)), span);
+    put(slab);
+    put(span);
+    assert_null(hak_space_slab(span));
+}
+
+TEST(the_shortest_run_that_fits_is_used)
+{
+    start(LATER);
+    char *base = map_taken(HAK_SET_COMMON, 4), *run[5];
+    for (unsigned n = 1; n <= 4; n++) /* free runs of 1, 2, 3 and 4 pages */
+        give(run[n] = at(base, n * PAGES - 6), n);
+    assert_null(take(5, HAK_PAGES_FREE));
+    assert_null(take(5, HAK_PAGES_WHOLE));
+    for (unsigned n = 1; n <= 4; n++)
+        assert_ptr_equal(grab(n, HAK_PAGES_FREE), run[n]);
+    assert_null(take(1, HAK_PAGES_WHOLE));
+    give(run[4], 4);
+    give(run[2], 2);
+    assert_ptr_equal(grab(3, HAK_PAGES_FREE), run[4]);
+    assert_true(is_run(at(run[4], 3), 1)); /* the rest */
+    assert_ptr_equal(grab(1, HAK_PAGES_WHOLE), at(run[4], 3));
+}
+
+TEST(of_equal_runs_the_one_that_was_freed_last_is_used)
+{
+    start(LATER);
+    char *base = map_taken(HAK_SET_COMMON, 1);
+    for (unsigned i = 0; i < 3; i++)
+        give(at(base, 2 * i), 1);
+    for (unsigned i = 3; i-- > 0;)
+        assert_ptr_equal(base_of(take(1, HAK_PAGES_FREE)), at(base, 2 * i));
+}
+
+/* However many shorter ones were freed after it. */
+TEST(lists_up_to_16_pages_are_exact)
+{
+    enum { N = 40 };
+    start(LATER);
+    for (unsigned pages = 2; pages <= 17; pages++) {
+        unsigned superslabs = (N * pages + N + PAGES) / PAGES;
+        char *base = map_taken(HAK_SET_COMMON, superslabs), *fitting = base;
+        give(fitting, pages);
+        for (unsigned i = 1; i < N; i++)
+            give(at(base, i * (pages + 1)), pages - 1);
+        assert_ptr_equal(base_of(take(pages, HAK_PAGES_WHOLE)), fitting);
+        for (unsigned i = 1; i < N; i++)
+            assert_non_null(take(pages - 1, HAK_PAGES_WHOLE));
+        assert_null(take(1, HAK_PAGES_WHOLE));
+    }
+}
+
+TEST(a_growing_block_gets_the_longest_run)
+{
+    start(LATER);
+    char *base = map_taken(HAK_SET_COMMON, 2);
+    struct hak_page_request r = {.pages = 1, .roomy = true};
+    give(at(base, 1), 4);
+    give(at(base, PAGES + 1), 2);
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_ptr_equal(r.base, at(base, 1));
+}
+
+TEST(runs_are_aligned)
+{
+    start(LATER);
+    char *base = map_free(4);
+    assert_ptr_equal(base_of(take(1, HAK_PAGES_WHOLE)), base);
+    struct hak_page_request r = {.pages = 1, .align = PAGES / 2};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_ptr_equal(r.base, at(base, PAGES / 2));
+    assert_true(is_run(at(base, 1), PAGES / 2 - 1)); /* what lies before it */
+    r = (struct hak_page_request){.pages = PAGES + 1, .align = PAGES};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_ptr_equal(r.base, at(base, PAGES));
+    assert_true(is_run(at(base, PAGES / 2 + 1), PAGES / 2 - 1));
+    assert_true(is_run(at(base, 2 * PAGES + 1), 2 * PAGES - 1));
+    r = (struct hak_page_request){.pages = PAGES + 1, .align = PAGES};
+    assert_false(hak_pages_take(&r, HAK_PAGES_WHOLE)); /* long enough, but not from an aligned page on */
+    for (size_t align = 1; align <= 16 * PAGES; align *= 2) {
+        r = (struct hak_page_request){.pages = 3, .align = align};
+        assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+        assert_int_equal((uintptr_t)r.base % (align * HAK_PAGE), 0);
+    }
+}
+
+TEST(runs_lie_across_superslabs)
+{
+    start(LATER);
+    char *base = map_free(4);
+    assert_true(is_run(base, 4 * PAGES));
+    struct hak_slab *run = take(2 * PAGES + 1, HAK_PAGES_WHOLE), *next;
+    assert_ptr_equal(base_of(run), base);
+    assert_int_equal(run->pages, 2 * PAGES + 1);
+    for (unsigned i = 0; i < PAGES; i++)
+        assert_ptr_equal(hak_space_slab(at(base, i)), run);
+    next = take(PAGES, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(next), at(base, 2 * PAGES + 1));
+    assert_ptr_equal(hak_space_slab(at(base, 3 * PAGES)), next);
+    assert_true(is_run(at(base, 3 * PAGES + 1), PAGES - 1));
+    assert_int_equal(hak_budget_held(), (3 * PAGES + 1) * HAK_PAGE);
+    put(run);
+    assert_true(is_run(base, 2 * PAGES + 1));
+    put(next);
+    assert_true(is_run(base, 4 * PAGES));
+    for (unsigned i = 0; i < 4; i++)
+        assert_ptr_equal(account_of(at(base, i * PAGES + 1))->base, at(base, i * PAGES));
+    hak_pages_trim(0);
+    assert_true(is_run(base, 4 * PAGES));
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+/* --- neighbours ------------------------------------------------------------------------------------------ */
+
+TEST(neighbours_join)
+{
+    start(LATER);
+    char *base = map_taken(HAK_SET_COMMON, 3), *middles[] = {at(base, 3), at(base, PAGES), at(base, 2 * PAGES - 1)};
+    for (unsigned i = 0; i < COUNT(middles); i++) {
+        char *p = middles[i]; /* within a superslab; the first page of one; and the last */
+        give(at(p, -2), 2);
+        give(p, 1);
+        assert_true(is_run(at(p, -2), 3)); /* with the one below */
+        assert_ptr_equal(grab(3, HAK_PAGES_WHOLE), at(p, -2));
+        give(at(p, 1), 2);
+        give(p, 1);
+        assert_true(is_run(p, 3)); /* above */
+        assert_ptr_equal(grab(3, HAK_PAGES_WHOLE), p);
+        give(at(p, -2), 2);
+        give(at(p, 1), 2);
+        give(p, 1);
+        assert_true(is_run(at(p, -2), 5)); /* both */
+        assert_ptr_equal(grab(5, HAK_PAGES_WHOLE), at(p, -2));
+        assert_null(take(1, HAK_PAGES_WHOLE));
+    }
+}
+
+TEST(a_new_superslab_joins_the_one_before)
+{
+    start(LATER);
+    if (HAK_HARDENED)
+        skip(); /* a fence may lie between them */
+    char *base = map_taken(HAK_SET_COMMON, 1), *next;
+    give(at(base, PAGES - 2), 2);
+    struct hak_page_request r = {.pages = PAGES, .fresh = note_fresh};
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    next = fresh_base;
+    assert_ptr_equal(next, at(base, PAGES));
+    assert_ptr_equal(r.base, at(next, -2));
+    assert_true(is_run(at(next, PAGES - 2), 2));
+}
+
+static void give_second_page(void)
+{
+    give(at(fresh_base, 1), 1);
+}
+
+TEST(what_is_free_is_not_put_again)
+{
+    start(LATER);
+    give(map_taken(HAK_SET_COMMON, 1), 2);
+    assert_dies(give_second_page, "page_heap.c");
+}
+
+/* --- sets ------------------------------------------------------------------------------------------------ */
+
+TEST(superslabs_with_headers_are_kept_apart)
+{
+    start(LATER);
+    if (!HAK_HEADER_LIMIT) {
+        assert_null(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_MAPPED));
+        skip();
+    }
+    char *base = base_of(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_MAPPED));
+    assert_true(hak_tag_in_header_zone(base));
+    assert_null(take(1, HAK_PAGES_FREE));
+    assert_null(take(1, HAK_PAGES_WHOLE));
+    assert_ptr_equal(base_of(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_FREE)), at(base, 1));
+    char *common = base_of(take(1, HAK_PAGES_MAPPED));
+    assert_false(hak_tag_in_header_zone(common));
+    assert_null(take_of(HAK_SET_HEADERS, PAGES - 1, HAK_PAGES_FREE));
+}
+
+#define OWN(cls) (HAK_SET_OWN + (cls))
+
+TEST(a_class_has_superslabs_of_its_own)
+{
+    start(LATER);
+    char *base = map_free(3);
+    assert_ptr_equal(base_of(take(1, HAK_PAGES_WHOLE)), base);
+    assert_null(take_of(OWN(5), 3, HAK_PAGES_FREE));
+    struct hak_slab *own = take_of(OWN(5), 3, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(own), at(base, PAGES));
+    assert_true(is_run(at(base, 1), PAGES - 1)); /* of others; none joins */
+    assert_true(is_run(at(base, PAGES + 3), PAGES - 3));
+    assert_true(is_run(at(base, 2 * PAGES), PAGES));
+    assert_null(take(PAGES + 1, HAK_PAGES_WHOLE));
+    assert_null(take_of(OWN(6), 1, HAK_PAGES_FREE));
+    struct hak_slab *next = take_of(OWN(5), 3, HAK_PAGES_FREE);
+    assert_ptr_equal(base_of(next), at(base, PAGES + 3));
+    put(own);
+    assert_true(is_run(at(base, PAGES), 3));
+    assert_ptr_equal(base_of(own = take_of(OWN(5), 3, HAK_PAGES_FREE)), at(base, PAGES));
+    put(next);
+    assert_true(is_run(at(base, PAGES + 3), PAGES - 3));
+    put(own); /* wholly free: everybody's again */
+    assert_true(is_run(at(base, 1), 3 * PAGES - 1));
+    assert_null(take_of(OWN(5), 1, HAK_PAGES_FREE));
+    assert_ptr_equal(base_of(take(3 * PAGES - 1, HAK_PAGES_WHOLE)), at(base, 1));
+}
+
+TEST(a_superslab_of_one_class_goes_back_at_once)
+{
+    start(LATER);
+    map_free(1);
+    struct hak_slab *own = take_of(OWN(5), 3, HAK_PAGES_WHOLE), *other = take_of(OWN(5), 1, HAK_PAGES_FREE);
+    memset(own->base, 1, 3 * HAK_PAGE);
+    put(own);
+    assert_int_equal(waiting(), hak_parts.release->at_once ? 0 : 3 * HAK_PAGE);
+    put(other);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+    assert_int_equal(cached(), 0);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict), 0);
+    assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
+}
+
+TEST(a_class_gets_new_superslabs_of_its_supplier)
+{
+    start(LATER);
+    struct hak_page_request r = {.pages = 2, .set = OWN(7), .map_pages = 3 * PAGES, .fresh = note_fresh, .header = true};
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED) == (HAK_HEADER_LIMIT != 0));
+    r.header = HAK_HEADER_LIMIT != 0;
+    if (!r.base)
+        assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    unsigned supplier = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON;
+    assert_true(hak_tag_in_header_zone(r.base) == r.header);
+    assert_int_equal(fresh_bytes, 3 * HAK_SUPERSLAB);
+    assert_true(is_run(at(r.base, 2), PAGES - 2));
+    struct hak_slab *rest = take_of(supplier, 2 * PAGES, HAK_PAGES_WHOLE); /* the others are not the class's */
+    assert_non_null(rest);
+    put(hak_pages_describe(r.base, 2, false));
+    put(rest);
+    assert_true(is_run(fresh_base, 3 * PAGES));
+    assert_null(take_of(OWN(7), 1, HAK_PAGES_FREE));
+    assert_non_null(take_of(supplier, 3 * PAGES, HAK_PAGES_WHOLE));
+}
+
+/* Slabs of 3 pages leave rests that are too short for one. */
+TEST(short_rests_of_a_class_hide_no_slab)
+{
+    enum { N = 40 };
+    start(LATER);
+    char *base = map_free(N + 1), *fitting;
+    struct hak_page_request r = {.pages = PAGES, .set = OWN(9), .slab = true, .uncharged = true};
+    for (unsigned i = 0; i <= N; i++)
+        assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    give(fitting = at(base, 1), 3);
+    for (unsigned i = 1; i <= N; i++)
+        give(at(base, i * PAGES + 2), 2);
+    assert_ptr_equal(base_of(take_of(OWN(9), 3, HAK_PAGES_FREE)), fitting);
+    assert_null(take_of(OWN(9), 3, HAK_PAGES_FREE));
+}
+
+/* --- where from ------------------------------------------------------------------------------------------ */
+
+TEST(dirty_pages_are_those_of_the_superslab_that_became_dirty_last)
+{
+    start(LATER);
+    delay();
+    char *base = map_taken(HAK_SET_COMMON, 3);
+    assert_null(take(1, HAK_PAGES_DIRTY));
+    give(base, 4); /* clean */
+    assert_null(take(1, HAK_PAGES_DIRTY));
+    give_dirty(at(base, PAGES), 4);
+    give_dirty(at(base, 2 * PAGES + 2), 3);
+    assert_null(take(5, HAK_PAGES_DIRTY));
+    assert_ptr_equal(base_of(take(4, HAK_PAGES_DIRTY)), at(base, PAGES));
+    assert_ptr_equal(base_of(take(1, HAK_PAGES_DIRTY)), at(base, 2 * PAGES + 2));
+    assert_null(take(3, HAK_PAGES_DIRTY));
+    give_dirty(at(base, PAGES), 4);
+    assert_ptr_equal(base_of(take(1, HAK_PAGES_DIRTY)), at(base, PAGES));
+    assert_null(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_DIRTY));
+    assert_null(take_of(OWN(1), 1, HAK_PAGES_DIRTY));
+    assert_null(take(PAGES + 1, HAK_PAGES_DIRTY));
+    hak_pages_trim(0);
+    assert_null(take(1, HAK_PAGES_DIRTY));
+    assert_ptr_equal(base_of(take(4, HAK_PAGES_FREE)), base);
+}
+
+TEST(dirty_pages_are_looked_for_in_so_many_superslabs)
+{
+    start(LATER "HAKMEM_SS_EMPTY_SCAN_LIMIT=2");
+    delay();
+    char *base = map_taken(HAK_SET_COMMON, 3);
+    give_dirty(base, 3);
+    give_dirty(at(base, PAGES), 2);
+    give_dirty(at(base, 2 * PAGES), 1);
+    assert_null(take(3, HAK_PAGES_DIRTY)); /* in the third one */
+    assert_ptr_equal(base_of(take(2, HAK_PAGES_DIRTY)), at(base, PAGES));
+    assert_ptr_equal(base_of(take(3, HAK_PAGES_DIRTY)), base);
+}
+
+TEST(no_dirty_pages_are_looked_for_where_none_are_wanted)
+{
+    start(LATER "HAKMEM_SS_EMPTY_SCAN_LIMIT=0");
+    delay();
+    give_dirty(map_taken(HAK_SET_COMMON, 1), 3);
+    assert_null(take(1, HAK_PAGES_DIRTY));
+    assert_non_null(take(1, HAK_PAGES_FREE));
+}
+
+TEST(dirty_pages_of_a_class)
+{
+    start(LATER);
+    delay();
+    map_free(1);
+    struct hak_slab *own = take_of(OWN(5), 3, HAK_PAGES_WHOLE);
+    char *base = base_of(own);
+    take_of(OWN(5), 1, HAK_PAGES_FREE);
+    put(own);
+    assert_null(take(1, HAK_PAGES_DIRTY));
+    assert_ptr_equal(base_of(take_of(OWN(5), 3, HAK_PAGES_DIRTY)), base);
+}
+
+TEST(free_pages_lie_beside_pages_in_use)
+{
+    start(LATER);
+    char *base = map_free(2);
+    assert_null(take(1, HAK_PAGES_FREE));
+    struct hak_slab *run = take(PAGES + 1, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(take(1, HAK_PAGES_FREE)), at(base, PAGES + 1));
+    put(run);
+    assert_null(take(PAGES, HAK_PAGES_FREE));
+    uint64_t calls = fake_os_total(), hits = unit_stat("lru", "hits");
+    assert_ptr_equal(base_of(take(PAGES - 2, HAK_PAGES_FREE)), at(base, PAGES + 2));
+    assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), base);
+    assert_int_equal(fake_os_total(), calls);
+    assert_int_equal(unit_stat("lru", "hits"), hits + 1); /* it was cached */
+}
+
+TEST(new_superslabs_are_as_many_as_are_wanted)
+{
+    start(LATER);
+    struct hak_page_request r = {.pages = PAGES + 1, .map_pages = 4 * PAGES, .fresh = note_fresh};
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_ptr_equal(fresh_base, r.base);
+    assert_int_equal(fresh_bytes, 4 * HAK_SUPERSLAB);
+    assert_true(is_run(at(r.base, PAGES + 1), 3 * PAGES - 1));
+    r.map_pages = 0;
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_int_equal(fresh_bytes, 2 * HAK_SUPERSLAB);
+    r.map_pages = 1;
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_int_equal(fresh_bytes, 2 * HAK_SUPERSLAB);
+    assert_int_equal(fresh_calls, 3);
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_int_equal(fresh_calls, 3);
+    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 8);
+    assert_int_equal(unit_stat("lru", "misses"), 3);
+}
+
+TEST(where_many_are_refused_the_least_is_mapped)
+{
+    start(LATER);
+    struct hak_page_request r = {.pages = 3, .map_pages = 64 * PAGES, .fresh = note_fresh};
+    fake_os_limit_maps(8 * HAK_SUPERSLAB);
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_int_equal(fresh_calls, 1);
+    assert_int_equal(fresh_bytes, HAK_SUPERSLAB);
+    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
+    assert_true(is_run(at(r.base, 3), PAGES - 3));
+}
+
+static size_t handed_out(void)
+{
+    struct hak_space_stats s;
+    hak_space_stats(&s);
+    return s.handed_out;
+}
+
+TEST(without_memory_nothing_is_taken)
+{
+    start(LATER);
+    size_t before = handed_out();
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    struct hak_page_request r = {.pages = 64 * PAGES, .map_pages = 128 * PAGES, .fresh = note_fresh};
+    assert_false(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_null(r.base);
+    r = (struct hak_page_request){.pages = (size_t)1 << 40, .fresh = note_fresh};
+    assert_false(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    fake_os_allow();
+    fake_os_limit_maps(32 * HAK_SUPERSLAB);
+    r.pages = 64 * PAGES;
+    assert_false(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    uint64_t meta = hak_meta_bytes();
+    for (unsigned i = 0; i < 100; i++) /* descriptors serve again */
+        assert_false(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    assert_int_equal(hak_meta_bytes(), meta);
+    fake_os_allow();
+    assert_int_equal(fresh_calls, 0);
+    assert_int_equal(handed_out(), before);
+    assert_int_equal(hak_budget_held(), 0);
+    assert_non_null(take(1, HAK_PAGES_MAPPED));
+    assert_int_equal(handed_out(), before + HAK_SUPERSLAB);
+}
+
+TEST(without_memory_for_descriptors_nothing_is_mapped)
+{
+    start(LATER);
+    size_t before = handed_out();
+    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
+    while (hak_meta_alloc(64))
+        ;
+    assert_null(take(PAGES, HAK_PAGES_MAPPED));
+    assert_int_equal(handed_out(), before);
+    fake_os_allow();
+    assert_non_null(take(PAGES, HAK_PAGES_MAPPED));
+}
+
+/* --- dirty pages and the budget --------------------------------------------------------------------------- */
+
+TEST(old_content_is_told_page_by_page)
+{
+    start(LATER);
+    delay();
+    char *base = map_taken(HAK_SET_COMMON, 2);
+    give_dirty(at(base, 1), 2);
+    give_dirty(at(base, PAGES - 1), 3);
+    give(base, 1);
+    give(at(base, 3), PAGES - 4);
+    give(at(base, PAGES + 2), PAGES - 2);
+    uint64_t old[2] = {0};
+    struct hak_page_request r = {.pages = 2 * PAGES, .old = old};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_false(r.zero);
+    for (unsigned i = 0; i < 2 * PAGES; i++)
+        assert_int_equal(old[i / 64] >> i % 64 & 1, i == 1 || i == 2 || (i >= PAGES - 1 && i <= PAGES + 1));
+    put(hak_pages_describe(r.base, r.pages, false));
+    hak_pages_trim(0);
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_true(r.zero);
+    assert_int_equal(old[0] | old[1], 0);
+}
+
+TEST(what_went_lazily_is_old)
+{
+    start(LATER "HAKMEM_MADV=free");
+    struct hak_slab *run = take(3, HAK_PAGES_MAPPED);
+    memset(run->base, 1, 3 * HAK_PAGE);
+    put(run);
+    hak_pages_trim(0);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+    uint64_t old = 0;
+    struct hak_page_request r = {.pages = 4, .old = &old};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_false(r.zero);
+    assert_int_equal(old, 7);
+    assert_int_equal(hak_budget_held(), 4 * HAK_PAGE);
+}
+
+TEST(pages_are_charged_while_they_are_taken_or_dirty)
+{
+    start(LATER);
+    delay();
+    struct hak_slab *run = take(5, HAK_PAGES_MAPPED);
+    assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
+    put(run);
+    assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
+    assert_int_equal(waiting(), 5 * HAK_PAGE);
+    assert_int_equal(hak_pages_dirty_bytes(), 5 * HAK_PAGE);
+    run = take(7, HAK_PAGES_WHOLE);
+    assert_int_equal(hak_budget_held(), 7 * HAK_PAGE);
+    assert_int_equal(waiting(), 0);
+    put(run);
+    assert_int_equal(hak_pages_trim(0), 7 * HAK_PAGE);
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+/* None of them is charged if all read as zero; else all are, whichever superslab is mixed. */
+TEST(uncharged_pages_are_charged_all_or_none)
+{
+    start(LATER);
+    delay();
+    struct { unsigned first, pages; } dirty[] = {{0, 0}, {0, 3 * PAGES}, {2, 1}, {PAGES + 2, 1}, {2 * PAGES, PAGES}, {0, PAGES}};
+    char *base = map_taken(HAK_SET_COMMON, 3);
+    for (unsigned i = 0; i < COUNT(dirty); i++) {
+        unsigned behind = dirty[i].first + dirty[i].pages;
+        if (dirty[i].first)
+            give(base, dirty[i].first);
+        if (dirty[i].pages)
+            give_dirty(at(base, dirty[i].first), dirty[i].pages);
+        if (behind < 3 * PAGES)
+            give(at(base, behind), 3 * PAGES - behind);
+        assert_int_equal(hak_budget_held(), dirty[i].pages * HAK_PAGE);
+        struct hak_page_request r = {.pages = 3 * PAGES, .uncharged = true, .slab = true};
+        assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+        assert_int_equal(r.zero, !dirty[i].pages);
+        assert_int_equal(hak_budget_held(), r.zero ? 0 : 3 * HAK_SUPERSLAB);
+        if (!r.zero)
+            put_rest(r.base, r.pages, false);
+        else
+            give(r.base, r.pages);
+        hak_pages_trim(0);
+        assert_int_equal(hak_budget_held(), 0);
+        assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE)); /* for the next */
+        assert_true(r.zero);
+    }
+}
+
+TEST(the_rest_comes_back_as_it_went)
+{
+    start(LATER);
+    delay();
+    char *base = map_taken(HAK_SET_COMMON, 1);
+    put_rest(at(base, 2), PAGES - 2, true);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+    hak_budget_take(2 * HAK_PAGE);
+    put_rest(base, 1, false);
+    struct hak_slab *slab = hak_pages_describe(at(base, 1), 1, true);
+    assert_ptr_equal(hak_space_slab(at(base, 1)), slab);
+    put(slab);
+    assert_int_equal(waiting(), 2 * HAK_PAGE);
+    assert_int_equal(hak_budget_held(), 2 * HAK_PAGE);
+    assert_true(is_run(base, PAGES));
+    assert_int_equal(cached(), 1);
+}
+
+TEST(given_pages_are_those_that_did_not_go_back)
+{
+    start(LATER);
+    delay();
+    struct hak_page_request r = {.pages = 5, .map_pages = 2 * PAGES};
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    char *base = r.base;
+    assert_int_equal(hak_pages_given(base, 2 * PAGES), 5);
+    assert_int_equal(hak_pages_given(at(base, 3), 4), 2);
+    put(hak_pages_describe(base, 5, false));
+    assert_int_equal(hak_pages_given(base, 2 * PAGES), 5);
+    hak_pages_trim(0);
+    assert_int_equal(hak_pages_given(base, 2 * PAGES), 0);
+    assert_non_null(take(PAGES + 1, HAK_PAGES_WHOLE));
+    assert_int_equal(hak_pages_given(base, 2 * PAGES), PAGES + 1);
+}
+
+TEST(what_slabs_share_a_superslab_with_goes_as_the_settings_say)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100 HAKMEM_TINY_SS_PARTIAL=0");
+    delay();
+    char *base = map_taken(HAK_SET_COMMON, 1);
+    give_dirty(base, 3);
+    fake_os_pass(1000);
+    assert_false(hak_pages_tick(hak_clock_ms()));
+    assert_int_equal(waiting(), 3 * HAK_PAGE);
+    struct hak_slab *span = take(5, HAK_PAGES_MAPPED);
+    assert_true(resize(span, 1)); /* no slab is beside it */
+    assert_int_equal(waiting(), (3 + 4) * HAK_PAGE);
+    fake_os_pass(1000);
+    hak_pages_tick(hak_clock_ms());
+    assert_int_equal(waiting(), 3 * HAK_PAGE);
+    give_dirty(at(base, 3), PAGES - 3);
+    fake_os_pass(1000);
+    hak_pages_tick(hak_clock_ms());
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 0);
+    put(span);
+}
+
+TEST(beside_slabs_that_are_gone_pages_go_as_others)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100 HAKMEM_TINY_SS_PARTIAL=0");
+    delay();
+    struct hak_page_request r = {.pages = 2, .slab = true};
+    struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_MAPPED), *span = take(1, HAK_PAGES_FREE);
+    assert_ptr_equal(span->base, at(slab->base, 2));
+    put(slab);
+    fake_os_pass(1000);
+    hak_pages_tick(hak_clock_ms());
+    assert_int_equal(waiting(), 0);
+}
+
+TEST(beside_slabs_in_use_pages_go_under_a_cause_of_their_own)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100");
+    delay();
+    give_dirty(map_taken(HAK_SET_COMMON, 1), 3);
+    fake_os_pass(1000);
+    hak_pages_tick(hak_clock_ms());
+    assert_int_equal(waiting(), 0);
+    assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > 0);
+    assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
+}
+
+/* --- resize ---------------------------------------------------------------------------------------------- */
+
+TEST(a_run_grows_where_pages_behind_it_are_free)
+{
+    start(LATER);
+    char *base = map_free(2);
+    struct hak_slab *run = take(2, HAK_PAGES_WHOLE);
+    assert_true(resize(run, 4));
+    assert_int_equal(run->pages, 4);
+    assert_ptr_equal(hak_space_slab(at(base, 3)), run);
+    assert_int_equal(hak_budget_held(), 4 * HAK_PAGE);
+    assert_true(is_run(at(base, 4), 2 * PAGES - 4));
+    struct hak_slab *next = take(1, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(next), at(base, 4));
+    assert_false(resize(run, 5));
+    assert_int_equal(run->pages, 4);
+    assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
+    put(next);
+    assert_false(resize(run, 2 * PAGES + 1));
+    assert_true(is_run(at(base, 4), 2 * PAGES - 4));
+    assert_true(resize(run, PAGES + 2)); /* over the border */
+    assert_true(is_run(at(base, PAGES + 2), PAGES - 2));
+    assert_true(resize(run, 2 * PAGES));
+    assert_int_equal(hak_budget_held(), 2 * HAK_SUPERSLAB);
+    assert_null(take(1, HAK_PAGES_WHOLE));
+    for (unsigned i = 0; i < PAGES; i++)
+        assert_ptr_equal(hak_space_slab(at(base, i)), run);
+    put(run);
+    assert_true(is_run(base, 2 * PAGES));
+}
+
+TEST(a_run_grows_no_further_than_pages_are_free)
+{
+    start(LATER);
+    char *base = map_taken(HAK_SET_COMMON, 1);
+    give(base, 3);
+    struct hak_slab *run = take(1, HAK_PAGES_FREE);
+    assert_false(resize(run, 4));
+    assert_true(is_run(at(base, 1), 2));
+    assert_true(resize(run, 3));
+    assert_false(resize(run, 4));
+    assert_true(resize(run, 3));
+}
+
+TEST(what_a_shorter_run_leaves_is_free)
+{
+    start(LATER);
+    delay();
+    char *base = map_free(2);
+    struct hak_slab *run = take(2 * PAGES - 1, HAK_PAGES_WHOLE);
+    assert_true(resize(run, PAGES + 2));
+    assert_true(is_run(at(base, PAGES + 2), PAGES - 2));
+    assert_int_equal(waiting(), (PAGES - 3) * HAK_PAGE);
+    assert_int_equal(hak_budget_held(), (2 * PAGES - 1) * HAK_PAGE);
+    assert_true(resize(run, 3));
+    assert_int_equal(run->pages, 3);
+    assert_ptr_equal(hak_space_slab(at(base, 2)), run);
+    for (unsigned i = 3; i < PAGES; i++)
+        assert_null(hak_space_slab(at(base, i)));
+    assert_true(is_run(at(base, 3), 2 * PAGES - 3));
+    assert_int_equal(cached(), 1);
+    put(run);
+    assert_true(is_run(base, 2 * PAGES));
+    assert_int_equal(waiting(), (2 * PAGES - 1) * HAK_PAGE);
+}
+
+/* --- superslabs that are wholly free ------------------------------------------------------------------------ */
+
+/* So many of them become wholly free, a millisecond apart, all dirty. */
+static char *cache(unsigned n)
+{
+    char *base = map_taken(HAK_SET_COMMON, n);
+    for (unsigned i = 0; i < n; i++) {
+        give_dirty(at(base, i * PAGES), PAGES);
+        fake_os_pass(1);
+    }
+    return base;
+}
+
+static void bound(void)
+{
+    while (hak_pages_tick(hak_clock_ms()))
+        ;
+}
+
+TEST(what_is_wholly_free_is_cached)
+{
+    start(LATER);
+    delay();
+    char *base = cache(3);
+    assert_int_equal(cached(), 3);
+    assert_int_equal(unit_stat("lru", "cached_bytes"), 3 * HAK_SUPERSLAB);
+    assert_int_equal(unit_stat("lru", "pushes"), 3);
+    assert_int_equal(unit_stat("lru", "misses"), 1);
+    struct hak_slab *run = take(PAGES + 1, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(run), base);
+    assert_int_equal(cached(), 1);
+    assert_int_equal(unit_stat("lru", "hits"), 2);
+    put(run);
+    assert_int_equal(cached(), 3);
+    assert_int_equal(unit_stat("lru", "pushes"), 5);
+    assert_int_equal(evictions(), 0);
+    assert_int_equal(waiting(), 3 * HAK_SUPERSLAB);
+}
+
+TEST(at_most_so_many)
+{
+    start(LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3");
+    char *base = cache(5);
+    assert_int_equal(cached(), 3);
+    assert_int_equal(evictions(), 2);
+    for (unsigned i = 0; i < 5 && !hak_parts.release->at_once; i++)
+        assert_int_equal(account_of(at(base, i * PAGES))->dirty, i < 2 ? 0 : PAGES); /* the oldest ones went */
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict) > 0, !hak_parts.release->at_once);
+    assert_int_equal(waiting(), hak_parts.release->at_once ? 0 : 3 * HAK_SUPERSLAB);
+    assert_int_equal(hak_budget_held(), waiting());
+    assert_true(is_run(base, 5 * PAGES)); /* what went can be taken, too */
+    assert_ptr_equal(base_of(take(5 * PAGES, HAK_PAGES_WHOLE)), base);
+    assert_int_equal(cached(), 0);
+}
+
+TEST(none_at_all)
+{
+    start(LATER "HAKMEM_SUPERSLAB_MAX_CACHED=0");
+    cache(2);
+    assert_int_equal(cached(), 0);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+TEST(at_most_so_many_bytes)
+{
+    start(LATER "HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4");
+    char *base = cache(12);
+    unsigned most = (unsigned)hak_min(4 * HAK_MIB / HAK_SUPERSLAB, 12);
+    assert_int_equal(cached(), most);
+    struct hak_slab *run = take(12 * PAGES, HAK_PAGES_WHOLE);
+    assert_ptr_equal(base_of(run), base);
+    put(run); /* all at once */
+    assert_int_equal(cached(), most);
+    assert_int_equal(waiting(), hak_parts.release->at_once ? 0 : most * HAK_SUPERSLAB);
+}
+
+TEST(at_most_so_old)
+{
+    start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=60");
+    cache(3); /* at 0, 1 and 2 ms */
+    fake_os_pass(60000 - 3);
+    bound();
+    assert_int_equal(cached(), 3);
+    fake_os_pass(1);
+    bound();
+    assert_int_equal(cached(), 2);
+    fake_os_pass(2);
+    bound();
+    assert_int_equal(cached(), 0);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(evictions(), 3);
+}
+
+TEST(a_put_evicts_what_is_too_old)
+{
+    start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=60");
+    struct hak_slab *span = take(PAGES, HAK_PAGES_MAPPED);
+    cache(1);
+    fake_os_pass(60001);
+    put(span);
+    assert_int_equal(cached(), 1);
+    assert_int_equal(evictions(), 1);
+}
+
+TEST(trim_keeps_what_it_is_told_to)
+{
+    start(LATER);
+    delay();
+    char *base = cache(4);
+    assert_int_equal(hak_pages_trim(SIZE_MAX), 0);
+    assert_int_equal(cached(), 4);
+    assert_int_equal(hak_pages_trim(2 * HAK_SUPERSLAB), 2 * HAK_SUPERSLAB);
+    assert_int_equal(cached(), 2);
+    assert_int_equal(waiting(), 2 * HAK_SUPERSLAB);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(account_of(at(base, i * PAGES))->dirty, i < 2 ? 0 : PAGES);
+    hak_pages_trim(HAK_SUPERSLAB);
+    assert_int_equal(cached(), 1);
+    assert_int_equal(account_of(at(base, 3 * PAGES))->dirty, PAGES);
+    assert_int_equal(hak_pages_trim(3 * HAK_PAGE), HAK_SUPERSLAB - 3 * HAK_PAGE);
+    assert_int_equal(cached(), 0); /* the rest of it went with the superslab */
+    assert_int_equal(cached(), 0);
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+    assert_true(is_run(base, 4 * PAGES));
+}
+
+TEST(what_waits_is_bounded)
+{
+    start(LATER "HAKMEM_BATCH_MAX_MB=2");
+    char *base = map_taken(HAK_SET_COMMON, 2 * HAK_MIB / HAK_SUPERSLAB + 1);
+    for (unsigned i = 0; i < 40; i++) {
+        give_dirty(at(base, i), 1);
+        assert_true(waiting() <= 2 * HAK_MIB);
+    }
+    assert_true(waiting() < 40 * HAK_PAGE);
+}
+
+TEST(superslabs_that_wait_are_bounded_in_number)
+{
+    start(LATER "HAKMEM_BATCH_MAX_RANGES=4");
+    delay();
+    char *base = map_taken(HAK_SET_COMMON, 10);
+    for (unsigned i = 0; i < 10; i++) {
+        give_dirty(at(base, i * PAGES), 1);
+        assert_true(hak_pages_dirty.regions <= 4);
+        assert_int_equal(waiting() < (i + 1) * HAK_PAGE, i >= 4);
+    }
+}
+
+TEST(without_a_delay_pages_go_at_once)
+{
+    start("HAKMEM_RELEASE=direct");
+    struct hak_slab *a = take(3, HAK_PAGES_MAPPED), *b = take(1, HAK_PAGES_FREE);
+    memset(a->base, 1, 3 * HAK_PAGE);
+    put(a);
+    assert_int_equal(waiting(), 0);
+    assert_null(a->base);
+    assert_int_equal(hak_budget_held(), HAK_PAGE);
+    struct hak_page_request r = {.pages = 3};
+    assert_true(hak_pages_take(&r, HAK_PAGES_FREE));
+    assert_true(r.zero);
+    assert_int_equal(r.base[0] | r.base[3 * HAK_PAGE - 1], 0);
+    assert_true(resize(hak_pages_describe(r.base, 3, false), 1));
+    assert_int_equal(waiting(), 0);
+    put(b);
+}
+
+/* Addresses are limited from here on, but there are enough. */
+static void limit(void)
+{
+    if (HAK_SANITIZED) /* it needs terabytes of addresses */
+        skip();
+    const struct rlimit much = {64 * HAK_GIB, RLIM_INFINITY};
+    assert_int_equal(setrlimit(RLIMIT_AS, &much), 0);
+}
+
+TEST(a_trim_unmaps_free_superslabs_where_addresses_are_limited)
+{
+    start(LATER);
+    size_t before = handed_out();
+    char *base = map_free(5);
+    struct hak_slab *first = take(1, HAK_PAGES_WHOLE), *third;
+    struct hak_page_request r = {.pages = 1, .align = PAGES};
+    for (unsigned i = 1; i <= 2; i++)
+        assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_ptr_equal(r.base, at(base, 2 * PAGES));
+    third = hak_pages_describe(r.base, 1, false);
+    put(hak_pages_describe(at(base, PAGES), 1, false));
+    hak_pages_trim(0);
+    assert_int_equal(handed_out(), before + 5 * HAK_SUPERSLAB);
+    limit();
+    hak_pages_trim(HAK_PAGE);
+    assert_int_equal(handed_out(), before + 5 * HAK_SUPERSLAB);
+    hak_pages_trim(0);
+    assert_int_equal(handed_out(), before + 2 * HAK_SUPERSLAB);
+    assert_true(is_run(at(base, 1), PAGES - 1));
+    assert_true(is_run(at(base, 2 * PAGES + 1), PAGES - 1));
+    assert_null(take(PAGES, HAK_PAGES_WHOLE));
+    assert_null(account_of(at(base, PAGES)));
+    put(third);
+    assert_true(is_run(at(base, 2 * PAGES), PAGES));
+    uint64_t meta = hak_meta_bytes();
+    assert_non_null(take(3 * PAGES, HAK_PAGES_MAPPED)); /* their descriptors serve again */
+    assert_int_equal(hak_meta_bytes(), meta);
+    put(first);
+}
+
+TEST(what_the_kernel_refused_is_not_unmapped)
+{
+    start(LATER);
+    delay();
+    limit();
+    size_t before = handed_out();
+    char *base = cache(2);
+    fake_os_lock_page(at(base, 1));
+    hak_pages_trim(0);
+    assert_int_equal(handed_out(), before + HAK_SUPERSLAB);
+    assert_int_equal(refused(), HAK_PAGE);
+    assert_true(is_run(base, PAGES));
+    fake_os_unlock_pages();
+    hak_pages_trim(0);
+    assert_int_equal(handed_out(), before);
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+/* --- what the kernel refuses ------------------------------------------------------------------------------ */
+
+TEST(what_the_kernel_refuses_stays_and_the_others_go)
+{
+    start("HAKMEM_RELEASE=direct HAKMEM_SUPERSLAB_MAX_CACHED=0");
+    char *base = map_taken(HAK_SET_COMMON, 2);
+    fake_os_lock_page(at(base, 1));
+    give_dirty(base, PAGES);
+    give_dirty(at(base, PAGES), PAGES);
+    assert_int_equal(cached(), 1);
+    assert_int_equal(refused(), HAK_PAGE); /* what lies around the page went */
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), HAK_PAGE);
+    assert_int_equal(hak_budget_held(), HAK_PAGE);
+    assert_true(is_run(base, 2 * PAGES));
+    uint64_t calls = fake_os_count(HAK_OS_madvise);
+    bound(); /* it is set aside */
+    assert_int_equal(fake_os_count(HAK_OS_madvise), calls);
+    fake_os_allow();
+    assert_int_equal(hak_pages_trim(0), HAK_PAGE);
+    assert_int_equal(cached(), 0);
+    assert_int_equal(refused(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+TEST(refused_pages_can_be_taken)
+{
+    start(LATER);
+    delay();
+    char *base = cache(1);
+    fake_os_lock_page(at(base, 1));
+    assert_int_equal(hak_pages_trim(0), HAK_SUPERSLAB - HAK_PAGE);
+    assert_int_equal(refused(), HAK_PAGE);
+    uint64_t old = 0;
+    struct hak_page_request r = {.pages = PAGES, .old = &old};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    assert_false(r.zero);
+    assert_int_equal(old, 2);
+    assert_int_equal(refused(), 0);
+    assert_int_equal(hak_budget_held(), HAK_SUPERSLAB);
+}
+
+/* The kernel refuses a page of the oldest of so many. */
+static void cache_with_refused(unsigned n)
+{
+    char *base = map_taken(HAK_SET_COMMON, n);
+    fake_os_lock_page(at(base, PAGES / 2));
+    for (unsigned i = 0; i < n; i++) {
+        give_dirty(at(base, i * PAGES), PAGES);
+        fake_os_pass(1);
+    }
+}
+
+TEST(a_refused_one_does_not_keep_the_others_from_a_trim)
+{
+    start(LATER);
+    cache_with_refused(5);
+    hak_pages_trim(0);
+    assert_int_equal(cached(), 1);
+    fake_os_unlock_pages();
+    hak_pages_trim(0);
+    assert_int_equal(cached(), 0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
+}
+
+TEST(a_refused_one_does_not_keep_the_others_from_growing_old)
+{
+    start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=60");
+    cache_with_refused(5);
+    fake_os_pass(60001);
+    bound();
+    assert_int_equal(cached(), 1);
+}
+
+TEST(a_refused_one_does_not_lift_the_limits)
+{
+    start(LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3");
+    cache_with_refused(12);
+    bound();
+    assert_true(cached() <= 3 + 1);
+    assert_true(evictions() >= 8);
+}
+
+/* --- purges beside others ---------------------------------------------------------------------------------- */
+
+static struct hak_os hooked;
+static const struct hak_os *unhooked;
+static void (*beside)(void);
+static char *shared;
+
+static void *call_beside(void *context)
+{
+    (void)context;
+    void (*once)(void) = beside;
+    beside = NULL;
+    once();
+    return NULL;
+}
+
+/* While a purge waits for the kernel, another thread comes. */
+static void run_beside(int advice)
+{
+    pthread_t thread;
+    if (!beside || advice == MADV_NOHUGEPAGE)
+        return;
+    assert_int_equal(pthread_create(&thread, NULL, call_beside, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static intptr_t hooked_advise(void *addr, size_t size, int advice)
+{
+    run_beside(advice);
+    return unhooked->advise(addr, size, advice);
+}
+
+static intptr_t hooked_advise_vector(const struct iovec *ranges, size_t n, int advice)
+{
+    run_beside(advice);
+    return unhooked->advise_vector(ranges, n, advice);
+}
+
+static void start_hooked(const char *settings)
+{
+    start(settings);
+    delay(); /* else a put waits for the purge */
+    unhooked = hak_os;
+    hooked = *hak_os;
+    hooked.advise = hooked_advise;
+    hooked.advise_vector = hooked_advise_vector;
+    hak_os = &hooked;
+}
+
+static void look_at_claimed(void)
+{
+    assert_int_equal(waiting(), 0);
+    assert_int_equal(hak_budget_held(), 3 * HAK_PAGE);
+    assert_true(is_run(shared, 1));
+    assert_null(take(2, HAK_PAGES_FREE));
+    assert_null(take(1, HAK_PAGES_DIRTY));
+    assert_ptr_equal(base_of(take(1, HAK_PAGES_WHOLE)), shared);
+    assert_null(take(1, HAK_PAGES_WHOLE));
+    give_dirty(at(shared, 4), 1);
+    assert_true(is_run(at(shared, 4), 1));
+    hak_budget_take(HAK_PAGE);
+    put(hak_pages_describe(at(shared, 5), 1, true));
+    assert_true(is_run(at(shared, 4), 2));
+}
+
+TEST(claimed_pages_are_nobodys)
+{
+    start_hooked(LATER);
+    shared = map_taken(HAK_SET_COMMON, 1);
+    give(shared, 1);
+    give_dirty(at(shared, 1), 3);
+    assert_true(is_run(shared, 4));
+    beside = look_at_claimed;
+    assert_int_equal(hak_pages_trim(0), 3 * HAK_PAGE);
+    assert_null(beside);
+    assert_int_equal(shared[HAK_PAGE], 0);
+    assert_true(is_run(at(shared, 1), 5)); /* with what was put beside them */
+    assert_int_equal(waiting(), 2 * HAK_PAGE);
+    assert_int_equal(hak_budget_held(), 3 * HAK_PAGE);
+    put(hak_space_slab(shared));
+    assert_true(is_run(shared, 6));
+}
+
+static void take_the_rest(void)
+{
+    assert_null(take(PAGES, HAK_PAGES_WHOLE));
+    assert_ptr_equal(base_of(take(PAGES - 4, HAK_PAGES_FREE)), at(shared, 4));
+}
+
+TEST(beside_claimed_pages_the_rest_of_a_cached_superslab_is_taken)
+{
+    start_hooked(LATER);
+    shared = cache(1);
+    beside = take_the_rest;
+    hak_pages_trim((PAGES - 4) * HAK_PAGE);
+    assert_null(beside);
+    assert_int_equal(cached(), 0);
+    assert_true(is_run(shared, 4));
+    assert_int_equal(hak_budget_held(), (PAGES - 4) * HAK_PAGE);
+    put(hak_space_slab(at(shared, 4)));
+    assert_int_equal(cached(), 1);
+    assert_true(is_run(shared, PAGES));
+}
+
+static void give_the_rest(void)
+{
+    give(at(shared, 3), PAGES - 3);
+    assert_int_equal(cached(), 0);
+    assert_true(is_run(at(shared, 3), PAGES - 3));
+}
+
+TEST(a_superslab_is_wholly_free_when_its_claimed_pages_are_back)
+{
+    start_hooked("HAKMEM_PURGE_DELAY_MS=100");
+    shared = map_taken(HAK_SET_COMMON, 1);
+    give_dirty(shared, 3);
+    fake_os_pass(1000);
+    beside = give_the_rest;
+    bound();
+    assert_null(beside);
+    assert_true(is_run(shared, PAGES));
+    assert_int_equal(cached(), 1);
+    assert_int_equal(unit_stat("lru", "pushes"), 1);
+}
+
+static void put_others_of_the_class(void)
+{
+    put(hak_space_slab(at(shared, 3)));
+    assert_null(take(1, HAK_PAGES_WHOLE));
+}
+
+TEST(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back)
+{
+    start_hooked("HAKMEM_PURGE_DELAY_MS=100");
+    map_free(1);
+    struct hak_slab *run = take_of(OWN(3), 3, HAK_PAGES_WHOLE);
+    shared = base_of(run);
+    assert_non_null(take_of(OWN(3), PAGES - 3, HAK_PAGES_FREE));
+    put(run);
+    fake_os_pass(1000);
+    beside = put_others_of_the_class;
+    bound();
+    assert_null(beside);
+    bound();
+    assert_int_equal(cached(), 0);
+    assert_int_equal(waiting(), 0);
+    assert_true(is_run(shared, PAGES));
+    assert_null(take_of(OWN(3), 1, HAK_PAGES_FREE));
+    assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), shared);
+}
+
+enum { THREADS = 4, ROUNDS = 3000, LIVE = 8 };
+static _Atomic(unsigned) at_work;
+
+static void *come_and_go(void *context)
+{
+    uint64_t random = (uintptr_t)context;
+    struct hak_slab *live[LIVE] = {0};
+    for (unsigned round = 0; round < ROUNDS + LIVE; round++) {
+        unsigned k = round < ROUNDS ? unit_random(&random) % LIVE : round - ROUNDS;
+        if (live[k]) {
+            for (unsigned i = 0; i < live[k]->pages; i++)
+                HAK_CHECK(*(struct hak_slab **)at(live[k]->base, i) == live[k]);
+            put(live[k]);
+            live[k] = NULL;
+        } else if (round < ROUNDS) {
+            unsigned set = unit_random(&random) % 3 ? HAK_SET_COMMON : OWN(k);
+            size_t pages = 1 + unit_random(&random) % (set == HAK_SET_COMMON ? PAGES + 2 : 3);
+            for (unsigned from = unit_random(&random) % 3; !live[k] && from <= HAK_PAGES_MAPPED; from++)
+                live[k] = take_of(set, pages, from);
+            HAK_CHECK(live[k]);
+            for (unsigned i = 0; i < pages; i++)
+                *(struct hak_slab **)at(live[k]->base, i) = live[k];
+        }
+    }
+    HAK_SUB_RELAXED(&at_work, 1);
+    return NULL;
+}
+
+TEST(threads_take_and_put_while_pages_go)
+{
+    start("HAKMEM_PURGE_DELAY_MS=1 HAKMEM_SUPERSLAB_MAX_CACHED=4");
+    pthread_t threads[THREADS];
+    HAK_STORE_RELAXED(&at_work, THREADS);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, (void *)i), 0);
+    for (unsigned i = 0; HAK_LOAD_RELAXED(&at_work); i++) {
+        fake_os_pass(1);
+        if (i % 2)
+            hak_pages_trim(i % 8 * HAK_SUPERSLAB);
+        else
+            hak_pages_tick(hak_clock_ms());
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    hak_pages_trim(0);
+    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+    assert_int_equal(cached(), 0);
+}
+
+/* --- a random life against a plain model --------------------------------------------------------------------- */
+
+enum { MOST = 200, LIVES = 32, LENGTHS = 64 };
+
+/* All superslabs, by address. */
+static struct modelled {
+    char *base;
+    unsigned set, supplier;
+    unsigned cached_at; /* which one it was to come to the cache; 0: it is in none */
+    struct page {
+        bool taken, dirty, charged;
+        uint64_t mark; /* what it holds: 0 as long as nobody wrote to it */
+    } page[HAK_SUPERSLAB_PAGES];
+} model[MOST];
+static unsigned superslabs, mapped, pushes;
+static bool unmaps; /* a trim to nothing unmaps what is wholly free */
+
+static struct run {
+    char *base;
+    size_t pages;
+    unsigned set, list;
+} runs[MOST * HAK_SUPERSLAB_PAGES];
+static unsigned run_count;
+
+static struct life {
+    char *base;
+    size_t pages;
+    struct hak_slab *run; /* NULL: pages that are neither described nor charged */
+} lives[LIVES];
+static uint64_t random_state = 11, marks;
+
+static unsigned any(unsigned n)
+{
+    return (unsigned)(unit_random(&random_state) % n);
+}
+
+static struct modelled *modelled_of(const char *p)
+{
+    for (unsigned i = 0; i < superslabs; i++)
+        if ((size_t)(p - model[i].base) < HAK_SUPERSLAB)
+            return &model[i];
+    fail_msg("%p is in no superslab", (const void *)p);
+    return NULL;
+}
+
+static struct page *page_of(const char *p)
+{
+    struct modelled *s = modelled_of(p);
+    return &s->page[(size_t)(p - s->base) / HAK_PAGE];
+}
+
+static void add_modelled(char *base, size_t bytes)
+{
+    note_fresh(base, bytes);
+    for (; bytes; bytes -= HAK_SUPERSLAB, base += HAK_SUPERSLAB) {
+        unsigned i = superslabs++, set = hak_tag_in_header_zone(base) ? HAK_SET_HEADERS : HAK_SET_COMMON;
+        assert_true(superslabs <= MOST);
+        for (; i && model[i - 1].base > base; i--)
+            model[i] = model[i - 1];
+        mapped++;
+        model[i] = (struct modelled){.base = base, .set = set, .supplier = set};
+    }
+}
+
+/* Lists are for one length up to 16 pages, then 8 for each doubling. */
+static unsigned list_of(unsigned set, size_t pages)
+{
+    unsigned lg = 63 - (unsigned)__builtin_clzll(pages), length = (unsigned)pages - 1;
+    if (set >= HAK_SET_OWN)
+        return 2 * LENGTHS + set;
+    if (pages > 16)
+        length = hak_min(LENGTHS - 1, 16 + (lg - 4) * 8 + (unsigned)(pages >> (lg - 3)) % 8);
+    return set * LENGTHS + length;
+}
+
+/* Whether free pages of both would be one run. */
+static bool are_neighbours(const struct modelled *s, const struct modelled *next)
+{
+    return next->base == s->base + HAK_SUPERSLAB && s->set == next->set && s->set < HAK_SET_OWN &&
+           hak_space_page(next->base) == hak_space_page(s->base) + PAGES;
+}
+
+static void find_runs(void)
+{
+    bool open = false;
+    run_count = 0;
+    for (unsigned k = 0; k < superslabs; k++) {
+        struct modelled *s = &model[k];
+        open = open && are_neighbours(s - 1, s);
+        for (unsigned i = 0; i < PAGES; i++) {
+            if (!s->page[i].taken && !open)
+                runs[run_count++] = (struct run){.base = at(s->base, i), .set = s->set};
+            open = !s->page[i].taken;
+            runs[run_count - open].pages += open;
+        }
+    }
+    for (unsigned i = 0; i < run_count; i++)
+        runs[i].list = list_of(runs[i].set, runs[i].pages);
+}
+
+/* Each run stands on the list of its length, and nothing else does. */
+static void check_lists(void)
+{
+    static struct hak_slab *first[2 * LENGTHS + HAK_NSETS];
+    static unsigned counts[COUNT(first)];
+    memset(first, 0, sizeof first);
+    memset(counts, 0, sizeof counts);
+    for (unsigned i = 0; i < run_count; i++) {
+        struct hak_slab *run = hak_space_page(runs[i].base);
+        assert_true(is_run(runs[i].base, runs[i].pages));
+        counts[runs[i].list]++;
+        if (run->prev)
+            continue;
+        assert_null(first[runs[i].list]);
+        first[runs[i].list] = run;
+    }
+    for (unsigned i = 0; i < COUNT(first); i++)
+        for (struct hak_slab *run = first[i]; counts[i]; run = run->next, counts[i]--) {
+            assert_non_null(run);
+            assert_true(!run->next || run->next->prev == run);
+            assert_true(counts[i] > 1 || !run->next);
+            assert_int_equal(list_of(modelled_of(run->free)->set, run->run_pages), i);
+        }
+}
+
+/* Dirty pages may have gone, if a purge could come. */
+static void check_pages(bool purge)
+{
+    size_t dirty = 0, charged = 0;
+    unsigned regions = 0;
+    for (unsigned k = 0; k < superslabs; k++) {
+        struct modelled *s = &model[k];
+        const struct hak_dirty *d = account_of(s->base);
+        unsigned before = (unsigned)(dirty / HAK_PAGE);
+        for (unsigned i = 0; i < PAGES; i++) {
+            struct page *p = &s->page[i];
+            bool old = d->bits[HAK_DIRTY_OLD] >> i & 1;
+            if (purge && p->dirty && !old)
+                *p = (struct page){0};
+            assert_int_equal(old, p->dirty);
+            assert_int_equal(*(uint64_t *)at(s->base, i), p->mark);
+            dirty += p->dirty * HAK_PAGE;
+            charged += (p->dirty || p->charged) * HAK_PAGE;
+        }
+        assert_int_equal(d->dirty, dirty / HAK_PAGE - before);
+        regions += d->dirty != 0;
+    }
+    assert_int_equal(waiting(), dirty);
+    assert_int_equal(refused(), 0);
+    assert_int_equal(hak_pages_dirty.regions, regions);
+    assert_int_equal(hak_budget_held(), charged);
+}
+
+static void check_cache(void)
+{
+    unsigned n = 0;
+    for (unsigned k = 0; k < superslabs; k++)
+        n += model[k].cached_at != 0;
+    assert_int_equal(cached(), n);
+    assert_int_equal(unit_stat("lru", "pushes"), pushes);
+    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), mapped);
+}
+
+/* Superslabs that became wholly free. */
+static void note_free(char *base, size_t pages)
+{
+    for (char *end = at(base, pages), *p = base; p < end; p = (char *)hak_align_up((uintptr_t)p + 1, HAK_SUPERSLAB)) {
+        struct modelled *s = modelled_of(p);
+        bool in_use = s->cached_at;
+        for (unsigned i = 0; i < PAGES; i++)
+            in_use |= s->page[i].taken;
+        if (in_use)
+            continue;
+        s->cached_at = ++pushes;
+        if (s->set < HAK_SET_OWN)
+            continue;
+        s->cached_at = 0; /* at once */
+        s->set = s->supplier;
+        assert_int_equal(account_of(s->base)->dirty, 0);
+    }
+}
+
+static void model_take(char *base, size_t pages, bool charged)
+{
+    for (size_t i = 0; i < pages; i++) {
+        struct page *p = page_of(at(base, i));
+        assert_false(p->taken);
+        modelled_of(at(base, i))->cached_at = 0;
+        p->taken = true;
+        p->charged = charged;
+        p->dirty = false;
+        if (charged)
+            *(uint64_t *)at(base, i) = p->mark = ++marks;
+    }
+}
+
+static void model_put(char *base, size_t pages, bool dirty)
+{
+    for (size_t i = 0; i < pages; i++) {
+        struct page *p = page_of(at(base, i));
+        assert_true(p->taken);
+        p->taken = p->charged = false;
+        p->dirty = dirty;
+    }
+    note_free(base, pages);
+}
+
+static char *place_in(const struct run *run, const struct hak_page_request *r)
+{
+    char *base = (char *)hak_align_up((uintptr_t)run->base, hak_max(r->align, 1) * HAK_PAGE);
+    return base + r->pages * HAK_PAGE <= run->base + run->pages * HAK_PAGE ? base : NULL;
+}
+
+/* Of those that a request may be served from. With more than 16 on a list where lengths differ, or an alignment is asked
+ * for, not all are looked at. */
+static bool is_choice(const struct run *run, const struct hak_page_request *r, size_t most, unsigned highest)
+{
+    return run->set == r->set && run->pages <= most && (!r->roomy || run->list == highest) && place_in(run, r);
+}
+
+static void check_fit(const struct hak_page_request *r, const char *got, size_t most)
+{
+    const struct run *best = NULL, *from = NULL;
+    unsigned highest = 0, crowd[2 * LENGTHS + HAK_NSETS] = {0};
+    bool crowded = false;
+    for (unsigned i = 0; i < run_count; i++)
+        if (runs[i].set == r->set) {
+            highest = hak_max(highest, runs[i].list);
+            crowded |= ++crowd[runs[i].list] > 16 && r->set < HAK_SET_OWN && (runs[i].pages > 16 || r->align > 1);
+        }
+    for (unsigned i = 0; i < run_count; i++) {
+        if (is_choice(&runs[i], r, most, highest) && (!best || runs[i].pages < best->pages))
+            best = &runs[i];
+        if (got && is_choice(&runs[i], r, most, highest) && place_in(&runs[i], r) == got)
+            from = &runs[i];
+    }
+    if (got)
+        assert_non_null(from);
+    if (!crowded && !got)
+        assert_null(best);
+    if (!crowded && got)
+        assert_int_equal(from->pages, best->pages);
+}
+
+/* Where the dirty pages for a request are. */
+static char *dirty_place(const struct hak_page_request *r)
+{
+    for (const struct hak_dirty *d = hak_pages_dirty.last; d; d = d->prev) {
+        const struct modelled *s = modelled_of(d->base);
+        unsigned length = 0;
+        for (unsigned i = 0; i < PAGES && s->set == r->set; i++) {
+            length = s->page[i].dirty ? length + 1 : 0;
+            if (length == r->pages)
+                return at(s->base, i + 1 - length);
+        }
+    }
+    return NULL;
+}
+
+static void check_old(const struct hak_page_request *r)
+{
+    bool zero = true;
+    for (size_t i = 0; i < r->pages; i++) {
+        bool dirty = page_of(at(r->base, i))->dirty;
+        assert_int_equal(r->old[i / 64] >> i % 64 & 1, dirty);
+        zero &= !dirty;
+    }
+    assert_int_equal(r->zero, zero);
+}
+
+static void take_any(struct life *l)
+{
+    static uint64_t old[4 * HAK_SUPERSLAB_PAGES / 64 + 1];
+    enum hak_pages_from from = any(superslabs < MOST / 2 ? 4 : 3);
+    unsigned kind = any(4);
+    struct hak_page_request r = {.pages = 1 + any(kind < 2 ? 6 : kind < 3 ? PAGES : 3 * PAGES), .old = old, .fresh = add_modelled};
+    r.set = any(3) ? HAK_SET_COMMON : any(2) ? OWN(any(3)) : HAK_HEADER_LIMIT ? HAK_SET_HEADERS : HAK_SET_COMMON;
+    if (r.set >= HAK_SET_OWN) {
+        r.pages = 1 + any(PAGES / 2);
+        r.header = HAK_HEADER_LIMIT && r.set == OWN(2);
+    } else if (from >= HAK_PAGES_WHOLE) {
+        r.align = any(4) ? 0 : (size_t)1 << any(8);
+        r.roomy = r.align <= 1 && !any(4);
+    }
+    r.uncharged = r.slab = !any(3);
+    if (!any(8))
+        r.map_pages = any(4 * PAGES);
+    char *dirty = from == HAK_PAGES_DIRTY ? dirty_place(&r) : NULL;
+    bool got = hak_pages_take(&r, from);
+    find_runs(); /* with new superslabs */
+    if (from == HAK_PAGES_DIRTY) {
+        assert_ptr_equal(r.base, dirty);
+    } else if (from == HAK_PAGES_FREE || r.set < HAK_SET_OWN) {
+        check_fit(&r, r.base, from == HAK_PAGES_FREE && r.set < HAK_SET_OWN ? PAGES - 1 : SIZE_MAX);
+    } else {
+        struct hak_page_request all = {.pages = PAGES, .align = PAGES, .set = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON};
+        check_fit(&all, r.base, SIZE_MAX);
+        if (got)
+            modelled_of(r.base)->set = r.set;
+    }
+    assert_true(got || from != HAK_PAGES_MAPPED);
+    if (!got)
+        return;
+    check_old(&r);
+    bool charged = !r.uncharged || !r.zero;
+    model_take(r.base, r.pages, charged);
+    *l = (struct life){.base = r.base, .pages = r.pages};
+    if (charged)
+        l->run = hak_pages_describe(r.base, r.pages, r.slab);
+}
+
+/* A part of pages without a descriptor, or all of those with one. */
+static void put_any(struct life *l)
+{
+    char *base = l->base;
+    size_t pages = l->run || any(2) ? l->pages : 1 + any((unsigned)l->pages);
+    bool used = !l->run && any(2);
+    if (l->run) {
+        put(l->run);
+    } else {
+        for (size_t i = 0; i < pages && used; i++)
+            *(uint64_t *)at(base, i) = page_of(at(base, i))->mark = ++marks;
+        hak_budget_take(used * pages * HAK_PAGE);
+        put_rest(base, pages, !used);
+    }
+    model_put(base, pages, l->run || used);
+    l->base = at(base, pages);
+    l->pages -= pages;
+}
+
+static bool may_grow(const struct life *l, size_t more)
+{
+    char *end = at(l->base, l->pages);
+    const struct modelled *last = modelled_of(end - 1);
+    find_runs();
+    for (unsigned i = 0; i < run_count; i++)
+        if (runs[i].base == end)
+            return runs[i].pages >= more && (modelled_of(end) == last || are_neighbours(last, modelled_of(end)));
+    return false;
+}
+
+static void resize_any(struct life *l)
+{
+    size_t before = l->pages, pages = 1 + any((unsigned)(any(2) ? before : before + 6));
+    bool may = pages <= before || may_grow(l, pages - before);
+    assert_int_equal(resize(l->run, pages), may);
+    assert_int_equal(l->run->pages, may ? pages : before);
+    if (!may)
+        return;
+    if (pages > before)
+        model_take(at(l->base, before), pages - before, true);
+    else if (pages < before)
+        model_put(at(l->base, pages), before - pages, true);
+    l->pages = pages;
+}
+
+/* The oldest ones leave the cache. */
+static void model_evict(size_t keep)
+{
+    for (;;) {
+        struct modelled *oldest = NULL;
+        unsigned n = 0;
+        for (unsigned k = 0; k < superslabs; k++) {
+            struct modelled *s = &model[k];
+            n += s->cached_at != 0;
+            if (s->cached_at && (!oldest || s->cached_at < oldest->cached_at))
+                oldest = s;
+        }
+        if (n * HAK_SUPERSLAB <= keep)
+            return;
+        oldest->cached_at = 0;
+        assert_true(unmaps || !account_of(oldest->base)->dirty);
+    }
+}
+
+static void model_unmap(void)
+{
+    unsigned left = 0;
+    for (unsigned k = 0; k < superslabs; k++) {
+        bool in_use = false;
+        for (unsigned i = 0; i < PAGES; i++)
+            in_use |= model[k].page[i].taken;
+        if (in_use)
+            model[left++] = model[k];
+        else
+            assert_null(account_of(model[k].base));
+    }
+    superslabs = left;
+}
+
+static void trim_any(void)
+{
+    size_t keep = any(3) ? any(16) * HAK_SUPERSLAB / 4 : 0, before = waiting();
+    size_t bytes = hak_pages_trim(keep);
+    assert_true(bytes == (before > keep ? before - keep : 0));
+    assert_true(waiting() <= keep);
+    model_evict(keep);
+    if (unmaps && !keep)
+        model_unmap();
+}
+
+/* True: pages may have gone to the kernel. */
+static bool do_any(void)
+{
+    struct life *l = &lives[any(LIVES)];
+    switch (any(16)) {
+    case 0:
+        trim_any();
+        return true;
+    case 1:
+        fake_os_pass(any(40));
+        hak_pages_tick(hak_clock_ms());
+        return true;
+    case 2:
+    case 3:
+    case 4:
+        if (!l->pages || !l->run || l->run->cls != HAK_CLASS_SPAN)
+            return false;
+        resize_any(l);
+        return true;
+    default:
+        if (!l->pages) {
+            take_any(l);
+            return false;
+        }
+        put_any(l);
+        return true;
+    }
+}
+
+static void random_life(unsigned rounds)
+{
+    for (unsigned round = 0; round < rounds; round++) {
+        check_pages(do_any());
+        find_runs();
+        check_lists();
+        for (unsigned i = 0; i < LIVES; i++)
+            for (size_t k = 0; lives[i].pages && lives[i].run && k < hak_min(lives[i].pages, PAGES); k++)
+                assert_ptr_equal(hak_space_slab(at(lives[i].base, k)), lives[i].run);
+        if (round % 16 == 0)
+            check_cache();
+    }
+    for (unsigned i = 0; i < LIVES; i++)
+        while (lives[i].pages)
+            put_any(&lives[i]);
+    check_pages(true);
+    check_cache();
+    hak_pages_trim(0);
+    model_evict(0);
+    if (unmaps)
+        model_unmap();
+    check_pages(true);
+    check_cache();
+    find_runs();
+    check_lists();
+    assert_int_equal(hak_budget_held(), 0);
+}
+
+TEST(a_random_life_as_a_plain_model_says)
+{
+    start("HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400");
+    random_life(12000);
+}
+
+/* Much waits, so that dirty pages are taken again. */
+TEST(a_random_life_while_nothing_goes)
+{
+    start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=86400 HAKMEM_SS_EMPTY_SCAN_LIMIT=1000");
+    random_state = 12;
+    random_life(8000);
+}
+
+TEST(a_random_life_where_addresses_are_limited)
+{
+    start("HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400");
+    limit();
+    unmaps = true;
+    random_state = 13;
+    random_life(8000);
+}
+
+UNIT_MAIN(T(a_new_superslab_is_free_and_clean), T(runs_of_every_length), T(a_run_is_described),
+          T(the_shortest_run_that_fits_is_used), T(of_equal_runs_the_one_that_was_freed_last_is_used),
+          T(lists_up_to_16_pages_are_exact), T(a_growing_block_gets_the_longest_run), T(runs_are_aligned),
+          T(runs_lie_across_superslabs), T(neighbours_join), T(a_new_superslab_joins_the_one_before),
+          T(what_is_free_is_not_put_again), T(superslabs_with_headers_are_kept_apart),
+          T(a_class_has_superslabs_of_its_own), T(a_superslab_of_one_class_goes_back_at_once),
+          T(a_class_gets_new_superslabs_of_its_supplier), T(short_rests_of_a_class_hide_no_slab),
+          T(dirty_pages_are_those_of_the_superslab_that_became_dirty_last),
+          T(dirty_pages_are_looked_for_in_so_many_superslabs), T(no_dirty_pages_are_looked_for_where_none_are_wanted),
+          T(dirty_pages_of_a_class), T(free_pages_lie_beside_pages_in_use), T(new_superslabs_are_as_many_as_are_wanted),
+          T(where_many_are_refused_the_least_is_mapped), T(without_memory_nothing_is_taken),
+          T(without_memory_for_descriptors_nothing_is_mapped), T(old_content_is_told_page_by_page),
+          T(what_went_lazily_is_old), T(pages_are_charged_while_they_are_taken_or_dirty),
+          T(uncharged_pages_are_charged_all_or_none), T(the_rest_comes_back_as_it_went),
+          T(given_pages_are_those_that_did_not_go_back), T(what_slabs_share_a_superslab_with_goes_as_the_settings_say),
+          T(beside_slabs_that_are_gone_pages_go_as_others), T(beside_slabs_in_use_pages_go_under_a_cause_of_their_own),
+          T(a_run_grows_where_pages_behind_it_are_free), T(a_run_grows_no_further_than_pages_are_free),
+          T(what_a_shorter_run_leaves_is_free), T(what_is_wholly_free_is_cached), T(at_most_so_many), T(none_at_all),
+          T(at_most_so_many_bytes), T(at_most_so_old), T(a_put_evicts_what_is_too_old),
+          T(trim_keeps_what_it_is_told_to), T(what_waits_is_bounded), T(superslabs_that_wait_are_bounded_in_number),
+          T(without_a_delay_pages_go_at_once), T(a_trim_unmaps_free_superslabs_where_addresses_are_limited),
+          T(what_the_kernel_refused_is_not_unmapped), T(what_the_kernel_refuses_stays_and_the_others_go),
+          T(refused_pages_can_be_taken), T(a_refused_one_does_not_keep_the_others_from_a_trim),
+          T(a_refused_one_does_not_keep_the_others_from_growing_old), T(a_refused_one_does_not_lift_the_limits),
+          T(claimed_pages_are_nobodys), T(beside_claimed_pages_the_rest_of_a_cached_superslab_is_taken),
+          T(a_superslab_is_wholly_free_when_its_claimed_pages_are_back),
+          T(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back), T(threads_take_and_put_while_pages_go),
+          T(a_random_life_as_a_plain_model_says), T(a_random_life_while_nothing_goes),
+          T(a_random_life_where_addresses_are_limited))
