@@ -2,8 +2,10 @@
  * The library's own thread: how often it purges, and in which processes it is. */
 #include "core/process/background.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -18,6 +20,17 @@ static void purge(void)
 static void pass(unsigned ms)
 {
     usleep(ms * 1000);
+}
+
+static bool refuses_sleep; /* set before the thread starts */
+
+/* In place of the C library's. */
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    if (!refuses_sleep)
+        return (errno = clock_nanosleep(CLOCK_MONOTONIC, 0, time, left)) ? -1 : 0;
+    errno = EPERM;
+    return -1;
 }
 
 static void start(const char *settings)
@@ -38,6 +51,16 @@ TEST(it_purges_after_each_half_of_the_delay)
     uint64_t rounds = unit_stat("background", "rounds");
     pass(500);
     assert_in_range(unit_stat("background", "rounds"), rounds, rounds + 12); /* and rests meanwhile */
+}
+
+TEST(it_ends_where_it_may_not_sleep)
+{
+    start("HAKMEM_BACKGROUND=1");
+    refuses_sleep = true;
+    hak_background_start(purge);
+    poll(NULL, 0, 100);
+    assert_int_equal(unit_stat("background", "started"), 1);
+    assert_int_equal(unit_stat("background", "rounds"), 0);
 }
 
 /* When it asks. */
@@ -76,4 +99,5 @@ TEST(a_child_starts_no_second_one)
     assert_int_equal(unit_stat("background", "started"), 2);
 }
 
-UNIT_MAIN(T(it_purges_after_each_half_of_the_delay), T(a_child_starts_its_own), T(a_child_starts_no_second_one))
+UNIT_MAIN(T(it_purges_after_each_half_of_the_delay), T(it_ends_where_it_may_not_sleep), T(a_child_starts_its_own),
+          T(a_child_starts_no_second_one))

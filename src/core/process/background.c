@@ -17,17 +17,18 @@
 static _Atomic(pid_t) process; /* the last one that started the thread: a child without fork handlers has its number */
 static _Atomic(uint64_t) rounds, started;
 
-static void rest(void)
+/* False where a filter refuses to let it sleep: then it ends, or it would never rest. */
+static bool rest(void)
 {
     uint64_t ms = hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms / 2);
-    nanosleep(&(struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
+    struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    return nanosleep(&time, NULL) == 0 || errno == EINTR;
 }
 
 static void *run(void *purge)
 {
     HAK_UNSEEN;
-    for (;;) {
-        rest();
+    while (rest()) {
         HAK_ADD_RELAXED(&rounds, 1);
         ((void (*)(void))(uintptr_t)purge)();
     }
