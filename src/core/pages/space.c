@@ -487,16 +487,22 @@ void hak_space_free(void *base, size_t superslabs, enum hak_cause cause)
     hak_lock_release(&hak_space_lock);
 }
 
+static void close_if_free(const struct zone *z, size_t i)
+{
+    hak_lock_acquire(&hak_space_lock);
+    if (is_free(z, i))
+        hak_space_close(z->base + i * HAK_SUPERSLAB, HAK_SUPERSLAB, HAK_CAUSE_trim);
+    hak_lock_release(&hak_space_lock);
+}
+
+/* The lock is held for one system call at a time: a fork, and who maps, wait for no more. */
 void hak_space_trim(void)
 {
     if (hak_limit_is_tight || hak_limit() == SIZE_MAX)
         return;
-    hak_lock_acquire(&hak_space_lock);
-    for (struct zone *z = zones; z < &zones[HAK_LOAD_RELAXED(&zone_count)]; z++)
+    for (struct zone *z = zones; z < &zones[HAK_LOAD_ACQUIRE(&zone_count)]; z++)
         for (size_t i = 0; i < mapped_bytes(z) / HAK_SUPERSLAB; i++)
-            if (is_free(z, i))
-                hak_space_close(z->base + i * HAK_SUPERSLAB, HAK_SUPERSLAB, HAK_CAUSE_trim);
-    hak_lock_release(&hak_space_lock);
+            close_if_free(z, i);
 }
 
 /* --- looking up ---------------------------------------------------------------------------------- */
