@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The plain reference backend: one class in a superslab, one list of PARTIAL slabs for each class, one mutex, no caches and
- * no cleverness. A superslab that is wholly free goes back at once, free slabs of the others after the purge delay.
+ * The plain reference backend: one class in a superslab, one list of PARTIAL slabs for each class, one mutex, no caches
+ * and no cleverness. A superslab that is wholly free goes back at once, free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
 #include "core/pages/page_heap.h"
 #include "core/parts/page_purge.h"
@@ -34,7 +34,8 @@ static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
 
 static struct hak_slab *take(unsigned cls, bool header)
 {
-    struct hak_page_request r = {.pages = hak_slab_pages[cls], .set = HAK_SET_OWN + cls, .slab = true, .header = header};
+    struct hak_page_request r = {.pages = hak_slab_pages[cls], .set = HAK_SET_OWN + cls, .slab = true,
+                                 .header = header};
     struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_FREE);
     if (slab) {
         hak_count_stage(STAGE_UNUSED);

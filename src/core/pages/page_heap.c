@@ -46,7 +46,7 @@ static struct superslab *newest, *oldest; /* of the cache */
 static size_t cached, leaving;
 static size_t runs; /* free ones */
 static uint64_t pushes, hits, misses, evictions, mapped;
-static bool check;     /* a superslab came to the cache */
+static bool check; /* something was put that makes it worth a look at what waits */
 
 /* --- addresses ------------------------------------------------------------------------------------------ */
 
@@ -88,8 +88,8 @@ static struct part part_of(char *base, size_t pages)
     for (size_t done_ = 0; done_ < (count); done_ += x.pages)                                  \
         for (bool once_ = (x = part_of((base) + done_ * HAK_PAGE, (count) - done_), true); once_; once_ = false)
 
-/* The page behind or before one of a superslab, where it is free and of the same set; else NULL. Descriptors of neighbours
- * are neighbours, except where the table ends. */
+/* The page behind or before one of a superslab, where it is free and of the same set; else NULL. Descriptors of
+ * neighbours are neighbours, except where the table ends. */
 static struct hak_slab *free_neighbour(const char *p, ptrdiff_t step)
 {
     const char *q = p + step * (ptrdiff_t)HAK_PAGE;
@@ -232,8 +232,8 @@ static bool is_unwanted(const struct superslab *s, size_t keep)
            hak_clock_age(s->cached_ms, hak_clock_ms()) > o->lru_ttl_sec * (uint64_t)1000;
 }
 
-/* One that is to leave, or the oldest one if it is beyond the limits in number, bytes and age, or beyond `keep` bytes; NULL
- * if none is. What the kernel refused, and what a purge has claimed just now, is passed over. */
+/* One that is to leave, or the oldest one if it is beyond the limits in number, bytes and age, or beyond `keep` bytes;
+ * NULL if none is. What the kernel refused, and what a purge has claimed just now, is passed over. */
 static struct superslab *unwanted(size_t keep)
 {
     struct superslab *first = NULL;
@@ -315,8 +315,8 @@ static uint64_t run_starts(uint64_t bits, size_t pages)
 
 static char *dirty_place(const struct hak_page_request *r)
 {
-    unsigned left = hak_options.empty_scan_limit;
-    for (const struct hak_dirty *d = hak_pages_dirty.last; d && left && r->pages <= HAK_SUPERSLAB_PAGES; d = d->prev, left--) {
+    unsigned left = r->pages <= HAK_SUPERSLAB_PAGES ? hak_options.empty_scan_limit : 0;
+    for (const struct hak_dirty *d = hak_pages_dirty.last; d && left; d = d->prev, left--) {
         const struct superslab *s = (const struct superslab *)d;
         uint64_t starts = s->set == r->set ? run_starts(s->free & s->bits[HAK_DIRTY_OLD], r->pages) : 0;
         if (starts)
@@ -349,46 +349,42 @@ static char *whole_place(const struct hak_page_request *r)
 
 static struct hak_meta_list unused_superslabs;
 
-/* A list of new descriptors; NULL without memory for all of them. */
-static struct superslab *new_superslabs(size_t count)
-{
-    struct superslab *list = NULL;
-    hak_lock_acquire(&hak_pages_lock);
-    for (size_t i = 0; i < count; i++) {
-        struct superslab *s = hak_meta_new(&unused_superslabs, sizeof *s);
-        for (struct superslab *next; !s && list; list = next) {
-            next = list->next;
-            hak_meta_recycle(&unused_superslabs, list);
-        }
-        if (!s)
-            break;
-        s->next = list;
-        list = s;
-    }
-    hak_lock_release(&hak_pages_lock);
-    return list;
-}
-
+/* Under the lock, as the next one. */
 static void recycle_superslabs(struct superslab *list)
 {
-    hak_lock_acquire(&hak_pages_lock);
     for (struct superslab *next; list; list = next) {
         next = list->next;
         hak_meta_recycle(&unused_superslabs, list);
     }
-    hak_lock_release(&hak_pages_lock);
 }
 
-/* Without the lock. NULL: no memory. */
+/* A list of new descriptors; NULL without memory for all of them. */
+static struct superslab *new_superslabs(size_t count)
+{
+    struct superslab *list = NULL, *s;
+    for (; count; count--, list = s) {
+        if (!(s = hak_meta_new(&unused_superslabs, sizeof *s))) {
+            recycle_superslabs(list);
+            return NULL;
+        }
+        s->next = list;
+    }
+    return list;
+}
+
+/* The lock is let go of while the kernel is asked. NULL: no memory. */
 static char *map(struct hak_page_request *r, size_t count, struct superslab **list)
 {
     size_t align = hak_max(1, r->align / HAK_SUPERSLAB_PAGES);
-    *list = new_superslabs(count);
-    char *base = *list ? hak_space_alloc(count, align, supplier_of(r) == HAK_SET_HEADERS) : NULL;
+    if (!(*list = new_superslabs(count)))
+        return NULL;
+    hak_lock_release(&hak_pages_lock);
+    char *base = hak_space_alloc(count, align, supplier_of(r) == HAK_SET_HEADERS);
+    if (base && r->fresh)
+        r->fresh(base, count * HAK_SUPERSLAB);
+    hak_lock_acquire(&hak_pages_lock);
     if (!base)
         recycle_superslabs(*list);
-    else if (r->fresh)
-        r->fresh(base, count * HAK_SUPERSLAB);
     return base;
 }
 
@@ -418,11 +414,9 @@ static char *mapped_place(struct hak_page_request *r)
     misses++;
     if (hak_options.log_lru)
         hak_log("LRU_POP miss, %zu cached", cached);
-    hak_lock_release(&hak_pages_lock);
     char *base = map(r, count, &list);
     if (!base && count > least)
         base = map(r, count = least, &list);
-    hak_lock_acquire(&hak_pages_lock);
     if (!base)
         return NULL;
     add_superslabs(base, count, list, supplier_of(r));
@@ -582,7 +576,9 @@ void hak_pages_evict(struct hak_dirty *d)
 enum hak_pages_use hak_pages_use(const struct hak_dirty *d)
 {
     const struct superslab *s = (const struct superslab *)d;
-    return s->leaving ? HAK_PAGES_LEAVING : s->state == CACHED ? HAK_PAGES_CACHED : s->slabs ? HAK_PAGES_SLABS : HAK_PAGES_SPANS;
+    if (s->state == CACHED)
+        return s->leaving ? HAK_PAGES_LEAVING : HAK_PAGES_CACHED;
+    return s->slabs ? HAK_PAGES_SLABS : HAK_PAGES_SPANS;
 }
 
 /* A superslab whose pages are all free and clean, taken off its free run; NULL if there is none. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The page heap: all 64 KiB pages of the process that can be handed out. A run of free pages is as long as it can be, also
- * across superslabs. A superslab belongs to a set, and a request is served from one set, so a backend decides what may
- * share a superslab. Free pages are dirty until the purger has given them back (dirty.h, parts/page_purge.h). Superslabs that
- * are wholly free are kept in that state within the limits of HAKMEM_SUPERSLAB_*: the cache, the oldest one first. Those
- * of one class alone go back at once.
+ * The page heap: all 64 KiB pages of the process that can be handed out. A run of free pages is as long as it can be,
+ * also across superslabs. A superslab belongs to a set, and a request is served from one set, so a backend decides
+ * what may share a superslab. Free pages are dirty until the purger has given them back (dirty.h,
+ * parts/page_purge.h). Superslabs that are wholly free are kept in that state within the limits of
+ * HAKMEM_SUPERSLAB_*: the cache, the oldest one first. Those of one class alone go back at once.
  * Any thread. One lock, hak_pages_lock; it is not held while superslabs are mapped or pages go back. */
 #ifndef HAK_PAGE_HEAP_H
 #define HAK_PAGE_HEAP_H
@@ -20,9 +20,9 @@ enum { HAK_SET_COMMON, HAK_SET_HEADERS, HAK_SET_OWN, HAK_NSETS = HAK_SET_OWN + H
 
 /* Where a run came from, in the order in which a backend may want to try them. */
 enum hak_pages_from {
-    HAK_PAGES_DIRTY, /* dirty pages of the superslabs that became dirty last, at most HAKMEM_EMPTY_SCAN_LIMIT of them */
-    HAK_PAGES_FREE,  /* free pages beside pages in use */
-    HAK_PAGES_WHOLE, /* free pages of superslabs that are wholly free */
+    HAK_PAGES_DIRTY, /* dirty pages of the HAKMEM_SS_EMPTY_SCAN_LIMIT superslabs that became dirty last; not aligned */
+    HAK_PAGES_FREE,  /* a run shorter than a superslab: free pages beside pages in use */
+    HAK_PAGES_WHOLE, /* any free run, those of superslabs that are wholly free, too */
     HAK_PAGES_MAPPED /* new superslabs; makes system calls */
 };
 
@@ -33,7 +33,7 @@ struct hak_page_request {
     bool slab;                    /* for a slab: its superslab is in use by slabs */
     bool uncharged;               /* pages that read as zero are not charged to the budget: the caller does it */
     bool header;                  /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
-    size_t map_pages;             /* HAK_PAGES_MAPPED: how many pages to map, if they can be had; 0: as few as will do */
+    size_t map_pages;             /* HAK_PAGES_MAPPED: so many, if they can be had; 0: as few as will do */
     void (*fresh)(char *base, size_t bytes); /* HAK_PAGES_MAPPED: called for them before others can take any; or NULL */
     uint64_t *old;                /* receives a bit for each page with old content; or NULL */
     char *base;                   /* result */
@@ -44,15 +44,15 @@ struct hak_page_request {
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from);
 /* The same, described: NULL, or its descriptor (hak_pages_describe). */
 struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_from from);
-/* The descriptor of a run of pages that the caller has taken: base and pages are set, the pages of its first superslab's
- * length lead to it, its state is UNUSED. */
+/* The descriptor of a run of pages that the caller has taken: base and pages are set, its pages, as far as a superslab
+ * is long, lead to it, and its state is UNUSED. */
 struct hak_slab *hak_pages_describe(char *base, size_t pages, bool slab);
 /* Takes a run back, an EMPTY slab or another one. Its pages are dirty. */
 void hak_pages_put(struct hak_slab *run);
-/* The same for pages without a descriptor, the rest of what was handed out with `uncharged`. `unused`: it reads as zero, as
- * then. */
+/* The same for pages without a descriptor, the rest of what was handed out with `uncharged`. `unused`: it reads as
+ * zero, as then. */
 void hak_pages_put_rest(char *base, size_t pages, bool unused);
-/* Makes a run longer, if the pages behind it are free, or shorter, which puts pages. False: they are not. */
+/* Makes a run shorter, which puts pages, or longer. False: the pages behind it are not free. */
 bool hak_pages_resize(struct hak_slab *run, size_t pages);
 /* How many of the pages were handed out and did not go back to the kernel since. */
 unsigned hak_pages_given(const char *base, size_t pages);

@@ -39,7 +39,8 @@ struct hak_purger hak_pages_purger = {
 
 /* --- the cache of superslabs ------------------------------------------------------------------------------ */
 
-/* The next superslab beyond the limits: a clean one leaves the cache, a dirty one is the caller's to purge for *cause. */
+/* The next superslab beyond the limits: a clean one leaves the cache, a dirty one is the caller's to purge for
+ * *cause. */
 static struct hak_dirty *evict_clean(size_t keep, bool *clean, enum hak_cause *cause)
 {
     hak_lock_acquire(&hak_pages_lock);

@@ -53,7 +53,8 @@ void hak_purge_due(struct hak_purger *p, size_t most);
 size_t hak_purge_trim(struct hak_purger *p, size_t keep);
 
 /* Regions one by one: between enter and leave nobody else purges; false where another thread does, unless it is to be
- * waited for, and during a fork, whose locks may be lent. A batch of a region; false: it has no dirty page that was not refused. */
+ * waited for, and during a fork, whose locks may be lent. A batch of a region; false: it has no dirty page that was
+ * not refused. */
 bool hak_purge_enter(struct hak_purger *p, bool wait);
 bool hak_purge_region(struct hak_purger *p, struct hak_dirty *d, enum hak_cause cause);
 void hak_purge_leave(struct hak_purger *p);

@@ -7,10 +7,10 @@
 
 #include "core/plugin.h"
 
-enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_KINDS }; /* chunks by their first block; direct mappings */
+enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_KINDS }; /* superslabs by the block they were mapped for; direct mappings */
 
 #define HUGE_HEAD (2 * HAK_MIB)
-#define HUGE_LONG_PAGES (4 * HAK_MIB / HAK_PAGE) /* a longer block makes its chunk a HUGE_LONG one */
+#define HUGE_LONG_PAGES (4 * HAK_MIB / HAK_PAGE) /* a longer block is a HUGE_LONG one */
 
 /* Only such a size may get huge pages: in a small program one would be there for a single block. */
 bool hak_huge_matters(size_t size);

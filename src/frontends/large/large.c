@@ -139,7 +139,7 @@ static unsigned pages_of(size_t size)
 static void trace_fit(size_t size, enum span_fit fit, bool served)
 {
     if (!served)
-        TRACE("Exhaustion", size, "no span is free and no chunk to be had; mapped directly");
+        TRACE("Exhaustion", size, "no pages are to be had for a span; mapped directly");
     else if (fit == SPAN_EXHAUSTED)
         TRACE("Exhaustion", size, "no span of its class is free; one of its exact pages");
     else if (fit == SPAN_THRESHOLD)
@@ -162,7 +162,7 @@ static void clear_dirty(char *block, size_t size, const struct span_request *r)
             memset(block + i * HAK_PAGE, 0, hak_min(HAK_PAGE, size - i * HAK_PAGE));
 }
 
-static void *span_from_chunks(size_t size, size_t align, bool zero, bool growing)
+static void *span_from_pages(size_t size, size_t align, bool zero, bool growing)
 {
     struct span_request r = {.pages = pages_of(size), .align = (unsigned)hak_max(1, align / HAK_PAGE),
                              .zero = zero, .growing = growing};
@@ -180,7 +180,7 @@ static void *span_alloc(size_t size, size_t align, bool zero)
 {
     void *block = NULL;
     if (size < DIRECT_MIN && align <= DIRECT_MIN && !hak_limit_is_tight)
-        block = span_from_chunks(size, align, zero, false);
+        block = span_from_pages(size, align, zero, false);
     return block ? block : direct_alloc(size, align);
 }
 
@@ -209,10 +209,10 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     return !slab && hak_registry_find(p, &m) ? m.usable : 0;
 }
 
-/* A block that grew out of its place gets room for more: behind it in a chunk, or in a mapping of its own. */
+/* A block that grew out of its place gets room for more: free pages behind it, or in a mapping of its own. */
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
-    void *q = size < GROWING_DIRECT_MIN ? span_from_chunks(size, 1, false, true) : direct_alloc(size, 1);
+    void *q = size < GROWING_DIRECT_MIN ? span_from_pages(size, 1, false, true) : direct_alloc(size, 1);
     if (!q)
         return NULL;
     memcpy(q, p, hak_min(slab->requested, size));

@@ -34,7 +34,8 @@ HAK_INLINE unsigned hak_span_class_pages(unsigned class)
 struct hak_slab *hak_span_cache_pop(unsigned pages);
 /* False, and the span is not taken, beyond the budget. */
 bool hak_span_cache_push(struct hak_slab *span);
-/* A list, linked by `next`, of the spans that nobody came for in `delay_ms`; the budget of their classes is lower then. */
+/* A list, linked by `next`, of the spans that nobody came for in `delay_ms`; the budget of their classes is lower
+ * then. */
 struct hak_slab *hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms);
 void hak_span_cache_stats(struct hak_stats_writer *w);
 

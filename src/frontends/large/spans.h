@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Spans: runs of the page heap for large blocks. A freed span is kept for the next request of its class while the class's
- * budget lasts (span_cache.h), else it goes back to the page heap, which finds the best fit and joins neighbours. */
+ * Spans: runs of the page heap for large blocks. A freed span is kept for the next request of its class while the
+ * class's budget lasts (span_cache.h), else it goes back to the page heap, which finds the best fit and joins
+ * neighbours. */
 #ifndef LARGE_SPANS_H
 #define LARGE_SPANS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * HAKMEM_ACE_TRACE=1: one line for each large request that failed or got less than it should, with the reason:
  *   Threshold   no class is close enough in size: the block has pages of its own length
- *   Exhaustion  no span of its class, or no chunk: something else serves
+ *   Exhaustion  no span of its class, or no pages for one: something else serves
  *   MapFail     the system refused: its errno, and the limits in force */
 #ifndef LARGE_TRACE_H
 #define LARGE_TRACE_H

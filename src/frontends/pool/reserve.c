@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * See reserve.h. The word of a reserve holds, in one compare-and-swap:
- *   bits 0..15 pages that are left | 16 they read as zero, and are not charged | 17 used lately | 24..63 number of the first
+ *   bits 0..15 pages that are left | 16 they read as zero, and are not charged | 17 used lately |
+ *   24..63 number of the first
  * Its thread cuts slabs off; whoever purges takes all that is left. */
 #include "reserve.h"
 
@@ -114,8 +115,8 @@ static bool refill(struct reserve *r, unsigned pages)
     give_back(r);
     if (!take_dirty(&b, most, pages) && !take_batch(r, &b, most) && !take_others(&b, pages))
         return false;
-    HAK_STORE_RELEASE(&r->word, (uint64_t)((uintptr_t)b.base >> HAK_PAGE_LG) << NUMBER_SHIFT | (b.zero ? ZERO : 0) | USED |
-                                    b.pages);
+    uint64_t number = (uintptr_t)b.base >> HAK_PAGE_LG;
+    HAK_STORE_RELEASE(&r->word, number << NUMBER_SHIFT | (b.zero ? ZERO : 0) | USED | b.pages);
     return true;
 }
 

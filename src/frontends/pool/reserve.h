@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A thread's reserve: pages of the page heap, taken in batches that grow, and cut into slabs without a lock. What a thread
- * does not use of it for a while goes back to the page heap, as does the rest of an ended thread's. */
+ * A thread's reserve: pages of the page heap, taken in batches that grow, and cut into slabs without a lock. What a
+ * thread does not use of it for a while goes back to the page heap, as does the rest of an ended thread's. */
 #ifndef POOL_RESERVE_H
 #define POOL_RESERVE_H
 
