@@ -24,8 +24,3 @@ bool hak_lock_is_fork_waiting(void)
 {
     return false;
 }
-
-unsigned hak_lock_forks_in(void)
-{
-    return 0;
-}

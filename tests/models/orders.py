@@ -19,8 +19,6 @@ SKIPPED = 77
 PATIENCE = 300
 WEAKER = {"acquire": ["relaxed"], "release": ["relaxed"], "acq_rel": ["acquire", "release"]}
 
-COPY = "only a copy of the process reads it, and no model has a thread that is not copied"
-REST = "the loan orders it, but where a thread without a processor is taken for one that sleeps; in models all have /proc"
 # (function, operation, from, to): why no model fails.
 KEPT = {
     ("load_word_acquire", "load", "acquire", "relaxed"): "reclaim's swap acquires as well",
@@ -34,10 +32,6 @@ KEPT = {
     ("hak_slab_stack_take_all", "load", "acquire", "relaxed"): "the swap acquires as well",
     ("hak_slab_stack_take_all", "cas", "acquire", "relaxed"): "the load acquires as well",
     ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed"): "the swap acquires as well",
-    ("may_borrow", "load", "acquire", "relaxed"): REST,
-    ("hak_lock_own_all", "store", "release", "relaxed"): REST,
-    ("borrow", "or", "acq_rel", "acquire"): COPY,
-    ("borrow", "or", "acq_rel", "release"): COPY,
     ("hak_tag_clear", "load", "acquire", "relaxed"): "it reads nothing of the table, and its store depends on the mask",
 }
 # (file, part of the line): why no model meets it.

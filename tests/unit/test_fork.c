@@ -306,6 +306,41 @@ TEST(a_thread_that_waits_for_a_lock_has_none)
     assert_int_equal(status, 0);
 }
 
+static HAK_LOCK(second, HAK_RANK_FRONTEND);
+
+/* Has one lock and waits for another, whose owner is not in the handler's child. */
+static void *wait_for_second_lock(void *unused)
+{
+    hak_lock_acquire(&hak_thread_lock);
+    hak_lock_acquire(&second);
+    return unused;
+}
+
+static void fork_while_waiting_for_second(void)
+{
+    int status = -1;
+    struct sigaction action = {.sa_handler = fork_in_handler};
+    sigaction(SIGUSR1, &action, NULL);
+    alarm(60);
+    hak_lock_acquire(&second);
+    unsigned alone = HAK_LOAD_RELAXED(&second.word);
+    pthread_t t = start_thread(wait_for_second_lock);
+    while (HAK_LOAD_RELAXED(&second.word) == alone)
+        usleep(1000);
+    pthread_kill(t, SIGUSR1);
+    while (handlers_child <= 0)
+        usleep(1000);
+    if (waitpid(handlers_child, &status, 0) == handlers_child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
+        abort();
+}
+
+TEST(a_handlers_child_that_needs_a_lost_lock_stops)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    assert_dies(fork_while_waiting_for_second, "such a child may only call exec or _exit");
+}
+
 /* --- locks of parts ------------------------------------------------------------------------------------------ */
 
 /* Of two frontends that are not in hakmem's own folder. */
@@ -397,7 +432,8 @@ TEST(fork_while_threads_allocate)
 }
 #define WHILE_THREADS                                                                                    \
     , T(fork_while_threads_allocate), T(fork_waits_for_no_purge), T(a_child_ends_a_purge_that_is_settled_in_part), \
-        T(during_a_fork_nobody_begins_a_purge), T(a_thread_that_waits_for_a_lock_has_none), T(locks_of_two_parts_may_have_one_rank)
+        T(during_a_fork_nobody_begins_a_purge), T(a_thread_that_waits_for_a_lock_has_none), \
+        T(a_handlers_child_that_needs_a_lost_lock_stops), T(locks_of_two_parts_may_have_one_rank)
 #else
 #define WHILE_THREADS
 #endif

@@ -385,38 +385,6 @@ TEST(a_forked_child_is_alone)
     assert_int_equal(hak_share_trips, 0);
 }
 
-static void *get_and_wait(void *unused)
-{
-    get(NULL);
-    pause(); /* until the test ends */
-    return unused;
-}
-
-/* Which another library's handler started before the library's own was run. */
-TEST(a_forked_child_keeps_its_own_threads)
-{
-    unit_start(NULL);
-    get(NULL);
-    pthread_t parents, own;
-    assert_int_equal(pthread_create(&parents, NULL, get_and_wait, NULL), 0);
-    while (totals().threads < 2)
-        usleep(1000);
-    pthread_barrier_init(&together, NULL, 2);
-    hak_lock_acquire(&hak_thread_lock);
-    hak_lock_own_all();
-    assert_int_equal(pthread_create(&own, NULL, live_on, NULL), 0);
-    pthread_barrier_wait(&together);
-    hak_lock_disown_all();
-    hak_thread_fork_child();
-    hak_lock_release(&hak_thread_lock);
-    assert_int_equal(totals().threads, 2);
-    assert_int_equal(hak_share_trips, 1);
-    pthread_barrier_wait(&together);
-    assert_int_equal(pthread_join(own, NULL), 0);
-    assert_int_equal(totals().threads, 1);
-    assert_int_equal(hak_share_trips, 0);
-}
-
 static void expect_none_parked(const char *settings)
 {
     unit_start(settings);
@@ -635,7 +603,7 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     assert_int_equal(unit_census().used, 0);
 }
 
-UNIT_MAIN(T(who_frees_a_little_has_no_heap), T(a_forked_child_is_alone), T(a_forked_child_keeps_its_own_threads),
+UNIT_MAIN(T(who_frees_a_little_has_no_heap), T(a_forked_child_is_alone),
           T(what_the_orphan_counted_is_in_the_totals),
           T(blocks_in_bins_of_parked_threads_are_free), T(before_its_first_slow_path_a_thread_has_nothing),
           T(descriptors_are_recycled), T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active),

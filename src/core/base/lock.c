@@ -3,52 +3,40 @@
 #include "lock.h"
 
 #include <limits.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "file.h"
-#include "identity.h"
 #include "log.h"
 
-#define PATIENCE_NS 100000000L /* of who may borrow; no handler of a fork takes that long, unless it waits */
+#define PATIENCE_S 10
 
-/* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a signal ends
- * it, and who begins it again has waited no less. */
+/* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a thread that a
+ * signal woke has waited no less. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-/* Of a lock: above these bits where its owner keeps `held`. AWAITED: somebody may sleep. */
-enum { FREE, AWAITED = 1, OWNED = 2, OWNER_SHIFT = 2 };
+/* A lock's word: the bits above OWNER_SHIFT are of the address of its owner's `held`. AWAITED: a thread may sleep. LOST,
+ * in a child: its owner is not there, and left what the lock guards half changed. */
+enum { FREE, AWAITED = 1, LOST = AWAITED, OWNED = 2, OWNER_SHIFT = 2 };
 
 /* One bit for each rank. A signal may come at any time: of the lock that is being taken or released its word tells. */
 static HAK_THREAD_LOCAL unsigned held;
 static HAK_THREAD_LOCAL const struct hak_lock *changing;
 static HAK_THREAD_LOCAL bool owns_all;
-static HAK_THREAD_LOCAL unsigned borrowed; /* how many locks, of those that a forking thread has; its own too */
-static HAK_THREAD_LOCAL unsigned left_behind; /* of those, in a child, by calls that a signal's handler interrupted */
 
-static _Atomic(uint64_t) forking; /* the process and the number in it of the thread that has all locks, or 0 */
-static _Atomic(unsigned) loan;    /* of who uses them meanwhile, or looks whether it may: its process, and bits */
-static _Atomic(bool) was_lent;    /* in this fork: others need not wait as long */
-
+static _Atomic(bool) forking;        /* a thread has all locks */
 static _Atomic(unsigned) fork_waits; /* for locks */
-enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: somebody sleeps until it has them */
+enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: a thread sleeps until the fork has them */
 
 extern struct hak_lock *const __start_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
 extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
 
-/* WANTED: somebody may sleep. CHANGING: what the locks guard may be half changed. */
-enum { HAD = 1, WANTED = 2, CHANGING = 4, PROCESS_SHIFT = 32 - HAK_IDENTITY_BITS };
-
 /* --- the word ---------------------------------------------------------------------------------------- */
 
-static struct timespec soon(void)
+static struct timespec after_patience(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += PATIENCE_NS;
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
+    t.tv_sec += PATIENCE_S;
     return t;
 }
 
@@ -97,153 +85,38 @@ static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
     return taken;
 }
 
+static HAK_COLD void tell_of_fork(void)
+{
+    static _Atomic(bool) told;
+    if (HAK_LOAD_RELAXED(&forking) && !HAK_EXCHANGE_RELAXED(&told, true))
+        hak_log("a thread has waited %d s for a thread that forks; if a fork handler of another library waits for it, "
+                "load this library before that one", PATIENCE_S);
+}
+
+static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
+{
+    struct timespec until = after_patience();
+    for (bool late = false; !try_awaited(word, &seen); seen = FREE) {
+        if (seen == LOST)
+            hak_log_fatal("fork was called by the handler of a signal that came inside of malloc or free, while another "
+                          "thread was inside, too; such a child may only call exec or _exit");
+        if (late)
+            tell_of_fork();
+        late = !sleep_on(word, seen, late ? NULL : &until);
+    }
+}
+
 static void acquire_word(_Atomic(unsigned) *word)
 {
     unsigned seen;
-    if (try_word(word, &seen))
-        return;
-    for (; !try_awaited(word, &seen); seen = FREE)
-        sleep_on(word, seen, NULL);
+    if (!try_word(word, &seen))
+        wait_for(word, seen);
 }
 
 static void release_word(_Atomic(unsigned) *word)
 {
     if (HAK_EXCHANGE_RELEASE(word, FREE) & AWAITED)
         wake(word, 1);
-}
-
-/* --- a forking thread's locks -------------------------------------------------------------------------- */
-
-/* Whether it does nothing for a while. Of a thread that does not get a processor this says the same. */
-static bool is_at_rest(int thread)
-{
-    clockid_t used = (clockid_t)(~(unsigned)thread << 3 | 6); /* of a thread, as the kernel names them */
-    struct timespec before, after, pause = {.tv_nsec = PATIENCE_NS / 10};
-    if (clock_gettime(used, &before))
-        return false;
-    syscall(SYS_nanosleep, &pause, NULL);
-    return !clock_gettime(used, &after) && before.tv_sec == after.tv_sec && before.tv_nsec == after.tv_nsec;
-}
-
-/* A thread that copies a large process runs, or waits for the kernel uninterruptibly. Without /proc, or without a file
- * descriptor to read it by, its use of the processor tells. */
-static bool is_asleep(int thread)
-{
-    char path[64], text[128];
-    hak_text_format(path, sizeof path, "/proc/self/task/%d/stat", thread);
-    if (!hak_file_read(path, text, sizeof text))
-        return is_at_rest(thread);
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
-}
-
-/* Not while the forking thread may copy the process. In a child, where another library's handler may start threads
- * before ours is run, it has done so. */
-static bool may_borrow(void)
-{
-    uint64_t thread = HAK_LOAD_ACQUIRE(&forking);
-    return thread && (thread >> 32 != hak_identity() || is_asleep((int)thread));
-}
-
-/* In a child who had the loan is not there: a change could have been copied by half. Who waited for it, or looked
- * whether it might, changed nothing. */
-static bool is_nobodys(unsigned word, unsigned process)
-{
-    if (word >> PROCESS_SHIFT == process)
-        return false;
-    if (word & CHANGING)
-        hak_log_fatal("fork: a handler of pthread_atfork slept for long, and another thread was in malloc when the "
-                      "process was copied; load the library before the one with the handler");
-    return true;
-}
-
-static void acquire_loan(void)
-{
-    unsigned process = hak_identity(), own = process << PROCESS_SHIFT | HAD, word = HAK_LOAD_RELAXED(&loan);
-    for (;;) {
-        bool available = is_nobodys(word, process);
-        unsigned next = available ? own : word | WANTED;
-        if (!HAK_CAS_ACQUIRE(&loan, &word, next))
-            continue;
-        if (available)
-            return;
-        sleep_on(&loan, next, NULL);
-        own |= WANTED; /* others may sleep that the wake-up did not reach */
-        word = next;
-    }
-}
-
-static void release_loan(void)
-{
-    if (HAK_EXCHANGE_RELEASE(&loan, FREE) & WANTED)
-        wake(&loan, 1);
-}
-
-static void use_loan(void)
-{
-    if (!borrowed++)
-        acquire_loan();
-}
-
-static void leave_loan(void)
-{
-    if (!--borrowed)
-        release_loan();
-}
-
-/* Others may have had the loan for long: it looks again when its turn comes. */
-static bool borrow(void)
-{
-    if (!may_borrow())
-        return false;
-    use_loan();
-    bool may = may_borrow();
-    if (may) {
-        HAK_OR_ACQ_REL(&loan, CHANGING); /* before any change */
-        HAK_STORE_RELAXED(&was_lent, true);
-    } else {
-        leave_loan();
-    }
-    return may;
-}
-
-void hak_lock_own_all(void)
-{
-    owns_all = true;
-    HAK_STORE_RELEASE(&forking, (uint64_t)hak_identity() << 32 | (uint64_t)syscall(SYS_gettid));
-    if (borrowed)
-        return; /* by the handler of a signal that came inside of malloc: nobody else changes anything */
-    acquire_loan(); /* who borrowed comes to an end; the next one looks whether this thread is asleep */
-    release_loan();
-}
-
-void hak_lock_disown_all(void)
-{
-    acquire_loan();
-    HAK_STORE_RELAXED(&forking, 0);
-    HAK_STORE_RELAXED(&was_lent, false);
-    owns_all = false;
-    left_behind = borrowed;
-    borrowed = 0;
-    release_loan();
-}
-
-bool hak_lock_owns_all(void)
-{
-    return owns_all;
-}
-
-unsigned hak_lock_forks_in(void)
-{
-    return owns_all || borrowed ? hak_identity() : 0;
-}
-
-bool hak_lock_take_for_fork(struct hak_lock *lock)
-{
-    bool forks = hak_lock_forks_in() != 0;
-    if (forks)
-        HAK_STORE_RELAXED(&lock->word, mine());
-    return forks;
 }
 
 /* --- locks --------------------------------------------------------------------------------------------- */
@@ -280,7 +153,7 @@ static HAK_COLD bool is_changing_own(void)
 
 static _Noreturn HAK_COLD void fail_held(const struct hak_lock *lock)
 {
-    if (borrowed || is_mine(lock))
+    if (is_mine(lock))
         hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
     hak_log_fatal("a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
                   "their own (core/base/lock.h)", lock->rank);
@@ -298,20 +171,6 @@ static void note_taken(struct hak_lock *lock)
     HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
 }
 
-/* Who borrows one lock has borrowed all. */
-static HAK_COLD void wait_for(struct hak_lock *lock, unsigned seen)
-{
-    struct timespec until = soon();
-    bool late = HAK_LOAD_RELAXED(&was_lent);
-    for (; !try_awaited(&lock->word, &seen); seen = FREE) {
-        if (late && borrow())
-            return;
-        if (late)
-            until = soon();
-        late = !sleep_on(&lock->word, seen, &until);
-    }
-}
-
 static void set_held(const struct hak_lock *lock)
 {
     keep_order();
@@ -324,19 +183,10 @@ static void clear_held(const struct hak_lock *lock)
     keep_order();
 }
 
-static void acquire(struct hak_lock *lock)
+static void take_word(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all)) {
-        use_loan();
-        return;
-    }
-    unsigned seen;
-    check_held(lock);
     const struct hak_lock *interrupted = begin_change(lock);
-    if (HAK_UNLIKELY(borrowed))
-        use_loan();
-    else if (!try_word(&lock->word, &seen))
-        wait_for(lock, seen);
+    acquire_word(&lock->word);
     set_held(lock);
     end_change(interrupted);
     note_taken(lock);
@@ -344,16 +194,17 @@ static void acquire(struct hak_lock *lock)
 
 void hak_lock_acquire(struct hak_lock *lock)
 {
-    HAK_ASSERT(owns_all || held >> lock->rank <= 1); /* 1: it fails with a message */
-    acquire(lock);
+    if (HAK_UNLIKELY(owns_all))
+        return;
+    HAK_ASSERT(held >> lock->rank <= 1); /* 1: it fails with a message */
+    check_held(lock);
+    take_word(lock);
 }
 
 bool hak_lock_try(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all || borrowed)) {
-        acquire(lock);
+    if (HAK_UNLIKELY(owns_all))
         return true;
-    }
     unsigned seen;
     check_held(lock);
     const struct hak_lock *interrupted = begin_change(lock);
@@ -366,22 +217,11 @@ bool hak_lock_try(struct hak_lock *lock)
     return taken;
 }
 
+/* A child's call that a signal interrupted while the thread had all locks releases what it has no more. */
 void hak_lock_release(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all)) {
-        leave_loan();
+    if (HAK_UNLIKELY(owns_all || !is_held(lock)))
         return;
-    }
-    if (HAK_UNLIKELY(left_behind && !is_held(lock))) {
-        left_behind--;
-        return;
-    }
-    HAK_ASSERT(is_held(lock));
-    if (HAK_UNLIKELY(borrowed)) {
-        leave_loan();
-        clear_held(lock);
-        return;
-    }
     const struct hak_lock *interrupted = begin_change(lock);
     clear_held(lock);
     release_word(&lock->word);
@@ -390,7 +230,7 @@ void hak_lock_release(struct hak_lock *lock)
 
 bool hak_lock_is_any_held(void)
 {
-    return held || borrowed || (changing && is_changing_own());
+    return held || (changing && is_changing_own());
 }
 
 /* --- all at once, by fork ------------------------------------------------------------------------------- */
@@ -398,11 +238,7 @@ bool hak_lock_is_any_held(void)
 void hak_lock_acquire_sibling(struct hak_lock *lock)
 {
     HAK_ASSERT(held >> lock->rank <= 1);
-    const struct hak_lock *interrupted = begin_change(lock);
-    acquire_word(&lock->word);
-    set_held(lock);
-    end_change(interrupted);
-    note_taken(lock);
+    take_word(lock);
 }
 
 void hak_lock_release_sibling(struct hak_lock *lock)
@@ -411,9 +247,33 @@ void hak_lock_release_sibling(struct hak_lock *lock)
     held &= ~(1u << lock->rank);
 }
 
+void hak_lock_own_all(void)
+{
+    owns_all = true;
+    HAK_STORE_RELAXED(&forking, true);
+}
+
+void hak_lock_disown_all(void)
+{
+    HAK_STORE_RELAXED(&forking, false);
+    owns_all = false;
+}
+
+bool hak_lock_owns_all(void)
+{
+    return owns_all;
+}
+
+bool hak_lock_take_for_fork(struct hak_lock *lock)
+{
+    if (owns_all)
+        HAK_STORE_RELAXED(&lock->word, mine());
+    return owns_all;
+}
+
 bool hak_lock_is_forking(void)
 {
-    return HAK_LOAD_RELAXED(&forking) != 0;
+    return HAK_LOAD_RELAXED(&forking);
 }
 
 bool hak_lock_is_fork_waiting(void)
@@ -458,9 +318,14 @@ void hak_lock_release_all(void)
             hak_lock_release_sibling(*lock);
 }
 
-void hak_lock_free_purges(void)
+void hak_lock_lose(struct hak_lock *lock)
+{
+    if (HAK_LOAD_RELAXED(&lock->word) != FREE && !is_mine(lock))
+        HAK_STORE_RELAXED(&lock->word, lock->rank == HAK_RANK_PURGE ? FREE : LOST);
+}
+
+void hak_lock_lose_others(void)
 {
     for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++)
-        if ((*lock)->rank == HAK_RANK_PURGE)
-            HAK_STORE_RELAXED(&(*lock)->word, FREE);
+        hak_lock_lose(*lock);
 }

@@ -8,10 +8,9 @@
  * longest; what takes several, and is held longer, has a rank before all that malloc needs (HAK_RANK_SWEEP) and lets go
  * when a fork waits, or is not taken by fork (HAK_RANK_PURGE).
  *
- * A thread that forks has all locks while other libraries' handlers run and the kernel copies the process. Where such a
- * library registered its handlers before ours, its handler may wait for a mutex whose holder waits for a lock of ours.
- * So who has waited for a while, and sees the forking thread asleep, borrows all locks: nothing they guard is half
- * changed. One thread borrows at a time, and the forking thread takes them back before it releases them. */
+ * A thread that forks has all locks while other libraries' handlers run and the kernel copies the process. If such a
+ * handler waits for a thread that waits for a lock of ours, both wait for ever (docs/limits.md). The thread that waits
+ * says so after ten seconds. */
 #ifndef HAK_LOCK_H
 #define HAK_LOCK_H
 
@@ -25,7 +24,7 @@ enum hak_rank {
     HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,
-    HAK_RANK_PURGE, /* held while the kernel takes pages; neither taken by fork nor lent, and free in a child */
+    HAK_RANK_PURGE, /* held while the kernel takes pages; not taken by fork, and free in a child */
     HAK_RANK_FRONTEND, /* of each frontend; no thread holds those of two frontends at once */
     HAK_RANK_FRONTEND_INNER, /* one that a frontend takes while it holds its other one */
     HAK_RANK_BACKEND,
@@ -63,30 +62,28 @@ bool hak_lock_try(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
 /* Whether this thread holds a lock. */
 bool hak_lock_is_any_held(void);
-/* By fork: locks of one rank, by who always takes them in the same order. Never borrowed. */
+/* By fork: locks of one rank, which it always takes in the same order. */
 void hak_lock_acquire_sibling(struct hak_lock *lock);
 void hak_lock_release_sibling(struct hak_lock *lock);
 /* By fork: all that HAK_LOCK defined, and, in their turn, those of rank HAK_RANK_PROCESSOR by the function. Then it owns
  * all. The locks are released after hak_lock_disown_all. */
 void hak_lock_acquire_all(void (*acquire_processors)(void));
 void hak_lock_release_all(void);
-/* In a child, before the locks are disowned: those of HAK_RANK_PURGE are free, since nobody takes one during a fork. */
-void hak_lock_free_purges(void);
+/* In a child: locks of threads that are not there. Those of rank HAK_RANK_PURGE are free, since nobody takes one during
+ * a fork. Others are left where fork was called inside of malloc: who needs one stops the process with one line. */
+void hak_lock_lose(struct hak_lock *lock);
+void hak_lock_lose_others(void); /* of all that HAK_LOCK defined */
 /* A thread forks; in a child, until our own handler is run. */
 bool hak_lock_is_forking(void);
 /* A fork waits for locks: work of many steps ends with this one. */
 bool hak_lock_is_fork_waiting(void);
 /* Until none does. The caller holds no lock. */
 void hak_lock_let_fork(void);
-/* For fork, when it has taken all locks: to take and release one then means nothing but to wait for who borrows. */
-void hak_lock_own_all(void); /* again, before a fork inside of this one: nothing is half changed when it returns */
+/* For fork, when it has taken all locks: the thread takes and releases none until it disowns them. */
+void hak_lock_own_all(void);
 void hak_lock_disown_all(void);
 bool hak_lock_owns_all(void);
-/* The process's identity, where the calling thread forks, or borrows; else 0. It tells what a child's threads did, before
- * our own handler was run there, from what its parent's did. */
-unsigned hak_lock_forks_in(void);
-/* Where the calling thread forks, or borrows: a new lock, taken as fork has taken the others of its kind. Else nothing,
- * and false. */
+/* Where the calling thread owns all: a new lock, taken as fork has taken the others of its kind. Else nothing, and false. */
 bool hak_lock_take_for_fork(struct hak_lock *lock);
 
 #endif

@@ -64,7 +64,6 @@ struct hak_thread {
     size_t parked_bytes;            /* and the bytes of blocks cut from its slabs then */
     void *local[HAK_NFRONTENDS];    /* the frontends' own, by their place in the table of parts */
     uint32_t drain_done;            /* the last of the trims' requests that it has followed */
-    unsigned process;               /* where it began during a fork; else 0 */
     uint64_t looked_ms;             /* the time up to which its classes were looked at, in turn; 0: not yet, */
     unsigned look_next;             /* and the next one */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */

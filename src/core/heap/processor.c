@@ -161,3 +161,12 @@ void hak_processor_unlock_all(void)
         hak_lock_release_sibling(&t->lock);
     }
 }
+
+void hak_processor_lose_others(void)
+{
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        struct hak_thread *t = HAK_LOAD_ACQUIRE(&heaps[cpu]);
+        if (t)
+            hak_lock_lose(&t->lock);
+    }
+}

@@ -23,10 +23,10 @@ struct hak_thread *hak_heap_enter(void);
 void hak_heap_leave(struct hak_thread *t);
 /* The processors that nobody was seen on since then keep nothing: no block, no slab. The caller has entered no heap. */
 void hak_processor_break_up(uint64_t since_ms);
-/* For fork, when it has the lock to make them: all heaps of processors at once; meanwhile none is made, but by who
- * borrows all locks (lock.h). */
+/* For fork, when it has the lock to make them: all heaps of processors at once. Meanwhile only it makes any. */
 void hak_processor_lock_all(void);
 void hak_processor_unlock_all(void);
+void hak_processor_lose_others(void); /* as hak_lock_lose_others */
 #else
 HAK_INLINE void hak_cache_begin(void)
 {
@@ -52,6 +52,10 @@ HAK_INLINE void hak_processor_lock_all(void)
 }
 
 HAK_INLINE void hak_processor_unlock_all(void)
+{
+}
+
+HAK_INLINE void hak_processor_lose_others(void)
 {
 }
 #endif

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/identity.h"
 #include "core/base/list.h"
 #include "core/base/memcheck.h"
 #include "core/base/work.h"
@@ -43,7 +42,6 @@ static struct hak_thread orphan;
 static void link_live(struct hak_thread *t)
 {
     HAK_LIST_PUSH(&live, t);
-    t->process = hak_lock_forks_in();
     hak_share_set_threads(++live_count);
 }
 
@@ -266,9 +264,9 @@ void hak_thread_fork_child(void)
         return; /* the heaps of processors came along whole */
     live = NULL;
     live_count = 0;
-    for (unsigned process = hak_identity(); t; t = next) {
+    for (; t; t = next) {
         next = t->next;
-        if (t == hak_self.thread || t->process == process) {
+        if (t == hak_self.thread) {
             link_live(t);
         } else {
             pinned_slabs += HAK_LOAD_RELAXED(&t->slabs);

@@ -52,14 +52,13 @@ static HAK_LOCK(fork_lock, HAK_RANK_FORK);
 static pid_t forking;  /* the number of the process, */
 static unsigned inner; /* and forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
 
-/* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was. One
- * that waits for a lock has none. */
+/* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was; the
+ * child has lost the locks of other threads. A thread that waits for its first lock has none. */
 static void prepare(void)
 {
     HAK_UNSEEN;
     if (hak_lock_owns_all()) {
         inner++;
-        hak_lock_own_all(); /* from here on, in this process, nobody borrows */
         return;
     }
     if (hak_lock_is_any_held() || !hak_start())
@@ -86,8 +85,6 @@ static void done(bool in_child)
     if (!hak_lock_owns_all())
         return;
     bool locked = streams_locked;
-    if (in_child)
-        hak_lock_free_purges();
     hak_lock_disown_all();
     if (in_child)
         forget_others();
@@ -106,6 +103,11 @@ static void parent(void)
 
 static void child(void)
 {
+    HAK_UNSEEN;
+    if (hak_lock_owns_all() || hak_lock_is_any_held()) {
+        hak_lock_lose_others();
+        hak_processor_lose_others();
+    }
     if (hak_lock_owns_all())
         inner = 0;
     done(true);
