@@ -31,6 +31,6 @@ bool hak_limit_tighten(void)
 
 void hak_limit_look(void)
 {
-    if (limit_of(RLIMIT_AS) < TIGHT)
+    if (hak_limit() < TIGHT)
         hak_limit_tighten();
 }
