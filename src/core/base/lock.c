@@ -14,14 +14,17 @@
 /* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a thread that a
  * signal woke has waited no less. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-/* A lock's word: the bits above OWNER_SHIFT are of the address of its owner's `held`. AWAITED: a thread may sleep. LOST,
+/* A lock's word: the bits above OWNER_SHIFT are of the address of its owner's `self`. AWAITED: a thread may sleep. LOST,
  * in a child: its owner is not there, and left what the lock guards half changed. */
 enum { FREE, AWAITED = 1, LOST = AWAITED, OWNED = 2, OWNER_SHIFT = 2 };
 
-/* One bit for each rank. A signal may come at any time: of the lock that is being taken or released its word tells. */
-static HAK_THREAD_LOCAL unsigned held;
-static HAK_THREAD_LOCAL const struct hak_lock *changing;
-static HAK_THREAD_LOCAL bool owns_all;
+#define OWNS_ALL (1u << 31)
+
+/* A thread's own. A signal may come at any time: of the lock that is being taken or released its word tells. */
+static HAK_THREAD_LOCAL struct {
+    unsigned held; /* one bit for each rank, and OWNS_ALL */
+    const struct hak_lock *changing;
+} self;
 
 static _Atomic(bool) forking;        /* a thread has all locks */
 static _Atomic(unsigned) fork_waits; /* for locks */
@@ -49,7 +52,7 @@ static bool sleep_on(_Atomic(unsigned) *word, unsigned value, const struct times
     return !late;
 }
 
-static void wake(_Atomic(unsigned) *word, int most)
+static HAK_COLD void wake(_Atomic(unsigned) *word, int most)
 {
     int saved = errno;
     syscall(SYS_futex, word, WAKE | PRIVATE, most);
@@ -58,12 +61,12 @@ static void wake(_Atomic(unsigned) *word, int most)
 
 static unsigned mine(void)
 {
-    return (unsigned)((uintptr_t)&held >> 4) << OWNER_SHIFT | OWNED; /* unique within 16 GiB */
+    return (unsigned)((uintptr_t)&self >> 4) << OWNER_SHIFT | OWNED; /* unique within 16 GiB */
 }
 
-static bool is_mine(const struct hak_lock *lock)
+static bool is_mine(unsigned word)
 {
-    return (HAK_LOAD_RELAXED(&lock->word) & ~(unsigned)AWAITED) == mine();
+    return (word & ~(unsigned)AWAITED) == mine();
 }
 
 static bool try_word(_Atomic(unsigned) *word, unsigned *seen)
@@ -96,6 +99,8 @@ static HAK_COLD void tell_of_fork(void)
 static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
 {
     struct timespec until = after_patience();
+    if (is_mine(seen))
+        hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
     for (bool late = false; !try_awaited(word, &seen); seen = FREE) {
         if (seen == LOST)
             hak_log_fatal("fork was called by the handler of a signal that came inside of malloc or free, while another "
@@ -121,9 +126,9 @@ static void release_word(_Atomic(unsigned) *word)
 
 /* --- locks --------------------------------------------------------------------------------------------- */
 
-static bool is_held(const struct hak_lock *lock)
+static unsigned bit_of(const struct hak_lock *lock)
 {
-    return held >> lock->rank & 1;
+    return 1u << lock->rank;
 }
 
 /* As the handler of a signal sees it, which runs in the same thread. */
@@ -134,8 +139,8 @@ HAK_INLINE void keep_order(void)
 
 static const struct hak_lock *begin_change(const struct hak_lock *lock)
 {
-    const struct hak_lock *interrupted = changing;
-    changing = lock;
+    const struct hak_lock *interrupted = self.changing;
+    self.changing = lock;
     keep_order();
     return interrupted;
 }
@@ -143,129 +148,108 @@ static const struct hak_lock *begin_change(const struct hak_lock *lock)
 static void end_change(const struct hak_lock *interrupted)
 {
     keep_order();
-    changing = interrupted;
+    self.changing = interrupted;
 }
 
-static HAK_COLD bool is_changing_own(void)
+/* False where the thread owns all. */
+static HAK_COLD bool may_take(struct hak_lock *lock)
 {
-    return is_mine(changing);
-}
-
-static _Noreturn HAK_COLD void fail_held(const struct hak_lock *lock)
-{
-    if (is_mine(lock))
-        hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
+    if (self.held & OWNS_ALL)
+        return false;
+    if (is_mine(HAK_LOAD_RELAXED(&lock->word)))
+        wait_for(&lock->word, mine()); /* stops the process */
     hak_log_fatal("a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
                   "their own (core/base/lock.h)", lock->rank);
 }
 
-static void check_held(const struct hak_lock *lock)
-{
-    if (HAK_UNLIKELY(is_held(lock) || (changing == lock && is_changing_own())))
-        fail_held(lock);
-}
-
-/* Written under the lock only; atomic because the statistics read it without. */
+/* `taken` is written under the lock only; atomic because the statistics read it without. */
 static void note_taken(struct hak_lock *lock)
 {
+    keep_order();
+    self.held |= bit_of(lock);
     HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
-}
-
-static void set_held(const struct hak_lock *lock)
-{
-    keep_order();
-    held |= 1u << lock->rank;
-}
-
-static void clear_held(const struct hak_lock *lock)
-{
-    held &= ~(1u << lock->rank);
-    keep_order();
 }
 
 static void take_word(struct hak_lock *lock)
 {
     const struct hak_lock *interrupted = begin_change(lock);
     acquire_word(&lock->word);
-    set_held(lock);
-    end_change(interrupted);
     note_taken(lock);
+    end_change(interrupted);
 }
 
 void hak_lock_acquire(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all))
+    if (HAK_UNLIKELY(self.held & (OWNS_ALL | bit_of(lock))) && !may_take(lock))
         return;
-    HAK_ASSERT(held >> lock->rank <= 1); /* 1: it fails with a message */
-    check_held(lock);
+    HAK_ASSERT(self.held < bit_of(lock));
     take_word(lock);
 }
 
 bool hak_lock_try(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all))
+    if (HAK_UNLIKELY(self.held & (OWNS_ALL | bit_of(lock))) && !may_take(lock))
         return true;
     unsigned seen;
-    check_held(lock);
     const struct hak_lock *interrupted = begin_change(lock);
     bool taken = try_word(&lock->word, &seen);
     if (taken)
-        set_held(lock);
-    end_change(interrupted);
-    if (taken)
         note_taken(lock);
+    end_change(interrupted);
     return taken;
 }
 
 /* A child's call that a signal interrupted while the thread had all locks releases what it has no more. */
 void hak_lock_release(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(owns_all || !is_held(lock)))
+    if (HAK_UNLIKELY((self.held & (OWNS_ALL | bit_of(lock))) != bit_of(lock)))
         return;
     const struct hak_lock *interrupted = begin_change(lock);
-    clear_held(lock);
+    self.held &= ~bit_of(lock);
+    keep_order();
     release_word(&lock->word);
     end_change(interrupted);
 }
 
 bool hak_lock_is_any_held(void)
 {
-    return held || (changing && is_changing_own());
+    return self.held || (self.changing && is_mine(HAK_LOAD_RELAXED(&self.changing->word)));
 }
 
 /* --- all at once, by fork ------------------------------------------------------------------------------- */
 
 void hak_lock_acquire_sibling(struct hak_lock *lock)
 {
-    HAK_ASSERT(held >> lock->rank <= 1);
+    HAK_ASSERT(self.held < bit_of(lock) * 2);
     take_word(lock);
 }
 
 void hak_lock_release_sibling(struct hak_lock *lock)
 {
     release_word(&lock->word);
-    held &= ~(1u << lock->rank);
+    self.held &= ~bit_of(lock);
 }
 
 void hak_lock_own_all(void)
 {
-    owns_all = true;
+    self.held |= OWNS_ALL;
     HAK_STORE_RELAXED(&forking, true);
 }
 
 void hak_lock_disown_all(void)
 {
     HAK_STORE_RELAXED(&forking, false);
-    owns_all = false;
+    self.held &= ~OWNS_ALL;
 }
 
 bool hak_lock_owns_all(void)
 {
-    return owns_all;
+    return self.held & OWNS_ALL;
 }
 
 bool hak_lock_take_for_fork(struct hak_lock *lock)
 {
+    bool owns_all = hak_lock_owns_all();
     if (owns_all)
         HAK_STORE_RELAXED(&lock->word, mine());
     return owns_all;
@@ -320,7 +304,8 @@ void hak_lock_release_all(void)
 
 void hak_lock_lose(struct hak_lock *lock)
 {
-    if (HAK_LOAD_RELAXED(&lock->word) != FREE && !is_mine(lock))
+    unsigned word = HAK_LOAD_RELAXED(&lock->word);
+    if (word != FREE && !is_mine(word))
         HAK_STORE_RELAXED(&lock->word, lock->rank == HAK_RANK_PURGE ? FREE : LOST);
 }
 
