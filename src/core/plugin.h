@@ -83,6 +83,10 @@ struct hak_stage {
     const char *finds; /* for `hakmem causes`: "Served by ..." */
 };
 
+/* What may serve a request for a slab: an adopted PARTIAL one; or an EMPTY one of the class that waits, too; or pages,
+ * too. The second is for frontends that have pages of their own. */
+enum hak_acquire { HAK_ACQUIRE_PARTIAL, HAK_ACQUIRE_KEPT, HAK_ACQUIRE_ANY };
+
 /* A span backend decides where slabs lie: which pages of the page heap (pages/page_heap.h) become one, and which free and
  * PARTIAL slabs are tried before. */
 struct hak_backend {
@@ -91,21 +95,15 @@ struct hak_backend {
     const struct hak_stage *stages;
     /* Once, before the tables are sealed. 0 or -errno. Optional. */
     int (*init)(const struct hak_option_values *options);
-    /* A slab of the class owned by `t`: an adopted PARTIAL one, or a run of hak_slab_pages[cls] pages that it
-     * has formatted. NULL without memory. */
-    struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned cls);
-    /* An adopted PARTIAL slab of the class, or NULL. */
-    struct hak_slab *(*adopt)(struct hak_thread *t, unsigned cls);
-    /* The same, or an EMPTY one of the class that waits: for frontends that have pages of their own. */
-    struct hak_slab *(*reuse)(struct hak_thread *t, unsigned cls);
-    /* Takes back an EMPTY slab. */
-    void (*release)(struct hak_slab *slab);
-    /* Puts a PARTIAL slab on its list. All its blocks may be back by then (hak_slab_all_back). */
-    void (*publish)(struct hak_slab *slab);
-    /* The last block of a PARTIAL slab of the class came back: now or later the slab leaves its list, and is
-     * reaped (hak_parts_reap_slab). Somebody may have adopted it meanwhile. */
+    /* A slab of the class owned by `t`: an adopted PARTIAL one, or one that it has formatted: an EMPTY one, or a run of
+     * hak_slab_pages[cls] pages. NULL without memory, or where there is none of what may serve. */
+    struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned cls, enum hak_acquire from);
+    /* Takes an EMPTY slab, or a PARTIAL one, all of whose blocks may be back by then (hak_slab_all_back). */
+    void (*release_slab)(struct hak_slab *slab);
+    /* The last block of a PARTIAL slab of the class came back: now or later the slab becomes EMPTY
+     * (hak_parts_empty_slab). Somebody may have adopted it meanwhile. */
     void (*all_back)(struct hak_slab *slab, unsigned cls);
-    /* Before a trim: reaps all that `all_back` left for later, and gives its free slabs to the page heap. Optional. */
+    /* Before a trim: does what `all_back` left for later, and gives its EMPTY slabs to the page heap. Optional. */
     void (*flush)(void);
     /* As in struct hak_frontend. True: more is idle, and the next slow path calls again. Optional. */
     bool (*purge_tick)(uint64_t now_ms);
@@ -146,9 +144,8 @@ HAK_INLINE bool hak_parts_has_header(unsigned cls)
     return hak_class_has_header(cls) && hak_parts.by_class[cls]->headers;
 }
 
-/* For a PARTIAL slab without a block outstanding, which a backend has taken off its list: to EMPTY, and to its
- * `release`. No lock of the backend's is held. */
-void hak_parts_reap_slab(struct hak_slab *slab);
+/* An ACTIVE or PARTIAL slab without a block outstanding, which stands on no list, becomes EMPTY. */
+void hak_parts_empty_slab(struct hak_slab *slab);
 
 /* After how long what is free is idle. */
 HAK_INLINE uint64_t hak_purge_delay_ms(void)

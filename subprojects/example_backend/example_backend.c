@@ -53,34 +53,37 @@ static struct hak_slab *take_pages(unsigned cls, unsigned set)
     return slab;
 }
 
-static struct hak_slab *reuse(struct hak_thread *t, unsigned cls)
+static struct hak_slab *take_kept(unsigned cls)
 {
-    struct hak_slab *slab = adopt(t, cls);
-    if (slab || !(slab = pop(&empty_lists[cls], STAGE_KEPT)))
-        return slab;
+    struct hak_slab *slab = pop(&empty_lists[cls], STAGE_KEPT);
+    if (!slab)
+        return NULL;
     HAK_SUB_RELAXED(&kept[cls], 1);
     HAK_ADD_RELAXED(&reused, 1);
-    hak_slab_format(slab, cls, t);
     return slab;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
 {
-    struct hak_slab *slab = reuse(t, cls);
-    if (slab)
+    struct hak_slab *slab = adopt(t, cls);
+    if (slab || from == HAK_ACQUIRE_PARTIAL)
         return slab;
-    if (hak_parts_has_header(cls))
+    slab = take_kept(cls);
+    if (!slab && from == HAK_ACQUIRE_ANY && hak_parts_has_header(cls))
         slab = take_pages(cls, HAK_SET_HEADERS);
-    if (!slab)
+    if (!slab && from == HAK_ACQUIRE_ANY)
         slab = take_pages(cls, HAK_SET_COMMON);
     if (slab)
         hak_slab_format(slab, cls, t);
     return slab;
 }
 
-static void release(struct hak_slab *slab)
+/* One without a block outstanding. */
+static void put_free(struct hak_slab *slab)
 {
     unsigned cls = slab->cls;
+    if (hak_slab_state(slab) != HAK_SLAB_EMPTY)
+        hak_parts_empty_slab(slab);
     hak_lock_acquire(&lock);
     bool keeps = HAK_LOAD_RELAXED(&kept[cls]) < hak_options.example_keep;
     if (keeps)
@@ -93,16 +96,16 @@ static void release(struct hak_slab *slab)
         hak_pages_bound();
 }
 
-/* All blocks may have come back between the transition to PARTIAL and this call. */
-static void publish(struct hak_slab *slab)
+/* All blocks of a PARTIAL one may have come back between the transition and this call. */
+static void release_slab(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
-    bool live = !hak_slab_all_back(slab);
+    bool live = hak_slab_state(slab) == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab);
     if (live)
         hak_slab_list_push(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (!live)
-        hak_parts_reap_slab(slab);
+        put_free(slab);
 }
 
 /* Somebody else may have adopted it between the last free and this call. */
@@ -114,7 +117,7 @@ static void all_back(struct hak_slab *slab, unsigned cls)
         hak_slab_list_remove(&partial_lists[cls], slab);
     hak_lock_release(&lock);
     if (mine)
-        hak_parts_reap_slab(slab);
+        put_free(slab);
 }
 
 static void flush(void)
@@ -140,10 +143,7 @@ const struct hak_backend hak_backend_example_backend = {
     .name = "example_backend",
     .stages = stages,
     .acquire_slab = acquire_slab,
-    .adopt = adopt,
-    .reuse = reuse,
-    .release = release,
-    .publish = publish,
+    .release_slab = release_slab,
     .all_back = all_back,
     .flush = flush,
     .stats = stats,

@@ -35,7 +35,7 @@ static bool take_batch(void)
 static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
 {
     size_t pages = hak_slab_pages[cls];
-    struct hak_slab *slab = hak_parts.backend->reuse(t, cls);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_KEPT);
     if (slab)
         return slab;
     hak_lock_acquire(&lock);

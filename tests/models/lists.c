@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c),
- * PARTIAL slabs with publication, adoption and sweep (shared_pool/partial.c, core/parts/parts.c), and hot ones
- * (shared_pool/hot.c). A slab must come to one thread at a time, with all that its last one wrote. */
+ * and the pool's cache of EMPTY and PARTIAL slabs with publication, adoption and sweep (shared_pool/slab_cache.c,
+ * core/parts/parts.c). A slab must come to one thread at a time, with all that its last one wrote. */
 #include <limits.h>
 
-#include "backends/shared_pool/hot.h"
-#include "backends/shared_pool/partial.h"
+#include "backends/shared_pool/slab_cache.h"
+#include "core/pages/page_heap.h"
 #include "core/pages/slab_stack.h"
+#include "core/parts/page_purge.h"
 #include "core/parts/parts.h"
 #include "world.h"
 
@@ -15,14 +16,8 @@ static void *blocks[WORLD_PAGES];
 static unsigned cls; /* of all of them */
 static struct hak_slab_stack stack;
 
-/* The backend's: from there the slab may serve anything. */
-static void take_back(struct hak_slab *slab)
-{
-    hak_hot_push(slab);
-}
-
 static const struct hak_frontend frontend = {.name = "model"};
-static const struct hak_backend backend = {.name = "model", .release = take_back};
+static const struct hak_backend backend = {.name = "model"};
 static const struct hak_release release = {.name = "model"};
 
 const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
@@ -53,6 +48,18 @@ static void own(struct hak_slab *slab, unsigned self)
 {
     world_format(slab, 2, world_thread(self));
     world_use_up(slab);
+}
+
+static unsigned freed; /* slabs: their pages may serve anything */
+
+void hak_pages_put(struct hak_slab *slab)
+{
+    freed++;
+    own(slab, MODEL_THREADS);
+}
+
+void hak_pages_bound(void)
+{
 }
 
 /* --- stack: one thread takes two and puts the first back while another one takes ---------------------------- */
@@ -118,38 +125,32 @@ static void take_or_pop(unsigned self)
     }
 }
 
-/* --- hot: two threads push where there is room for one, a third pops -------------------------------------------- */
+/* --- empty: two threads push where there is room for one, a third pops -------------------------------------------- */
 
-static void setup_hot(void)
+static void setup_empty(void)
 {
     setup(1, 0);
 }
 
-static void hot(unsigned self)
+static void empty(unsigned self)
 {
     if (self < 2) {
         hak_slab_empty(slabs[self]);
-        while (!hak_hot_push(slabs[self])) {
-            struct hak_slab *next, *before = hak_hot_take(cls);
-            model_reached(before != NULL);
-            for (; before; before = next) {
-                next = hak_slab_stack_next(before);
-                own(before, self);
-            }
-        }
+        hak_slab_cache_put(slabs[self]);
         return;
     }
-    struct hak_slab *slab = hak_hot_pop(cls);
+    struct hak_slab *slab = hak_slab_cache_take_empty(cls);
     if (slab) {
         own(slab, self);
         model_reached(2);
     }
 }
 
-static void expect_hot(void)
+static void expect_empties(void)
 {
     for (unsigned i = 0; i < WORLD_PAGES; i++)
         MODEL_CHECK(hak_slab_state(slabs[i]) == HAK_SLAB_EMPTY || slabs[i]->used == 2);
+    model_reached(freed);
 }
 
 /* --- publish: an owner ends, the last block comes back, and a thread wants a slab --------------------------------- */
@@ -163,12 +164,12 @@ static void publish(unsigned self)
 {
     if (self == 0) {
         if (hak_slab_disown(slabs[0]) == HAK_SLAB_PARTIAL)
-            hak_partial_put(slabs[0]);
+            hak_slab_cache_put(slabs[0]);
     } else if (self == 1) {
         if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
-            hak_partial_note_idle(cls);
+            hak_slab_cache_all_back(NULL, cls);
     } else {
-        struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
+        struct hak_slab *slab = hak_slab_cache_adopt(world_thread(self), cls);
         if (slab)
             model_reached(world_use_up(slab) - 1);
     }
@@ -178,8 +179,8 @@ static void publish(unsigned self)
 static void expect_published(void)
 {
     bool idle = hak_slab_all_back(slabs[0]);
-    hak_partial_sweep(true, UINT_MAX);
-    struct hak_slab *slab = idle ? hak_hot_pop(cls) : hak_partial_take(world_thread(0), cls);
+    hak_slab_cache_sweep(true, UINT_MAX);
+    struct hak_slab *slab = idle ? hak_slab_cache_take_empty(cls) : hak_slab_cache_adopt(world_thread(0), cls);
     MODEL_CHECK(slab == slabs[0] || (!slab && hak_slab_state(slabs[0]) == HAK_SLAB_ACTIVE));
     if (!idle)
         hak_slab_collect(slabs[0]);
@@ -193,23 +194,23 @@ static void setup_sweep(void)
 {
     setup(8, 1);
     hak_slab_disown(slabs[0]);
-    hak_partial_put(slabs[0]);
+    hak_slab_cache_put(slabs[0]);
 }
 
 static void sweep(unsigned self)
 {
     if (self == 0) {
         if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY)
-            hak_partial_note_idle(cls);
-        hak_partial_sweep(true, UINT_MAX);
+            hak_slab_cache_all_back(NULL, cls);
+        hak_slab_cache_sweep(true, UINT_MAX);
     } else if (self == 1) {
-        struct hak_slab *slab = hak_partial_take(world_thread(self), cls);
+        struct hak_slab *slab = hak_slab_cache_adopt(world_thread(self), cls);
         if (slab) {
             world_use_up(slab);
             model_reached(0);
         }
     } else {
-        struct hak_slab *slab = hak_hot_pop(cls);
+        struct hak_slab *slab = hak_slab_cache_take_empty(cls);
         if (slab) {
             own(slab, self);
             model_reached(1);
@@ -223,9 +224,9 @@ static void expect_swept(void)
     MODEL_CHECK(state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL || state == HAK_SLAB_EMPTY);
     MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
     if (state == HAK_SLAB_PARTIAL)
-        MODEL_CHECK(hak_partial_take(world_thread(0), cls) == slabs[0]);
+        MODEL_CHECK(hak_slab_cache_adopt(world_thread(0), cls) == slabs[0]);
     if (state == HAK_SLAB_EMPTY)
-        MODEL_CHECK(hak_hot_pop(cls) == slabs[0]);
+        MODEL_CHECK(hak_slab_cache_take_empty(cls) == slabs[0]);
 }
 
 /* --- passes: a slab is put on its stack, and becomes idle, while another thread begins a pass ------------------- */
@@ -239,12 +240,12 @@ static void setup_passes(void)
 static void begin_pass(unsigned self)
 {
     if (self == 0) {
-        hak_partial_put(slabs[0]);
+        hak_slab_cache_put(slabs[0]);
     } else if (self == 1) {
         MODEL_CHECK(world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY);
-        hak_partial_note_idle(cls);
+        hak_slab_cache_all_back(NULL, cls);
     } else {
-        hak_partial_sweep(true, 2);
+        hak_slab_cache_sweep(true, 2);
         model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
     }
 }
@@ -252,7 +253,7 @@ static void begin_pass(unsigned self)
 /* It is not passed over: a whole sweep finds it. */
 static void expect_empty(void)
 {
-    hak_partial_sweep(true, UINT_MAX);
+    hak_slab_cache_sweep(true, UINT_MAX);
     MODEL_CHECK(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
 }
 
@@ -262,30 +263,30 @@ static void setup_sweepers(void)
 {
     setup(8, 1);
     hak_slab_disown(slabs[0]);
-    hak_partial_note_idle(cls); /* another one, which is adopted by now */
-    hak_partial_sweep(true, 1);
-    hak_partial_note_idle(cls);
-    hak_partial_sweep(true, 1);
-    hak_partial_put(slabs[0]);
+    hak_slab_cache_all_back(NULL, cls); /* another one, which is adopted by now */
+    hak_slab_cache_sweep(true, 1);
+    hak_slab_cache_all_back(NULL, cls);
+    hak_slab_cache_sweep(true, 1);
+    hak_slab_cache_put(slabs[0]);
 }
 
 static void sweep_by_two(unsigned self)
 {
     if (self == 0) {
-        hak_partial_sweep(true, 1);
+        hak_slab_cache_sweep(true, 1);
         model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
     } else {
-        hak_partial_sweep(true, 1);
+        hak_slab_cache_sweep(true, 1);
         MODEL_CHECK(world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY);
-        hak_partial_note_idle(cls);
-        hak_partial_sweep(true, 1);
+        hak_slab_cache_all_back(NULL, cls);
+        hak_slab_cache_sweep(true, 1);
     }
 }
 
 const struct model models[] = {
     {"stack", 2, setup_stack, pop_and_push, expect_all, 2},
     {"take_all", 3, setup_stack, take_or_pop, expect_all, 2},
-    {"hot", 3, setup_hot, hot, expect_hot, 3},
+    {"empty", 3, setup_empty, empty, expect_empties, 3},
     {"publish", 3, setup_publish, publish, expect_published, 2},
     {"sweep", 3, setup_sweep, sweep, expect_swept, 2},
     {"passes", 3, setup_passes, begin_pass, expect_empty, 2},

@@ -45,16 +45,16 @@ static uint64_t dirty(void)
 static void release(struct hak_slab *slab)
 {
     hak_slab_empty(slab);
-    legacy->release(slab);
+    legacy->release_slab(slab);
 }
 
 TEST(one_class_in_a_superslab)
 {
     start();
     unsigned fit = (unsigned)HAK_SUPERSLAB_PAGES / hak_slab_pages[cls];
-    struct hak_slab *other = legacy->acquire_slab(t, cls + 1), *all[65];
+    struct hak_slab *other = legacy->acquire_slab(t, cls + 1, HAK_ACQUIRE_ANY), *all[65];
     for (unsigned i = 0; i <= fit; i++) {
-        all[i] = legacy->acquire_slab(t, cls);
+        all[i] = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
         assert_int_equal(hak_slab_state(all[i]), HAK_SLAB_ACTIVE);
         assert_int_not_equal(superslab_of(all[i]), superslab_of(other));
         assert_int_equal(superslab_of(all[i]) == superslab_of(all[0]), i != fit);
@@ -68,16 +68,16 @@ TEST(one_class_in_a_superslab)
     assert_int_equal(dirty(), 0);
     assert_int_equal(unit_stat("lru", "cached"), 0);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 1);
-    assert_ptr_equal(legacy->acquire_slab(t, cls + 2)->base, content); /* and it is any class's */
+    assert_ptr_equal(legacy->acquire_slab(t, cls + 2, HAK_ACQUIRE_ANY)->base, content); /* and it is any class's */
     assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
     release(all[1]);
-    assert_ptr_equal(legacy->acquire_slab(t, cls)->base, all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
+    assert_ptr_equal(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY)->base, all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
 }
 
 TEST(free_slabs_go_back_after_the_delay)
 {
     start();
-    struct hak_slab *keep = legacy->acquire_slab(t, cls), *slab = legacy->acquire_slab(t, cls);
+    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY), *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     char *content = slab->base;
     fake_os_clock(1); /* a tick has time enough, on a slow processor too */
     content[0] = 1;
@@ -99,7 +99,7 @@ TEST(free_slabs_go_back_after_the_delay)
 TEST(trim_gives_free_slabs_back)
 {
     start();
-    struct hak_slab *keep = legacy->acquire_slab(t, cls), *slab = legacy->acquire_slab(t, cls);
+    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY), *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     size_t size = slab->pages * HAK_PAGE;
     release(slab);
     assert_int_equal(hak_purge_all(size), 0);
@@ -111,28 +111,28 @@ TEST(trim_gives_free_slabs_back)
 TEST(partial_slabs_come_first)
 {
     start();
-    struct hak_slab *slab = legacy->acquire_slab(t, cls);
+    struct hak_slab *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     void *block = hak_slab_take(slab, 1).head;
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
-    legacy->publish(slab);
-    assert_null(legacy->adopt(t, cls + 1));
-    assert_ptr_equal(legacy->acquire_slab(t, cls), slab);
+    legacy->release_slab(slab);
+    assert_null(legacy->acquire_slab(t, cls + 1, HAK_ACQUIRE_PARTIAL));
+    assert_ptr_equal(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY), slab);
     assert_int_equal(unit_stat("stages", "partial"), 1);
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
-    legacy->publish(slab);
+    legacy->release_slab(slab);
     legacy->all_back(slab, cls); /* it is not: nothing happens */
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_PARTIAL);
     assert_int_equal(hak_slab_remote_put(slab, (struct hak_chain){block, block, 1}), HAK_REMOTE_EMPTY);
     legacy->all_back(slab, cls);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_UNUSED);
-    assert_null(legacy->adopt(t, cls));
+    assert_null(legacy->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
 }
 
 /* Never wrong: they stay dirty, and serve the class. */
 TEST(what_the_kernel_refuses_stays)
 {
     start();
-    struct hak_slab *slab = legacy->acquire_slab(t, cls);
+    struct hak_slab *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     size_t size = slab->pages * HAK_PAGE;
     char *content = slab->base;
     content[0] = 1;
@@ -143,7 +143,7 @@ TEST(what_the_kernel_refuses_stays)
     assert_int_equal(dirty(), size);
     assert_int_equal(unit_stat("page_heap", "refused_bytes"), size);
     fake_os_allow();
-    slab = legacy->acquire_slab(t, cls);
+    slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     assert_ptr_equal(slab->base, content);
     assert_int_equal(dirty(), 0);
     release(slab);
@@ -156,10 +156,10 @@ TEST(without_memory_null_and_later_served)
 {
     start();
     fake_os_refuse_any(1, ENOMEM, true);
-    assert_null(legacy->acquire_slab(t, cls));
-    assert_null(legacy->reuse(t, cls));
+    assert_null(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY));
+    assert_null(legacy->acquire_slab(t, cls, HAK_ACQUIRE_KEPT));
     fake_os_allow();
-    assert_non_null(legacy->acquire_slab(t, cls));
+    assert_non_null(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY));
 }
 
 /* --- the oracle -------------------------------------------------------------------------------------------- */

@@ -59,7 +59,7 @@ static struct hak_slab *acquire(void)
 static void release(struct hak_slab *slab)
 {
     hak_slab_empty(slab);
-    hak_parts.backend->release(slab);
+    hak_parts.backend->release_slab(slab);
 }
 
 static uint64_t reserved(void)

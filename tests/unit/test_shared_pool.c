@@ -42,7 +42,7 @@ static void start(const char *settings)
 
 static struct hak_slab *acquire(unsigned b)
 {
-    struct hak_slab *slab = pool->acquire_slab(t, b);
+    struct hak_slab *slab = pool->acquire_slab(t, b, HAK_ACQUIRE_ANY);
     assert_non_null(slab);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_ACTIVE);
     assert_int_equal(slab->cls, b);
@@ -53,7 +53,7 @@ static struct hak_slab *acquire(unsigned b)
 static void release(struct hak_slab *slab)
 {
     hak_slab_empty(slab);
-    pool->release(slab);
+    pool->release_slab(slab);
 }
 
 /* One block is away, the rest may be adopted. Returns the block. */
@@ -61,7 +61,7 @@ static void *make_partial(struct hak_slab *slab)
 {
     void *block = hak_slab_take(slab, 1).head;
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
-    pool->publish(slab);
+    pool->release_slab(slab);
     return block;
 }
 
@@ -314,7 +314,7 @@ TEST(no_stage_without_memory)
 {
     start(NULL);
     fake_os_refuse_any(1, ENOMEM, true);
-    assert_null(pool->acquire_slab(t, cls));
+    assert_null(pool->acquire_slab(t, cls, HAK_ACQUIRE_ANY));
     bool zeroed;
     assert_null(unit_run(1, 1, &zeroed));
     assert_null(unit_run(1000, 1, &zeroed));
@@ -329,12 +329,12 @@ TEST(no_stage_without_memory)
 TEST(adopt_takes_only_partial_ones)
 {
     start(NULL);
-    assert_null(pool->adopt(t, cls));
+    assert_null(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
     struct hak_slab *slab = acquire(cls);
     make_partial(slab);
-    assert_null(pool->adopt(t, other_bin));
-    assert_ptr_equal(pool->adopt(t, cls), slab);
-    assert_null(pool->adopt(t, cls));
+    assert_null(pool->acquire_slab(t, other_bin, HAK_ACQUIRE_PARTIAL));
+    assert_ptr_equal(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL), slab);
+    assert_null(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
 }
 
 /* The last block comes back between the transition and the list: whoever asks next gets the slab. */
@@ -346,8 +346,8 @@ TEST(what_is_free_when_published_is_found)
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
     assert_int_equal(hak_slab_remote_put(slab, block), HAK_REMOTE_EMPTY);
     pool->all_back(slab, cls); /* it stands on no list yet */
-    pool->publish(slab);
-    assert_ptr_equal(pool->adopt(t, cls), slab);
+    pool->release_slab(slab);
+    assert_ptr_equal(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL), slab);
     assert_int_equal(slab->used, 0);
 }
 
@@ -376,7 +376,7 @@ TEST(slabs_with_all_blocks_back_leave_the_list_together)
     unit_sweep();
     assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY) - empty, N);
     assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 1);
-    assert_ptr_equal(pool->adopt(t, cls), live);
+    assert_ptr_equal(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL), live);
 }
 
 TEST(a_reaped_slab_is_empty_and_used_again)

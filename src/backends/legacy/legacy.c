@@ -49,10 +49,10 @@ static struct hak_slab *take(unsigned cls, bool header)
     return slab;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
 {
     struct hak_slab *slab = adopt(t, cls);
-    if (slab)
+    if (slab || from != HAK_ACQUIRE_ANY)
         return slab;
     bool header = hak_parts_has_header(cls);
     slab = take(cls, header);
@@ -65,21 +65,24 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
 
 /* --- giving back ---------------------------------------------------------------------------------------- */
 
-static void release(struct hak_slab *slab)
+/* One without a block outstanding. */
+static void put_free(struct hak_slab *slab)
 {
+    if (hak_slab_state(slab) != HAK_SLAB_EMPTY)
+        hak_parts_empty_slab(slab);
     hak_pages_put(slab);
     hak_pages_bound();
 }
 
-static void publish(struct hak_slab *slab)
+static void release_slab(struct hak_slab *slab)
 {
     hak_lock_acquire(&lock);
-    bool live = !hak_slab_all_back(slab);
+    bool live = hak_slab_state(slab) == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab);
     if (live)
         hak_slab_list_push(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (!live)
-        hak_parts_reap_slab(slab);
+        put_free(slab);
 }
 
 static void all_back(struct hak_slab *slab, unsigned cls)
@@ -91,16 +94,13 @@ static void all_back(struct hak_slab *slab, unsigned cls)
         hak_slab_list_remove(&partial_lists[slab->cls], slab);
     hak_lock_release(&lock);
     if (mine)
-        hak_parts_reap_slab(slab);
+        put_free(slab);
 }
 
 const struct hak_backend hak_backend_legacy = {
     .name = "legacy",
     .stages = stages,
     .acquire_slab = acquire_slab,
-    .adopt = adopt,
-    .reuse = adopt,
-    .release = release,
-    .publish = publish,
+    .release_slab = release_slab,
     .all_back = all_back,
 };

@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, an ordered array of
- * functions that reads top to bottom as the policy: hot (EMPTY) and PARTIAL slabs first, from lock-free stacks
- * of their class (hot.c, partial.c), then pages of the page heap: dirty ones, those beside others in use, those of
- * superslabs that are wholly free, and new ones at last. */
-#include <limits.h>
+ * functions that reads top to bottom as the policy: slabs that nobody owns first, from lock-free stacks
+ * (slab_cache.c), then pages of the page heap: dirty ones, those beside others in use, those of superslabs that are
+ * wholly free, and new ones at last. */
 #include <sys/mman.h>
 
 #include "core/plugin.h"
 #include "core/os/huge_page.h"
 #include "core/os/limit.h"
-#include "core/base/work.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
-#include "hot.h"
-#include "partial.h"
+#include "slab_cache.h"
 
-#define SWEEP 256u              /* PARTIAL slabs that a tick looks at: some 20 us, */
-#define SWEEP_AFTER_SLEEP 4096u /* or more, since none of them was used */
 #define HUGE_FROM (16 * HAK_MIB)
 #define HUGE_LOOK_BACK 4u
 #ifndef MADV_POPULATE_WRITE
@@ -60,17 +54,17 @@ struct request {
 
 static struct hak_slab *stage_hot(struct request *r)
 {
-    return hak_hot_pop(r->cls);
+    return hak_slab_cache_take_empty(r->cls);
 }
 
 static struct hak_slab *stage_partial(struct request *r)
 {
-    return hak_partial_take(r->thread, r->cls);
+    return hak_slab_cache_adopt(r->thread, r->cls);
 }
 
 static struct hak_slab *stage_warm(struct request *r)
 {
-    return hak_hot_pop_similar((unsigned)r->pages.pages, r->pages.set == HAK_SET_HEADERS);
+    return hak_slab_cache_take_similar(r->cls);
 }
 
 static struct hak_slab *stage_empty(struct request *r)
@@ -163,101 +157,21 @@ static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to
     return NULL;
 }
 
-/* A PARTIAL slab was adopted with its blocks. */
-static struct hak_slab *formatted(struct hak_slab *slab, struct hak_thread *t, unsigned cls)
-{
-    if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE)
-        hak_slab_format(slab, cls, t);
-    return slab;
-}
-
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls)
+static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
 {
     bool header = hak_parts_has_header(cls);
     struct request r = {.thread = t, .cls = cls};
     r.pages = (struct hak_page_request){.pages = hak_slab_pages[cls], .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
                                         .slab = true};
-    struct hak_slab *slab = run_stages(&r, STAGE_hot, STAGE_map);
-    if (!slab && header) { /* their zone is full: blocks without headers serve as well */
+    struct hak_slab *slab = run_stages(&r, from == HAK_ACQUIRE_PARTIAL ? STAGE_partial : STAGE_hot,
+                                       from == HAK_ACQUIRE_ANY ? STAGE_map : STAGE_partial);
+    if (!slab && header && from == HAK_ACQUIRE_ANY) { /* their zone is full: blocks without headers serve as well */
         r.pages.set = HAK_SET_COMMON;
         slab = run_stages(&r, STAGE_empty, STAGE_map);
     }
-    return formatted(slab, t, cls);
-}
-
-static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
-{
-    struct request r = {.thread = t, .cls = cls};
-    return run_stages(&r, STAGE_partial, STAGE_partial);
-}
-
-static struct hak_slab *reuse(struct hak_thread *t, unsigned cls)
-{
-    struct request r = {.thread = t, .cls = cls};
-    return formatted(run_stages(&r, STAGE_hot, STAGE_partial), t, cls);
-}
-
-/* --- giving back --------------------------------------------------------------------------------------- */
-
-static HAK_LOCK(cooling, HAK_RANK_BACKEND); /* slabs are in hand: fork waits until they are in the page heap */
-
-static void cool(struct hak_slab *slab)
-{
-    for (struct hak_slab *next; slab; slab = next) {
-        next = hak_slab_stack_next(slab);
-        hak_pages_put(slab);
-    }
-}
-
-/* All hot slabs go to the page heap. */
-static void cool_down(void)
-{
-    struct hak_slab *slabs;
-    hak_lock_acquire(&cooling);
-    for (unsigned cls = 0; (slabs = hak_hot_take_all(&cls));)
-        cool(slabs);
-    hak_lock_release(&cooling);
-    hak_pages_bound();
-}
-
-/* The most recent one is hot; those before it go together when they are too many. */
-static void release(struct hak_slab *slab)
-{
-    if (HAK_UNLIKELY(hak_options.log_free))
-        hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
-    if (hak_hot_push(slab))
-        return;
-    hak_lock_acquire(&cooling);
-    do
-        cool(hak_hot_take(slab->cls));
-    while (!hak_hot_push(slab));
-    hak_lock_release(&cooling);
-    hak_pages_bound();
-}
-
-static void all_back(struct hak_slab *slab, unsigned cls)
-{
-    (void)slab; /* it may be anybody's by now */
-    hak_partial_note_idle(cls);
-}
-
-static void flush(void)
-{
-    while (hak_partial_sweep(true, UINT_MAX))
-        hak_lock_let_fork();
-    cool_down();
-}
-
-static bool purge_tick(uint64_t now_ms)
-{
-    static _Atomic(uint64_t) cooled_ms;
-    bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
-    bool more = hak_partial_sweep(slept, slept ? SWEEP_AFTER_SLEEP : SWEEP);
-    if (slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms()) {
-        cool_down();
-        HAK_STORE_RELAXED(&cooled_ms, now_ms);
-    }
-    return more && slept;
+    if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */
+        hak_slab_format(slab, cls, t);
+    return slab;
 }
 
 /* --- the rest ------------------------------------------------------------------------------------------- */
@@ -282,12 +196,9 @@ const struct hak_backend hak_backend_shared_pool = {
     .name = "shared_pool",
     .stages = stage_list,
     .acquire_slab = acquire_slab,
-    .adopt = adopt,
-    .reuse = reuse,
-    .release = release,
-    .publish = hak_partial_put,
-    .all_back = all_back,
-    .flush = flush,
-    .purge_tick = purge_tick,
+    .release_slab = hak_slab_cache_put,
+    .all_back = hak_slab_cache_all_back,
+    .flush = hak_slab_cache_flush,
+    .purge_tick = hak_slab_cache_tick,
     .stats = stats,
 };

@@ -90,7 +90,7 @@ static HAK_COLD bool replace_new(struct hak_thread *t, struct hak_slab *slab)
 {
     unsigned cls = slab->cls;
     hak_owned_release(t, slab);
-    return own(t, hak_parts.backend->adopt(t, cls));
+    return own(t, hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
 }
 
 /* The first slab of the bin, made to have a free block. */

@@ -23,7 +23,7 @@ static void put_remote(struct hak_slab *slab, struct hak_chain chain)
     unsigned cls = slab->cls, pages = slab->pages;
     switch (hak_slab_remote_put(slab, chain)) {
     case HAK_REMOTE_PUBLISH:
-        hak_parts.backend->publish(slab);
+        hak_parts.backend->release_slab(slab);
         break;
     case HAK_REMOTE_EMPTY:
         untag(base, pages);

@@ -36,7 +36,7 @@ static void give_up_slabs(struct hak_thread *t, unsigned cls)
     while ((slab = t->bins[cls].slabs)) {
         hak_owned_remove(t, slab);
         if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
-            hak_parts.backend->publish(slab);
+            hak_parts.backend->release_slab(slab);
     }
 }
 
@@ -135,7 +135,7 @@ static void abandon(struct hak_thread *t, unsigned cls)
         if (!slab->used)
             hak_slab_untag(slab);
         if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
-            hak_parts.backend->publish(slab);
+            hak_parts.backend->release_slab(slab);
     }
     t->bins[cls] = (struct hak_bin){0};
 }

@@ -24,7 +24,7 @@ uint32_t hak_share_capacity(unsigned cls)
 /* A PARTIAL one first: an EMPTY one would become one more that is hardly used. */
 static struct hak_slab *acquire(struct hak_thread *t, unsigned cls, bool may_grow)
 {
-    struct hak_slab *slab = hak_parts.backend->adopt(t, cls);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL);
     return slab || !may_grow ? slab : hak_parts_acquire_slab(t, cls);
 }
 
@@ -44,5 +44,5 @@ uint32_t hak_share_batch(unsigned cls, uint32_t want)
 void hak_share_close(struct hak_slab *slab)
 {
     if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
-        hak_parts.backend->publish(slab);
+        hak_parts.backend->release_slab(slab);
 }

@@ -109,8 +109,8 @@ void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
 uint32_t hak_slab_collect(struct hak_slab *slab);
 /* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
 bool hak_slab_retire(struct hak_slab *slab);
-/* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state; PARTIAL must be published, even if no
- * block is outstanding. */
+/* ACTIVE -> FULL or PARTIAL when the owner ends. Returns the new state; PARTIAL must be given to the backend, even
+ * if no block is outstanding. */
 enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
 /* No block is outstanding any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);

@@ -132,18 +132,13 @@ bool hak_parts_init(void)
 struct hak_slab *hak_parts_acquire_slab(struct hak_thread *t, unsigned cls)
 {
     const struct hak_frontend *f = hak_parts.by_class[cls];
-    return (f->slab_acquire ? f->slab_acquire : hak_parts.backend->acquire_slab)(t, cls);
+    return f->slab_acquire ? f->slab_acquire(t, cls) : hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
 }
 
-void hak_parts_release_slab(struct hak_slab *slab)
+void hak_parts_empty_slab(struct hak_slab *slab)
 {
+    if (hak_slab_state(slab) == HAK_SLAB_PARTIAL)
+        hak_slab_adopt(slab, NULL);
     hak_bundles_check(slab);
     hak_slab_empty(slab);
-    hak_parts.backend->release(slab);
-}
-
-void hak_parts_reap_slab(struct hak_slab *slab)
-{
-    hak_slab_adopt(slab, NULL);
-    hak_parts_release_slab(slab);
 }

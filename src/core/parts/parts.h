@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Filling the table of parts (struct hak_part_table), once, by process/start.c: which frontend serves a class, which
- * backend supplies pages, how pages go back. And the way of slabs to their owners and back. */
+ * backend supplies pages, how pages go back. And the way of slabs to their owners. */
 #ifndef HAK_PARTS_H
 #define HAK_PARTS_H
 
@@ -18,7 +18,5 @@ bool hak_parts_init(void);
 
 /* An ACTIVE slab of the class owned by `t`, with a free block; NULL without memory. */
 struct hak_slab *hak_parts_acquire_slab(struct hak_thread *t, unsigned cls);
-/* A slab without a block outstanding, on no list: to EMPTY, and to the backend. */
-void hak_parts_release_slab(struct hak_slab *slab);
 
 #endif

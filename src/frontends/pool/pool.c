@@ -38,7 +38,7 @@ static int init(const struct hak_option_values *options, unsigned place)
 
 static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
 {
-    struct hak_slab *slab = hak_parts.backend->reuse(t, cls);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_KEPT);
     if (slab)
         return slab;
     slab = hak_reserve_take(t, hak_slab_pages[cls]);

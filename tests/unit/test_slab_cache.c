@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The stacks alone: who is adopted, and when a sweep makes idle slabs EMPTY. */
-#include "backends/shared_pool/partial.h"
+ * The stacks alone: who is taken and adopted, how many EMPTY slabs stay, and when a sweep makes idle ones EMPTY. */
+#include "backends/shared_pool/slab_cache.h"
 
 #include <limits.h>
 #include <sys/wait.h>
@@ -14,13 +14,135 @@
 static struct hak_thread *t;
 static unsigned cls;
 
-static void start(void)
+static void start_with(const char *settings)
 {
-    unit_start(NULL);
+    unit_start(settings);
     t = unit_thread();
     assert_non_null(t);
     cls = hak_class_of(SIZE);
 }
+
+static void start(void)
+{
+    start_with(NULL);
+}
+
+/* --- EMPTY slabs ------------------------------------------------------------------------------------------- */
+
+#define KEPT 3
+
+/* A class near to `from` with slabs of one page, or of more. */
+static unsigned class_with(unsigned from, int step, bool one_page)
+{
+    while ((hak_slab_pages[from] == 1) != one_page)
+        from += (unsigned)step;
+    return from;
+}
+
+static void make_slabs(struct hak_slab **slabs, unsigned n, unsigned of)
+{
+    for (unsigned i = 0; i < n; i++)
+        assert_non_null(slabs[i] = hak_parts_acquire_slab(t, of));
+}
+
+static void put_empty(struct hak_slab *slab)
+{
+    hak_parts_empty_slab(slab);
+    hak_slab_cache_put(slab);
+}
+
+static void assert_empties(unsigned of, unsigned n, struct hak_slab **slabs)
+{
+    while (n--)
+        assert_ptr_equal(hak_slab_cache_take_empty(of), slabs[n]);
+    assert_null(hak_slab_cache_take_empty(of));
+}
+
+static unsigned kept(void)
+{
+    return hak_parts.release->at_once ? 1 : KEPT;
+}
+
+TEST(the_most_recent_of_the_class_comes_first)
+{
+    struct hak_slab *slabs[KEPT], *other;
+    start_with("HAKMEM_SS_HOT_SLABS=3");
+    make_slabs(slabs, KEPT, cls);
+    make_slabs(&other, 1, cls + 1);
+    assert_empties(cls, 0, slabs);
+    put_empty(other);
+    for (unsigned i = 0; i < kept(); i++)
+        put_empty(slabs[i]);
+    assert_empties(cls, kept(), slabs);
+    assert_empties(cls + 1, 1, &other);
+}
+
+TEST(a_similar_one_has_the_same_length)
+{
+    struct hak_slab *long_one, *one;
+    start();
+    unsigned short_cls = class_with(cls, -1, true), other = class_with(short_cls - 1, -1, true);
+    unsigned long_cls = class_with(cls, 1, false);
+    make_slabs(&long_one, 1, long_cls);
+    make_slabs(&one, 1, other);
+    assert_null(hak_slab_cache_take_similar(short_cls));
+    put_empty(long_one);
+    assert_null(hak_slab_cache_take_similar(short_cls));
+    put_empty(one);
+    assert_ptr_equal(hak_slab_cache_take_similar(short_cls), one);
+    assert_ptr_equal(hak_slab_cache_take_similar(long_cls), long_one);
+    if (!hak_parts_has_header(0) || hak_slab_pages[0] != 1)
+        return;
+    put_empty(hak_parts_acquire_slab(t, 0));
+    assert_null(hak_slab_cache_take_similar(short_cls)); /* of the other zone */
+}
+
+/* The room of what was taken is free again. */
+TEST(too_many_go_together_but_the_last)
+{
+    struct hak_slab *slabs[KEPT + 1];
+    start_with("HAKMEM_SS_HOT_SLABS=3");
+    make_slabs(slabs, KEPT + 1, cls);
+    for (unsigned i = 0; i < kept(); i++)
+        put_empty(slabs[i]);
+    hak_slab_cache_put(hak_slab_cache_take_empty(cls));
+    for (unsigned i = 0; i < kept(); i++)
+        assert_int_equal(hak_slab_state(slabs[i]), HAK_SLAB_EMPTY);
+    put_empty(slabs[kept()]);
+    for (unsigned i = 0; i < kept(); i++)
+        assert_int_equal(hak_slab_state(slabs[i]), HAK_SLAB_UNUSED);
+    assert_empties(cls, 1, &slabs[kept()]);
+}
+
+TEST(a_flush_takes_those_of_all_classes)
+{
+    struct hak_slab *slabs[KEPT], *other;
+    start_with("HAKMEM_SS_HOT_SLABS=3");
+    for (unsigned round = 0; round < 2; round++) { /* the count begins again */
+        make_slabs(slabs, KEPT, cls);
+        make_slabs(&other, 1, cls + 1);
+        put_empty(other);
+        for (unsigned i = 0; i < kept(); i++)
+            put_empty(slabs[i]);
+        assert_int_equal(hak_slab_state(slabs[0]), HAK_SLAB_EMPTY);
+        hak_slab_cache_flush();
+        assert_int_equal(hak_slab_state(slabs[0]), HAK_SLAB_UNUSED);
+        assert_empties(cls, 0, NULL);
+        assert_empties(cls + 1, 0, NULL);
+    }
+}
+
+TEST(one_waits_where_pages_go_back_at_once)
+{
+    struct hak_slab *slabs[2];
+    start_with("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=direct");
+    make_slabs(slabs, 2, cls);
+    put_empty(slabs[0]);
+    put_empty(slabs[1]);
+    assert_empties(cls, 1, &slabs[1]);
+}
+
+/* --- PARTIAL slabs ----------------------------------------------------------------------------------------- */
 
 /* PARTIAL, with one block away, which it returns. */
 static struct hak_chain put_one(struct hak_slab **slab)
@@ -39,21 +161,21 @@ static uint64_t became_empty(void)
 
 static void sweep(bool all)
 {
-    assert_false(hak_partial_sweep(all, 1000));
+    assert_false(hak_slab_cache_sweep(all, 1000));
 }
 
 TEST(a_slab_of_the_class_is_adopted)
 {
     struct hak_slab *slab;
     start();
-    assert_null(hak_partial_take(t, cls));
+    assert_null(hak_slab_cache_adopt(t, cls));
     put_one(&slab);
-    hak_partial_put(slab);
-    assert_null(hak_partial_take(t, cls + 1));
-    assert_ptr_equal(hak_partial_take(t, cls), slab);
+    hak_slab_cache_put(slab);
+    assert_null(hak_slab_cache_adopt(t, cls + 1));
+    assert_ptr_equal(hak_slab_cache_adopt(t, cls), slab);
     assert_ptr_equal(slab->owner, t);
     assert_int_equal(slab->used, 1);
-    assert_null(hak_partial_take(t, cls));
+    assert_null(hak_slab_cache_adopt(t, cls));
 }
 
 /* `n` slabs that wait with all blocks back. */
@@ -64,10 +186,10 @@ static void leave_idle(unsigned n)
     for (unsigned i = 0; i < n; i++)
         blocks[i] = put_one(&slabs[i]);
     for (unsigned i = 0; i < n; i++)
-        hak_partial_put(slabs[i]);
+        hak_slab_cache_put(slabs[i]);
     for (unsigned i = 0; i < n; i++) {
         assert_int_equal(hak_slab_remote_put(slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
-        hak_partial_note_idle(cls);
+        hak_slab_cache_all_back(NULL, cls);
     }
 }
 
@@ -78,7 +200,7 @@ TEST(a_few_idle_slabs_wait_for_a_sweep)
     assert_int_equal(became_empty(), 0);
     sweep(true);
     assert_int_equal(became_empty(), 2);
-    assert_null(hak_partial_take(t, cls));
+    assert_null(hak_slab_cache_adopt(t, cls));
 }
 
 TEST(many_idle_slabs_are_swept)
@@ -93,7 +215,7 @@ TEST(slabs_counted_twice_do_not_stay_counted)
     start();
     leave_idle(2);
     for (unsigned i = 0; i < 5; i++)
-        hak_partial_note_idle(cls);
+        hak_slab_cache_all_back(NULL, cls);
     sweep(true);
     assert_int_equal(became_empty(), 2);
     leave_idle(3);
@@ -104,7 +226,7 @@ TEST(a_class_that_served_an_idle_slab_is_spared_once)
 {
     start();
     leave_idle(2);
-    assert_non_null(hak_partial_take(t, cls));
+    assert_non_null(hak_slab_cache_adopt(t, cls));
     sweep(false);
     assert_int_equal(became_empty(), 0);
     sweep(false);
@@ -113,13 +235,11 @@ TEST(a_class_that_served_an_idle_slab_is_spared_once)
 
 TEST(without_a_delay_each_tick_sweeps_all)
 {
-    unit_start("HAKMEM_PURGE_DELAY_MS=0");
-    t = unit_thread();
-    cls = hak_class_of(SIZE);
+    start_with("HAKMEM_PURGE_DELAY_MS=0");
     fake_os_pass(1000);
     hak_purge_tick();
     leave_idle(2);
-    assert_non_null(hak_partial_take(t, cls));
+    assert_non_null(hak_slab_cache_adopt(t, cls));
     fake_os_pass(10);
     hak_purge_tick();
     assert_int_equal(became_empty(), 1);
@@ -131,10 +251,10 @@ TEST(a_sweep_leaves_slabs_with_live_blocks)
     start();
     put_one(&live);
     leave_idle(2);
-    hak_partial_put(live);
+    hak_slab_cache_put(live);
     sweep(true);
     assert_int_equal(became_empty(), 2);
-    assert_ptr_equal(hak_partial_take(t, cls), live);
+    assert_ptr_equal(hak_slab_cache_adopt(t, cls), live);
 }
 
 /* Whatever the number of slabs with live blocks: a sweep goes on where the last one ended. */
@@ -146,15 +266,15 @@ TEST(a_sweep_looks_at_so_many_slabs)
         put_one(&live[i]);
     leave_idle(2);
     for (unsigned i = 0; i < MANY; i++)
-        hak_partial_put(live[i]);
+        hak_slab_cache_put(live[i]);
     unsigned sweeps = 1;
-    for (; hak_partial_sweep(true, 8) && became_empty() < 2; sweeps++)
+    for (; hak_slab_cache_sweep(true, 8) && became_empty() < 2; sweeps++)
         ;
     assert_int_equal(became_empty(), 2);
     assert_in_range(sweeps, MANY / 8, MANY / 8 + 2);
-    while (hak_partial_sweep(true, 8)) /* the rest of the pass */
+    while (hak_slab_cache_sweep(true, 8)) /* the rest of the pass */
         assert_in_range(++sweeps, 0, 2 * MANY / 8 + 2);
-    assert_false(hak_partial_sweep(true, 1)); /* nothing is idle: nothing is looked at */
+    assert_false(hak_slab_cache_sweep(true, 1)); /* nothing is idle: nothing is looked at */
 }
 
 /* What is taken next does not depend on when a sweep comes. */
@@ -165,19 +285,19 @@ TEST(a_sweep_without_idle_slabs_moves_none)
     for (unsigned i = 0; i < 3; i++)
         put_one(&live[i]);
     for (unsigned i = 0; i < 3; i++)
-        hak_partial_put(live[i]);
+        hak_slab_cache_put(live[i]);
     sweep(true);
     for (unsigned i = 3; i--;)
-        assert_ptr_equal(hak_partial_take(t, cls), live[i]);
+        assert_ptr_equal(hak_slab_cache_adopt(t, cls), live[i]);
 }
 
 static void take_and_put(void)
 {
-    struct hak_slab *slab = hak_partial_take(t, cls);
+    struct hak_slab *slab = hak_slab_cache_adopt(t, cls);
     if (!slab)
         return;
     assert_int_equal(hak_slab_disown(slab), HAK_SLAB_PARTIAL);
-    hak_partial_put(slab);
+    hak_slab_cache_put(slab);
 }
 
 /* Slabs become idle, and are adopted, and sweeps stop anywhere: a whole one finds all that are idle. */
@@ -194,20 +314,20 @@ TEST(a_whole_sweep_finds_all_idle_slabs)
             else
                 assert_int_equal(hak_slab_disown(slabs[i]), HAK_SLAB_PARTIAL);
         for (unsigned i = 0; i < MANY; i++)
-            hak_partial_put(slabs[i]);
+            hak_slab_cache_put(slabs[i]);
         for (unsigned step = 0; step < 40; step++) {
             unsigned i = (unsigned)(unit_random(&random) % MANY), action = (unsigned)(unit_random(&random) % 4);
             if (action == 0)
-                hak_partial_sweep(unit_random(&random) % 2, 1 + (unsigned)(unit_random(&random) % 20));
+                hak_slab_cache_sweep(unit_random(&random) % 2, 1 + (unsigned)(unit_random(&random) % 20));
             else if (action == 1)
                 take_and_put();
             else if (hak_slab_state(slabs[i]) == HAK_SLAB_PARTIAL && !hak_slab_all_back(slabs[i])) {
                 assert_int_equal(hak_slab_remote_put(slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
-                hak_partial_note_idle(cls);
+                hak_slab_cache_all_back(NULL, cls);
             }
         }
         sweep(true);
-        while ((slab = hak_partial_take(t, cls)))
+        while ((slab = hak_slab_cache_adopt(t, cls)))
             assert_int_equal(slab->used, 1);
         for (unsigned i = 0; i < MANY; i++)
             if (hak_slab_state(slabs[i]) != HAK_SLAB_ACTIVE)
@@ -239,7 +359,7 @@ static void await_waiting(void)
 
 static void *sweep_all(void *unused)
 {
-    while (hak_partial_sweep(true, UINT_MAX))
+    while (hak_slab_cache_sweep(true, UINT_MAX))
         hak_lock_let_fork();
     return unused;
 }
@@ -269,16 +389,14 @@ static void *fork_and_look(void *unused)
 static void start_beside_fork(void)
 {
     struct hak_chain blocks[IDLE];
-    unit_start("HAKMEM_SS_HOT_SLABS=1");
-    t = unit_thread();
-    cls = hak_class_of(SIZE);
+    start_with("HAKMEM_SS_HOT_SLABS=1");
     for (unsigned i = 0; i < IDLE; i++)
         blocks[i] = put_one(&idle_slabs[i]);
     for (unsigned i = 0; i < IDLE; i++)
-        hak_partial_put(idle_slabs[i]);
+        hak_slab_cache_put(idle_slabs[i]);
     for (unsigned i = 0; i < IDLE; i++) {
         assert_int_equal(hak_slab_remote_put(idle_slabs[i], blocks[i]), HAK_REMOTE_EMPTY);
-        hak_partial_note_idle(cls);
+        hak_slab_cache_all_back(NULL, cls);
     }
     alarm(60);
     status = -1;
@@ -322,7 +440,9 @@ TEST(a_sweep_that_comes_beside_a_fork_has_no_slab)
 #define BESIDE_FORK
 #endif
 
-UNIT_MAIN(T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
+UNIT_MAIN(T(the_most_recent_of_the_class_comes_first), T(a_similar_one_has_the_same_length),
+          T(too_many_go_together_but_the_last), T(a_flush_takes_those_of_all_classes),
+          T(one_waits_where_pages_go_back_at_once), T(a_slab_of_the_class_is_adopted), T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
           T(slabs_counted_twice_do_not_stay_counted), T(a_class_that_served_an_idle_slab_is_spared_once),
           T(without_a_delay_each_tick_sweeps_all), T(a_sweep_leaves_slabs_with_live_blocks),
           T(a_sweep_looks_at_so_many_slabs), T(a_sweep_without_idle_slabs_moves_none),

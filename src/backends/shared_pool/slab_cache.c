@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ * See slab_cache.h. The counts are rough: they bound memory and say when a sweep pays, and nothing else depends on
+ * them. */
+#include "slab_cache.h"
+
+#include <limits.h>
+
+#include "core/base/work.h"
+#include "core/pages/page_heap.h"
+#include "core/parts/page_purge.h"
+
+#define EMPTY_PAGES 192 /* 12 MiB in all classes; with more, each keeps only the most recent slab */
+#define IDLE_PAGES 8    /* of a class may stand idle on its stack, at least, */
+#define IDLE_SLABS 4    /* or slabs, if their threads ended */
+#define STEP 16u        /* slabs that are looked at when too many are idle */
+#define PASSES 2u       /* that a sweep begins, after the one that others began */
+#define TICK 256u       /* slabs that a tick looks at: some 20 us, */
+#define TICK_AFTER_SLEEP 4096u /* or more, since none of them was used */
+
+/* PARTIAL slabs have two stacks: from the front one slabs are taken, and looked at by a sweep, which puts what is not
+ * idle on the other. When the front one is empty they change their roles, and a pass over all slabs begins, if one is
+ * wanted. No idle slab is passed over: who makes one idle asks for a pass; who puts one on a stack looks at it once
+ * more, and asks if it is idle by then. */
+static struct class_cache {
+    struct hak_slab_stack empty, partial[2];
+    _Atomic(int32_t) empties;  /* on the first stack */
+    _Atomic(int32_t) partials; /* on the others */
+    _Atomic(int32_t) idle;     /* of those: their blocks are all back, about */
+    _Atomic(unsigned) turn;    /* FRONT: the number of the front one; PASSING: a pass goes on; WANTED: another one */
+    _Atomic(bool) served;      /* an idle one since the last tick */
+    _Atomic(bool) reaped;      /* one in this pass */
+} caches[HAK_NCLASSES];
+
+enum { FRONT = 1, PASSING = 2, WANTED = 4 };
+
+static _Atomic(int32_t) empty_pages; /* of all classes */
+
+/* Slabs may be in hand: fork waits until they are on a list again, or in the page heap. */
+static HAK_LOCK(sweeping, HAK_RANK_SWEEP);
+static HAK_LOCK(cooling, HAK_RANK_BACKEND);
+
+/* --- EMPTY slabs ---------------------------------------------------------------------------------------- */
+
+static void count_empty(unsigned cls, int32_t slabs)
+{
+    HAK_ADD_RELAXED(&caches[cls].empties, slabs);
+    HAK_ADD_RELAXED(&empty_pages, slabs * (int32_t)hak_slab_pages[cls]);
+}
+
+struct hak_slab *hak_slab_cache_take_empty(unsigned cls)
+{
+    struct hak_slab *slab = hak_slab_stack_pop(&caches[cls].empty);
+    if (slab)
+        count_empty(cls, -1);
+    return slab;
+}
+
+struct hak_slab *hak_slab_cache_take_similar(unsigned cls)
+{
+    struct hak_slab *slab = NULL;
+    if (HAK_LOAD_RELAXED(&empty_pages) <= 0)
+        return NULL;
+    for (unsigned i = 0; i < HAK_NCLASSES && !slab; i++)
+        if (!hak_slab_stack_is_empty(&caches[i].empty) && hak_slab_pages[i] == hak_slab_pages[cls] &&
+            hak_parts_has_header(i) == hak_parts_has_header(cls))
+            slab = hak_slab_cache_take_empty(i);
+    return slab;
+}
+
+/* Under the lock. */
+static void cool(unsigned cls)
+{
+    struct hak_slab *next, *slab = hak_slab_stack_take_all(&caches[cls].empty);
+    for (; slab; slab = next) {
+        next = hak_slab_stack_next(slab);
+        count_empty(cls, -1);
+        hak_pages_put(slab);
+    }
+}
+
+static void cool_all(void)
+{
+    hak_lock_acquire(&cooling);
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        cool(cls);
+    hak_lock_release(&cooling);
+    hak_pages_bound();
+}
+
+static bool is_full(unsigned cls)
+{
+    bool many = HAK_LOAD_RELAXED(&empty_pages) > EMPTY_PAGES || hak_parts.release->at_once;
+    return HAK_LOAD_RELAXED(&caches[cls].empties) >= (many ? 1 : (int32_t)hak_options.hot_slabs);
+}
+
+/* The most recent one stays; those before it go together when they are too many. */
+static void put_empty(struct hak_slab *slab)
+{
+    unsigned cls = slab->cls; /* once it is pushed, the slab may become one of another class */
+    bool full = is_full(cls);
+    if (HAK_UNLIKELY(hak_options.log_free))
+        hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
+    if (full) {
+        hak_lock_acquire(&cooling);
+        cool(cls);
+    }
+    hak_slab_stack_push(&caches[cls].empty, slab);
+    count_empty(cls, 1);
+    if (full) {
+        hak_lock_release(&cooling);
+        hak_pages_bound();
+    }
+}
+
+/* --- PARTIAL slabs -------------------------------------------------------------------------------------- */
+
+static unsigned front_of(const struct class_cache *c)
+{
+    return HAK_LOAD_RELAXED(&c->turn) & FRONT;
+}
+
+static void want_pass(struct class_cache *c)
+{
+    HAK_OR_RELEASE(&c->turn, WANTED);
+}
+
+static struct hak_slab *pop(struct class_cache *c)
+{
+    unsigned front = front_of(c);
+    struct hak_slab *slab = hak_slab_stack_pop(&c->partial[front]);
+    if (!slab)
+        slab = hak_slab_stack_pop(&c->partial[!front]);
+    if (slab)
+        HAK_SUB_RELAXED(&c->partials, 1);
+    return slab;
+}
+
+static void uncount_idle(struct class_cache *c)
+{
+    if (HAK_LOAD_RELAXED(&c->idle) > 0)
+        HAK_SUB_RELAXED(&c->idle, 1);
+}
+
+struct hak_slab *hak_slab_cache_adopt(struct hak_thread *t, unsigned cls)
+{
+    struct class_cache *c = &caches[cls];
+    struct hak_slab *slab = pop(c);
+    if (slab && hak_slab_adopt(slab, t)) {
+        uncount_idle(c);
+        HAK_STORE_RELAXED(&c->served, true);
+    }
+    return slab;
+}
+
+/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none was wanted. The stack is
+ * looked at again: a slab may have come since, or others may have turned twice meanwhile. Then there will be another. */
+static bool next_pass(struct class_cache *c, unsigned turn)
+{
+    unsigned front = turn & FRONT;
+    bool wanted = turn & WANTED;
+    if (!HAK_CAS_ACQUIRE(&c->turn, &turn, wanted ? (front ^ FRONT) | PASSING : front))
+        return true; /* somebody else was first */
+    if (!HAK_EXCHANGE_RELAXED(&c->reaped, false) || !wanted)
+        HAK_STORE_RELAXED(&c->idle, 0); /* some were counted twice */
+    if (!hak_slab_stack_is_empty(&c->partial[front]))
+        want_pass(c);
+    return wanted;
+}
+
+static void look_at(struct class_cache *c, struct hak_slab *slab)
+{
+    if (hak_slab_all_back(slab)) {
+        HAK_SUB_RELAXED(&c->partials, 1);
+        uncount_idle(c);
+        HAK_STORE_RELAXED(&c->reaped, true);
+        hak_parts_empty_slab(slab);
+        put_empty(slab);
+    } else {
+        hak_slab_stack_push(&c->partial[!front_of(c)], slab);
+        if (hak_slab_all_back_by_now(slab))
+            want_pass(c);
+    }
+}
+
+/* Looks at up to so many slabs, in so many passes, whatever others put meanwhile; returns how many it was. All of them,
+ * when a fork waits. */
+static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
+{
+    unsigned n = 0, all = most;
+    most = (unsigned)hak_min(most, (passes + 1) * ((size_t)HAK_LOAD_RELAXED(&c->partials) + 1));
+    while (n < most) {
+        if (hak_lock_is_fork_waiting())
+            return all;
+        unsigned turn = HAK_LOAD_RELAXED(&c->turn);
+        if (!(turn & (PASSING | WANTED)))
+            break;
+        struct hak_slab *slab = hak_slab_stack_pop(&c->partial[turn & FRONT]);
+        if (slab)
+            look_at(c, slab);
+        else if (!passes-- || !next_pass(c, turn))
+            break;
+        n++;
+    }
+    return n;
+}
+
+static void count_idle(struct class_cache *c, int32_t most)
+{
+    int32_t idle = HAK_ADD_RELAXED(&c->idle, 1) + 1;
+    want_pass(c);
+    if (idle >= most + HAK_LOAD_RELAXED(&c->partials) / 4 && hak_lock_try(&sweeping)) {
+        sweep(c, STEP, 1);
+        hak_lock_release(&sweeping);
+    }
+}
+
+void hak_slab_cache_all_back(struct hak_slab *slab, unsigned cls)
+{
+    (void)slab; /* it may be anybody's by now */
+    count_idle(&caches[cls], IDLE_PAGES / hak_slab_pages[cls]);
+}
+
+/* An ended thread's slabs without live blocks wait for the next thread, which then touches the same pages. */
+static void put_partial(struct hak_slab *slab)
+{
+    struct class_cache *c = &caches[slab->cls];
+    HAK_ADD_RELAXED(&c->partials, 1);
+    hak_slab_stack_push(&c->partial[front_of(c)], slab);
+    if (hak_slab_all_back_by_now(slab)) /* perhaps somebody else's by then */
+        count_idle(c, IDLE_SLABS);
+}
+
+void hak_slab_cache_put(struct hak_slab *slab)
+{
+    if (hak_slab_state(slab) == HAK_SLAB_EMPTY)
+        put_empty(slab);
+    else
+        put_partial(slab);
+}
+
+/* Idle slabs of classes that come and go stay, if they are not to go all: else each thread in turn would touch other
+ * pages. */
+static bool sweep_classes(bool all, unsigned most)
+{
+    static unsigned next; /* class, for what a call did not come to */
+    unsigned left = most, cls = next;
+    for (unsigned i = 0; i < HAK_NCLASSES && left; i++) {
+        struct class_cache *c = &caches[cls++ % HAK_NCLASSES];
+        bool served = HAK_LOAD_RELAXED(&c->served);
+        if (served)
+            HAK_STORE_RELAXED(&c->served, false);
+        if (all || !served)
+            left -= sweep(c, left, PASSES);
+    }
+    if (!left)
+        next = cls;
+    return !left;
+}
+
+bool hak_slab_cache_sweep(bool all, unsigned most)
+{
+    if (most == UINT_MAX)
+        hak_lock_acquire(&sweeping);
+    else if (!hak_lock_try(&sweeping))
+        return false;
+    bool more = sweep_classes(all, most);
+    hak_lock_release(&sweeping);
+    return more;
+}
+
+void hak_slab_cache_flush(void)
+{
+    while (hak_slab_cache_sweep(true, UINT_MAX))
+        hak_lock_let_fork();
+    cool_all();
+}
+
+bool hak_slab_cache_tick(uint64_t now_ms)
+{
+    static _Atomic(uint64_t) cooled_ms;
+    bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
+    bool more = hak_slab_cache_sweep(slept, slept ? TICK_AFTER_SLEEP : TICK);
+    if (slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms()) {
+        cool_all();
+        HAK_STORE_RELAXED(&cooled_ms, now_ms);
+    }
+    return more && slept;
+}
