@@ -353,12 +353,63 @@ musl() {
         "${suites[@]}" "${more[@]}"
 }
 
-# The ways of README.md to link an installed library, in a prefix that no loader knows.
+# What `meson install` puts where, below bin, include, lib and share.
+readonly INSTALLED=(bin/hakmem include/hakmem.h lib/{libhakmem.a,libhakmem.so{,.0}} lib/pkgconfig/hakmem.pc
+    lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,7/hakmem.7}
+    share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}
+    share/bash-completion/completions/hakmem share/zsh/site-functions/_hakmem share/hakmem/hakmem_workbench/cli.py)
+
+# completes PREFIX: bash completes the commands, each of which the man page names, and options.
+completes() {
+    local tool=$1/bin/hakmem name
+    # shellcheck disable=SC1091
+    source "$1/share/bash-completion/completions/hakmem"
+    COMP_WORDS=("$tool" "") COMP_CWORD=1
+    _hakmem "$tool"
+    for name in "${COMPREPLY[@]}"; do
+        grep -q "^[. A-Z\"]*hakmem $name" "$1/share/man/man1/hakmem.1" || return 1
+    done
+    COMP_WORDS=("$tool" run --lib) COMP_CWORD=2
+    _hakmem "$tool"
+    [ "${COMPREPLY[*]}" = --library ]
+}
+
+# Each file at its place, below DESTDIR and its prefix; the command finds its library; nothing is left of all that.
+stages_install() {
+    local dir=$1 stage=$OUT/staged prefix=$2 name
+    rm -rf "$stage"
+    DESTDIR=$stage meson install -C "$dir" --quiet || return 1
+    for name in "${INSTALLED[@]}" "share/gdb/auto-load$prefix/lib/$(readlink "$dir/src/libhakmem.so.0")-gdb.py"; do
+        [ -e "$stage$prefix/$name" ] || { echo "not installed: $name"; return 1; }
+    done
+    "$stage$prefix/bin/hakmem" verify -- /bin/ls / | grep "$stage.*installed beside this tool" || return 1
+    completes "$stage$prefix" || return 1
+    ninja -C "$dir" uninstall >"$dir/uninstalled" || return 1
+    [ ! -e "$stage$prefix" ]
+}
+
+# The archive of a release builds and tests itself; what it builds, in a folder elsewhere, is what the checkout builds.
+dists() {
+    local dir=$1 from=$OUT/dist file
+    rm -rf "$from"
+    mkdir -p "$from/build of it"
+    meson dist -C "$dir" --no-tests --formats xztar --allow-dirty || return 1
+    tar -xf "$dir"/meson-dist/hakmem-*.tar.xz -C "$from" --strip-components=1 || return 1
+    meson setup "$from/build of it" "$from" --prefix "$OUT/installed" --libdir lib -Dbench=false "${COMMON[@]}" || return 1
+    meson test -C "$from/build of it" --suite api --print-errorlogs || return 1
+    for file in libhakmem.a libhakmem.so.0; do
+        ninja -C "$from/build of it" "src/$(readlink "$dir/src/$file" || echo $file)" &&
+            cmp "$dir/src/$file" "$from/build of it/src/$file" || return 1
+    done
+}
+
+# The ways of README.md to link an installed library, in a prefix that no loader knows; and what else is installed.
 installs() {
     local program=tests/install/program.c prefix=$OUT/installed dir=$OUT/install
     local -x PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=
     rm -rf "$dir" "$prefix"
     meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
+    ninja -C "$dir" && stages_install "$dir" "$prefix" && dists "$dir" || return 1
     meson install -C "$dir" --quiet || return 1
     # shellcheck disable=SC2046
     {
