@@ -92,24 +92,20 @@ def parse_row(match, where):
     return Setting(kind, **dict(zip(wanted, values)))
 
 
-def without_head(text):
-    """The comment at the head describes the table; the later ones, of one line each, name groups."""
-    return text[text.index("*/") + 2:] if text.lstrip().startswith("/*") else text
-
-
 def read_groups(path):
-    text = path.read_text()
-    body = without_head(text)
-    first = text[:len(text) - len(body)].count("\n") + 1
+    """A comment of one line names a group; one that says SPDX or has more lines describes the table."""
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m[0].count("\n") if "\n" in m[0] or "SPDX" in m[0] else m[0],
+                  path.read_text(), flags=re.DOTALL)
     groups = []
-    for number, line in enumerate(body.splitlines(), first):
+    for number, line in enumerate(text.splitlines(), 1):
         row, title = ROW.match(line), GROUP.match(line)
         if title:
             groups.append(Group(title[1]))
         elif row and groups:
             groups[-1].settings.append(parse_row(row, f"{path}:{number}"))
         elif line.strip():
-            raise TableError(f"{path}:{number}: neither a setting of a group, nor the title of one: {line.strip()}")
+            wrong = "no title of a group, /* TITLE */, stands above" if row else "neither a setting in one line, nor the title of a group"
+            raise TableError(f"{path}:{number}: {wrong}: {line.strip()}")
     return groups
 
 

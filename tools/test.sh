@@ -437,21 +437,33 @@ embeds() {
     ! ldd "$dir/static/parent" | grep hakmem
 }
 
-# The example backend through a link to its folder; and a link whose name is not that of the struct, which must be
-# refused with the name that was expected.
+# guide_block KIND LANGUAGE N: the n-th block of that language in the guide to a kind of part.
+guide_block() {
+    awk -v fence='```'"$2" -v n="$3" '$0 == "```" { on = 0 } on; $0 == fence { on = ++count == n }' "docs/write-your-own-$1.md"
+}
+
+# Parts from outside of src, made as the guides say: a copy of the example backend, in a folder elsewhere, with the table of
+# settings that the guide prints, and the guide's whole frontend. And a link whose name is not that of the struct, which
+# must be refused with the name that was expected.
 links_backend() {
     local entry dir=$OUT/linked
     rm -rf "$dir"
-    mkdir -p "$dir/subprojects"
+    mkdir -p "$dir/subprojects/mid"
     for entry in meson.build meson_options.txt src docs bench tests; do
         ln -s "$PWD/$entry" "$dir/$entry"
     done
-    ln -s "$PWD/subprojects/example_backend" "$dir/subprojects/example_backend"
-    ln -s "$PWD/subprojects/example_backend" "$dir/subprojects/misnamed"
-    meson setup "$dir/build" "$dir" -Dexternal=example_backend -Ddefault_backend=example_backend -Dtests=false \
+    cp -r subprojects/example_backend "$dir/subprojects"
+    guide_block backend c 4 >"$dir/subprojects/example_backend/settings.def"
+    (cd "$dir" && sh -ec "$(sed -n '/^cp -r/,/^(cd/p' "$OLDPWD/docs/write-your-own-backend.md")") || return 1
+    mv "$dir/subprojects/my_backend" "$dir/elsewhere"
+    ln -s ../elsewhere "$dir/subprojects/my_backend"
+    ln -s ../elsewhere "$dir/subprojects/misnamed"
+    guide_block frontend meson 1 | sed s/NAME/mid/ >"$dir/subprojects/mid/meson.build"
+    guide_block frontend c 1 >"$dir/subprojects/mid/mid.c"
+    meson setup "$dir/build" "$dir" -Dexternal=my_backend,mid -Ddefault_backend=my_backend -Dtests=false \
         -Dbench=false "${COMMON[@]}" || return 1
     ninja -C "$dir/build" || return 1
-    says linked/build backend example_backend || return 1
+    says linked/build backend my_backend && says linked/build frontends "tiny pool large mid" || return 1
     ! meson setup "$dir/refused" "$dir" -Dexternal=misnamed -Dtests=false >"$dir/refused.out" 2>&1 || return 1
     grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
 }

@@ -71,7 +71,7 @@ struct hak_frontend {
      * with blocks and slabs, and may go on to another one with them. Optional. */
     void (*thread_start)(struct hak_thread *t);
     void (*thread_end)(struct hak_thread *t);
-    /* Adds its counters: an object under its name. Optional. */
+    /* Adds its counters: an object, between hak_stats_begin(w, NAME) and hak_stats_end(w). Optional. */
     void (*stats)(struct hak_stats_writer *w);
 };
 

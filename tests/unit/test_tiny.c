@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <string.h>
+
 #include "core/plugin.h"
 #include "core/malloc/malloc.h"
 #include "core/heap/heap.h"
@@ -83,6 +85,8 @@ TEST(capacities_of_the_original_classes)
                "HAKMEM_TINY_FAST_CAP_C7=17");
     assert_true(hak_init());
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        if (strcmp(hak_parts.by_class[cls]->name, "tiny")) /* a part from outside may have some of the range */
+            continue;
         uint32_t s = hak_strides[cls], limit = hak_parts.capacity[cls];
         if (s > 8 && s <= 16)
             assert_int_equal(limit, 11);

@@ -143,18 +143,27 @@ static struct hak_slab *(*const stages[NSTAGES])(struct request *) = {
 #undef X
 };
 
-static struct hak_slab *run_stages(struct request *r, unsigned from, unsigned to)
+static struct hak_slab *run_stage(struct request *r, unsigned stage)
 {
-    for (unsigned i = from; i <= to; i++) {
-        struct hak_slab *slab = stages[i](r);
-        if (!slab)
-            continue;
-        hak_count_stage(i);
-        if (HAK_UNLIKELY(hak_options.log_acquire))
-            hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stage_list[i].name, (void *)slab->base);
-        return slab;
-    }
-    return NULL;
+    struct hak_slab *slab = stages[stage](r);
+    if (!slab)
+        return NULL;
+    hak_count_stage(stage);
+    if (HAK_UNLIKELY(hak_options.log_acquire))
+        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stage_list[stage].name, (void *)slab->base);
+    return slab;
+}
+
+static struct hak_slab *run_stages(struct request *r, enum hak_acquire from)
+{
+    struct hak_slab *slab = NULL;
+    if (from == HAK_ACQUIRE_KEPT)
+        slab = run_stage(r, STAGE_hot);
+    if (from != HAK_ACQUIRE_ANY)
+        return slab ? slab : run_stage(r, STAGE_partial);
+    for (unsigned i = 0; !slab && i < NSTAGES; i++)
+        slab = run_stage(r, i);
+    return slab;
 }
 
 static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
@@ -163,15 +172,15 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum ha
     struct request r = {.thread = t, .cls = cls};
     r.pages = (struct hak_page_request){.pages = hak_slab_pages[cls], .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
                                         .slab = true};
-    struct hak_slab *slab = run_stages(&r, from == HAK_ACQUIRE_PARTIAL ? STAGE_partial : STAGE_hot,
-                                       from == HAK_ACQUIRE_ANY ? STAGE_map : STAGE_partial);
+    struct hak_slab *slab = run_stages(&r, from);
     if (!slab && header && from == HAK_ACQUIRE_ANY) { /* their zone is full: blocks without headers serve as well */
         r.pages.set = HAK_SET_COMMON;
-        slab = run_stages(&r, STAGE_empty, STAGE_map);
+        slab = run_stages(&r, from);
     }
     if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */
         hak_slab_format(slab, cls, t);
     return slab;
+}
 }
 
 /* --- the rest ------------------------------------------------------------------------------------------- */
