@@ -181,7 +181,6 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum ha
         hak_slab_format(slab, cls, t);
     return slab;
 }
-}
 
 /* --- the rest ------------------------------------------------------------------------------------------- */
 

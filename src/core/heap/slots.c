@@ -24,10 +24,8 @@ struct hak_slots_region {
 
 unsigned hak_slots_lg(uint32_t pointers)
 {
-    unsigned lg = SLOTS_LG_MIN;
-    while (lg < HAK_SLOTS_LG_MAX && 1u << lg < pointers)
-        lg++;
-    return lg;
+    unsigned lg = 32 - (unsigned)__builtin_clz((hak_max(pointers, 1) - 1) | ((1u << SLOTS_LG_MIN) - 1));
+    return (unsigned)hak_min(lg, HAK_SLOTS_LG_MAX);
 }
 
 static size_t region_bytes(const struct hak_thread *t, const struct hak_slots_region *r)

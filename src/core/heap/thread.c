@@ -120,11 +120,12 @@ static void tag_again(struct hak_thread *t, unsigned cls)
         hak_slab_tag(slab, t->tag);
 }
 
-static HAK_COLD void drain(struct hak_thread *t, uint32_t request)
+static HAK_COLD struct hak_thread *drain(struct hak_thread *t, uint32_t request)
 {
     t->drain_done = request;
     hak_heap_drain(t);
     hak_heap_each_class(t, tag_again);
+    return t;
 }
 
 struct hak_thread *hak_thread_get(void)
@@ -133,9 +134,7 @@ struct hak_thread *hak_thread_get(void)
     uint32_t request = HAK_LOAD_RELAXED(&drain_request);
     if (HAK_UNLIKELY(!t))
         return start_thread();
-    if (HAK_UNLIKELY(t->drain_done != request))
-        drain(t, request);
-    return t;
+    return HAK_LIKELY(t->drain_done == request) ? t : drain(t, request);
 }
 
 void hak_thread_ask_drain(void)

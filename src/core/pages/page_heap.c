@@ -50,14 +50,14 @@ static bool check; /* something was put that makes it worth a look at what waits
 
 /* --- addresses ------------------------------------------------------------------------------------------ */
 
-static struct hak_slab *page_at(const char *p)
+HAK_INLINE struct hak_slab *page_at(const char *p)
 {
     uint64_t index = ((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation;
     return &hak_page_map.descriptors[index & hak_page_map.mask];
 }
 
 /* Of pages that were handed out by space.c. */
-static struct superslab *superslab_of(const char *p)
+HAK_INLINE struct superslab *superslab_of(const char *p)
 {
     return page_at((const char *)((uintptr_t)p & ~(HAK_SUPERSLAB - 1)))->region;
 }
@@ -105,7 +105,7 @@ static struct hak_slab *free_neighbour(const char *p, ptrdiff_t step)
 
 /* --- free runs ------------------------------------------------------------------------------------------ */
 
-static unsigned length_class(size_t pages)
+HAK_INLINE unsigned length_class(size_t pages)
 {
     if (pages <= 16)
         return (unsigned)pages - 1;
