@@ -11,7 +11,7 @@
  *
  * A part defines each of its locks as `static HAK_LOCK(name, rank);` (base/lock.h). A frontend's has the rank
  * HAK_RANK_FRONTEND, and one that it takes while it holds the other HAK_RANK_FRONTEND_INNER; a backend's are
- * HAK_RANK_BACKEND and HAK_RANK_BACKEND_INNER; a purger's has HAK_RANK_PURGE. Parts of one kind may have the same ranks:
+ * HAK_RANK_BACKEND and HAK_RANK_BACKEND_INNER. Parts of one kind may have the same ranks:
  * none calls another of its kind. Fork takes all these locks, so a part has no handlers for it. */
 #ifndef HAK_PLUGIN_H
 #define HAK_PLUGIN_H

@@ -7,7 +7,7 @@
 #include "backends/shared_pool/slab_cache.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/slab_stack.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "core/parts/parts.h"
 #include "world.h"
 

@@ -6,7 +6,7 @@
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "world.h"
 
 #define SLAB 8u   /* pages */

@@ -8,7 +8,7 @@
 #include "core/malloc/malloc.h"
 #include "core/heap/heap.h"
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "unit.h"
 
 extern const struct hak_backend hak_backend_legacy;

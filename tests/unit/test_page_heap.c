@@ -9,7 +9,7 @@
 
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "core/plugin.h"
 #include "unit.h"
 
@@ -32,12 +32,17 @@ static void delay(void)
 
 static size_t waiting(void)
 {
-    return hak_pages_dirty.waiting;
+    return hak_dirty_queue.waiting;
+}
+
+static size_t dirty_bytes(void)
+{
+    return hak_dirty_queue.waiting + hak_dirty_queue.refused;
 }
 
 static size_t refused(void)
 {
-    return hak_pages_dirty.refused;
+    return hak_dirty_queue.refused;
 }
 
 static uint64_t cached(void)
@@ -170,7 +175,7 @@ TEST(a_new_superslab_is_free_and_clean)
     assert_int_equal((uintptr_t)base % HAK_SUPERSLAB, 0);
     assert_true(is_run(base, PAGES));
     assert_int_equal(waiting() + refused(), 0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
     assert_int_equal(hak_budget_held(), 0);
     assert_int_equal(hak_pages_given(base, PAGES), PAGES);
     assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
@@ -685,7 +690,7 @@ TEST(pages_are_charged_while_they_are_taken_or_dirty)
     put(run);
     assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
     assert_int_equal(waiting(), 5 * HAK_PAGE);
-    assert_int_equal(hak_pages_dirty_bytes(), 5 * HAK_PAGE);
+    assert_int_equal(dirty_bytes(), 5 * HAK_PAGE);
     run = take(7, HAK_PAGES_WHOLE);
     assert_int_equal(hak_budget_held(), 7 * HAK_PAGE);
     assert_int_equal(waiting(), 0);
@@ -921,7 +926,7 @@ TEST(at_most_so_many)
     assert_int_equal(cached(), 3);
     assert_int_equal(evictions(), 2);
     for (unsigned i = 0; i < 5 && !hak_parts.release->at_once; i++)
-        assert_int_equal(account_of(at(base, i * PAGES))->dirty, i < 2 ? 0 : PAGES); /* the oldest ones went */
+        assert_int_equal(account_of(at(base, i * PAGES))->old, i < 2 ? 0 : hak_page_bits(0, PAGES)); /* the oldest ones went */
     assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict) > 0, !hak_parts.release->at_once);
     assert_int_equal(waiting(), hak_parts.release->at_once ? 0 : 3 * HAK_SUPERSLAB);
     assert_int_equal(hak_budget_held(), waiting());
@@ -991,10 +996,10 @@ TEST(trim_keeps_what_it_is_told_to)
     assert_int_equal(cached(), 2);
     assert_int_equal(waiting(), 2 * HAK_SUPERSLAB);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(account_of(at(base, i * PAGES))->dirty, i < 2 ? 0 : PAGES);
+        assert_int_equal(account_of(at(base, i * PAGES))->old, i < 2 ? 0 : hak_page_bits(0, PAGES));
     hak_pages_trim(HAK_SUPERSLAB);
     assert_int_equal(cached(), 1);
-    assert_int_equal(account_of(at(base, 3 * PAGES))->dirty, PAGES);
+    assert_int_equal(account_of(at(base, 3 * PAGES))->old, hak_page_bits(0, PAGES));
     assert_int_equal(hak_pages_trim(3 * HAK_PAGE), HAK_SUPERSLAB - 3 * HAK_PAGE);
     assert_int_equal(cached(), 0); /* the rest of it went with the superslab */
     assert_int_equal(cached(), 0);
@@ -1021,7 +1026,7 @@ TEST(superslabs_that_wait_are_bounded_in_number)
     char *base = map_taken(HAK_SET_COMMON, 10);
     for (unsigned i = 0; i < 10; i++) {
         give_dirty(at(base, i * PAGES), 1);
-        assert_true(hak_pages_dirty.regions <= 4);
+        assert_true(hak_dirty_queue.length <= 4);
         assert_int_equal(waiting() < (i + 1) * HAK_PAGE, i >= 4);
     }
 }
@@ -1114,7 +1119,7 @@ TEST(what_the_kernel_refuses_stays_and_the_others_go)
     assert_int_equal(cached(), 1);
     assert_int_equal(refused(), HAK_PAGE); /* what lies around the page went */
     assert_int_equal(waiting(), 0);
-    assert_int_equal(hak_pages_dirty_bytes(), HAK_PAGE);
+    assert_int_equal(dirty_bytes(), HAK_PAGE);
     assert_int_equal(hak_budget_held(), HAK_PAGE);
     assert_true(is_run(base, 2 * PAGES));
     uint64_t calls = fake_os_count(HAK_OS_madvise);
@@ -1164,7 +1169,7 @@ TEST(a_refused_one_does_not_keep_the_others_from_a_trim)
     fake_os_unlock_pages();
     hak_pages_trim(0);
     assert_int_equal(cached(), 0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
 }
 
 TEST(a_refused_one_does_not_keep_the_others_from_growing_old)
@@ -1381,7 +1386,7 @@ TEST(threads_take_and_put_while_pages_go)
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     hak_pages_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
     assert_int_equal(hak_budget_held(), 0);
     assert_int_equal(cached(), 0);
 }
@@ -1519,10 +1524,9 @@ static void check_pages(bool purge)
     for (unsigned k = 0; k < superslabs; k++) {
         struct modelled *s = &model[k];
         const struct hak_dirty *d = account_of(s->base);
-        unsigned before = (unsigned)(dirty / HAK_PAGE);
         for (unsigned i = 0; i < PAGES; i++) {
             struct page *p = &s->page[i];
-            bool old = d->bits[HAK_DIRTY_OLD] >> i & 1;
+            bool old = d->old >> i & 1;
             if (purge && p->dirty && !old)
                 *p = (struct page){0};
             assert_int_equal(old, p->dirty);
@@ -1530,12 +1534,11 @@ static void check_pages(bool purge)
             dirty += p->dirty * HAK_PAGE;
             charged += (p->dirty || p->charged) * HAK_PAGE;
         }
-        assert_int_equal(d->dirty, dirty / HAK_PAGE - before);
-        regions += d->dirty != 0;
+        regions += d->old != 0;
     }
     assert_int_equal(waiting(), dirty);
     assert_int_equal(refused(), 0);
-    assert_int_equal(hak_pages_dirty.regions, regions);
+    assert_int_equal(hak_dirty_queue.length, regions);
     assert_int_equal(hak_budget_held(), charged);
 }
 
@@ -1564,7 +1567,7 @@ static void note_free(char *base, size_t pages)
             continue;
         s->cached_at = 0; /* at once */
         s->set = s->supplier;
-        assert_int_equal(account_of(s->base)->dirty, 0);
+        assert_int_equal(account_of(s->base)->old, 0);
     }
 }
 
@@ -1633,7 +1636,7 @@ static void check_fit(const struct hak_page_request *r, const char *got, size_t 
 /* Where the dirty pages for a request are. */
 static char *dirty_place(const struct hak_page_request *r)
 {
-    for (const struct hak_dirty *d = hak_pages_dirty.last; d; d = d->prev) {
+    for (const struct hak_dirty *d = hak_dirty_queue.last; d; d = d->prev) {
         const struct modelled *s = modelled_of(d->base);
         unsigned length = 0;
         for (unsigned i = 0; i < PAGES && s->set == r->set; i++) {
@@ -1757,7 +1760,7 @@ static void model_evict(size_t keep)
         if (n * HAK_SUPERSLAB <= keep)
             return;
         oldest->cached_at = 0;
-        assert_true(unmaps || !account_of(oldest->base)->dirty);
+        assert_true(unmaps || !account_of(oldest->base)->old);
     }
 }
 

@@ -146,7 +146,7 @@ TEST(each_section_has_its_numbers)
         {"space", "mapped_bytes handed_out_bytes zones metadata_bytes"},
         {"conservation", "carved_blocks free_blocks free_bytes outstanding_blocks outstanding_bytes remote_blocks "
                          "large_spans large_bytes violations"},
-        {"pages", "unused active full partial empty returned span"},
+        {"pages", "unused active full partial empty span returned"},
         {"release", "advice lazy_bytes"},
         {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes "
                   "cached_bytes cache_hits cache_misses cache_budget cache_over_budget cache_evicted "

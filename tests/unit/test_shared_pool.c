@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "core/os/huge_page.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"

@@ -11,6 +11,11 @@
 #include "frontends/large/spans.h"
 #include "unit.h"
 
+static size_t dirty_bytes(void)
+{
+    return hak_dirty_queue.waiting + hak_dirty_queue.refused;
+}
+
 static uint64_t large(const char *key)
 {
     return unit_stat("large", key);
@@ -58,7 +63,7 @@ TEST(neighbours_join)
     assert_int_equal(large("live_bytes"), 0);
     hak_trim(0);
     assert_int_equal(unit_stat("lru", "cached"), 0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
 }
 
 TEST(each_length_has_a_class_that_wastes_little)
@@ -348,7 +353,7 @@ TEST(dirty_spans_go_back_after_the_delay_by_one_call)
     hak_purge_tick();
     assert_int_equal(hak_ledger[cause][HAK_OS_process_madvise].calls, 1);
     assert_int_equal(p[0][0], 0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
 }
 
 /* Spans alone make the clock tick. */
@@ -363,13 +368,13 @@ TEST(what_is_idle_goes_back_while_only_spans_come_and_go)
         p[i] = take(HAK_MIB);
     for (unsigned i = 0; i < N; i++)
         hak_free(p[i]);
-    assert_true(hak_pages_dirty_bytes() >= N * HAK_MIB);
+    assert_true(dirty_bytes() >= N * HAK_MIB);
     uint64_t random = 1;
     for (unsigned i = 0; i < 3000; i++) {
         hak_free(take(100 * HAK_KIB + unit_random(&random) % (200 * HAK_KIB)));
         fake_os_pass(100);
     }
-    assert_true(hak_pages_dirty_bytes() + large("cached_bytes") <= HAK_MIB);
+    assert_true(dirty_bytes() + large("cached_bytes") <= HAK_MIB);
 }
 
 TEST(what_nobody_wanted_goes_at_once_but_for_a_little)
@@ -383,7 +388,7 @@ TEST(what_nobody_wanted_goes_at_once_but_for_a_little)
         p[i] = take(SIZE);
     for (unsigned i = 0; i < N; i++) {
         hak_free(p[i]);
-        assert_true(hak_pages_dirty_bytes() <= 4 * HAK_MIB);
+        assert_true(dirty_bytes() <= 4 * HAK_MIB);
     }
     assert_int_equal(unit_stat("page_heap", "refused_bytes"), 0);
 }
@@ -397,7 +402,7 @@ TEST(what_waits_is_bounded)
         p[i] = take(HAK_MIB);
     for (unsigned i = 0; i < N; i++) {
         hak_free(p[i]);
-        assert_true(hak_pages_dirty_bytes() <= 8 * HAK_MIB);
+        assert_true(dirty_bytes() <= 8 * HAK_MIB);
     }
     assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
 }
@@ -415,7 +420,7 @@ TEST(superslabs_that_wait_are_bounded_in_number)
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
     for (unsigned i = 2; i < N; i += 2) {
         hak_free(p[i]);
-        assert_in_range(hak_pages_dirty.regions, 1, 4);
+        assert_in_range(hak_dirty_queue.length, 1, 4);
     }
     assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
 }
@@ -427,10 +432,10 @@ TEST(what_is_refused_stays_dirty)
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     hak_free(p);
     hak_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), HAK_PAGE);
+    assert_int_equal(dirty_bytes(), HAK_PAGE);
     fake_os_allow();
     hak_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
     hak_free(q);
 }
 
@@ -445,10 +450,10 @@ TEST(one_refused_range_of_many_stays_alone)
     for (unsigned i = 0; i < 2 * N; i += 2)
         hak_free(p[i]);
     hak_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), HAK_PAGE);
+    assert_int_equal(dirty_bytes(), HAK_PAGE);
     fake_os_unlock_pages();
     hak_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
 }
 
 TEST(alignment)
@@ -498,7 +503,7 @@ TEST(random_use_keeps_contents_and_loses_nothing)
         hak_free(slot[k].p);
     assert_int_equal(large("live_bytes"), 0);
     hak_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
     assert_int_equal(unit_stat("lru", "cached"), 0);
     assert_int_equal(unit_census().live_large, 0);
 }
@@ -591,7 +596,7 @@ TEST(pages_that_went_lazily_are_cleared_for_calloc)
     char *p = take(20 * HAK_PAGE), *q = take(HAK_PAGE);
     hak_free(p);
     hak_trim(0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
     assert_true(unit_stat("release", "lazy_bytes") >= 20 * HAK_PAGE);
     char *again = hak_alloc_zeroed(20 * HAK_PAGE);
     assert_ptr_equal(again, p);
@@ -619,7 +624,7 @@ TEST(what_does_not_go_lazily_goes_at_once)
     hak_trim(0);
     assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
     assert_int_equal(p[0], 0);
-    assert_int_equal(hak_pages_dirty_bytes(), 0);
+    assert_int_equal(dirty_bytes(), 0);
     hak_free(q);
 }
 

@@ -3,7 +3,7 @@
  * and no cleverness. A superslab that is wholly free goes back at once, free slabs of the others after the purge delay.
  * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "core/plugin.h"
 
 static HAK_LOCK(lock, HAK_RANK_BACKEND);

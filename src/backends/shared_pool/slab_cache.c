@@ -7,7 +7,7 @@
 
 #include "core/base/work.h"
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 
 #define EMPTY_PAGES 192 /* 12 MiB in all classes; with more, each keeps only the most recent slab */
 #define IDLE_PAGES 8    /* of a class may stand idle on its stack, at least, */

@@ -39,7 +39,7 @@
     HAK_HARDENED_COUNTERS(X)
 
 #define HAK_STAGES 16 /* of a backend, at most: a start with more stops with one line */
-#define HAK_COUNTED_STATES 7
+#define HAK_COUNTED_STATES 6
 
 /* Sums are taken over all members as one array. */
 struct hak_counters {

@@ -8,7 +8,6 @@
 #include <limits.h>
 
 #include "budget.h"
-#include "core/base/bits.h"
 #include "core/base/clock.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -23,8 +22,7 @@
 
 struct superslab {
     struct hak_dirty pages; /* first: an account leads to its superslab */
-    uint64_t bits[HAK_DIRTY_WORDS(64)];
-    uint64_t free;   /* bit i: page i is free, and not claimed by a purge */
+    uint64_t free;   /* pages that are, and not claimed by a purge */
     unsigned set;
     unsigned slabs;  /* pages that were taken for slabs */
     enum { IN_USE, CACHED, CLEARED } state; /* CLEARED: wholly free and clean, and in no cache */
@@ -34,7 +32,6 @@ struct superslab {
 };
 
 HAK_LOCK(hak_pages_lock, HAK_RANK_PAGES);
-struct hak_dirty_queue hak_pages_dirty = {.unwanted_per_ms = HAK_DIRTY_UNWANTED_PER_MS};
 
 static struct free_runs {
     struct hak_slab *lists[LENGTHS];
@@ -67,21 +64,17 @@ static unsigned index_of(const char *p)
     return (unsigned)((uintptr_t)p / HAK_PAGE % HAK_SUPERSLAB_PAGES);
 }
 
-static uint64_t page_bits(unsigned first, size_t pages)
-{
-    return (pages == 64 ? ~(uint64_t)0 : ((uint64_t)1 << pages) - 1) << first;
-}
-
 /* The first pages of a run, those in one superslab. */
 struct part {
     struct superslab *s;
     unsigned first, pages;
+    uint64_t bits;
 };
 
 static struct part part_of(char *base, size_t pages)
 {
-    unsigned first = index_of(base);
-    return (struct part){superslab_of(base), first, (unsigned)hak_min(pages, HAK_SUPERSLAB_PAGES - first)};
+    unsigned first = index_of(base), n = (unsigned)hak_min(pages, HAK_SUPERSLAB_PAGES - first);
+    return (struct part){superslab_of(base), first, n, hak_page_bits(first, n)};
 }
 
 #define EACH_PART(x, base, count)                                                              \
@@ -213,8 +206,8 @@ static void enter_cache(struct superslab *s)
         s->set = hak_tag_in_header_zone(s->pages.base) ? HAK_SET_HEADERS : HAK_SET_COMMON;
         join_run(s->pages.base, HAK_SUPERSLAB_PAGES);
     }
-    if (HAK_UNLIKELY(hak_huge_page_is_on()) && s->pages.dirty)
-        hak_dirty_soil(&s->pages);
+    if (HAK_UNLIKELY(hak_huge_page_is_on()) && s->pages.old)
+        hak_dirty_soil(&s->pages, ALL_PAGES);
     s->state = CACHED;
     s->cached_ms = hak_clock_ms();
     HAK_QUEUE_ADD(&oldest, &newest, s);
@@ -250,6 +243,12 @@ static struct superslab *unwanted(size_t keep)
 
 /* --- taking --------------------------------------------------------------------------------------------- */
 
+static void tell_old(uint64_t *words, size_t first, uint64_t old, size_t pages)
+{
+    for (size_t i = first; i < first + pages; i++, old >>= 1)
+        words[i / 64] = (words[i / 64] & ~((uint64_t)1 << i % 64)) | (old & 1) << i % 64;
+}
+
 /* Free pages become taken. True: they read as zero; with `uncharged` none of them is charged then, else all are. */
 static bool occupy(char *base, size_t pages, const struct hak_page_request *r)
 {
@@ -259,13 +258,12 @@ static bool occupy(char *base, size_t pages, const struct hak_page_request *r)
     EACH_PART(x, base, pages)
     {
         if (r->old)
-            for (unsigned i = 0; i < x.pages; i++)
-                hak_bits_set(r->old, (unsigned)done_ + i, 1, hak_bit(hak_dirty_old(&x.s->pages), x.first + i));
+            tell_old(r->old, done_, hak_dirty_old(&x.s->pages) >> x.first, x.pages);
         hits += x.s->state == CACHED;
         leave_cache(x.s, false);
-        x.s->free &= ~page_bits(x.first, x.pages);
+        x.s->free &= ~x.bits;
         x.s->slabs += r->slab ? x.pages : 0;
-        if (hak_dirty_take(&x.s->pages, x.first, x.pages, r->uncharged))
+        if (hak_dirty_take(&x.s->pages, x.bits, r->uncharged))
             zero_pages += x.pages;
     }
     if (r->uncharged && zero_pages < pages)
@@ -316,9 +314,9 @@ static uint64_t run_starts(uint64_t bits, size_t pages)
 static char *dirty_place(const struct hak_page_request *r)
 {
     unsigned left = r->pages <= HAK_SUPERSLAB_PAGES ? hak_options.empty_scan_limit : 0;
-    for (const struct hak_dirty *d = hak_pages_dirty.last; d && left; d = d->prev, left--) {
+    for (const struct hak_dirty *d = hak_dirty_queue.last; d && left; d = d->prev, left--) {
         const struct superslab *s = (const struct superslab *)d;
-        uint64_t starts = s->set == r->set ? run_starts(s->free & s->bits[HAK_DIRTY_OLD], r->pages) : 0;
+        uint64_t starts = s->set == r->set ? run_starts(s->free & s->pages.old, r->pages) : 0;
         if (starts)
             return s->pages.base + (size_t)__builtin_ctzll(starts) * HAK_PAGE;
     }
@@ -394,7 +392,7 @@ static void add_superslabs(char *base, size_t count, struct superslab *list, uns
         struct superslab *s = list;
         list = s->next;
         s->next = NULL;
-        hak_dirty_open(&s->pages, &hak_pages_dirty, base + i * HAK_SUPERSLAB, HAK_SUPERSLAB_PAGES, HAK_PAGE, s->bits);
+        s->pages.base = base + i * HAK_SUPERSLAB;
         s->free = ALL_PAGES;
         s->set = set;
         s->state = CLEARED;
@@ -470,10 +468,10 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
     struct part x;
     EACH_PART(x, base, pages)
     {
-        HAK_CHECK(!(x.s->free & page_bits(x.first, x.pages)));
-        x.s->free |= page_bits(x.first, x.pages);
+        HAK_CHECK(!(x.s->free & x.bits));
+        x.s->free |= x.bits;
         x.s->slabs -= slab ? x.pages : 0;
-        hak_dirty_put(&x.s->pages, x.first, x.pages, is_dirty);
+        hak_dirty_put(&x.s->pages, x.bits, is_dirty);
     }
     join_run(base, pages);
     EACH_PART(x, base, pages)
@@ -538,7 +536,7 @@ unsigned hak_pages_given(const char *base, size_t pages)
     hak_lock_acquire(&hak_pages_lock);
     EACH_PART(x, (char *)(uintptr_t)base, pages)
         if (x.s) /* else they are new, and somebody is about to add them */
-            given += hak_dirty_given(&x.s->pages, x.first, x.pages);
+            given += (unsigned)__builtin_popcountll(x.bits & x.s->pages.used & ~x.s->pages.purged);
     hak_lock_release(&hak_pages_lock);
     return given;
 }
@@ -549,13 +547,14 @@ void hak_pages_claim(struct hak_dirty *d, unsigned first, unsigned pages)
 {
     struct superslab *s = (struct superslab *)d;
     cut_run(d->base + first * HAK_PAGE, pages);
-    s->free &= ~page_bits(first, pages);
+    s->free &= ~hak_page_bits(first, pages);
+    hak_dirty_claim(d, hak_page_bits(first, pages));
 }
 
 void hak_pages_settle(struct hak_dirty *d, unsigned first, unsigned pages)
 {
     struct superslab *s = (struct superslab *)d;
-    s->free |= page_bits(first, pages);
+    s->free |= hak_page_bits(first, pages);
     join_run(d->base + first * HAK_PAGE, pages);
     if (s->free == ALL_PAGES && s->state == IN_USE)
         enter_cache(s);
@@ -589,7 +588,7 @@ static struct superslab *take_off(unsigned set)
         for (struct hak_slab *run = free_runs[set].lists[i]; run; run = run->next) {
             char *end = (char *)run->free + run->run_pages * HAK_PAGE;
             for (char *base = place_in(run, &all); base && base + HAK_SUPERSLAB <= end; base += HAK_SUPERSLAB)
-                if (!superslab_of(base)->pages.dirty) {
+                if (!superslab_of(base)->pages.old) {
                     cut_run(base, HAK_SUPERSLAB_PAGES);
                     return superslab_of(base);
                 }
@@ -607,7 +606,6 @@ static char *close_superslab(void)
     if (s) {
         base = s->pages.base;
         leave_cache(s, true);
-        hak_dirty_close(&s->pages);
         page_at(base)->region = NULL;
         hak_meta_recycle(&unused_superslabs, s);
     }
@@ -631,19 +629,21 @@ bool hak_pages_check(void)
 
 /* --- the rest --------------------------------------------------------------------------------------------- */
 
-size_t hak_pages_dirty_bytes(void)
+static void count_superslab(struct hak_slab *page, void *context)
 {
-    hak_lock_acquire(&hak_pages_lock);
-    size_t bytes = hak_pages_dirty.waiting + hak_pages_dirty.refused;
-    hak_lock_release(&hak_pages_lock);
-    return bytes;
+    const struct superslab *s = page->region;
+    struct hak_pages_count *count = context;
+    if (!s)
+        return;
+    count->dirty += (unsigned)__builtin_popcountll(s->pages.old);
+    count->returned += (unsigned)__builtin_popcountll(s->pages.purged);
 }
 
 struct hak_pages_count hak_pages_count(void)
 {
     hak_lock_acquire(&hak_pages_lock);
-    size_t dirty = hak_pages_dirty.waiting + hak_pages_dirty.refused;
-    struct hak_pages_count count = {runs, dirty / HAK_PAGE, hak_pages_dirty.purged / HAK_PAGE};
+    struct hak_pages_count count = {.runs = runs};
+    hak_space_each_page(count_superslab, &count);
     hak_lock_release(&hak_pages_lock);
     return count;
 }
@@ -661,8 +661,8 @@ void hak_pages_stats(struct hak_stats_writer *w)
     hak_stats_end(w);
     hak_stats_begin(w, "page_heap");
     hak_stats_number(w, "superslabs_mapped", mapped);
-    hak_stats_number(w, "dirty_bytes", hak_pages_dirty.waiting + hak_pages_dirty.refused);
-    hak_stats_number(w, "refused_bytes", hak_pages_dirty.refused);
+    hak_stats_number(w, "dirty_bytes", hak_dirty_queue.waiting + hak_dirty_queue.refused);
+    hak_stats_number(w, "refused_bytes", hak_dirty_queue.refused);
     hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&hak_pages_lock.taken));
     hak_stats_end(w);
     hak_lock_release(&hak_pages_lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The page heap: all 64 KiB pages of the process that can be handed out. A run of free pages is as long as it can be,
  * also across superslabs. A superslab belongs to a set, and a request is served from one set, so a backend decides
- * what may share a superslab. Free pages are dirty until the purger has given them back (dirty.h,
- * parts/page_purge.h). Superslabs that are wholly free are kept in that state within the limits of
+ * what may share a superslab. Free pages are dirty until a purge has given them back (dirty.h,
+ * parts/purge.h). Superslabs that are wholly free are kept in that state within the limits of
  * HAKMEM_SUPERSLAB_*: the cache, the oldest one first. Those of one class alone go back at once.
  * Any thread. One lock, hak_pages_lock; it is not held while superslabs are mapped or pages go back. */
 #ifndef HAK_PAGE_HEAP_H
@@ -57,8 +57,6 @@ bool hak_pages_resize(struct hak_slab *run, size_t pages);
 /* How many of the pages were handed out and did not go back to the kernel since. */
 unsigned hak_pages_given(const char *base, size_t pages);
 
-/* Dirty bytes. */
-size_t hak_pages_dirty_bytes(void);
 struct hak_pages_count {
     size_t runs;            /* free ones */
     size_t dirty, returned; /* free pages with old content; and such that went back */
@@ -66,7 +64,7 @@ struct hak_pages_count {
 struct hak_pages_count hak_pages_count(void);
 void hak_pages_stats(struct hak_stats_writer *w);
 
-/* --- for parts/page_purge.c, under the lock ------------------------------------------------------------- */
+/* --- for parts/purge.c, under the lock ------------------------------------------------------------- */
 
 /* What the superslab of an account is in use for. */
 enum hak_pages_use {
@@ -77,7 +75,6 @@ enum hak_pages_use {
 };
 
 extern struct hak_lock hak_pages_lock;
-extern struct hak_dirty_queue hak_pages_dirty;
 enum hak_pages_use hak_pages_use(const struct hak_dirty *d);
 /* Dirty pages become nobody's, and free again. */
 void hak_pages_claim(struct hak_dirty *d, unsigned first, unsigned pages);

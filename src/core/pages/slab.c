@@ -17,7 +17,7 @@
 #define UNIT_LG 4
 #define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
 
-static const char state_names[][9] = {"unused", "active", "full", "partial", "empty", "returned", "span"};
+static const char state_names[][8] = {"unused", "active", "full", "partial", "empty", "span"};
 
 const char *hak_slab_state_name(enum hak_slab_state state)
 {

@@ -4,7 +4,7 @@
  *
  *   UNUSED --format--> ACTIVE --no block left--> FULL --first remote free---> PARTIAL --adopt--> ACTIVE
  *                        |  \--owner frees one of its blocks: FULL -> ACTIVE          \--last free--> EMPTY
- *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages given back--> RETURNED
+ *                        \--last block freed--> EMPTY --reuse--> ACTIVE, or --pages become free--> UNUSED
  *
  * ACTIVE slabs have one owner, who alone touches `free`, `free_count`, `map`, `marked`, `carved` and `used`.
  * Free blocks that are small are marked in a map, one bit each, and go out in the order of their addresses, as new
@@ -25,9 +25,8 @@ enum hak_slab_state {
     HAK_SLAB_ACTIVE,
     HAK_SLAB_FULL,
     HAK_SLAB_PARTIAL,
-    HAK_SLAB_EMPTY,    /* free, its pages dirty */
-    HAK_SLAB_RETURNED, /* free, its pages given back */
-    HAK_SLAB_SPAN,     /* one large block */
+    HAK_SLAB_EMPTY, /* free, its pages dirty */
+    HAK_SLAB_SPAN,  /* one large block */
     HAK_SLAB_NSTATES
 };
 _Static_assert(HAK_SLAB_NSTATES == HAK_COUNTED_STATES, "each transition has a counter");

@@ -5,30 +5,48 @@
 #include "core/base/clock.h"
 #include "core/base/work.h"
 #include "core/os/huge_page.h"
-#include "core/pages/space.h"
+#include "core/os/limit.h"
+#include "core/pages/page_heap.h"
 #include "parts.h"
 
+#define TICK_NS 200000u           /* of a thread that came for something else */
+#define PIECES 32u
 #define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
 #define SPLITS 64u                /* of refused ranges in a batch, to find the pages that are to blame */
 #define KEPT_SMALL_MOST (64 * HAK_GIB) /* of the heap, which is half as many mappings as there are by default */
 #define REFUSAL_MS 10000u         /* before a tick asks for them again */
+#define NOT_NOW HAK_NCAUSES
+
+static HAK_LOCK(purging, HAK_RANK_PURGE); /* from claim to settle */
+
+/* What is claimed, and goes back to the kernel at once. Written under the page heap's lock, by who purges. */
+static struct {
+    enum hak_cause cause;
+    unsigned n;
+    size_t bytes;
+    struct piece {
+        struct hak_dirty *superslab;
+        unsigned first, pages, settled; /* so many of the pages, the first ones, are */
+    } pieces[PIECES];
+} batch;
 
 /* What a purge is after. */
 struct wish {
     uint64_t now_ms;
     enum { IDLE, EXCESS, TRIM } of; /* what is idle; the oldest beyond the allowance; all, and what was refused */
     size_t keep;     /* bytes that may go on waiting */
-    unsigned left;   /* regions of the queue to look through */
+    unsigned left;   /* superslabs of the queue to look through */
     uint64_t end_ns; /* then it is over; 0: it takes as long as it takes */
-    struct hak_dirty *region; /* in which the last batch ended, */
-    unsigned at;              /* and the page */
+    struct hak_dirty *superslab; /* in which the last batch ended, */
+    unsigned at;                 /* and the page */
 };
 
 /* --- which pages ------------------------------------------------------------------------------------- */
 
-size_t hak_purge_allowance(struct hak_purger *p)
+/* Bytes that may wait. */
+static size_t allowance(void)
 {
-    return hak_dirty_allowance(p->queue, hak_clock_ms(), hak_purge_delay_ms());
+    return hak_dirty_allowance(hak_clock_ms(), hak_purge_delay_ms());
 }
 
 static bool is_idle_since(uint64_t then_ms, uint64_t now_ms)
@@ -37,90 +55,104 @@ static bool is_idle_since(uint64_t then_ms, uint64_t now_ms)
 }
 
 /* Bytes that it may still take. */
-static size_t excess(const struct hak_dirty_queue *q, const struct wish *w)
+static size_t excess(const struct wish *w)
 {
-    size_t bytes = q->waiting + (w->of == EXCESS ? 0 : q->refused);
+    size_t bytes = hak_dirty_queue.waiting + (w->of == EXCESS ? 0 : hak_dirty_queue.refused);
     return bytes > w->keep ? bytes - w->keep : 0;
 }
 
-/* The region whose turn it is. */
-static struct hak_dirty *next_region(const struct hak_purger *p, const struct wish *w)
+/* The superslab whose turn it is. */
+static struct hak_dirty *next_superslab(const struct wish *w)
 {
-    struct hak_dirty *d = p->queue->first;
-    if (!d || !w->left || !excess(p->queue, w))
+    struct hak_dirty *d = hak_dirty_queue.first;
+    if (!d || !w->left || !excess(w))
         return NULL;
     return w->of == IDLE && !is_idle_since(d->checked_ms, w->now_ms) ? NULL : d;
 }
 
-static struct hak_dirty_choice choose(const struct hak_dirty *d, const struct wish *w)
+/* Under which its idle pages go back. */
+static enum hak_cause cause_of(const struct hak_dirty *d)
 {
-    return (struct hak_dirty_choice){
-        .all = w->of != IDLE || is_idle_since(d->put_ms, w->now_ms),
-        .again = w->of == TRIM || (w->of == IDLE && hak_clock_age(d->refused_ms, w->now_ms) >= REFUSAL_MS),
-    };
+    switch (hak_pages_use(d)) {
+    case HAK_PAGES_SLABS:
+        return hak_options.ss_partial ? HAK_CAUSE_partial_release : NOT_NOW;
+    case HAK_PAGES_SPANS:
+        return HAK_CAUSE_purge;
+    default:
+        return hak_parts.release->cause;
+    }
+}
+
+/* The dirty pages that it is after. */
+static uint64_t chosen(const struct hak_dirty *d, const struct wish *w)
+{
+    bool all = w->of != IDLE || is_idle_since(d->put_ms, w->now_ms);
+    bool again = w->of == TRIM || (w->of == IDLE && hak_clock_age(d->refused_ms, w->now_ms) >= REFUSAL_MS);
+    return (all ? d->old : d->idle) & (again ? ~(uint64_t)0 : ~d->refused);
+}
+
+/* The first run of them from *first on; its length, 0 without one. */
+static unsigned run_of(uint64_t pages, unsigned *first)
+{
+    uint64_t left = *first < 64 ? pages >> *first : 0;
+    if (!left)
+        return 0;
+    *first += (unsigned)__builtin_ctzll(left);
+    uint64_t behind = ~(pages >> *first);
+    return behind ? (unsigned)__builtin_ctzll(behind) : 64;
 }
 
 /* How many pages of a run the batch takes; one in any case, if it has none yet. */
-static unsigned room(const struct hak_purge_batch *b, const struct hak_dirty *d, unsigned pages, const struct wish *w)
+static unsigned room(unsigned pages, const struct wish *w)
 {
-    size_t most = hak_min(BATCH_BYTES - hak_min(BATCH_BYTES, b->bytes), hak_align_up(excess(d->queue, w), HAK_PAGE));
-    if (b->n == HAK_PURGE_PIECES || !excess(d->queue, w))
+    size_t most = hak_min(BATCH_BYTES - hak_min(BATCH_BYTES, batch.bytes), hak_align_up(excess(w), HAK_PAGE));
+    if (batch.n == PIECES || !excess(w))
         return 0;
-    return (unsigned)hak_min(pages, b->n ? most / d->unit : hak_max(1, most / d->unit));
-}
-
-static void add(struct hak_purger *p, struct hak_dirty *d, unsigned first, unsigned pages)
-{
-    struct hak_purge_batch *b = &p->open;
-    if (!p->claim(d, first, pages))
-        return;
-    hak_dirty_claim(d, first, pages);
-    b->pieces[b->n++] = (struct hak_purge_piece){d, first, pages, 0};
-    b->bytes += pages * d->unit;
+    return (unsigned)hak_min(pages, batch.n ? most / HAK_PAGE : hak_max(1, most / HAK_PAGE));
 }
 
 /* The beginning of a run, up to the end of a huge page; without one all of it, if the batch has nothing yet. */
-static unsigned cut(const struct hak_purge_batch *b, const struct hak_dirty *d, unsigned first, unsigned pages)
+static unsigned cut(const struct hak_dirty *d, unsigned first, unsigned pages)
 {
-    uintptr_t end = (uintptr_t)d->base + (first + pages) * d->unit;
-    unsigned over = (unsigned)(end % HAK_HUGE_PAGE / d->unit);
-    return over < pages ? pages - over : b->n ? 0 : pages;
+    uintptr_t end = (uintptr_t)d->base + (first + pages) * HAK_PAGE;
+    unsigned over = (unsigned)(end % HAK_HUGE_PAGE / HAK_PAGE);
+    return over < pages ? pages - over : batch.n ? 0 : pages;
 }
 
-/* Adds what is chosen of a region, from the page on where the last batch ended. True: all of it. */
-static bool add_region(struct hak_purger *p, struct hak_dirty *d, struct wish *w)
+/* Adds what is chosen of a superslab, from the page on where the last batch ended. True: all of it. */
+static bool add_superslab(struct hak_dirty *d, struct wish *w)
 {
-    const struct hak_purge_batch *b = &p->open;
-    struct hak_dirty_choice choice = choose(d, w);
-    for (unsigned run, pages; (run = hak_dirty_run(d, &w->at, choice)); w->at += pages) {
-        pages = room(b, d, run, w);
+    uint64_t choice = chosen(d, w);
+    for (unsigned run, pages; (run = run_of(choice, &w->at)); w->at += pages) {
+        pages = room(run, w);
         if (pages && pages < run)
-            pages = cut(b, d, w->at, pages);
+            pages = cut(d, w->at, pages);
         if (!pages)
             return false;
-        add(p, d, w->at, pages);
+        hak_pages_claim(d, w->at, pages);
+        batch.pieces[batch.n++] = (struct piece){d, w->at, pages, 0};
+        batch.bytes += pages * HAK_PAGE;
     }
     return true;
 }
 
-/* A batch for as many regions as it holds, all under one cause. */
-static HAK_COLD void fill(struct hak_purger *p, struct wish *w)
+/* A batch for as many superslabs as it holds, all under one cause. */
+static HAK_COLD void fill(struct wish *w)
 {
-    struct hak_purge_batch *b = &p->open;
     struct hak_dirty *d;
-    while ((d = next_region(p, w))) {
-        enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : p->cause(d);
-        if (w->region != d)
+    while ((d = next_superslab(w))) {
+        enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : cause_of(d);
+        if (w->superslab != d)
             w->at = 0;
-        w->region = d;
-        if (b->n && cause != b->cause && cause != HAK_PURGE_NOT_NOW)
+        w->superslab = d;
+        if (batch.n && cause != batch.cause && cause != NOT_NOW)
             return;
-        if (cause != HAK_PURGE_NOT_NOW) {
-            b->cause = cause;
-            if (!add_region(p, d, w))
+        if (cause != NOT_NOW) {
+            batch.cause = cause;
+            if (!add_superslab(d, w))
                 return;
         }
-        w->region = NULL;
+        w->superslab = NULL;
         w->left--;
         hak_dirty_checked(d, w->now_ms);
     }
@@ -129,196 +161,247 @@ static HAK_COLD void fill(struct hak_purger *p, struct wish *w)
 /* --- to the kernel ----------------------------------------------------------------------------------- */
 
 /* What is not settled of it. */
-static struct iovec range_of(const struct hak_purge_piece *x)
+static struct iovec range_of(const struct piece *x)
 {
-    size_t unit = x->region->unit;
-    return (struct iovec){x->region->base + (x->first + x->settled) * unit, (x->pages - x->settled) * unit};
+    return (struct iovec){x->superslab->base + (x->first + x->settled) * HAK_PAGE, (x->pages - x->settled) * HAK_PAGE};
 }
 
-/* The next pages of a piece. */
-static void settle(const struct hak_purger *p, struct hak_purge_piece *x, unsigned pages, bool gone)
+/* The next pages of a piece. Under the lock. */
+static void settle(struct piece *x, unsigned pages, bool gone)
 {
-    hak_lock_acquire(p->lock);
-    hak_dirty_settle(x->region, x->first + x->settled, pages, gone, p->open.cause);
+    hak_dirty_settle(x->superslab, hak_page_bits(x->first + x->settled, pages), gone, batch.cause);
     x->settled += pages;
-    hak_lock_release(p->lock);
 }
 
 /* The next pages of a piece by themselves, and where that is refused their halves: so the pages around a locked one go.
  * Bytes that went. */
-static HAK_COLD size_t send_apart(const struct hak_purger *p, struct hak_purge_piece *x, unsigned pages, unsigned *splits)
+static HAK_COLD size_t send_apart(struct piece *x, unsigned pages, unsigned *splits)
 {
-    struct iovec range = {range_of(x).iov_base, pages * x->region->unit};
-    bool gone = hak_parts.release->release(&range, 1, p->open.cause) == range.iov_len;
+    struct iovec range = {range_of(x).iov_base, pages * HAK_PAGE};
+    bool gone = hak_parts.release->release(&range, 1, batch.cause) == range.iov_len;
     if (gone || pages == 1 || !*splits) {
-        settle(p, x, pages, gone);
+        hak_lock_acquire(&hak_pages_lock);
+        settle(x, pages, gone);
+        hak_lock_release(&hak_pages_lock);
         return gone ? range.iov_len : 0;
     }
     --*splits;
-    size_t low = send_apart(p, x, pages / 2, splits);
-    return low + send_apart(p, x, pages - pages / 2, splits);
+    size_t low = send_apart(x, pages / 2, splits);
+    return low + send_apart(x, pages - pages / 2, splits);
 }
 
-/* Each is a mapping of its own then, of which the kernel has so many for a process. */
-static HAK_COLD void keep_small(const struct hak_purge_piece *x)
+/* The huge page of which a part stays where pages end at the offset; bit i: the i-th. */
+static unsigned torn_at(const struct hak_dirty *d, size_t offset)
+{
+    uintptr_t end = (uintptr_t)d->base + offset;
+    return end % HAK_HUGE_PAGE ? 1u << (end / HAK_HUGE_PAGE - (uintptr_t)d->base / HAK_HUGE_PAGE) : 0;
+}
+
+/* Those that were not torn before. Each is a mapping of its own then, of which the kernel has so many for a process. */
+static HAK_COLD void keep_small(struct hak_dirty *d, unsigned first, unsigned pages)
 {
     struct hak_space_stats space;
-    uint64_t torn = hak_huge_page_is_on() ? hak_dirty_tear(x->region, x->first, x->pages) : 0;
-    uintptr_t from = (uintptr_t)x->region->base, end = from + x->region->pages * x->region->unit;
+    unsigned torn = torn_at(d, first * HAK_PAGE) | torn_at(d, (first + pages) * HAK_PAGE);
+    uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
+    torn &= ~d->torn;
+    d->torn |= torn;
     if (!torn)
         return;
     hak_space_stats(&space);
     for (; torn && space.handed_out <= KEPT_SMALL_MOST; torn &= torn - 1) {
-        uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctzll(torn)) * HAK_HUGE_PAGE;
+        uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctz(torn)) * HAK_HUGE_PAGE;
         uintptr_t low = hak_max(page, from), high = hak_min(page + HAK_HUGE_PAGE, end);
         hak_huge_page_keep_small((void *)low, high - low);
     }
 }
 
 /* Whether all that is not settled went, by one call of the release policy. */
-static bool send_together(const struct hak_purge_batch *b)
+static bool send_together(void)
 {
-    struct iovec ranges[HAK_PURGE_PIECES];
+    struct iovec ranges[PIECES];
     size_t n = 0, bytes = 0;
-    for (unsigned i = 0; i < b->n; i++) {
-        ranges[n] = range_of(&b->pieces[i]);
+    for (unsigned i = 0; i < batch.n; i++) {
+        ranges[n] = range_of(&batch.pieces[i]);
         bytes += ranges[n].iov_len;
         n += ranges[n].iov_len != 0;
     }
-    return !n || hak_parts.release->release(ranges, n, b->cause) == bytes;
+    return !n || hak_parts.release->release(ranges, n, batch.cause) == bytes;
 }
 
 /* Bytes that went. */
-static HAK_COLD size_t send(struct hak_purger *p)
+static HAK_COLD size_t send(void)
 {
-    struct hak_purge_batch *b = &p->open;
     unsigned splits = SPLITS;
     size_t bytes = 0;
-    for (unsigned i = 0; i < b->n; i++)
-        keep_small(&b->pieces[i]);
-    bool gone = send_together(b);
-    for (unsigned i = 0; !gone && i < b->n; i++)
-        if (b->pieces[i].settled < b->pieces[i].pages)
-            bytes += send_apart(p, &b->pieces[i], b->pieces[i].pages - b->pieces[i].settled, &splits);
-    hak_lock_acquire(p->lock);
-    for (unsigned i = 0; i < b->n; i++) {
-        struct hak_purge_piece x = b->pieces[i];
-        if (gone && x.settled < x.pages)
-            hak_dirty_settle(x.region, x.first + x.settled, x.pages - x.settled, true, b->cause);
-        p->settle(x.region, x.first, x.pages);
+    for (unsigned i = 0; i < batch.n && hak_huge_page_is_on(); i++)
+        keep_small(batch.pieces[i].superslab, batch.pieces[i].first, batch.pieces[i].pages);
+    bool gone = send_together();
+    for (struct piece *x = batch.pieces; !gone && x < &batch.pieces[batch.n]; x++)
+        if (x->settled < x->pages)
+            bytes += send_apart(x, x->pages - x->settled, &splits);
+    hak_lock_acquire(&hak_pages_lock);
+    for (struct piece *x = batch.pieces; x < &batch.pieces[batch.n]; x++) {
+        if (x->settled < x->pages)
+            settle(x, x->pages - x->settled, true);
+        hak_pages_settle(x->superslab, x->first, x->pages);
     }
     if (gone)
-        bytes = b->bytes;
-    b->n = 0;
-    b->bytes = 0;
-    hak_lock_release(p->lock);
+        bytes = batch.bytes;
+    batch.n = 0;
+    batch.bytes = 0;
+    hak_lock_release(&hak_pages_lock);
     return bytes;
 }
 
 /* Bytes that went by so many batches as it takes. *more: the time was over before, or a fork waits. */
-static HAK_COLD size_t purge(struct hak_purger *p, struct wish *w, bool *more)
+static HAK_COLD size_t purge(struct wish w, bool *more)
 {
     size_t bytes = 0;
-    hak_lock_acquire(p->lock);
-    w->left = p->queue->regions;
-    if (w->of == EXCESS) /* and so much more that it is not the same at the next page */
-        w->keep = hak_min(w->keep, hak_purge_allowance(p)) / 4 * 3;
+    hak_lock_acquire(&hak_pages_lock);
+    w.left = hak_dirty_queue.length;
+    if (w.of == EXCESS) /* and so much more that it is not the same at the next page */
+        w.keep = hak_min(w.keep, allowance()) / 4 * 3;
     for (*more = false;;) {
-        fill(p, w);
-        hak_lock_release(p->lock);
-        if (!p->open.n)
+        fill(&w);
+        hak_lock_release(&hak_pages_lock);
+        if (!batch.n)
             return bytes;
-        bytes += send(p);
-        *more = (w->end_ns && hak_os->clock_ns() >= w->end_ns) || (w->of != TRIM && hak_lock_is_fork_waiting());
+        bytes += send();
+        *more = (w.end_ns && hak_os->clock_ns() >= w.end_ns) || (w.of != TRIM && hak_lock_is_fork_waiting());
         if (*more)
             return bytes;
-        hak_lock_acquire(p->lock);
+        hak_lock_acquire(&hak_pages_lock);
     }
+}
+
+/* Between enter and leave nobody else purges; false where another thread does, unless it is to be waited for, and during
+ * a fork, whose locks may be lent. Ends what a thread had begun that is not in this child. */
+static bool enter(bool wait)
+{
+    if (wait && HAK_UNLIKELY(hak_lock_is_forking())) { /* until it is over */
+        hak_lock_acquire(&hak_pages_lock);
+        hak_lock_release(&hak_pages_lock);
+    }
+    if (HAK_UNLIKELY(hak_lock_is_forking()))
+        return false;
+    if (wait)
+        hak_lock_acquire(&purging);
+    else if (!hak_lock_try(&purging))
+        return false;
+    if (HAK_UNLIKELY(batch.n))
+        send();
+    return true;
+}
+
+static void leave(void)
+{
+    hak_lock_release(&purging);
+}
+
+/* --- the cache of superslabs ------------------------------------------------------------------------------ */
+
+/* The next superslab beyond the limits leaves the cache. A dirty one is purged before: a batch of its pages is sent, and
+ * it is the next one again. False: there is none. */
+static bool evict_next(size_t keep, bool trim)
+{
+    hak_lock_acquire(&hak_pages_lock);
+    struct hak_dirty *d = hak_pages_unwanted(keep);
+    if (d && d->old) {
+        struct wish all = {.of = EXCESS};
+        bool leaving = hak_pages_use(d) == HAK_PAGES_LEAVING;
+        batch.cause = trim ? HAK_CAUSE_trim : leaving ? hak_parts.release->cause : HAK_CAUSE_lru_evict;
+        add_superslab(d, &all);
+    } else if (d) {
+        hak_pages_evict(d);
+    }
+    hak_lock_release(&hak_pages_lock);
+    if (batch.n)
+        send();
+    return d;
+}
+
+/* True: there are more, and the time is over. */
+static bool evict(size_t keep, bool trim, uint64_t end_ns)
+{
+    bool over = false;
+    if (!enter(trim))
+        return false;
+    while (!over && evict_next(keep, trim))
+        over = hak_os->clock_ns() >= end_ns;
+    leave();
+    return over;
 }
 
 /* --- who asks for it --------------------------------------------------------------------------------- */
 
-static void let_fork_end(struct hak_purger *p)
+/* Bytes that may wait: HAKMEM_BATCH_MAX_*. */
+static size_t most_waiting(void)
 {
-    hak_lock_acquire(p->lock);
-    hak_lock_release(p->lock);
+    const struct hak_option_values *o = &hak_options;
+    const struct hak_dirty_queue *q = &hak_dirty_queue;
+    size_t most = o->batch_max_mb * HAK_MIB;
+    return q->length > o->batch_max_ranges && q->waiting ? hak_min(most, q->waiting - 1) : most;
 }
 
-/* Ends what a thread had begun that is not in this child. */
-bool hak_purge_enter(struct hak_purger *p, bool wait)
+/* More waits than may, some is idle, or a superslab is to leave the cache. */
+static bool is_due(void)
 {
-    if (wait && HAK_UNLIKELY(hak_lock_is_forking()))
-        let_fork_end(p);
-    if (HAK_UNLIKELY(hak_lock_is_forking()))
-        return false;
-    if (wait)
-        hak_lock_acquire(p->purging);
-    else if (!hak_lock_try(p->purging))
-        return false;
-    if (HAK_UNLIKELY(p->open.n))
-        send(p);
-    return true;
-}
-
-bool hak_purge_tick_of(struct hak_purger *p, uint64_t now_ms)
-{
-    bool more;
-    if (!hak_purge_enter(p, false))
-        return false;
-    uint64_t end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS;
-    purge(p, &(struct wish){.now_ms = now_ms, .end_ns = end_ns, .of = IDLE}, &more);
-    if (!more)
-        purge(p, &(struct wish){.now_ms = now_ms, .end_ns = end_ns, .of = EXCESS, .keep = SIZE_MAX}, &more);
-    hak_purge_leave(p);
-    return more;
-}
-
-bool hak_purge_is_due(struct hak_purger *p)
-{
-    const struct hak_dirty *oldest = p->queue->first;
-    return oldest && (p->queue->waiting > hak_purge_allowance(p) || is_idle_since(oldest->checked_ms, hak_clock_ms()));
+    const struct hak_dirty *oldest = hak_dirty_queue.first;
+    return (oldest && (hak_dirty_queue.waiting > allowance() || is_idle_since(oldest->checked_ms, hak_clock_ms()))) ||
+           hak_pages_unwanted(SIZE_MAX);
 }
 
 /* A release policy that gives back at once may not leave it to the other thread, which has looked already. */
-void hak_purge_due(struct hak_purger *p, size_t most)
+void hak_pages_bound(void)
 {
-    bool more;
+    bool at_once = hak_parts.release->at_once, more;
     uint64_t now = hak_clock_ms();
-    if (!hak_purge_enter(p, hak_parts.release->at_once))
+    hak_lock_acquire(&hak_pages_lock);
+    size_t most = most_waiting();
+    bool due = hak_pages_check() || at_once;
+    due = hak_dirty_queue.waiting > most || (due && is_due());
+    hak_lock_release(&hak_pages_lock);
+    if (!due)
         return;
-    purge(p, &(struct wish){.now_ms = now, .of = EXCESS, .keep = most}, &more);
-    if (more)
-        HAK_STORE_RELAXED(&hak_purge_waits, true);
-    else
-        purge(p, &(struct wish){.now_ms = now, .end_ns = hak_os->clock_ns() + HAK_PURGE_TICK_NS, .of = IDLE}, &more);
-    hak_purge_leave(p);
+    if (enter(at_once)) {
+        purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most}, &more);
+        if (more)
+            HAK_STORE_RELAXED(&hak_purge_waits, true);
+        else
+            purge((struct wish){.of = IDLE, .now_ms = now, .end_ns = hak_os->clock_ns() + TICK_NS}, &more);
+        leave();
+    }
+    evict(SIZE_MAX, false, UINT64_MAX);
 }
 
-size_t hak_purge_trim(struct hak_purger *p, size_t keep)
+bool hak_pages_tick(uint64_t now_ms)
 {
     bool more;
-    struct wish w = {.now_ms = hak_clock_ms(), .of = TRIM, .keep = keep};
-    if (!hak_purge_enter(p, true))
-        return 0;
-    size_t bytes = purge(p, &w, &more);
-    hak_purge_leave(p);
+    hak_lock_acquire(&hak_pages_lock);
+    bool evicts = hak_pages_unwanted(SIZE_MAX);
+    hak_lock_release(&hak_pages_lock);
+    if (evicts && evict(SIZE_MAX, false, hak_os->clock_ns() + TICK_NS))
+        return true;
+    if (!enter(false))
+        return false;
+    uint64_t end_ns = hak_os->clock_ns() + TICK_NS;
+    purge((struct wish){.of = IDLE, .now_ms = now_ms, .end_ns = end_ns}, &more);
+    if (!more)
+        purge((struct wish){.of = EXCESS, .now_ms = now_ms, .end_ns = end_ns, .keep = SIZE_MAX}, &more);
+    leave();
+    return more;
+}
+
+size_t hak_pages_trim(size_t keep)
+{
+    bool more;
+    size_t bytes = 0;
+    if (enter(true)) {
+        bytes = purge((struct wish){.of = TRIM, .now_ms = hak_clock_ms(), .keep = keep}, &more);
+        leave();
+    }
+    evict(keep, true, UINT64_MAX);
+    if (!keep && hak_limit() != SIZE_MAX)
+        hak_pages_close();
     return bytes;
-}
-
-bool hak_purge_region(struct hak_purger *p, struct hak_dirty *d, enum hak_cause cause)
-{
-    struct wish w = {.of = EXCESS};
-    hak_lock_acquire(p->lock);
-    p->open.cause = cause;
-    add_region(p, d, &w);
-    bool any = p->open.n;
-    hak_lock_release(p->lock);
-    if (any)
-        send(p);
-    return any;
-}
-
-void hak_purge_leave(struct hak_purger *p)
-{
-    hak_lock_release(p->purging);
 }

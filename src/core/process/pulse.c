@@ -9,7 +9,7 @@
 #include "core/heap/processor.h"
 #include "core/pages/budget.h"
 #include "core/pages/space.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "core/parts/parts.h"
 #include "live.h"
 #include "start.h"

@@ -254,7 +254,7 @@ void hak_stats_census(struct hak_census *census)
     hak_space_each_page(visit_slab, census);
     census->free_runs += pages.runs;
     census->pages[HAK_SLAB_EMPTY] += pages.dirty;
-    census->pages[HAK_SLAB_RETURNED] += pages.returned;
+    census->returned = pages.returned;
 }
 
 uint64_t hak_stats_held(const struct hak_census *census)
@@ -281,6 +281,7 @@ static void write_census(struct hak_stats_writer *w)
     hak_stats_begin(w, "pages");
     for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
         hak_stats_number(w, hak_slab_state_name((enum hak_slab_state)s), c.pages[s]);
+    hak_stats_number(w, "returned", c.returned);
     hak_stats_end(w);
 }
 

@@ -14,7 +14,8 @@ void hak_stats_at_exit(void);
 
 /* Blocks and bytes by the conservation laws; see report.c. */
 struct hak_census {
-    uint64_t pages[8]; /* 64 KiB pages by state of their slab */
+    uint64_t pages[8]; /* 64 KiB pages by state of their slab; free dirty ones count as EMPTY */
+    uint64_t returned; /* free ones that went back to the kernel */
     uint64_t carved, free, used, remote, capacity;
     uint64_t free_bytes, outstanding_bytes, live_large, large_bytes;
     uint64_t held_bytes; /* usable in blocks and spans that neither a slab nor its remote list has; bins may */

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/base/bits.h"
 #include "core/os/fence.h"
 #include "core/os/limit.h"
 #include "core/plugin.h"
@@ -158,7 +157,7 @@ static void *set_up(struct hak_slab *slab, size_t size)
 static void clear_dirty(char *block, size_t size, const struct span_request *r)
 {
     for (unsigned i = 0; i < r->pages; i++)
-        if (hak_bit(r->dirty, i))
+        if (r->dirty[i / 64] >> i % 64 & 1)
             memset(block + i * HAK_PAGE, 0, hak_min(HAK_PAGE, size - i * HAK_PAGE));
 }
 

@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-#include "core/base/bits.h"
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "huge.h"
 #include "span_cache.h"
 
@@ -90,7 +89,7 @@ static struct hak_slab *take_cached(struct span_request *r, unsigned pages)
     struct hak_slab *span = hak_span_cache_pop(pages);
     hak_lock_release(&lock);
     if (span && r->zero) /* it never left the program's hands */
-        hak_bits_set(r->dirty, 0, span->pages, true);
+        memset(r->dirty, 0xff, sizeof r->dirty);
     return span;
 }
 

@@ -7,7 +7,7 @@
 
 #include "core/base/list.h"
 #include "core/pages/page_heap.h"
-#include "core/parts/page_purge.h"
+#include "core/parts/purge.h"
 #include "core/plugin.h"
 
 #define ZERO ((uint64_t)1 << 16)

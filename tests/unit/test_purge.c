@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ * Purges of a few superslabs, all of whose pages are taken but those that a test puts: what goes, what is refused, what
+ * may wait. */
+#include "core/parts/purge.h"
+
+#include "core/os/huge_page.h"
+#include "core/pages/budget.h"
+#include "core/pages/page_heap.h"
+#include "unit.h"
+
+#define PAGES (7 * HAK_SUPERSLAB_PAGES)
+#define DELAY 100u
+
+static const struct hak_dirty_queue *const queue = &hak_dirty_queue;
+static char *base;
+
+static void start(const char *settings)
+{
+    struct hak_page_request r = {.pages = PAGES, .align = HAK_HUGE_PAGE / HAK_PAGE, .slab = true};
+    unit_start(settings);
+    assert_true(hak_init());
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    base = r.base;
+}
+
+static void delay(void)
+{
+    if (hak_parts.release->at_once)
+        skip();
+}
+
+static void put(size_t first, size_t n)
+{
+    hak_pages_put_rest(base + first * HAK_PAGE, n, false);
+}
+
+/* The first pages of the shortest free run that has so many, or those that were put last. True: they read as zero. */
+static bool take_any(size_t *first, size_t n)
+{
+    struct hak_page_request r = {.pages = n, .slab = true};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
+    *first = (size_t)(r.base - base) / HAK_PAGE;
+    return r.zero;
+}
+
+static bool take(size_t first, size_t n)
+{
+    size_t got;
+    bool zero = take_any(&got, n);
+    assert_int_equal(got, first);
+    return zero;
+}
+
+static void tick(void)
+{
+    hak_pages_tick(hak_clock_ms());
+}
+
+/* --- what goes --------------------------------------------------------------------------------------- */
+
+TEST(what_goes_too_soon_is_regretted_under_its_cause)
+{
+    start(NULL);
+    put(0, 7);
+    hak_pages_trim(0);
+    const struct hak_ledger_entry *e = hak_ledger[HAK_CAUSE_trim];
+    fake_os_pass(HAK_REGRET_MS - 1);
+    assert_true(take(0, 4));
+    assert_int_equal(e[HAK_OS_madvise].regret_bytes + e[HAK_OS_process_madvise].regret_bytes, 4 * HAK_PAGE);
+    fake_os_pass(1);
+    assert_true(take(4, 3));
+    assert_int_equal(e[HAK_OS_madvise].regret_bytes + e[HAK_OS_process_madvise].regret_bytes, 4 * HAK_PAGE);
+}
+
+TEST(idle_is_what_was_dirty_at_the_last_check)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100");
+    delay();
+    tick();
+    put(0, 2);
+    for (unsigned i = 0; i < 2; i++) { /* checked once; the other run comes and goes */
+        fake_os_pass(DELAY / 2);
+        put(4, 3);
+        tick();
+        take(4, 3);
+    }
+    assert_int_equal(queue->waiting, 2 * HAK_PAGE);
+    put(4, 3);
+    for (unsigned i = 0; i < 2; i++) {
+        fake_os_pass(DELAY / 2);
+        take(4, 3);
+        put(4, 3);
+        tick();
+    }
+    assert_int_equal(queue->waiting, 3 * HAK_PAGE);
+    assert_int_equal(queue->first->old, hak_page_bits(4, 3));
+}
+
+TEST(a_trim_keeps_what_it_is_told_to)
+{
+    size_t all = PAGES * HAK_PAGE;
+    start(NULL);
+    put(0, PAGES);
+    assert_int_equal(hak_pages_trim(all / 7 * 5), all / 7 * 2);
+    assert_int_equal(queue->waiting, all / 7 * 5);
+    assert_int_equal(hak_pages_trim(SIZE_MAX), 0);
+}
+
+TEST(calls_done_in_part_count_for_what_they_did)
+{
+    start(NULL);
+    delay();
+    for (size_t i = 0; i < 20; i++)
+        put(2 * i, 1);
+    fake_os_vector(0, 7);
+    assert_int_equal(hak_pages_trim(0), 20 * HAK_PAGE);
+    assert_int_equal(queue->waiting + queue->refused, 0);
+}
+
+/* --- what is refused --------------------------------------------------------------------------------- */
+
+TEST(one_locked_page_stays_and_those_around_it_go)
+{
+    size_t held = 5 * HAK_PAGE;
+    start(NULL);
+    put(5, 20);
+    fake_os_lock_page(base + 11 * HAK_PAGE + 4096);
+    assert_int_equal(hak_pages_trim(0), 19 * HAK_PAGE);
+    assert_int_equal(queue->refused, HAK_PAGE);
+    assert_int_equal(queue->waiting, 0);
+    assert_int_equal(hak_budget_held(), PAGES * HAK_PAGE - 19 * HAK_PAGE);
+    assert_int_equal(hak_pages_trim(0), 0); /* asked again, and refused again */
+    fake_os_allow();
+    assert_false(take(5, 20)); /* its content is old */
+    assert_int_equal(queue->refused, 0);
+    put(5, 20);
+    assert_int_equal(hak_pages_trim(held), 15 * HAK_PAGE);
+}
+
+TEST(where_all_is_refused_a_purge_ends_and_asks_again_later)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100");
+    delay();
+    put(0, PAGES);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    fake_os_refuse(HAK_OS_process_madvise, 1, EINVAL, true);
+    assert_int_equal(hak_pages_trim(0), 0);
+    assert_int_equal(queue->refused, PAGES * HAK_PAGE);
+    uint64_t calls = fake_os_total();
+    for (unsigned i = 0; i < 10; i++) { /* neither ticks nor frees spin on it */
+        fake_os_pass(DELAY);
+        tick();
+        hak_pages_bound();
+    }
+    assert_int_equal(fake_os_total(), calls);
+    fake_os_allow();
+    fake_os_pass(10000);
+    while (hak_pages_tick(hak_clock_ms()))
+        ;
+    assert_int_equal(queue->refused, 0);
+    assert_int_equal(queue->waiting, 0);
+}
+
+/* However short the run is. */
+TEST(beside_a_refused_page_its_neighbour_goes)
+{
+    start(NULL);
+    for (size_t n = 2; n <= 5; n++)
+        for (size_t locked = 0; locked < n; locked++) {
+            put(10, n);
+            fake_os_lock_page(base + (10 + locked) * HAK_PAGE);
+            assert_int_equal(hak_pages_trim(0), (n - 1) * HAK_PAGE);
+            assert_int_equal(queue->refused, HAK_PAGE);
+            fake_os_unlock_pages();
+            assert_int_equal(hak_pages_trim(0), HAK_PAGE);
+            take(10, n);
+        }
+}
+
+/* --- huge pages, of 32 pages each ---------------------------------------------------------------------- */
+
+#define HUGE (HAK_HUGE_PAGE / HAK_PAGE)
+
+static uint64_t kept_small(void)
+{
+    return unit_stat("huge_pages", "kept_small");
+}
+
+static void purge(size_t first, size_t n)
+{
+    put(first, n);
+    hak_pages_trim(0);
+    assert_int_equal(queue->waiting, 0);
+    take(first, n);
+}
+
+static void start_with_huge_pages(const char *settings)
+{
+    if (HAK_SUPERSLAB < HAK_HUGE_PAGE)
+        skip(); /* the ends of superslabs lie within one */
+    start(settings);
+}
+
+TEST(the_rest_of_a_huge_page_is_to_stay_small)
+{
+    start_with_huge_pages("HAKMEM_THP=always");
+    purge(0, 2 * HUGE); /* whole ones */
+    assert_int_equal(kept_small(), 0);
+    purge(3, 5);
+    assert_int_equal(kept_small(), 1);
+    assert_ptr_equal(fake_os_kept_small().iov_base, base);
+    assert_int_equal(fake_os_kept_small().iov_len, HAK_HUGE_PAGE);
+    purge(1, 2); /* of the same one */
+    purge(0, HUGE);
+    assert_int_equal(kept_small(), 1);
+    purge(HUGE + 1, 2 * HUGE); /* its ends lie in two */
+    assert_int_equal(kept_small(), 3);
+    purge(HUGE - 1, 2);
+    assert_int_equal(kept_small(), 3);
+}
+
+/* Where the superslab begins or ends within it, no more than the superslab. */
+TEST(what_is_to_stay_small_is_the_superslabs)
+{
+    start("HAKMEM_THP=always");
+    if (HAK_SUPERSLAB >= HAK_HUGE_PAGE)
+        skip();
+    purge(HAK_SUPERSLAB_PAGES + 1, 1);
+    assert_int_equal(kept_small(), 1);
+    assert_ptr_equal(fake_os_kept_small().iov_base, base + HAK_SUPERSLAB);
+    assert_int_equal(fake_os_kept_small().iov_len, HAK_SUPERSLAB);
+}
+
+/* Whose mappings would be too many. */
+TEST(a_very_large_heap_is_let_be)
+{
+    start_with_huge_pages("HAKMEM_THP=always");
+    size_t superslabs = 64 * HAK_GIB / HAK_SUPERSLAB;
+    void *much = hak_space_alloc(superslabs, 1, false);
+    if (!much)
+        skip(); /* a small machine */
+    purge(3, 5);
+    assert_int_equal(kept_small(), 0);
+    hak_space_free(much, superslabs, HAK_CAUSE_trim);
+    purge(HUGE + 3, 5);
+    assert_int_equal(kept_small(), 1);
+}
+
+TEST(nothing_is_said_where_there_are_no_huge_pages)
+{
+    start("HAKMEM_THP=never");
+    purge(3, 5);
+    assert_int_equal(kept_small(), 0);
+}
+
+/* --- what may wait ----------------------------------------------------------------------------------- */
+
+#define MANY 150u
+
+static size_t allowance(void)
+{
+    return hak_dirty_allowance(hak_clock_ms(), DELAY);
+}
+
+static size_t start_with_delay(void)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100");
+    delay();
+    assert_int_equal(allowance(), DELAY * HAK_DIRTY_UNWANTED_PER_MS);
+    return allowance();
+}
+
+/* And a little more goes, so that it is not the same at the next page. */
+TEST(what_nobody_came_for_goes_beyond_the_allowance)
+{
+    size_t least = start_with_delay();
+    if (PAGES < MANY)
+        skip();
+    put(0, MANY);
+    assert_int_equal(allowance(), least);
+    fake_os_clock(1);
+    while (hak_pages_tick(hak_clock_ms()))
+        ;
+    assert_in_range(queue->waiting, least / 2, least / 4 * 3 + HAK_HUGE_PAGE);
+}
+
+TEST(what_was_wanted_may_wait)
+{
+    size_t least = start_with_delay();
+    if (PAGES < MANY)
+        skip();
+    put(0, MANY);
+    take(0, MANY);
+    assert_int_equal(allowance(), least + MANY * HAK_PAGE);
+    put(0, MANY);
+    tick();
+    assert_int_equal(queue->waiting, MANY * HAK_PAGE);
+    for (unsigned i = 0; i < 3; i++, allowance())
+        fake_os_pass(DELAY + 1);
+    assert_int_equal(allowance(), least);
+}
+
+TEST(coming_and_going_wants_no_more_than_it_takes)
+{
+    size_t least = start_with_delay();
+    for (unsigned i = 0; i < 1000; i++) {
+        put(0, 10);
+        take(0, 10);
+    }
+    assert_int_equal(allowance(), least + 10 * HAK_PAGE);
+}
+
+TEST(regret_lets_more_wait_and_fades)
+{
+    size_t least = start_with_delay(), n = PAGES / 2;
+    put(0, n);
+    hak_pages_trim(0);
+    assert_int_equal(queue->waiting, 0);
+    take(0, n);
+    size_t more = allowance();
+    assert_true(more >= least + n * HAK_PAGE);
+    for (unsigned i = 0; i < 8; i++) {
+        fake_os_pass(DELAY + 1);
+        size_t now = allowance();
+        assert_true(now < more);
+        more = now;
+    }
+    fake_os_pass(100 * DELAY);
+    assert_int_equal(allowance(), least);
+}
+
+/* --- clocks ------------------------------------------------------------------------------------------ */
+
+TEST(with_a_long_delay_nothing_goes_whatever_the_clock_says)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    delay();
+    uint64_t now = hak_clock_ms(), random = 3;
+    static bool is_free[PAGES];
+    for (unsigned i = 0; i < 1000; i++) { /* readings of other threads, up to a second apart */
+        size_t first = unit_random(&random) % (PAGES / 2) * 2;
+        if (is_free[first])
+            take_any(&first, 1);
+        else
+            put(first, 1);
+        is_free[first] = !is_free[first];
+        assert_false(hak_pages_tick(now + unit_random(&random) % 1000 - 500));
+        hak_pages_bound();
+    }
+    assert_int_equal(unit_cause_calls(HAK_CAUSE_purge) + unit_cause_calls(HAK_CAUSE_partial_release), 0);
+}
+
+TEST(a_leap_of_the_clock_purges_and_harms_nothing)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100");
+    delay();
+    put(0, 20);
+    tick();
+    hak_pages_tick(hak_clock_ms() + 1000000000);
+    assert_int_equal(queue->waiting, 0);
+    take(0, 20);
+    put(0, 20);
+    tick(); /* back again: what is dirty is new */
+    fake_os_pass(DELAY);
+    tick();
+    assert_int_equal(queue->waiting, 0);
+}
+
+UNIT_MAIN(T(what_goes_too_soon_is_regretted_under_its_cause), T(idle_is_what_was_dirty_at_the_last_check),
+          T(a_trim_keeps_what_it_is_told_to), T(calls_done_in_part_count_for_what_they_did),
+          T(one_locked_page_stays_and_those_around_it_go), T(where_all_is_refused_a_purge_ends_and_asks_again_later),
+          T(beside_a_refused_page_its_neighbour_goes), T(the_rest_of_a_huge_page_is_to_stay_small),
+          T(what_is_to_stay_small_is_the_superslabs), T(a_very_large_heap_is_let_be),
+          T(nothing_is_said_where_there_are_no_huge_pages), T(what_nobody_came_for_goes_beyond_the_allowance),
+          T(what_was_wanted_may_wait), T(coming_and_going_wants_no_more_than_it_takes),
+          T(regret_lets_more_wait_and_fades), T(with_a_long_delay_nothing_goes_whatever_the_clock_says),
+          T(a_leap_of_the_clock_purges_and_harms_nothing))
