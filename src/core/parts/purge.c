@@ -275,7 +275,7 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
 }
 
 /* Between enter and leave nobody else purges; false where another thread does, unless it is to be waited for, and during
- * a fork, whose locks may be lent. Ends what a thread had begun that is not in this child. */
+ * a fork. Ends what a thread had begun that is not in this child. */
 static bool enter(bool wait)
 {
     if (wait && HAK_UNLIKELY(hak_lock_is_forking())) { /* until it is over */
