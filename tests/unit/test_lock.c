@@ -244,7 +244,42 @@ TEST(a_child_loses_the_locks_of_others)
     pthread_join(t, NULL);
 }
 
-#define IN_CHILD , T(a_child_of_an_interrupted_handler_has_no_lock), T(a_child_loses_the_locks_of_others)
+static HAK_LOCK(wanted, HAK_RANK_THREADS);
+
+static void nothing(void)
+{
+}
+
+static void *take_all(void *unused)
+{
+    hak_lock_acquire_all(nothing);
+    hak_lock_disown_all();
+    hak_lock_release_all();
+    return unused;
+}
+
+static void let_fork(void)
+{
+    hak_lock_lose_others();
+    hak_lock_release(&wanted);
+    hak_lock_let_fork();
+}
+
+/* Which waited for a lock of its parent's thread. */
+TEST(a_child_waits_for_no_fork_of_its_parents)
+{
+    pthread_t t;
+    hak_lock_acquire(&wanted);
+    assert_int_equal(pthread_create(&t, NULL, take_all, NULL), 0);
+    while (!hak_lock_is_fork_waiting())
+        usleep(1000);
+    usleep(1000);
+    assert_int_equal(status_of_child(let_fork), 0);
+    hak_lock_release(&wanted);
+    pthread_join(t, NULL);
+}
+
+#define IN_CHILD , T(a_child_waits_for_no_fork_of_its_parents), T(a_child_of_an_interrupted_handler_has_no_lock), T(a_child_loses_the_locks_of_others)
 #else
 #define IN_CHILD
 #endif

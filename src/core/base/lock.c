@@ -311,6 +311,7 @@ void hak_lock_lose(struct hak_lock *lock)
 
 void hak_lock_lose_others(void)
 {
+    HAK_STORE_RELAXED(&fork_waits, NO_FORK);
     for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++)
         hak_lock_lose(*lock);
 }

@@ -69,10 +69,11 @@ static void prepare(void)
     forking = getpid();
 }
 
-/* While all locks are held. */
+/* What a thread had begun that is not in this child. */
 static void forget_others(void)
 {
-    hak_thread_fork_child();
+    hak_lock_lose_others();
+    hak_processor_lose_others();
     hak_background_fork_child(forking);
     hak_pulse_fork_child();
     if (hak_options.stats_shm)
@@ -87,7 +88,7 @@ static void done(bool in_child)
     bool locked = streams_locked;
     hak_lock_disown_all();
     if (in_child)
-        forget_others();
+        hak_thread_fork_child();
     hak_processor_unlock_all();
     hak_lock_release_all();
     unlock_streams(locked, in_child);
@@ -104,10 +105,8 @@ static void parent(void)
 static void child(void)
 {
     HAK_UNSEEN;
-    if (hak_lock_owns_all() || hak_lock_is_any_held()) {
-        hak_lock_lose_others();
-        hak_processor_lose_others();
-    }
+    if (hak_lock_owns_all() || hak_lock_is_any_held())
+        forget_others();
     if (hak_lock_owns_all())
         inner = 0;
     done(true);
