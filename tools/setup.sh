@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps]...    (all when nothing is said)
 #
 # `suites` are the sources that tools/test.sh --long runs the tests of.
+# `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
@@ -18,7 +19,7 @@ readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly QUICKSTART=(python3-numpy)
 readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace stress-ng git xz-utils
-               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml
+               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                python3-pytest chromium musl-tools)
 # pip builds from Debian's own packages only, so what it builds with (setuptools, wheel) must be among them.
@@ -204,6 +205,24 @@ fetch_suites() {
         t/helper/test-tool all >"$LOG" 2>&1 || step_failed "git could not be built for its tests"
 }
 
+# fetch_wraps: the sources that the files subprojects/*.wrap name, from Debian's packages, where Meson looks before it
+# downloads; what a wrap would clone, as a repository in build-test/wraps.
+fetch_wraps() {
+    local cache=$ROOT/subprojects/packagecache clone=$ROOT/build-test/wraps/mimalloc
+    rm -rf "$clone" "$ROOT"/subprojects/{cmocka-1.1.5,jemalloc-5.3.0,mimalloc-2.0.9}
+    mkdir -p "$cache" "$clone"
+    fetch_source cmocka
+    fetch_source jemalloc
+    fetch_source mimalloc
+    cp "$WORK"/cmocka_1.1.5.orig.tar.xz "$cache/cmocka-1.1.5.tar.xz"
+    cp "$WORK"/jemalloc_5.3.0.orig.tar.bz2 "$cache/jemalloc-5.3.0.tar.bz2"
+    tar -xf "$WORK"/mimalloc_2.0.9*.orig.tar.* -C "$clone" --strip-components=1
+    git -C "$clone" init -q
+    git -C "$clone" add -A
+    git -C "$clone" -c user.name=setup -c user.email=setup@localhost commit -qm source
+    git -C "$clone" tag v2.0.9
+}
+
 # A virtual environment over Debian's own Python packages, so that nothing comes from elsewhere.
 install_workbench() {
     local prefix=${PREFIX:-} home
@@ -245,13 +264,17 @@ setup() {
             install_packages "${BUILD[@]}" "${TEST[@]}" "${SUITES[@]}"
             fetch_suites
             ;;
+        wraps)
+            install_packages "${BUILD[@]}" git make
+            fetch_wraps
+            ;;
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
             build_cmockas
             ;;
         *)
-            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, wraps or all"
             ;;
     esac
 }

@@ -42,7 +42,7 @@ readonly STAGES=(programs workbench install subproject linked-backend reconfigur
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak tidy fresh readme)
+readonly LONG_STAGES=(programs-more suites soak tidy wraps fresh readme)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
@@ -403,38 +403,66 @@ dists() {
     done
 }
 
-# The ways of README.md to link an installed library, in a prefix that no loader knows; and what else is installed.
+# linked DIR LIBDIR: each program that a host built there has hakmem's malloc; only the shared ones have the library.
+linked() {
+    local program how
+    for program in "$1"/{c,c++}-{shared,static} "$1"/{shared,static}/{parent,parent++}; do
+        [ -e "$program" ] || continue
+        LD_LIBRARY_PATH=$2 "$program" || return 1
+        how=$(ldd "$program" | grep -c libhakmem)
+        [[ $program == *static* ]] && [ "$how" -eq 0 ] || { [[ $program == *shared* ]] && [ "$how" -eq 1 ]; } || return 1
+    done
+}
+
+# The ways of README.md to link an installed library, in a prefix that no loader knows; CMake and Meson find it, too.
+# And what else is installed.
 installs() {
-    local program=tests/install/program.c prefix=$OUT/installed dir=$OUT/install
+    local compile word how prefix=$OUT/installed dir=$OUT/install
     local -x PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=
     rm -rf "$dir" "$prefix"
     meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
     ninja -C "$dir" && stages_install "$dir" "$prefix" && dists "$dir" || return 1
     meson install -C "$dir" --quiet || return 1
-    # shellcheck disable=SC2046
-    {
-        cc $program $(pkg-config --cflags --libs hakmem) -o "$dir/shared" &&
-            cc $program $(pkg-config --cflags --libs-only-L hakmem) -l:libhakmem.a -pthread -o "$dir/archive" &&
-            cc -static $program $(pkg-config --cflags --libs --static hakmem) -o "$dir/static"
-    } || return 1
-    LD_LIBRARY_PATH=$prefix/lib "$dir/shared" && "$dir/archive" && "$dir/static"
+    for compile in "c:cc tests/install/program.c" "c++:c++ -x c++ tests/install/program.c -x none"; do
+        # shellcheck disable=SC2046,SC2086
+        {
+            ${compile#*:} $(pkg-config --cflags --libs hakmem) -o "$dir/${compile%%:*}-shared" &&
+                ${compile#*:} $(pkg-config --cflags --libs-only-L hakmem) -l:libhakmem.a -pthread -o "$dir/${compile%%:*}-static" &&
+                ${compile#*:} -static $(pkg-config --cflags --libs --static hakmem) -o "$dir/whole" && "$dir/whole"
+        } || return 1
+    done
+    linked "$dir" "$prefix/lib" || return 1
+    for word in frontends="tiny pool large" backends="shared_pool legacy" default_backend=shared_pool cache=array \
+        tiny_header=false abi=0; do
+        pkg-config --variable="${word%%=*}" hakmem | tr -d '\\' | grep -qx "${word#*=}" || return 1
+    done
+    cmake -S tests/install -B "$dir/cmake" -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$dir/cmake" &&
+        linked "$dir/cmake" "$prefix/lib" || return 1
+    for how in shared static; do
+        meson setup "$dir/meson/$how" tests/install -Dlibrary=$how --wrap-mode nofallback && ninja -C "$dir/meson/$how" || return 1
+    done
+    linked "$dir/meson" "$prefix/lib"
 }
 
-# A project that embeds the checkout, linked in both ways; of hakmem it installs nothing.
+# A Meson project that embeds the checkout by a wrap, linked in both ways, although another hakmem is installed; of hakmem
+# it installs nothing. And CMake, which builds it beside itself.
 embeds() {
     local how dir=$OUT/parent
+    local -x PKG_CONFIG_PATH=$dir/other
     rm -rf "$dir"
-    mkdir -p "$dir/subprojects"
+    mkdir -p "$dir/subprojects" "$dir/other"
     cp tests/install/* "$dir"
-    ln -s "$PWD" "$dir/subprojects/hakmem"
+    sed "s|ADDRESS|file://$PWD|; s/^revision.*/revision = HEAD/" tests/install/hakmem.wrap >"$dir/subprojects/hakmem.wrap"
+    printf 'Name: hakmem\nDescription: another\nVersion: 99\nLibs: -lthere_is_none\n' >"$dir/other/hakmem.pc"
     for how in shared static; do
-        meson setup "$dir/$how" "$dir" --prefix "$dir/$how/prefix" -Dlibrary=$how "${COMMON[@]}" || return 1
+        meson setup "$dir/$how" "$dir" --prefix "$dir/$how/prefix" -Dlibrary=$how --force-fallback-for hakmem "${COMMON[@]}" || return 1
         ninja -C "$dir/$how" || return 1
-        "$dir/$how/parent" || return 1
         meson install -C "$dir/$how" || return 1
         [ "$(cd "$dir/$how/prefix" && find . -type f)" = ./bin/parent ] || return 1
     done
-    ! ldd "$dir/static/parent" | grep hakmem
+    linked "$dir" "" || return 1
+    cmake -S tests/install -B "$dir/cmake" -DHAKMEM_SOURCE="$PWD" && cmake --build "$dir/cmake" &&
+        linked "$dir/cmake" "$dir/cmake/hakmem/lib"
 }
 
 # guide_block KIND LANGUAGE N: the n-th block of that language in the guide to a kind of part.
@@ -466,6 +494,22 @@ links_backend() {
     says linked/build backend my_backend && says linked/build frontends "tiny pool large mid" || return 1
     ! meson setup "$dir/refused" "$dir" -Dexternal=misnamed -Dtests=false >"$dir/refused.out" 2>&1 || return 1
     grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
+}
+
+# Each of subprojects/*.wrap serves where the system has nothing, and was told so.
+wraps() {
+    local library dir=$OUT/wraps/build
+    tools/setup.sh wraps || return 1
+    rm -rf "$dir"
+    GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.file://$OUT/wraps/mimalloc.insteadOf \
+        GIT_CONFIG_VALUE_0=https://github.com/microsoft/mimalloc.git \
+        meson setup "$dir" --force-fallback-for cmocka -Dpeers=mimalloc,jemalloc -Dbench=false "${COMMON[@]}" || return 1
+    ninja -C "$dir" tests/unit/test_words subprojects/{mimalloc-2.0.9/libmimalloc.so.2.0,jemalloc-5.3.0/libjemalloc.so.2} || return 1
+    "$dir/tests/unit/test_words" || return 1
+    for library in mimalloc-2.0.9/libmimalloc.so.2.0 jemalloc-5.3.0/libjemalloc.so.2; do
+        LD_PRELOAD=$dir/subprojects/$library LD_DEBUG=bindings /bin/ls / 2>&1 | grep "symbol \`malloc'" |
+            grep -q "to .*/$library " || return 1
+    done
 }
 
 tidy() {
@@ -565,6 +609,7 @@ run_stage() {
             program_tests "$SUITES_BUILD" "$OUT/suites.log" '*' --suites
             ;;
         tidy) stage_command tidy in_default_build tidy ;;
+        wraps) stage_command wraps wraps ;;
         fresh) stage_command fresh tools/fresh.sh ;;
         readme) stage_command readme tools/fresh.sh readme ;;
         reconfigure) stage_command reconfigure reconfigure ;;

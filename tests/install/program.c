@@ -18,9 +18,9 @@ static size_t in_use(void)
 int main(void)
 {
     size_t before = in_use();
-    char *own = calloc(1, SIZE);
+    char *own = (char *)calloc(1, SIZE);
     size_t between = in_use();
-    char *copy = own ? strdup(memset(own, 'x', SIZE - 1)) : NULL;
+    char *copy = own ? strdup((char *)memset(own, 'x', SIZE - 1)) : NULL;
     int served = copy && between >= before + SIZE && in_use() >= between + SIZE;
     printf("hakmem %s %s\n", hakmem_version(), served ? "serves malloc" : "does not serve malloc");
     free(copy);
