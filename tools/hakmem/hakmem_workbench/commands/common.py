@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
+import shutil
+import sys
 
 from ..errors import Problem
 from ..settings import PREFIX, parse_assignment
@@ -73,8 +76,10 @@ def need(*modules: str) -> None:
         if there is None:
             missing.append(module)
     if missing:
+        packages = " ".join(f"python3-{name}" for name in missing)
+        system = os.path.realpath(sys.executable).startswith("/usr/bin/") and shutil.which("apt-get")
+        cure = f"apt-get install {packages}" if system else f"{sys.executable} -m pip install {' '.join(missing)}"
         raise Problem(
-            f"this command needs {', '.join(missing)}",
-            "Install the workbench with what it needs: pip install ./tools/hakmem "
-            f"(or on Debian: apt install {' '.join(f'python3-{name}' for name in missing)}).",
+            f"this command needs {', '.join(missing)}, which {sys.executable} does not have",
+            f"Install it there: {cure}.",
         )
