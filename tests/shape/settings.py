@@ -78,7 +78,10 @@ def check_unknown(p):
 
 
 def check_backends(p, backends):
-    default = p.stats()[0].get("allocator", {}).get("backend")
+    stats, run = p.stats()
+    p.expect("what README names", {"program", "version", "backend", "tiny_header"} <= stats["allocator"].keys() and
+             all({"call", "cause", "calls", "bytes", "ns"} <= row.keys() for row in stats["os_calls"]), run)
+    default = stats["allocator"].get("backend")
     if default not in backends:
         p.problems.append(f"the default backend is {default!r}, not one of {backends}")
     for backend in backends:
