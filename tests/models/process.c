@@ -8,6 +8,7 @@
 #include "core/os/limit.h"
 #include "core/os/os.h"
 #include "core/pages/budget.h"
+#include "core/pages/page_heap.h"
 #include "core/pages/space.h"
 #include "core/parts/purge.h"
 #include "core/parts/parts.h"
@@ -203,6 +204,11 @@ bool hak_cgroup_read(struct hak_cgroup *group)
     reads++;
     *group = (struct hak_cgroup){.limit = UINT64_MAX};
     return true;
+}
+
+void hak_pages_start(uint64_t delay_ms, bool at_once)
+{
+    (void)delay_ms, (void)at_once;
 }
 
 bool hak_pages_tick(uint64_t now)

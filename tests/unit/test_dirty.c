@@ -25,7 +25,7 @@ static bool take(unsigned first, unsigned n)
 
 static void put(unsigned first, unsigned n)
 {
-    hak_dirty_put(&a, hak_page_bits(first, n), true);
+    hak_dirty_put(&a, hak_page_bits(first, n), true, hak_clock_ms());
 }
 
 static void purge(unsigned first, unsigned n)
@@ -76,13 +76,13 @@ TEST(pages_that_read_as_zero_need_not_be_charged)
     size_t held = hak_budget_held();
     assert_true(hak_dirty_take(&a, all, true));
     assert_int_equal(hak_budget_held(), held);
-    hak_dirty_put(&a, all, false);
+    hak_dirty_put(&a, all, false, hak_clock_ms());
     assert_int_equal(hak_budget_held(), held);
     take(0, 2);
     put(0, 2);
     assert_false(hak_dirty_take(&a, all, true)); /* not zero: all are */
     assert_int_equal(hak_budget_held() - held, PAGES * HAK_PAGE);
-    hak_dirty_put(&a, all, true);
+    hak_dirty_put(&a, all, true, hak_clock_ms());
     purge(0, PAGES);
     assert_int_equal(hak_budget_held(), held);
     assert_int_equal(queue->waiting, 0);

@@ -259,7 +259,7 @@ TEST(nothing_is_said_where_there_are_no_huge_pages)
 
 static size_t allowance(void)
 {
-    return hak_dirty_allowance(hak_clock_ms(), DELAY);
+    return hak_dirty_allowance(hak_clock_ms());
 }
 
 static size_t start_with_delay(void)

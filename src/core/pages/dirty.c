@@ -7,6 +7,7 @@
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/base/work.h"
 
 #define PER_REGRET 4u /* bytes may wait: what goes too soon costs a fault for each page */
 #define FADING 8u     /* windows, until a regret is forgotten */
@@ -14,9 +15,14 @@
 struct hak_dirty_queue hak_dirty_queue;
 static struct hak_dirty_queue *const queue = &hak_dirty_queue;
 
+/* Most often they lie in a row. */
 static size_t bytes_of(uint64_t pages)
 {
-    return pages ? (size_t)__builtin_popcountll(pages) * HAK_PAGE : 0;
+    if (!pages)
+        return 0;
+    unsigned first = (unsigned)__builtin_ctzll(pages), behind = 64 - (unsigned)__builtin_clzll(pages);
+    bool in_row = pages == hak_page_bits(first, behind - first);
+    return HAK_PAGE * (in_row ? behind - first : (size_t)__builtin_popcountll(pages));
 }
 
 /* --- the queue --------------------------------------------------------------------------------------- */
@@ -24,13 +30,13 @@ static size_t bytes_of(uint64_t pages)
 static void leave_queue(struct hak_dirty *d)
 {
     HAK_QUEUE_REMOVE(&queue->first, &queue->last, d);
-    queue->length--;
+    HAK_SUB_RELAXED(&queue->length, 1);
 }
 
 static void join_queue(struct hak_dirty *d, uint64_t now_ms)
 {
     HAK_QUEUE_ADD(&queue->first, &queue->last, d);
-    queue->length++;
+    HAK_ADD_RELAXED(&queue->length, 1);
     d->checked_ms = now_ms;
 }
 
@@ -50,13 +56,31 @@ static void begin_window(uint64_t now_ms, uint64_t windows)
     queue->window_ms = now_ms;
 }
 
-size_t hak_dirty_allowance(uint64_t now_ms, uint64_t delay_ms)
+size_t hak_dirty_most(void)
 {
-    uint64_t age = hak_clock_age(queue->window_ms, now_ms);
+    size_t most = hak_options.batch_max_mb * HAK_MIB;
+    bool many = HAK_LOAD_RELAXED(&queue->length) > hak_options.batch_max_ranges && queue->waiting;
+    return many ? hak_min(most, queue->waiting - 1) : most;
+}
+
+size_t hak_dirty_allowance(uint64_t now_ms)
+{
+    uint64_t age = hak_clock_age(queue->window_ms, now_ms), delay_ms = queue->delay_ms;
     if (age > delay_ms)
         begin_window(now_ms, delay_ms ? age / delay_ms : FADING);
     size_t wanted = hak_max(queue->deepest, queue->deepest_before);
     return delay_ms * HAK_DIRTY_UNWANTED_PER_MS + hak_max(queue->regretted, wanted);
+}
+
+bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms)
+{
+    return hak_clock_age(then_ms, now_ms) >= queue->delay_ms || then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms);
+}
+
+bool hak_dirty_is_due(uint64_t now_ms)
+{
+    const struct hak_dirty *oldest = queue->first;
+    return oldest && (queue->waiting > hak_dirty_allowance(now_ms) || hak_dirty_is_idle_since(oldest->checked_ms, now_ms));
 }
 
 /* --- dirty pages ------------------------------------------------------------------------------------- */
@@ -67,14 +91,11 @@ static void add_dirty(struct hak_dirty *d, uint64_t pages, uint64_t now_ms)
     if (!d->old)
         join_queue(d, now_ms);
     d->old |= pages;
-    queue->waiting += bytes_of(pages);
 }
 
 /* They are dirty no more; returns how many bytes were. */
 static size_t remove_dirty(struct hak_dirty *d, uint64_t pages)
 {
-    if (!(pages &= d->old))
-        return 0;
     size_t bytes = bytes_of(pages), refused = bytes_of(pages & d->refused);
     queue->waiting -= bytes - refused;
     queue->refused -= refused;
@@ -103,22 +124,25 @@ static void note_regret(struct hak_dirty *d, uint64_t pages)
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)
 {
     bool zero = !(hak_dirty_old(d) & pages);
-    size_t dirty = remove_dirty(d, pages);
-    note_wanted(dirty);
-    note_regret(d, pages);
-    if (!uncharged || !zero)
-        hak_budget_take(bytes_of(pages) - dirty);
+    uint64_t clean = pages & ~d->old;
+    if (clean != pages)
+        note_wanted(remove_dirty(d, pages & d->old));
+    note_regret(d, clean);
+    if (clean && (!uncharged || !zero))
+        hak_budget_take(bytes_of(clean));
     d->used |= pages;
     return zero;
 }
 
-void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty)
+void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms)
 {
-    queue->drawn -= hak_min(queue->drawn, bytes_of(pages));
+    size_t bytes = bytes_of(pages);
+    queue->drawn -= hak_min(queue->drawn, bytes);
     if (!dirty)
         return;
-    d->put_ms = hak_clock_ms();
-    add_dirty(d, pages, d->put_ms);
+    d->put_ms = now_ms;
+    add_dirty(d, pages, now_ms);
+    queue->waiting += bytes;
 }
 
 void hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
@@ -128,6 +152,7 @@ void hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
         return;
     d->used |= pages;
     add_dirty(d, pages, hak_clock_ms());
+    queue->waiting += bytes_of(pages);
     hak_budget_take(bytes_of(pages));
 }
 
@@ -166,7 +191,6 @@ HAK_COLD void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, e
     }
     add_dirty(d, pages, now);
     d->refused |= pages;
-    queue->waiting -= bytes_of(pages);
     queue->refused += bytes_of(pages);
     d->refused_ms = now;
 }

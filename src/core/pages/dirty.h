@@ -28,8 +28,10 @@ struct hak_dirty {
 };
 
 struct hak_dirty_queue {
+    uint64_t delay_ms; /* after which pages are idle; as the next one the same from the start on */
+    bool at_once;      /* nothing waits */
     struct hak_dirty *first, *last;
-    unsigned length;
+    _Atomic(unsigned) length;
     size_t waiting, refused; /* bytes: dirty ones without, and with a refusal */
     /* How deep requests reached into what waits: dirty bytes taken since less were put. */
     size_t drawn, deepest, deepest_before; /* now; in this window; in the one before */
@@ -48,7 +50,7 @@ HAK_INLINE uint64_t hak_page_bits(unsigned first, size_t pages)
 /* Free pages are taken. True: they read as zero; with `uncharged` the budget is not charged for them then. */
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged);
 /* Taken pages become free: dirty, or as they were, if they were not charged. */
-void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty);
+void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms);
 /* Free pages that were never taken become dirty: a huge page made them resident with their neighbours. */
 void hak_dirty_soil(struct hak_dirty *d, uint64_t pages);
 /* The pages with old content; of those that are taken nothing is said. */
@@ -61,8 +63,13 @@ void hak_dirty_checked(struct hak_dirty *d, uint64_t now_ms);
 /* Dirty pages are claimed, and then settled: gone back to the kernel for `cause`, or refused. */
 void hak_dirty_claim(struct hak_dirty *d, uint64_t pages);
 void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, enum hak_cause cause);
-/* Bytes that may wait where pages become idle after `delay_ms`: a few, and as many as were wanted
- * lately, or went too soon. */
-size_t hak_dirty_allowance(uint64_t now_ms, uint64_t delay_ms);
+/* Bytes that may wait at most: HAKMEM_BATCH_MAX_*. */
+size_t hak_dirty_most(void);
+/* Bytes that may wait: a few, and as many as were wanted lately, or went too soon. */
+size_t hak_dirty_allowance(uint64_t now_ms);
+/* Since then nobody came for the delay, or nobody came to any slow path meanwhile. */
+bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms);
+/* More waits than may, or some is idle. */
+bool hak_dirty_is_due(uint64_t now_ms);
 
 #endif

@@ -44,6 +44,13 @@ static size_t cached, leaving;
 static size_t runs; /* free ones */
 static uint64_t pushes, hits, misses, evictions, mapped;
 static bool check; /* something was put that makes it worth a look at what waits */
+_Atomic(bool) hak_pages_due;
+
+void hak_pages_start(uint64_t delay_ms, bool at_once)
+{
+    hak_dirty_queue.delay_ms = delay_ms;
+    hak_dirty_queue.at_once = at_once;
+}
 
 /* --- addresses ------------------------------------------------------------------------------------------ */
 
@@ -195,7 +202,7 @@ static void leave_cache(struct superslab *s, bool evicted)
 }
 
 /* All pages of a superslab are free. One of a class alone is everybody's from here on. */
-static void enter_cache(struct superslab *s)
+static void enter_cache(struct superslab *s, uint64_t now_ms)
 {
     if (hak_options.log_free)
         hak_log("SS_FREE superslab %p is wholly empty", (void *)s->pages.base);
@@ -209,7 +216,7 @@ static void enter_cache(struct superslab *s)
     if (HAK_UNLIKELY(hak_huge_page_is_on()) && s->pages.old)
         hak_dirty_soil(&s->pages, ALL_PAGES);
     s->state = CACHED;
-    s->cached_ms = hak_clock_ms();
+    s->cached_ms = now_ms;
     HAK_QUEUE_ADD(&oldest, &newest, s);
     cached++;
     pushes++;
@@ -218,16 +225,16 @@ static void enter_cache(struct superslab *s)
         hak_log("LRU_PUSH %p, %zu cached", (void *)s->pages.base, cached);
 }
 
-static bool is_unwanted(const struct superslab *s, size_t keep)
+static bool is_unwanted(const struct superslab *s, size_t keep, uint64_t now_ms)
 {
     const struct hak_option_values *o = &hak_options;
     return cached > o->lru_max_cached || cached * HAK_SUPERSLAB > hak_min(keep, o->lru_max_mb * HAK_MIB) ||
-           hak_clock_age(s->cached_ms, hak_clock_ms()) > o->lru_ttl_sec * (uint64_t)1000;
+           hak_clock_age(s->cached_ms, now_ms) > o->lru_ttl_sec * (uint64_t)1000;
 }
 
 /* One that is to leave, or the oldest one if it is beyond the limits in number, bytes and age, or beyond `keep` bytes;
  * NULL if none is. What the kernel refused, and what a purge has claimed just now, is passed over. */
-static struct superslab *unwanted(size_t keep)
+static struct superslab *unwanted(size_t keep, uint64_t now_ms)
 {
     struct superslab *first = NULL;
     for (struct superslab *s = oldest; s && (leaving || !first); s = s->next) {
@@ -238,7 +245,7 @@ static struct superslab *unwanted(size_t keep)
         if (!first)
             first = s;
     }
-    return first && is_unwanted(first, keep) ? first : NULL;
+    return first && is_unwanted(first, keep, now_ms) ? first : NULL;
 }
 
 /* --- taking --------------------------------------------------------------------------------------------- */
@@ -438,6 +445,9 @@ static char *find_place(struct hak_page_request *r, enum hak_pages_from from)
 
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
 {
+    r->base = NULL;
+    if (from == HAK_PAGES_DIRTY && !HAK_LOAD_RELAXED(&hak_dirty_queue.length))
+        return false;
     hak_lock_acquire(&hak_pages_lock);
     r->base = find_place(r, from);
     if (r->base)
@@ -463,20 +473,29 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
 
 /* --- giving back ------------------------------------------------------------------------------------------ */
 
+static void look(uint64_t now_ms)
+{
+    bool looks = check || hak_dirty_queue.at_once;
+    check = false;
+    if (hak_dirty_queue.waiting > hak_dirty_most() || (looks && (hak_dirty_is_due(now_ms) || unwanted(SIZE_MAX, now_ms))))
+        HAK_STORE_RELAXED(&hak_pages_due, true);
+}
+
 static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
 {
     struct part x;
+    uint64_t now = hak_clock_ms();
+    join_run(base, pages);
     EACH_PART(x, base, pages)
     {
         HAK_CHECK(!(x.s->free & x.bits));
         x.s->free |= x.bits;
         x.s->slabs -= slab ? x.pages : 0;
-        hak_dirty_put(&x.s->pages, x.bits, is_dirty);
-    }
-    join_run(base, pages);
-    EACH_PART(x, base, pages)
+        hak_dirty_put(&x.s->pages, x.bits, is_dirty, now);
         if (x.s->free == ALL_PAGES && x.s->state == IN_USE)
-            enter_cache(x.s);
+            enter_cache(x.s, now);
+    }
+    look(now);
 }
 
 void hak_pages_put(struct hak_slab *run)
@@ -489,9 +508,8 @@ void hak_pages_put(struct hak_slab *run)
         hak_count_transition(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
     hak_lock_acquire(&hak_pages_lock);
     hak_space_forget(run, 0, pages);
+    check |= !slab || ++slabs % hak_options.ss_partial_interval == 0;
     vacate(base, pages, true, slab);
-    if (!slab || ++slabs % hak_options.ss_partial_interval == 0)
-        check = true;
     hak_lock_release(&hak_pages_lock);
 }
 
@@ -522,8 +540,8 @@ bool hak_pages_resize(struct hak_slab *run, size_t pages)
     if (pages < before) {
         hak_space_forget(run, pages, before);
         run->pages = (uint16_t)pages;
-        vacate(run->base + pages * HAK_PAGE, before - pages, true, false);
         check = true;
+        vacate(run->base + pages * HAK_PAGE, before - pages, true, false);
     }
     hak_lock_release(&hak_pages_lock);
     return done;
@@ -557,12 +575,12 @@ void hak_pages_settle(struct hak_dirty *d, unsigned first, unsigned pages)
     s->free |= hak_page_bits(first, pages);
     join_run(d->base + first * HAK_PAGE, pages);
     if (s->free == ALL_PAGES && s->state == IN_USE)
-        enter_cache(s);
+        enter_cache(s, hak_clock_ms());
 }
 
 struct hak_dirty *hak_pages_unwanted(size_t keep)
 {
-    struct superslab *s = unwanted(keep);
+    struct superslab *s = unwanted(keep, hak_clock_ms());
     return s ? &s->pages : NULL;
 }
 
@@ -618,13 +636,6 @@ void hak_pages_close(void)
     char *base;
     while ((base = close_superslab()))
         hak_space_free(base, 1, HAK_CAUSE_trim);
-}
-
-bool hak_pages_check(void)
-{
-    bool due = check;
-    check = false;
-    return due;
 }
 
 /* --- the rest --------------------------------------------------------------------------------------------- */

@@ -40,6 +40,8 @@ struct hak_page_request {
     bool zero;                    /* result: all pages read as zero */
 };
 
+/* First of all: after how long pages are idle, and whether they go as soon as they are free. */
+void hak_pages_start(uint64_t delay_ms, bool at_once);
 /* Takes a run; false if there is none from there. */
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from);
 /* The same, described: NULL, or its descriptor (hak_pages_describe). */
@@ -85,7 +87,7 @@ struct hak_dirty *hak_pages_unwanted(size_t keep);
 void hak_pages_evict(struct hak_dirty *d);
 /* Without the lock: superslabs that are wholly free and clean go back to the address space. */
 void hak_pages_close(void);
-/* Whether something was put that makes it worth a look at what waits, since the last call. */
-bool hak_pages_check(void);
+/* By what was put, more waits than may, or some is idle, or a superslab is to leave the cache. */
+extern _Atomic(bool) hak_pages_due;
 
 #endif

@@ -551,10 +551,11 @@ void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
 
 void hak_space_forget(struct hak_slab *run, size_t from, size_t to)
 {
-    for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++) {
+    for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)
         run[i].head_offset = 0;
-        run[i].base = NULL;
-        HAK_STORE_RELAXED(&run[i].word, HAK_SLAB_UNUSED);
+    if (from == 0) { /* the others' are so */
+        run->base = NULL;
+        HAK_STORE_RELAXED(&run->word, HAK_SLAB_UNUSED);
     }
 }
 

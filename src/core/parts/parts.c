@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/pages/bundle.h"
+#include "core/pages/page_heap.h"
 
 #define BIN_BYTES (32 * HAK_KIB)
 
@@ -103,6 +104,7 @@ void hak_parts_choose(void)
     choose_parts(&hak_options);
     assign_classes();
     set_capacities();
+    hak_pages_start(hak_purge_delay_ms(), hak_parts.release->at_once);
 }
 
 static void check_stages(const struct hak_backend *b)

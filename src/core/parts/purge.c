@@ -43,17 +43,6 @@ struct wish {
 
 /* --- which pages ------------------------------------------------------------------------------------- */
 
-/* Bytes that may wait. */
-static size_t allowance(void)
-{
-    return hak_dirty_allowance(hak_clock_ms(), hak_purge_delay_ms());
-}
-
-static bool is_idle_since(uint64_t then_ms, uint64_t now_ms)
-{
-    return hak_clock_age(then_ms, now_ms) >= hak_purge_delay_ms() || then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms);
-}
-
 /* Bytes that it may still take. */
 static size_t excess(const struct wish *w)
 {
@@ -67,7 +56,7 @@ static struct hak_dirty *next_superslab(const struct wish *w)
     struct hak_dirty *d = hak_dirty_queue.first;
     if (!d || !w->left || !excess(w))
         return NULL;
-    return w->of == IDLE && !is_idle_since(d->checked_ms, w->now_ms) ? NULL : d;
+    return w->of == IDLE && !hak_dirty_is_idle_since(d->checked_ms, w->now_ms) ? NULL : d;
 }
 
 /* Under which its idle pages go back. */
@@ -86,7 +75,7 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
 /* The dirty pages that it is after. */
 static uint64_t chosen(const struct hak_dirty *d, const struct wish *w)
 {
-    bool all = w->of != IDLE || is_idle_since(d->put_ms, w->now_ms);
+    bool all = w->of != IDLE || hak_dirty_is_idle_since(d->put_ms, w->now_ms);
     bool again = w->of == TRIM || (w->of == IDLE && hak_clock_age(d->refused_ms, w->now_ms) >= REFUSAL_MS);
     return (all ? d->old : d->idle) & (again ? ~(uint64_t)0 : ~d->refused);
 }
@@ -258,9 +247,9 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
 {
     size_t bytes = 0;
     hak_lock_acquire(&hak_pages_lock);
-    w.left = hak_dirty_queue.length;
+    w.left = HAK_LOAD_RELAXED(&hak_dirty_queue.length);
     if (w.of == EXCESS) /* and so much more that it is not the same at the next page */
-        w.keep = hak_min(w.keep, allowance()) / 4 * 3;
+        w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms())) / 4 * 3;
     for (*more = false;;) {
         fill(&w);
         hak_lock_release(&hak_pages_lock);
@@ -334,36 +323,18 @@ static bool evict(size_t keep, bool trim, uint64_t end_ns)
 
 /* --- who asks for it --------------------------------------------------------------------------------- */
 
-/* Bytes that may wait: HAKMEM_BATCH_MAX_*. */
-static size_t most_waiting(void)
-{
-    const struct hak_option_values *o = &hak_options;
-    const struct hak_dirty_queue *q = &hak_dirty_queue;
-    size_t most = o->batch_max_mb * HAK_MIB;
-    return q->length > o->batch_max_ranges && q->waiting ? hak_min(most, q->waiting - 1) : most;
-}
-
-/* More waits than may, some is idle, or a superslab is to leave the cache. */
-static bool is_due(void)
-{
-    const struct hak_dirty *oldest = hak_dirty_queue.first;
-    return (oldest && (hak_dirty_queue.waiting > allowance() || is_idle_since(oldest->checked_ms, hak_clock_ms()))) ||
-           hak_pages_unwanted(SIZE_MAX);
-}
-
 /* A release policy that gives back at once may not leave it to the other thread, which has looked already. */
 void hak_pages_bound(void)
 {
-    bool at_once = hak_parts.release->at_once, more;
-    uint64_t now = hak_clock_ms();
-    hak_lock_acquire(&hak_pages_lock);
-    size_t most = most_waiting();
-    bool due = hak_pages_check() || at_once;
-    due = hak_dirty_queue.waiting > most || (due && is_due());
-    hak_lock_release(&hak_pages_lock);
-    if (!due)
+    bool more;
+    if (HAK_LIKELY(!HAK_LOAD_RELAXED(&hak_pages_due)))
         return;
-    if (enter(at_once)) {
+    HAK_STORE_RELAXED(&hak_pages_due, false);
+    hak_lock_acquire(&hak_pages_lock);
+    size_t most = hak_dirty_most();
+    hak_lock_release(&hak_pages_lock);
+    if (enter(hak_parts.release->at_once)) {
+        uint64_t now = hak_clock_ms();
         purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most}, &more);
         if (more)
             HAK_STORE_RELAXED(&hak_purge_waits, true);
