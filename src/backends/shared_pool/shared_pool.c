@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, an ordered array of
- * functions that reads top to bottom as the policy: slabs that nobody owns first, from lock-free stacks
- * (slab_cache.c), then pages of the page heap: dirty ones, those beside others in use, those of superslabs that are
- * wholly free, and new ones at last. */
+ * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, a table that reads top to
+ * bottom as the policy: slabs that nobody owns first, from lock-free stacks (slab_cache.c), then pages of the page heap:
+ * dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
 #include <sys/mman.h>
 
 #include "core/plugin.h"
@@ -19,28 +18,19 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The policy, top to bottom: name, whether it holds the lock, what it finds. */
-#define STAGES(X)                                                                                   \
-    X(hot, false, "an EMPTY slab of its class that waits without a lock")                           \
-    X(partial, false, "a PARTIAL slab of its class, which is adopted")                              \
-    X(warm, false, "a hot slab of another class, of the same length")                               \
-    X(empty, true, "dirty pages, as EMPTY slabs left them")                                         \
-    X(unused, true, "free pages of a superslab")                                                    \
-    X(drain, true, "what blocks of others that this thread gave back, or ended threads, left free") \
-    X(lru, true, "a cached superslab that was wholly free")                                         \
-    X(map, true, "a new superslab")
-
-enum stage {
-#define X(name, locked, finds) STAGE_##name,
-    STAGES(X)
-#undef X
-    NSTAGES
+/* The policy, top to bottom. */
+enum stage { STAGE_HOT, STAGE_PARTIAL, STAGE_WARM, STAGE_EMPTY, STAGE_UNUSED, STAGE_DRAIN, STAGE_LRU, STAGE_MAP };
+static const struct hak_stage stages[] = {
+    [STAGE_HOT] = {"hot", false, "an EMPTY slab of its class that waits without a lock"},
+    [STAGE_PARTIAL] = {"partial", false, "a PARTIAL slab of its class, which is adopted"},
+    [STAGE_WARM] = {"warm", false, "a hot slab of another class, of the same length"},
+    [STAGE_EMPTY] = {"empty", true, "dirty pages, as EMPTY slabs left them"},
+    [STAGE_UNUSED] = {"unused", true, "free pages of a superslab"},
+    [STAGE_DRAIN] = {"drain", true, "what blocks of others that this thread gave back, or ended threads, left free"},
+    [STAGE_LRU] = {"lru", true, "a cached superslab that was wholly free"},
+    [STAGE_MAP] = {"map", true, "a new superslab"},
+    {0},
 };
-static const struct hak_stage stage_list[] = {
-#define X(name, locked, finds) {#name, locked, finds},
-    STAGES(X)
-#undef X
-    {0}};
 
 static _Atomic(uint64_t) prefault_touched;
 
@@ -51,46 +41,6 @@ struct request {
     unsigned cls;
     struct hak_page_request pages;
 };
-
-static struct hak_slab *stage_hot(struct request *r)
-{
-    return hak_slab_cache_take_empty(r->cls);
-}
-
-static struct hak_slab *stage_partial(struct request *r)
-{
-    return hak_slab_cache_adopt(r->thread, r->cls);
-}
-
-static struct hak_slab *stage_warm(struct request *r)
-{
-    return hak_slab_cache_take_similar(r->cls);
-}
-
-static struct hak_slab *stage_empty(struct request *r)
-{
-    return hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
-}
-
-static struct hak_slab *stage_unused(struct request *r)
-{
-    return hak_pages_take_run(&r->pages, HAK_PAGES_FREE);
-}
-
-/* Foreign blocks that this thread has not given back yet may complete a slab, and what ended threads left parked
- * may hold some. */
-static struct hak_slab *stage_drain(struct request *r)
-{
-    hak_remote_cache_flush(r->thread);
-    hak_thread_break_up(UINT64_MAX);
-    struct hak_slab *slab = stage_partial(r);
-    return slab ? slab : stage_empty(r);
-}
-
-static struct hak_slab *stage_lru(struct request *r)
-{
-    return hak_pages_take_run(&r->pages, HAK_PAGES_WHOLE);
-}
 
 static bool is_dense(void *superslab)
 {
@@ -131,26 +81,41 @@ static void prepare_superslab(char *base, size_t bytes)
         prefault(base);
 }
 
-static struct hak_slab *stage_map(struct request *r)
+static struct hak_slab *find(struct request *r, enum stage stage)
 {
-    r->pages.fresh = prepare_superslab;
-    return hak_pages_take_run(&r->pages, HAK_PAGES_MAPPED);
+    struct hak_slab *slab;
+    switch (stage) {
+    case STAGE_HOT:
+        return hak_slab_cache_take_empty(r->cls);
+    case STAGE_PARTIAL:
+        return hak_slab_cache_adopt(r->thread, r->cls);
+    case STAGE_WARM:
+        return hak_slab_cache_take_similar(r->cls);
+    case STAGE_EMPTY:
+        return hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
+    case STAGE_UNUSED:
+        return hak_pages_take_run(&r->pages, HAK_PAGES_FREE);
+    case STAGE_DRAIN: /* what this thread has not given back may complete a slab; ended threads may have some parked */
+        hak_remote_cache_flush(r->thread);
+        hak_thread_break_up(UINT64_MAX);
+        slab = hak_slab_cache_adopt(r->thread, r->cls);
+        return slab ? slab : hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
+    case STAGE_LRU:
+        return hak_pages_take_run(&r->pages, HAK_PAGES_WHOLE);
+    default:
+        r->pages.fresh = prepare_superslab;
+        return hak_pages_take_run(&r->pages, HAK_PAGES_MAPPED);
+    }
 }
 
-static struct hak_slab *(*const stages[NSTAGES])(struct request *) = {
-#define X(name, locked, finds) [STAGE_##name] = stage_##name,
-    STAGES(X)
-#undef X
-};
-
-static struct hak_slab *run_stage(struct request *r, unsigned stage)
+static struct hak_slab *run_stage(struct request *r, enum stage stage)
 {
-    struct hak_slab *slab = stages[stage](r);
+    struct hak_slab *slab = find(r, stage);
     if (!slab)
         return NULL;
     hak_count_stage(stage);
     if (HAK_UNLIKELY(hak_options.log_acquire))
-        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stage_list[stage].name, (void *)slab->base);
+        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stages[stage].name, (void *)slab->base);
     return slab;
 }
 
@@ -158,10 +123,10 @@ static struct hak_slab *run_stages(struct request *r, enum hak_acquire from)
 {
     struct hak_slab *slab = NULL;
     if (from == HAK_ACQUIRE_KEPT)
-        slab = run_stage(r, STAGE_hot);
+        slab = run_stage(r, STAGE_HOT);
     if (from != HAK_ACQUIRE_ANY)
-        return slab ? slab : run_stage(r, STAGE_partial);
-    for (unsigned i = 0; !slab && i < NSTAGES; i++)
+        return slab ? slab : run_stage(r, STAGE_PARTIAL);
+    for (unsigned i = 0; !slab && stages[i].name; i++)
         slab = run_stage(r, i);
     return slab;
 }
@@ -202,7 +167,7 @@ static void stats(struct hak_stats_writer *w)
 
 const struct hak_backend hak_backend_shared_pool = {
     .name = "shared_pool",
-    .stages = stage_list,
+    .stages = stages,
     .acquire_slab = acquire_slab,
     .release_slab = hak_slab_cache_put,
     .all_back = hak_slab_cache_all_back,
