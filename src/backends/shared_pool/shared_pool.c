@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, a table that reads top to
- * bottom as the policy: slabs that nobody owns first, from lock-free stacks (slab_cache.c), then pages of the page heap:
- * dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
+ * bottom as the policy: slabs that nobody owns first, from lock-free stacks (slab_cache.c), then pages of the page
+ * heap: dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
 #include <sys/mman.h>
 
 #include "core/plugin.h"

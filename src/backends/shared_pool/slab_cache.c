@@ -152,8 +152,9 @@ struct hak_slab *hak_slab_cache_adopt(struct hak_thread *t, unsigned cls)
     return slab;
 }
 
-/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none was wanted. The stack is
- * looked at again: a slab may have come since, or others may have turned twice meanwhile. Then there will be another. */
+/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none was wanted. The stack
+ * is looked at again: a slab may have come since, or others may have turned twice meanwhile. Then there will be
+ * another. */
 static bool next_pass(struct class_cache *c, unsigned turn)
 {
     unsigned front = turn & FRONT;

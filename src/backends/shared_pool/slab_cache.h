@@ -21,11 +21,11 @@ struct hak_slab *hak_slab_cache_take_similar(unsigned cls);
 struct hak_slab *hak_slab_cache_adopt(struct hak_thread *t, unsigned cls);
 
 /* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. Looks at
- * so many slabs at most; true if there may be more. Where it is to look at UINT_MAX it waits for another thread's sweep,
- * and then for a fork, if it holds no lock; else it does nothing meanwhile. */
+ * so many slabs at most; true if there may be more. Where it is to look at UINT_MAX it waits for another thread's
+ * sweep, and then for a fork, if it holds no lock; else it does nothing meanwhile. */
 bool hak_slab_cache_sweep(bool all, unsigned most);
-/* The pages of all slabs without a block outstanding become free: those of EMPTY ones, after a sweep of all; and once in
- * a purge delay, or after a sleep. True: there are more. */
+/* The pages of all slabs without a block outstanding become free: those of EMPTY ones, after a sweep of all; and once
+ * in a purge delay, or after a sleep. True: there are more. */
 void hak_slab_cache_flush(void);
 bool hak_slab_cache_tick(uint64_t now_ms);
 

@@ -80,7 +80,9 @@ bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms)
 bool hak_dirty_is_due(uint64_t now_ms)
 {
     const struct hak_dirty *oldest = queue->first;
-    return oldest && (queue->waiting > hak_dirty_allowance(now_ms) || hak_dirty_is_idle_since(oldest->checked_ms, now_ms));
+    if (!oldest)
+        return false;
+    return queue->waiting > hak_dirty_allowance(now_ms) || hak_dirty_is_idle_since(oldest->checked_ms, now_ms);
 }
 
 /* --- dirty pages ------------------------------------------------------------------------------------- */
@@ -110,16 +112,21 @@ static size_t remove_dirty(struct hak_dirty *d, uint64_t pages)
 /* Pages are taken: did some go back just now? */
 static void note_regret(struct hak_dirty *d, uint64_t pages)
 {
-    if (!(pages &= d->purged))
-        return;
+    size_t again = bytes_of(pages & d->purged);
+    queue->purged -= again;
     d->purged &= ~pages;
-    if (hak_clock_age(d->purged_ms, hak_clock_ms()) >= HAK_REGRET_MS)
+    if (!again || hak_clock_age(d->purged_ms, hak_clock_ms()) >= HAK_REGRET_MS)
         return;
-    hak_os_regret(d->purged_for, bytes_of(pages));
-    queue->regretted += PER_REGRET * bytes_of(pages);
+    hak_os_regret(d->purged_for, again);
+    queue->regretted += PER_REGRET * again;
 }
 
 /* --- pages come and go ------------------------------------------------------------------------------- */
+
+void hak_dirty_close(struct hak_dirty *d)
+{
+    queue->purged -= bytes_of(d->purged);
+}
 
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)
 {
@@ -184,6 +191,7 @@ HAK_COLD void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, e
     uint64_t now = hak_clock_ms();
     if (gone) {
         d->purged |= pages;
+        queue->purged += bytes_of(pages);
         d->purged_ms = now;
         d->purged_for = cause;
         hak_budget_give(bytes_of(pages));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The account of dirty pages. Each superslab has one: which free pages hold old content, and since when; which went back
- * to the kernel, for which cause, and were wanted again soon after (regret); which it refused; which were ever handed
- * out; and the charge to the memory budget. Superslabs with dirty pages stand in a queue, the one that was checked the
- * longest ago first. The queue also knows how many bytes wait, and how many of those were wanted lately. Under the lock
- * of the page heap; parts/purge.h makes the system calls.
+ * The account of dirty pages. Each superslab has one: which free pages hold old content, and since when; which went
+ * back to the kernel, for which cause, and were wanted again soon after (regret); which it refused; which were ever
+ * handed out; and the charge to the memory budget. Superslabs with dirty pages stand in a queue, the one that was
+ * checked the longest ago first. The queue also knows how many bytes wait, and how many of those were wanted lately.
+ * Under the lock of the page heap; parts/purge.h makes the system calls.
  *
  * A page is taken, or free, or claimed by a purge. Dirty pages are free ones. Charged to the budget are pages that are
  * taken, claimed or dirty. A set of pages is a word: bit i is page i of the superslab. */
@@ -33,6 +33,7 @@ struct hak_dirty_queue {
     struct hak_dirty *first, *last;
     _Atomic(unsigned) length;
     size_t waiting, refused; /* bytes: dirty ones without, and with a refusal */
+    size_t purged;           /* bytes that went back, and are free since */
     /* How deep requests reached into what waits: dirty bytes taken since less were put. */
     size_t drawn, deepest, deepest_before; /* now; in this window; in the one before */
     size_t regretted;                      /* bytes that had just gone back; fades with the windows */
@@ -40,13 +41,15 @@ struct hak_dirty_queue {
 };
 extern struct hak_dirty_queue hak_dirty_queue;
 
-#define HAK_DIRTY_UNWANTED_PER_MS (40 * HAK_KIB) /* may wait though nobody came; 4 MiB for the default tenth of a second */
+#define HAK_DIRTY_UNWANTED_PER_MS (40 * HAK_KIB) /* may wait though nobody came; 4 MiB for the default delay */
 
 HAK_INLINE uint64_t hak_page_bits(unsigned first, size_t pages)
 {
     return (pages == 64 ? ~(uint64_t)0 : ((uint64_t)1 << pages) - 1) << first;
 }
 
+/* The superslab goes, all its pages free and clean. */
+void hak_dirty_close(struct hak_dirty *d);
 /* Free pages are taken. True: they read as zero; with `uncharged` the budget is not charged for them then. */
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged);
 /* Taken pages become free: dirty, or as they were, if they were not charged. */

@@ -473,11 +473,14 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
 
 /* --- giving back ------------------------------------------------------------------------------------------ */
 
-static void look(uint64_t now_ms)
+/* For hak_pages_bound, which follows. */
+static void note_due(uint64_t now_ms)
 {
     bool looks = check || hak_dirty_queue.at_once;
+    bool due = hak_dirty_queue.waiting > hak_dirty_most() ||
+               (looks && (hak_dirty_is_due(now_ms) || unwanted(SIZE_MAX, now_ms)));
     check = false;
-    if (hak_dirty_queue.waiting > hak_dirty_most() || (looks && (hak_dirty_is_due(now_ms) || unwanted(SIZE_MAX, now_ms))))
+    if (due)
         HAK_STORE_RELAXED(&hak_pages_due, true);
 }
 
@@ -485,6 +488,7 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
 {
     struct part x;
     uint64_t now = hak_clock_ms();
+    HAK_CHECK(!(superslab_of(base)->free >> index_of(base) & 1)); /* before it joins others */
     join_run(base, pages);
     EACH_PART(x, base, pages)
     {
@@ -495,7 +499,7 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
         if (x.s->free == ALL_PAGES && x.s->state == IN_USE)
             enter_cache(x.s, now);
     }
-    look(now);
+    note_due(now);
 }
 
 void hak_pages_put(struct hak_slab *run)
@@ -624,6 +628,7 @@ static char *close_superslab(void)
     if (s) {
         base = s->pages.base;
         leave_cache(s, true);
+        hak_dirty_close(&s->pages);
         page_at(base)->region = NULL;
         hak_meta_recycle(&unused_superslabs, s);
     }
@@ -640,21 +645,11 @@ void hak_pages_close(void)
 
 /* --- the rest --------------------------------------------------------------------------------------------- */
 
-static void count_superslab(struct hak_slab *page, void *context)
-{
-    const struct superslab *s = page->region;
-    struct hak_pages_count *count = context;
-    if (!s)
-        return;
-    count->dirty += (unsigned)__builtin_popcountll(s->pages.old);
-    count->returned += (unsigned)__builtin_popcountll(s->pages.purged);
-}
-
 struct hak_pages_count hak_pages_count(void)
 {
     hak_lock_acquire(&hak_pages_lock);
-    struct hak_pages_count count = {.runs = runs};
-    hak_space_each_page(count_superslab, &count);
+    size_t dirty = hak_dirty_queue.waiting + hak_dirty_queue.refused;
+    struct hak_pages_count count = {runs, dirty / HAK_PAGE, hak_dirty_queue.purged / HAK_PAGE};
     hak_lock_release(&hak_pages_lock);
     return count;
 }

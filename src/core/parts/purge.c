@@ -263,8 +263,8 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
     }
 }
 
-/* Between enter and leave nobody else purges; false where another thread does, unless it is to be waited for, and during
- * a fork. Ends what a thread had begun that is not in this child. */
+/* Between enter and leave nobody else purges; false where another thread does, unless it is to be waited for, and
+ * during a fork. Ends what a thread had begun that is not in this child. */
 static bool enter(bool wait)
 {
     if (wait && HAK_UNLIKELY(hak_lock_is_forking())) { /* until it is over */
@@ -289,8 +289,8 @@ static void leave(void)
 
 /* --- the cache of superslabs ------------------------------------------------------------------------------ */
 
-/* The next superslab beyond the limits leaves the cache. A dirty one is purged before: a batch of its pages is sent, and
- * it is the next one again. False: there is none. */
+/* The next superslab beyond the limits leaves the cache. A dirty one is purged before: a batch of its pages is sent,
+ * and it is the next one again. False: there is none. */
 static bool evict_next(size_t keep, bool trim)
 {
     hak_lock_acquire(&hak_pages_lock);
