@@ -38,11 +38,11 @@ readonly VARIANTS=(
     "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
-readonly STAGES=(programs workbench install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
+readonly STAGES=(programs workbench wheel install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak tidy wraps fresh readme)
+readonly LONG_STAGES=(programs-more suites soak tidy wraps rust fresh readme)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
@@ -609,7 +609,9 @@ run_stage() {
             program_tests "$SUITES_BUILD" "$OUT/suites.log" '*' --suites
             ;;
         tidy) stage_command tidy in_default_build tidy ;;
+        wheel) stage_command wheel tools/wheel.sh ;;
         wraps) stage_command wraps wraps ;;
+        rust) stage_command rust tools/rust.sh ;;
         fresh) stage_command fresh tools/fresh.sh ;;
         readme) stage_command readme tools/fresh.sh readme ;;
         reconfigure) stage_command reconfigure reconfigure ;;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//! Builds hakmem's sources with cc: those in vendor, as in a package, else those of the checkout around this crate,
+//! where python3 writes the table of size classes. It makes what meson.build makes there: hak_config.h, parts.c and
+//! hak_settings.def.
+use std::path::{Path, PathBuf};
+use std::{env, fs, process::Command};
+
+const FRONTENDS: [&str; 3] = ["tiny", "pool", "large"];
+const BACKENDS: [&str; 2] = ["shared_pool", "legacy"];
+const RELEASES: [&str; 2] = ["batch", "direct"];
+
+fn feature(name: &str) -> bool {
+    env::var_os(format!("CARGO_FEATURE_{name}")).is_some()
+}
+
+/// The one of several choices whose feature is on.
+fn choice(default: &'static str, others: &[(&str, &'static str)]) -> &'static str {
+    let on: Vec<_> = others.iter().filter(|(name, _)| feature(name)).collect();
+    assert!(on.len() < 2, "hakmem: features {on:?} exclude each other");
+    on.first().map_or(default, |(_, value)| value)
+}
+
+fn sources(folder: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if skip(&path) {
+        } else if path.is_dir() {
+            sources(&path, skip, found);
+        } else if path.extension().map_or(false, |ending| ending == "c") {
+            found.push(path);
+        }
+    }
+}
+
+/// The size ranges that the frontends' meson.build name.
+fn ranges(src: &Path) -> Vec<String> {
+    let range = |name| {
+        let text = fs::read_to_string(src.join("frontends").join(name).join("meson.build")).unwrap();
+        let line = text.lines().find(|line| line.starts_with("size_ranges")).unwrap();
+        line.split('\'').nth(1).unwrap().to_string()
+    };
+    FRONTENDS.iter().map(range).collect()
+}
+
+fn parts() -> String {
+    let mut text = "#include \"core/parts/parts.h\"\n".to_string();
+    for (kind, names) in [("frontend", &FRONTENDS[..]), ("backend", &BACKENDS), ("release", &RELEASES)] {
+        let entries: Vec<_> = names.iter().map(|name| format!("&hak_{kind}_{name}")).collect();
+        for name in names {
+            text += &format!("extern const struct hak_{kind} hak_{kind}_{name};\n");
+        }
+        text += &format!("const struct hak_{kind} *const hak_{kind}s[] = {{{}, NULL}};\n", entries.join(", "));
+    }
+    text
+}
+
+fn config(header: &str, cache: &str) -> String {
+    let version = env::var("CARGO_PKG_VERSION").unwrap();
+    let flags = [
+        ("SUPERSLAB_LG", 21), ("TINY_PREWARM", 0), ("POOL_PREWARM", 0), ("HARDENED", feature("HARDENED") as usize),
+        ("VALGRIND", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
+        ("CACHE_ARRAY", (cache == "array") as usize), ("CACHE_CPU", (cache == "cpu") as usize),
+        ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", FRONTENDS.len()),
+    ];
+    let words = [
+        ("VERSION", version.as_str()), ("TINY_HEADER_NAME", header), ("CACHE_NAME", cache),
+        ("DEFAULT_BACKEND", BACKENDS[0]), ("BUILD_ID", &format!("cargo-{header}")),
+    ];
+    let mut text: String = flags.iter().map(|(name, value)| format!("#define HAK_{name} {value}\n")).collect();
+    text.extend(words.iter().map(|(name, value)| format!("#define HAK_{name} \"{value}\"\n")));
+    text
+}
+
+fn main() {
+    let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());
+    let out = PathBuf::from(env::var("OUT_DIR").unwrap());
+    let vendor = here.join("vendor");
+    let src = if vendor.is_dir() { vendor.join("src") } else { here.join("../../src") };
+    println!("cargo:rerun-if-changed={}", src.display());
+    println!("cargo:rerun-if-changed=build.rs");
+
+    let header = choice("false", &[("HEADER", "true"), ("HEADER_SMALL", "small")]);
+    let cache = choice("array", &[("CACHE_LIST", "list"), ("CACHE_CPU", "cpu")]);
+    assert!(
+        cache != "cpu" || (header == "false" && !feature("HARDENED")),
+        "hakmem: cache-cpu goes with neither header nor hardened"
+    );
+
+    fs::write(out.join("hak_config.h"), config(header, cache)).unwrap();
+    fs::write(out.join("parts.c"), parts()).unwrap();
+    let mut tables = vec!["core/options.def"];
+    if feature("HARDENED") {
+        tables.push("core/heap/settings.def");
+    }
+    let settings: String = tables.iter().map(|table| format!("#include \"{table}\"\n")).collect();
+    fs::write(out.join("hak_settings.def"), settings).unwrap();
+    let table = out.join("sizeclass_table.h");
+    if vendor.is_dir() {
+        fs::copy(vendor.join(format!("sizeclass-{header}.h")), table).unwrap();
+    } else {
+        let script = src.join("core/base/sizeclass.py");
+        let made = Command::new("python3").arg(script).args([header, "21"]).arg(table).args(ranges(&src)).status();
+        assert!(made.map_or(false, |status| status.success()), "hakmem: python3 could not write the table of size classes");
+    }
+
+    let skip = |path: &Path| {
+        let folder = path.parent().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        (folder.ends_with("core/heap/caches") && name != cache)
+            || (cache != "cpu" && (path.ends_with("os/rseq.c") || path.ends_with("heap/processor.c")))
+            || path.ends_with("api/dlopen.c")
+    };
+    let mut files = vec![out.join("parts.c")];
+    sources(&src, &skip, &mut files);
+    let mut build = cc::Build::new();
+    build.files(files).include(&out).include(&src).std("gnu11").opt_level(3).pic(true).warnings(false);
+    build.define("_GNU_SOURCE", None).define("NDEBUG", None);
+    build.define("HAK_OVERRIDE", Some(if feature("OVERRIDE") { "1" } else { "0" }));
+    for flag in [
+        "-pthread", "-fvisibility=hidden", "-fno-builtin-malloc", "-fno-builtin-calloc", "-fno-builtin-realloc",
+        "-fno-builtin-free", "-fno-semantic-interposition", "-fomit-frame-pointer",
+    ] {
+        build.flag_if_supported(flag);
+    }
+    // All of it, or C code that comes first in the link would take malloc from elsewhere.
+    build.cargo_metadata(true).link_lib_modifier(if feature("OVERRIDE") { "+whole-archive" } else { "-whole-archive" });
+    build.compile("hakmem_c");
+}
