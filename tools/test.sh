@@ -477,7 +477,7 @@ links_backend() {
     local entry dir=$OUT/linked
     rm -rf "$dir"
     mkdir -p "$dir/subprojects/mid"
-    for entry in meson.build meson_options.txt src docs bench tests; do
+    for entry in meson.build meson_options.txt src docs bench tests tools *.md LICENSE; do
         ln -s "$PWD/$entry" "$dir/$entry"
     done
     cp -r subprojects/example_backend "$dir/subprojects"
