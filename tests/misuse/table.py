@@ -12,6 +12,7 @@ A row is `| words | program and arguments | column... |`. FOLDER has the program
   SIGNAL             the process dies of it, without a line
   SIGNAL: WORDS      the same, with one
   no                 nothing happens
+  gained             the program got what it should not (attack.c)
 """
 import re
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 ROW = re.compile(r"^\| [^|]+ \| `([\w+-]+(?: [\w+-]+)*)` \|(.*)\|$")
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 SKIPPED = 77
+GAINED = 1
 
 
 def happened(folder, command):
@@ -36,8 +38,8 @@ def happened(folder, command):
     words = " ".join(lines).removeprefix("hakmem: ")
     if run.returncode == SKIPPED:
         return None
-    if run.returncode == 0 and not lines:
-        return "no"
+    if run.returncode in (0, GAINED) and not lines:
+        return "gained" if run.returncode else "no"
     if len(lines) > 1 or run.returncode >= 0 or (lines and not ADDRESS.search(words)):
         return f"exit status {run.returncode}, {words}"
     name = signal.Signals(-run.returncode).name

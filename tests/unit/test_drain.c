@@ -5,6 +5,7 @@
 
 #include "core/heap/heap.h"
 #include "core/heap/remote_cache.h"
+#include "core/pages/mark.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
@@ -45,6 +46,7 @@ TEST(remote_blocks_go_home_in_groups)
 
 static void drain_one(void *block)
 {
+    hak_mark_renew(block, hak_class_of(SIZE)); /* as free does */
     hak_next_store(block, NULL);
     hak_drain(NULL, block);
 }

@@ -13,7 +13,7 @@
 #endif
 
 struct hak_secrets {
-    uint64_t link, mark, order;
+    uint64_t key[4], first; /* for hak_secret_mix, and for mark.h */
 };
 
 union hak_sealed {

@@ -148,6 +148,15 @@ static HAK_NOINLINE uint32_t mark_row(struct hak_slab *slab, const void *block, 
     return n;
 }
 
+/* Nothing: but hardened builds find out whether it is as free left it. */
+HAK_INLINE void check(const struct hak_slab *slab, const void *block, const bool array)
+{
+    if (array)
+        hak_mark_check_whole(block, slab->cls);
+    else
+        hak_mark_check_linked(block, slab->cls);
+}
+
 /* Of an array the first blocks, those of this slab. Programs often free neighbours one after the other. */
 HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
 {
@@ -167,8 +176,8 @@ HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
             skip_first(rest, true);
             more = same_page(block, rest->first);
         } else {
-            hak_mark_check_whole(block, slab->cls);
             hak_slab_mark(slab, block);
+            check(slab, block, true);
         }
     } while (more);
     return n;
@@ -183,6 +192,7 @@ HAK_INLINE uint32_t mark_list(struct hak_slab *slab, struct rest *rest)
         last = rest->first;
         skip_first(rest, false);
         hak_slab_mark(slab, last);
+        check(slab, last, false);
         n++;
     } while (same_page(last, rest->first));
     return n;
@@ -196,8 +206,7 @@ HAK_INLINE uint32_t push(struct hak_slab *slab, struct rest *rest, const bool ar
     do {
         last = rest->first;
         skip_first(rest, array);
-        if (array)
-            hak_mark_check_whole(last, slab->cls);
+        check(slab, last, array);
         hak_slab_push(slab, last);
         hak_bundle_close(last, 0);
         if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a block that is on the list twice has no end */
@@ -232,8 +241,7 @@ HAK_INLINE uint32_t number_of(const struct hak_slab *slab, const void *block, co
     uint32_t number = HAK_LIKELY(hak_class_starts_at(slab->cls, block))
                           ? hak_class_number_of(slab->cls, block)
                           : hak_slab_check_start(slab, block, "free"); /* the slab may be longer than a page */
-    if (array)
-        hak_mark_check_whole(block, slab->cls);
+    check(slab, block, array);
     return number;
 }
 

@@ -32,7 +32,7 @@ static void *check(const void *block, const struct hak_slab *slab, const void *l
     if (size && (bytes[0] != fill() || memcmp(bytes, bytes + 1, size - 1)))
         hak_space_fail_link(block);
     void *next = hak_next_load(block);
-    if ((hak_mark_fits(slab->cls) && !hak_mark_is_set(block, slab->cls)) || !next != (block == last))
+    if (!hak_mark_is_linked(block, slab->cls) || !next != (block == last))
         hak_space_fail_link(block);
     return next;
 }

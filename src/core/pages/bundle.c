@@ -11,11 +11,17 @@ static _Noreturn HAK_COLD void fail(const struct hak_slab *slab, const void *blo
                   (void *)slab->base, slab->stride, block);
 }
 
+static uint32_t named_by(const struct hak_bundle *bundle)
+{
+    return HAK_BUNDLES ? bundle->count : 0;
+}
+
 /* How many blocks. It is marked before it is read: a link that was written to after free may lead anywhere. */
 static uint32_t mark(struct hak_slab *slab, const struct hak_bundle *bundle)
 {
     hak_slab_mark(slab, bundle);
-    uint32_t n = HAK_BUNDLES ? bundle->count : 0;
+    hak_mark_check_linked(bundle, slab->cls);
+    uint32_t n = named_by(bundle);
     if (HAK_UNLIKELY(n > hak_bundle_most(slab)))
         fail(slab, bundle);
     for (uint32_t i = 0; i < n; i++)
@@ -44,9 +50,10 @@ uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **sl
     while (n < want && slab->free) {
         struct hak_bundle *bundle = slab->free;
         hak_slab_check_block(slab, bundle, "free");
-        if (HAK_UNLIKELY(bundle->count > hak_bundle_most(slab) || n == slab->free_count))
+        hak_mark_check_linked(bundle, slab->cls);
+        if (HAK_UNLIKELY(named_by(bundle) > hak_bundle_most(slab) || n == slab->free_count))
             fail(slab, bundle);
-        if (bundle->count) {
+        if (named_by(bundle)) {
             uint32_t number = bundle->numbers[--bundle->count];
             if (HAK_UNLIKELY(number >= slab->carved))
                 fail(slab, bundle);

@@ -80,18 +80,18 @@ HAK_INLINE bool hak_bundles_are_few(const struct hak_slab *slab, uint32_t want)
 /* See hak_bundles_open. */
 bool hak_bundles_move(struct hak_slab *slab);
 
-/* Moves the free list, if it is one of bundles, to the map. False without memory for one. By the owner. */
+/* Moves the free list to the map, in builds that have a map for all blocks. False without memory for one. By the owner.
+ * Hardened builds have no bundles, but look at each block before its link is followed. */
 HAK_INLINE bool hak_bundles_open(struct hak_slab *slab)
 {
-    return !HAK_BUNDLES || !slab->free || hak_bundles_move(slab);
+    return !HAK_MAP_ALL || !slab->free || hak_bundles_move(slab);
 }
 
 /* Before a slab goes, since as many blocks came as had left: stops the process if one came twice, and another is still
- * in use. Of plain lists each block is read, which is done in hardened builds alone. */
+ * in use. */
 HAK_INLINE void hak_bundles_check(struct hak_slab *slab)
 {
-    if ((HAK_BUNDLES || HAK_HARDENED) && slab->free && hak_slab_has_map(slab))
-        hak_bundles_move(slab);
+    hak_bundles_open(slab);
 }
 
 #endif

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The link in a free block, and the one pair of accessors for it. Hardened builds write it as a number that depends on
- * the block's address and on a secret, and look at what they read before they use it: what a program wrote to a block
- * after free leads nowhere. */
+ * What a free block carries: its link, and the one pair of accessors for it; in hardened builds marks, too. Those write a
+ * link as a number that depends on the block's address and on secrets, and look at what they read before they use it:
+ * what a program wrote to a block after free leads nowhere. Whoever reads a link and knows where it leads can turn it
+ * elsewhere; so a block's mark is looked at before its own link is followed.
+ * A mark is a number that depends on the block's address and on secrets: a second free finds it, and so does malloc, which
+ * finds out what was written there. It is the block's second word. Of a bin that is an array the first word is one, too;
+ * on a list it is the link. Both are cleared where a block leaves malloc, and where its slab is empty: neither the program
+ * nor what the pages serve next sees them. */
 #ifndef HAK_LINK_H
 #define HAK_LINK_H
 
-#include "core/base/words.h"
+#include "core/base/sizeclass.h"
 
 #if HAK_HARDENED
 #include "core/base/secret.h"
@@ -13,7 +18,7 @@
 
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
-    return next ^ hak_secret.link ^ __builtin_bswap64((uintptr_t)block);
+    return next ^ hak_secret_mix((uintptr_t)block + 1); /* a mark is that of the block itself */
 }
 
 /* Whether a block may begin there, told in one compare: in the first zone, and aligned. NULL is no such address. */
@@ -43,6 +48,74 @@ HAK_INLINE void hak_next_store(void *block, void *next)
 {
     *(uintptr_t *)block = hak_link_code(block, (uintptr_t)next);
 }
+
+/* The second word of a 16-byte block with a header reaches its last byte, which names the next class. */
+HAK_INLINE bool hak_mark_fits(unsigned cls)
+{
+    return !HAK_HEADER_LIMIT || hak_class_usable(cls) >= 16;
+}
+
+HAK_INLINE uintptr_t hak_mark_of(const void *p)
+{
+    return hak_secret_mix((uintptr_t)p);
+}
+
+/* The other one. */
+HAK_INLINE uintptr_t hak_mark_first(uintptr_t mark)
+{
+    return mark ^ hak_secret.first;
+}
+
+HAK_INLINE void hak_mark_put(void *p)
+{
+    uintptr_t *words = p, mark = hak_mark_of(p);
+    if (HAK_CACHE_SLOTS)
+        words[0] = hak_mark_first(mark);
+    words[1] = mark;
+}
+
+/* A block has left its slab. */
+HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
+{
+    if (hak_mark_fits(cls))
+        hak_mark_put(p);
+}
+
+/* Whether a block of a list is as it came there. */
+HAK_INLINE bool hak_mark_is_linked(const void *p, unsigned cls)
+{
+    return !hak_mark_fits(cls) || HAK_LIKELY(((const uintptr_t *)p)[1] == hak_mark_of(p));
+}
+
+/* The same of a bin. */
+HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
+{
+    const uintptr_t *words = p, mark = hak_mark_of(p);
+    return !hak_mark_fits(cls) || (HAK_LIKELY(words[1] == mark) &&
+                                   (!HAK_CACHE_SLOTS || HAK_LIKELY(words[0] == hak_mark_first(mark))));
+}
+
+/* The program gets to see neither of them, which depend on secrets. */
+HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
+{
+    uintptr_t *words = p;
+    words[0] = 0; /* or a link */
+    if (hak_mark_fits(cls))
+        words[1] = 0;
+}
+
+/* These stop the process if it was written to after free. */
+HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_whole(p, cls)))
+        hak_space_fail_link(p);
+}
+
+HAK_INLINE void hak_mark_check_linked(const void *p, unsigned cls)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_linked(p, cls)))
+        hak_space_fail_link(p);
+}
 #else
 HAK_INLINE void *hak_next_load(const void *block)
 {
@@ -58,6 +131,32 @@ HAK_INLINE bool hak_next_try_load(const void *block, void **next)
 HAK_INLINE void hak_next_store(void *block, void *next)
 {
     *(void **)block = next;
+}
+
+HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
+
+HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+    return true;
+}
+
+HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
+
+HAK_INLINE void hak_mark_check_linked(const void *p, unsigned cls)
+{
+    (void)p, (void)cls;
+}
+
+HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
+{
+    (void)p, (void)cls;
 }
 #endif
 

@@ -1,77 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: what free looks at before it takes a small block. The block must be one that was handed out. It then
- * carries a mark, a number that depends on its address and on a secret; who frees it again finds that. malloc takes
- * the mark away.
- * The mark is the block's second word. Where bins are arrays, the first one is a mark, too, and each block of a bin has
- * both: malloc finds out what was written there after free. Of lists the first word is a link (link.h).
- * Other builds: nothing. */
+ * Hardened builds: what free looks at before it takes a small block. The block must be one that was handed out, and
+ * carries no mark (link.h). Other builds: nothing. */
 #ifndef HAK_MARK_H
 #define HAK_MARK_H
 
 #include "core/base/sizeclass.h"
+#include "link.h"
 
 #if HAK_HARDENED
-#include "core/base/secret.h"
 #include "core/pages/space.h"
 
 /* p is not the start of a block, or one that was never handed out, or is free. */
 HAK_COLD _Noreturn void hak_mark_fail(const void *p, unsigned cls, const char *call);
-
-/* The second word of a 16-byte block with a header reaches its last byte, which names the next class. */
-HAK_INLINE bool hak_mark_fits(unsigned cls)
-{
-    return !HAK_HEADER_LIMIT || hak_class_usable(cls) >= 16;
-}
-
-HAK_INLINE uintptr_t hak_mark_of(const void *p)
-{
-    return (uintptr_t)p ^ hak_secret.mark;
-}
-
-/* The other one. */
-HAK_INLINE uintptr_t hak_mark_first(uintptr_t mark)
-{
-    return __builtin_bswap64(mark);
-}
-
-HAK_INLINE void hak_mark_put(void *p)
-{
-    uintptr_t *words = p, mark = hak_mark_of(p);
-    if (HAK_CACHE_SLOTS)
-        words[0] = hak_mark_first(mark);
-    words[1] = mark;
-}
-
-/* A block has left its slab, where it may have been on a list. */
-HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
-{
-    if (HAK_CACHE_SLOTS && hak_mark_fits(cls))
-        hak_mark_put(p);
-}
-
-/* Whether a block of a bin is as it came there. */
-HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
-{
-    const uintptr_t *words = p, mark = hak_mark_of(p);
-    return !HAK_CACHE_SLOTS || !hak_mark_fits(cls) ||
-           (HAK_LIKELY(words[1] == mark) && HAK_LIKELY(words[0] == hak_mark_first(mark)));
-}
-
-/* The program gets to see neither of them, which depend on secrets. */
-HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
-{
-    uintptr_t *words = p;
-    words[0] = 0; /* or a link */
-    if (hak_mark_fits(cls))
-        words[1] = 0;
-}
-
-/* Stops the process if it was written to after free. */
-HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
-{
-    if (HAK_UNLIKELY(!hak_mark_is_whole(p, cls)))
-        hak_space_fail_link(p);
-}
 
 __extension__ typedef unsigned __int128 hak_place;
 
@@ -115,27 +55,6 @@ HAK_INLINE void hak_mark_set(void *p, uint64_t cls)
         hak_mark_fail(p, (unsigned)cls, "free");
 }
 #else
-HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
-{
-    (void)p, (void)cls;
-}
-
-HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
-{
-    (void)p, (void)cls;
-    return true;
-}
-
-HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
-{
-    (void)p, (void)cls;
-}
-
-HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
-{
-    (void)p, (void)cls;
-}
-
 HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
 {
     (void)p, (void)cls, (void)call;

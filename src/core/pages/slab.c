@@ -15,7 +15,7 @@
 #define FIRST_SHIFT 32
 #define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
-#define MAP_WORDS_MAX (HAK_PAGE >> UNIT_LG >> 6)
+#define MAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
 
 static const char state_names[][8] = {"unused", "active", "full", "partial", "empty", "span"};
 
@@ -114,14 +114,25 @@ static _Noreturn HAK_COLD void fail_list(const struct hak_slab *slab, const void
                   "back; one is %p", (void *)slab->base, slab->stride, block);
 }
 
+/* Where the list leads. Hardened builds look at the block before. */
+static void *next_on_list(const struct hak_slab *slab, const void *block)
+{
+    if (HAK_HARDENED) {
+        hak_slab_check_block(slab, block, "free");
+        hak_mark_check_linked(block, slab->cls);
+    }
+    return hak_next_load(block);
+}
+
 static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
 {
     struct hak_chain chain = {slab->free, slab->free, 1};
-    while (chain.count < want && hak_next_load(chain.tail)) {
-        chain.tail = hak_next_load(chain.tail);
+    void *next;
+    while ((next = next_on_list(slab, chain.tail)) && chain.count < want) {
+        chain.tail = next;
         chain.count++;
     }
-    slab->free = hak_next_load(chain.tail);
+    slab->free = next;
     if (HAK_UNLIKELY(chain.count > slab->free_count))
         fail_list(slab, chain.tail);
     slab->free_count -= chain.count;
@@ -132,7 +143,7 @@ static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
  * given up for the largest, so that this happens once. */
 bool hak_slab_make_map(struct hak_slab *slab)
 {
-    uint32_t words = (slab->capacity + 63) / 64;
+    uint32_t words = (slab->capacity + 63) / 64 + HAK_HARDENED;
     if (slab->map_words < words) {
         size_t room = slab->map_words ? MAP_WORDS_MAX : hak_align_up(words, HAK_CACHELINE / sizeof *slab->map);
         uint64_t *map = hak_meta_alloc(room * sizeof *map);
@@ -141,12 +152,93 @@ bool hak_slab_make_map(struct hak_slab *slab)
         slab->map = map;
         slab->map_words = (uint16_t)room;
     }
-    memset(slab->map, 0, words * sizeof *slab->map);
+    memset(slab->map, 0, (words - HAK_HARDENED) * sizeof *slab->map);
     slab->cursor = 0;
     slab->map_divisor = (uint32_t)(((uint64_t)1 << 32) / slab->stride) + !hak_is_pow2(slab->stride);
     return true;
 }
 
+/* Cuts blocks in address order. Returns the first one. */
+HAK_INLINE char *cut(struct hak_slab *slab, uint32_t want, uint32_t *count)
+{
+    size_t first = (size_t)slab->carved * slab->stride;
+    uint32_t fitting = (uint32_t)((hak_slab_next_end(slab) - first) / slab->stride);
+    uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
+    write_headers(slab, slab->carved, slab->carved + n);
+    slab->carved += n;
+    *count = n;
+    return slab->base + first;
+}
+
+#if HAK_HARDENED
+/* A number below n. */
+static uint32_t roll(uint64_t *dice, uint32_t n)
+{
+    *dice = *dice * 0xd1342543de82ef95u + 1; /* Steele, Vigna: Computationally easy, spectrally good multipliers, 2022 */
+    return (uint32_t)((*dice >> 32) * n >> 32);
+}
+
+/* Up to `want` blocks of the next word of the map that has some, by chance (Fisher, Yates). */
+static uint32_t draw(struct hak_slab *slab, uint32_t want, void **out)
+{
+    uint8_t bits[64];
+    uint32_t n = 0, taken = 0, words = (slab->capacity + 63) / 64;
+    while (!slab->map[slab->cursor])
+        slab->cursor = (uint16_t)(slab->cursor + 1u < words ? slab->cursor + 1u : 0);
+    uint64_t *word = &slab->map[slab->cursor];
+    for (uint64_t rest = *word; rest; rest &= rest - 1)
+        bits[n++] = (uint8_t)__builtin_ctzll(rest);
+    uint64_t dice = hak_secret_mix((uintptr_t)word ^ slab->map[slab->map_words - 1]++ << 48);
+    for (; taken < n && taken < want; taken++) {
+        uint32_t i = taken + roll(&dice, n - taken), bit = bits[i];
+        bits[i] = bits[taken];
+        *word -= (uint64_t)1 << bit;
+        out[taken] = slab->base + ((size_t)slab->cursor * 64 + bit) * slab->stride;
+    }
+    slab->marked -= taken;
+    return taken;
+}
+
+/* New blocks go to the map first. Without memory for one they go out in order. */
+static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **out)
+{
+    uint32_t n;
+    if (HAK_UNLIKELY(!hak_slab_has_map(slab))) {
+        char *block = cut(slab, want, &n);
+        for (uint32_t i = 0; i < n; i++, block += slab->stride)
+            out[i] = block;
+        return n;
+    }
+    if (!slab->marked) {
+        uint32_t first = slab->carved;
+        cut(slab, UINT32_MAX, &n);
+        for (uint32_t i = first; i < first + n; i++)
+            slab->map[i / 64] |= (uint64_t)1 << i % 64;
+        slab->marked = n;
+    }
+    for (n = 0; n < want && slab->marked;)
+        n += draw(slab, want - n, out + n);
+    return n;
+}
+
+static struct hak_chain take_chain(struct hak_slab *slab, uint32_t want)
+{
+    void *out[64];
+    struct hak_chain chain = {0};
+    do {
+        uint32_t n = take_unlisted(slab, (uint32_t)hak_min(want - chain.count, 64), out);
+        for (uint32_t i = 0; i < n; i++, chain.count++) {
+            hak_mark_renew(out[i], slab->cls);
+            if (chain.tail)
+                hak_next_store(chain.tail, out[i]);
+            else
+                chain.head = out[i];
+            chain.tail = out[i];
+        }
+    } while (chain.count < want && slab->marked);
+    return chain;
+}
+#else
 /* Blocks in the order of their addresses: linked, or, where there are slots, into those before `end`, the first one
  * last. Returns the last block. */
 HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, void **end)
@@ -187,18 +279,6 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
     return (struct hak_chain){hak_next_load(&head), last, n};
 }
 
-/* Cuts blocks in address order. Returns the first one. */
-HAK_INLINE char *cut(struct hak_slab *slab, uint32_t want, uint32_t *count)
-{
-    size_t first = (size_t)slab->carved * slab->stride;
-    uint32_t fitting = (uint32_t)((hak_slab_next_end(slab) - first) / slab->stride);
-    uint32_t n = (uint32_t)hak_min(hak_min(want, fitting), slab->capacity - slab->carved);
-    write_headers(slab, slab->carved, slab->carved + n);
-    slab->carved += n;
-    *count = n;
-    return slab->base + first;
-}
-
 static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
 {
     uint32_t n;
@@ -212,55 +292,39 @@ static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
     return chain;
 }
 
-#if HAK_HARDENED
-/* The same blocks in another order: each goes to either end, by chance. */
-static struct hak_chain shuffle(const struct hak_slab *slab, struct hak_chain chain)
+static struct hak_chain take_chain(struct hak_slab *slab, uint32_t want)
 {
-    struct hak_chain out = {chain.head, chain.head, 1};
-    uint64_t dice = hak_secret.order ^ (uintptr_t)chain.head ^ (uint64_t)slab->used << 48;
-    for (void *next = chain.head, *block; out.count < chain.count; out.count++) {
-        block = out.count == 1 ? hak_next_load(chain.head) : next;
-        next = out.count + 1 < chain.count ? hak_next_load(block) : NULL;
-        dice = dice * 0xd1342543de82ef95u + 1; /* Steele, Vigna: Computationally easy, spectrally good multipliers, 2022 */
-        if (dice >> 63) {
-            hak_next_store(block, out.head);
-            out.head = block;
-        } else {
-            hak_next_store(out.tail, block);
-            out.tail = block;
-        }
-    }
-    return out;
+    return slab->marked ? take_marked(slab, want) : carve(slab, want);
 }
 
-/* Of a whole system page of new blocks, those that were not asked for go on the list. */
-static struct hak_chain take_new(struct hak_slab *slab, uint32_t want)
+#if HAK_CACHE_SLOTS
+static uint32_t marked_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
 {
-    struct hak_chain all = shuffle(slab, carve(slab, UINT32_MAX));
-    hak_next_store(all.tail, NULL);
-    slab->free = all.head;
-    slab->free_count = all.count;
-    return take_from_list(slab, want);
-}
-#else
-static struct hak_chain shuffle(struct hak_slab *slab, struct hak_chain chain)
-{
-    (void)slab;
-    return chain;
+    uint32_t n = (uint32_t)hak_min(want, slab->marked);
+    unmark(slab, n, NULL, slots + n);
+    return n;
 }
 
-static struct hak_chain take_new(struct hak_slab *slab, uint32_t want)
+static uint32_t carve_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
 {
-    return carve(slab, want);
+    uint32_t n;
+    char *block = cut(slab, want, &n);
+    for (uint32_t i = n; i--; block += slab->stride)
+        slots[i] = block;
+    return n;
 }
+
+static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **slots)
+{
+    return slab->marked ? marked_to_slots(slab, want, slots) : carve_to_slots(slab, want, slots);
+}
+#endif
 #endif
 
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
 {
     HAK_ASSERT(want);
-    struct hak_chain chain = slab->free     ? take_from_list(slab, want)
-                             : slab->marked ? shuffle(slab, take_marked(slab, want))
-                                            : take_new(slab, want);
+    struct hak_chain chain = slab->free ? take_from_list(slab, want) : take_chain(slab, want);
     hak_next_store(chain.tail, NULL);
     slab->used += chain.count;
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
@@ -289,29 +353,13 @@ static uint32_t chain_to_slots(const struct hak_slab *slab, struct hak_chain cha
     return chain.count;
 }
 
-static uint32_t marked_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
-{
-    uint32_t n = (uint32_t)hak_min(want, slab->marked);
-    unmark(slab, n, NULL, slots + n);
-    return n;
-}
-
-static uint32_t carve_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
-{
-    uint32_t n;
-    char *block = cut(slab, want, &n);
-    for (uint32_t i = n; i--; block += slab->stride)
-        slots[i] = block;
-    return n;
-}
-
-/* A list knows its blocks by reading them alone; and where blocks go out by chance, chains are shuffled. */
+/* A list knows its blocks by reading them alone. */
 uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
 {
     HAK_ASSERT(want);
-    if (HAK_HARDENED || slab->free)
+    if (slab->free)
         return chain_to_slots(slab, hak_slab_take(slab, want), slots);
-    uint32_t n = slab->marked ? marked_to_slots(slab, want, slots) : carve_to_slots(slab, want, slots);
+    uint32_t n = take_unlisted(slab, want, slots);
     slab->used += n;
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
     return n;
@@ -355,6 +403,7 @@ static void *last_of(const struct hak_slab *slab, uint64_t word)
     uint32_t n = 0;
     for (; block && n < count_of(word); n++, block = hak_next_load(last)) {
         hak_slab_check_block(slab, block, "free"); /* before it is read, and the last one written to */
+        hak_mark_check_linked(block, slab->cls);
         last = block;
     }
     if (HAK_UNLIKELY(block || (!HAK_BUNDLES && n < count_of(word))))
@@ -412,9 +461,20 @@ enum hak_slab_state hak_slab_disown(struct hak_slab *slab)
     }
 }
 
+/* Its pages may serve another class next, or a span, and are handed out as they are. */
+static void wipe(const struct hak_slab *slab)
+{
+    for (uint32_t i = 0; HAK_HARDENED && i < slab->carved; i++) {
+        uintptr_t *words = (uintptr_t *)(void *)(slab->base + (size_t)i * slab->stride);
+        if (words[0] | words[1]) /* else nobody has touched the page, perhaps */
+            hak_mark_clear(words, slab->cls);
+    }
+}
+
 void hak_slab_empty(struct hak_slab *slab)
 {
     HAK_CHECK(slab->used == 0);
+    wipe(slab);
     hak_slab_untag(slab);
     enum hak_slab_state from = hak_slab_state(slab);
     HAK_STORE_RELAXED(&slab->owner, NULL);

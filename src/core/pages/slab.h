@@ -145,8 +145,10 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
 /* Remote and free lists are of bundles (bundle.h). */
 #define HAK_BUNDLES (HAK_CACHE_SLOTS && !HAK_HARDENED)
 
-/* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. */
-#define HAK_MAP_STRIDE (HAK_CACHE_SLOTS ? HAK_SMALL_MAX : 1024u)
+/* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. So do hardened
+ * builds: what a program writes after free does not change it. */
+#define HAK_MAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
+#define HAK_MAP_STRIDE (HAK_MAP_ALL ? HAK_SMALL_MAX : 1024u)
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);
 HAK_INLINE bool hak_slab_has_map(struct hak_slab *slab)
@@ -161,7 +163,7 @@ HAK_COLD _Noreturn void hak_slab_fail_put(const struct hak_slab *slab, const voi
 /* Where in its slab a block is; slabs of small blocks are one page. */
 HAK_INLINE uint64_t hak_slab_offset_of(const struct hak_slab *slab, const void *block)
 {
-    return HAK_CACHE_SLOTS ? (uintptr_t)block - (uintptr_t)slab->base : (uintptr_t)block & (HAK_PAGE - 1);
+    return HAK_MAP_ALL ? (uintptr_t)block - (uintptr_t)slab->base : (uintptr_t)block & (HAK_PAGE - 1);
 }
 
 /* The bit of a block in the map, and below it what is less than the divisor for the start of a block alone, if the slab
@@ -174,8 +176,8 @@ HAK_INLINE uint64_t hak_slab_place_of(const struct hak_slab *slab, const void *b
 /* Whether a block begins at the place: in slabs of any length its number tells where. */
 HAK_INLINE bool hak_slab_is_start(const struct hak_slab *slab, const void *block, uint64_t place)
 {
-    return HAK_CACHE_SLOTS ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)
-                           : (uint32_t)place < slab->map_divisor;
+    return HAK_MAP_ALL ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)
+                       : (uint32_t)place < slab->map_divisor;
 }
 
 HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)

@@ -5,6 +5,8 @@
 #define HAK_CACHES_LIST_H
 
 #include "core/heap/caches/contract.h"
+#include "core/pages/bundle.h"
+#include "core/pages/mark.h"
 
 #define HAK_LIST_WHOLE 4u
 #define HAK_LIST_WHOLE_STRIDE 1024u
@@ -20,7 +22,7 @@ HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
 HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
 {
     void *p = self->bin[cls], *next;
-    if (HAK_UNLIKELY(!p || !hak_next_try_load(p, &next)))
+    if (HAK_UNLIKELY(!p || !hak_mark_is_whole(p, cls) || !hak_next_try_load(p, &next)))
         return NULL;
     self->bin[cls] = next;
     return p;
@@ -96,6 +98,7 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
 HAK_INLINE uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
     (void)t;
+    hak_bundles_open(slab); /* without memory for a map the list serves */
     bool whole = !exactly && want > 1 && slab->free && slab->free_count <= want * HAK_LIST_WHOLE &&
                  slab->stride <= HAK_LIST_WHOLE_STRIDE;
     struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);

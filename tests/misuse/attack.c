@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attack HOW [SIZE]: what somebody gains who can read and write a few bytes that are not the program's. Exit status 1:
+ * it worked.
+ *   leftover SIZE  new blocks hold words that the program did not write
+ *   link           a block on its way home leads malloc into a live block of another class
+ *   order          the first blocks of a class come in the order of their addresses, up or down
+ *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
+#include "misuse.h"
+
+enum { MANY = 100000, SMALL = 48, OURS = 0x41 };
+static uintptr_t *block[MANY];
+
+static void take(size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        block[i] = malloc(SMALL);
+        memset(block[i], OURS, malloc_usable_size(block[i]));
+    }
+}
+
+static void give(size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(block[i]);
+}
+
+/* Bytes that are all the same: the program's, zeros, or what a quarantine fills blocks with. */
+static int is_ours(uintptr_t word)
+{
+    return word == UINTPTR_MAX / 0xff * (word & 0xff);
+}
+
+static int leftover(size_t size)
+{
+    size_t found = 0;
+    take(MANY);
+    give(MANY);
+    for (size_t bytes = 0; bytes < 4 * (size_t)MANY * SMALL; bytes += size) {
+        uintptr_t *new = malloc(size);
+        for (size_t i = 0; i < size / sizeof *new; i++)
+            found += !is_ours(new[i]);
+    }
+    return found != 0;
+}
+
+enum { HOME = 3000, AT = 10 };
+static uintptr_t *live, *target;
+static pthread_barrier_t turn;
+static int gained;
+
+/* Owns the blocks. */
+static void *own(void *unused)
+{
+    take(HOME);
+    live = malloc(3000);
+    target = live + 100;
+    pthread_barrier_wait(&turn);
+    pthread_barrier_wait(&turn);
+    for (int i = 0; i < 2 * HOME; i++)
+        gained |= malloc(SMALL) == target;
+    return unused;
+}
+
+/* Link and mark are taken for numbers that a XOR with addresses makes. */
+static int link_to_live(int is_forged)
+{
+    pthread_t t;
+    pthread_barrier_init(&turn, NULL, 2);
+    pthread_create(&t, NULL, own, NULL);
+    pthread_barrier_wait(&turn);
+    give(HOME);
+    uintptr_t *from = block[AT], *next = block[AT + 1], link = from[0] ^ (uintptr_t)next;
+    target[0] = link ^ __builtin_bswap64((uintptr_t)from) ^ __builtin_bswap64((uintptr_t)target);
+    target[0] ^= (uintptr_t)block[AT + 2]; /* as many blocks as before */
+    target[1] = is_forged ? from[1] ^ (uintptr_t)from ^ (uintptr_t)target : from[1];
+    from[0] = link ^ (uintptr_t)target;
+    pthread_barrier_wait(&turn);
+    pthread_join(t, NULL);
+    return gained;
+}
+
+static int order(void)
+{
+    int up = 0;
+    take(24);
+    for (int i = 1; i < 24; i++)
+        up += block[i] > block[i - 1];
+    return up == 0 || up == 23;
+}
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    size_t size = argc == 3 ? strtoul(argv[2], NULL, 0) : 0;
+    if (!strcmp(how, "leftover"))
+        return leftover(size);
+    if (!strcmp(how, "order"))
+        return order();
+    if (!strcmp(how, "link") || !strcmp(how, "forged"))
+        return link_to_live(*how == 'f');
+    return 2;
+}
