@@ -5,6 +5,7 @@
 #
 #   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (all when nothing is said)
 #   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
+#   tools/fresh.sh deb            the Debian packages, built, tried and purged, and the service of tools/docker, instead
 #
 # Needs root, debootstrap and a Debian 12 whose apt works: mirror, keys and
 # proxies are those of this machine. Takes as long as both commands on an
@@ -16,7 +17,12 @@
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-readonly FRESH=$ROOT/build-test/fresh
+case " $* " in
+    *" deb "*) readonly WHAT=deb ;;
+    *" readme "*) readonly WHAT=readme ;;
+    *) readonly WHAT= ;;
+esac
+readonly FRESH=$ROOT/build-test/fresh${WHAT:+-$WHAT}
 readonly RELEASE=bookworm
 readonly CHECKOUT=/root/hakmem
 readonly LINE_SECONDS=3600 # the longest line of README's compares many works
@@ -117,14 +123,39 @@ run_readme() {
     run_lines Compare
 }
 
+# run_docker: what tools/docker/Dockerfile does, line by line: COPY is done here, both stages in one root. The service answers
+# and says that hakmem serves it.
+run_docker() {
+    local line
+    inside ln -s "$CHECKOUT" /src
+    while IFS= read -r line <&4; do
+        case $line in
+            RUN\ *) inside sh -c "cd /src && ${line#RUN }" ;;
+            COPY\ --from*) inside cp "$(awk '{ print $3 }' <<<"$line")" "$(awk '{ print $4 }' <<<"$line")" ;;
+            ENV\ *) printf 'export %s\n' "${line#ENV }" >"$FRESH/tmp/service" ;;
+            CMD\ *) printf 'exec %s\n' "$(sed 's/^CMD \[//; s/\]$//; s/, / /g' <<<"$line")" >>"$FRESH/tmp/service" ;;
+        esac
+    done 4<"$ROOT/tools/docker/Dockerfile"
+    inside sh -ec 'sh /tmp/service >/tmp/said 2>&1 & for i in 1 2 3 4 5 6 7 8 9 10; do redis-cli ping && break; sleep 1; done
+        redis-cli info memory | grep ^used_memory_human; redis-cli shutdown nosave; wait; grep "^hakmem: version" /tmp/said'
+}
+
+run_deb() {
+    inside apt-get update
+    inside apt-get install -y --no-install-recommends dpkg-dev lintian
+    inside apt-get build-dep -y --no-install-recommends .
+    inside tools/deb.sh try
+    run_docker
+}
+
 # Runs in the namespaces: the first process of its own, so that all others end with it.
 run_commands() {
     make_root
     mount -t proc proc "$FRESH/proc"
     mount --rbind /sys "$FRESH/sys"
     mount --rbind /dev "$FRESH/dev"
-    if [ "$*" = readme ]; then
-        run_readme
+    if [ -n "$WHAT" ]; then
+        "run_$WHAT"
         return
     fi
     inside tools/quickstart.sh

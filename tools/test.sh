@@ -42,7 +42,7 @@ readonly STAGES=(programs workbench wheel install subproject linked-backend reco
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak tidy wraps rust fresh readme)
+readonly LONG_STAGES=(programs-more suites soak tidy wraps rust fresh readme deb)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 
@@ -614,6 +614,7 @@ run_stage() {
         rust) stage_command rust tools/rust.sh ;;
         fresh) stage_command fresh tools/fresh.sh ;;
         readme) stage_command readme tools/fresh.sh readme ;;
+        deb) stage_command deb tools/fresh.sh deb ;;
         reconfigure) stage_command reconfigure reconfigure ;;
         aarch64) stage_command aarch64 cross ;;
         musl) stage_command musl musl ;;
