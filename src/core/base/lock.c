@@ -37,7 +37,7 @@ extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDE
 
 static struct timespec after_patience(void)
 {
-    struct timespec t;
+    struct timespec t = {0}; /* where a filter refuses the clock: it is over */
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += PATIENCE_S;
     return t;
@@ -151,11 +151,11 @@ static void end_change(const struct hak_lock *interrupted)
     self.changing = interrupted;
 }
 
-/* False where the thread owns all. */
-static HAK_COLD bool may_take(struct hak_lock *lock)
+/* Stops the process, unless the thread owns all. */
+static HAK_COLD void check_owns_all(struct hak_lock *lock)
 {
     if (self.held & OWNS_ALL)
-        return false;
+        return;
     if (is_mine(HAK_LOAD_RELAXED(&lock->word)))
         wait_for(&lock->word, mine()); /* stops the process */
     hak_log_fatal("a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
@@ -180,16 +180,20 @@ static void take_word(struct hak_lock *lock)
 
 void hak_lock_acquire(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(self.held & (OWNS_ALL | bit_of(lock))) && !may_take(lock))
+    if (HAK_UNLIKELY(self.held & (OWNS_ALL | bit_of(lock)))) {
+        check_owns_all(lock);
         return;
+    }
     HAK_ASSERT(self.held < bit_of(lock));
     take_word(lock);
 }
 
 bool hak_lock_try(struct hak_lock *lock)
 {
-    if (HAK_UNLIKELY(self.held & (OWNS_ALL | bit_of(lock))) && !may_take(lock))
+    if (HAK_UNLIKELY(self.held & (OWNS_ALL | bit_of(lock)))) {
+        check_owns_all(lock);
         return true;
+    }
     unsigned seen;
     const struct hak_lock *interrupted = begin_change(lock);
     bool taken = try_word(&lock->word, &seen);
