@@ -110,7 +110,6 @@ pub fn stats(file: impl AsFd, format: Format) -> io::Result<()> {
     }
 }
 
-
 fn text(string: *const c_char) -> &'static str {
     // SAFETY: constants of the library, in ASCII.
     unsafe { CStr::from_ptr(string) }.to_str().unwrap_or("")
