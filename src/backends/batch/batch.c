@@ -3,7 +3,7 @@
  * at once, which go back in one vectored call where the kernel has it. */
 #include "core/parts/release.h"
 
-static size_t release(const struct iovec *ranges, size_t count, enum hak_cause cause)
+static size_t release_vector(const struct iovec *ranges, size_t count, enum hak_cause cause)
 {
     return hak_release_ranges(ranges, count, true, cause);
 }
@@ -11,6 +11,6 @@ static size_t release(const struct iovec *ranges, size_t count, enum hak_cause c
 const struct hak_release hak_release_batch = {
     .name = "batch",
     .cause = HAK_CAUSE_batch_release,
-    .release = release,
+    .release = release_vector,
     .stats = hak_release_stats,
 };

@@ -6,11 +6,11 @@
 #include "core/parts/purge.h"
 #include "core/plugin.h"
 
-static HAK_LOCK(lock, HAK_RANK_BACKEND);
+static HAK_LOCK(lists_lock, HAK_RANK_BACKEND);
 static struct hak_slab *partial_lists[HAK_NCLASSES];
 
 enum { STAGE_PARTIAL, STAGE_UNUSED, STAGE_MAP };
-static const struct hak_stage stages[] = {
+static const struct hak_stage one_stage[] = {
     [STAGE_PARTIAL] = {"partial", true, "a PARTIAL slab of its class, which is adopted"},
     [STAGE_UNUSED] = {"unused", true, "a free slab of a superslab of its class"},
     [STAGE_MAP] = {"map", true, "a new superslab"},
@@ -21,18 +21,18 @@ static const struct hak_stage stages[] = {
 
 static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&lists_lock);
     struct hak_slab *slab = partial_lists[cls];
     if (slab) {
         hak_slab_list_remove(&partial_lists[cls], slab);
         hak_slab_adopt(slab, t);
         hak_count_stage(STAGE_PARTIAL);
     }
-    hak_lock_release(&lock);
+    hak_lock_release(&lists_lock);
     return slab;
 }
 
-static struct hak_slab *take(unsigned cls, bool header)
+static struct hak_slab *take_of_class(unsigned cls, bool header)
 {
     struct hak_page_request r = {.pages = hak_slab_pages[cls], .set = HAK_SET_OWN + cls, .slab = true,
                                  .header = header};
@@ -49,15 +49,15 @@ static struct hak_slab *take(unsigned cls, bool header)
     return slab;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
+static struct hak_slab *acquire_of_class(struct hak_thread *t, unsigned cls, enum hak_acquire from)
 {
     struct hak_slab *slab = adopt(t, cls);
     if (slab || from != HAK_ACQUIRE_ANY)
         return slab;
     bool header = hak_parts_has_header(cls);
-    slab = take(cls, header);
+    slab = take_of_class(cls, header);
     if (!slab && header) /* their zone is full: blocks without headers serve as well */
-        slab = take(cls, false);
+        slab = take_of_class(cls, false);
     if (slab)
         hak_slab_format(slab, cls, t);
     return slab;
@@ -76,11 +76,11 @@ static void put_free(struct hak_slab *slab)
 
 static void release_slab(struct hak_slab *slab)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&lists_lock);
     bool live = hak_slab_state(slab) == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab);
     if (live)
         hak_slab_list_push(&partial_lists[slab->cls], slab);
-    hak_lock_release(&lock);
+    hak_lock_release(&lists_lock);
     if (!live)
         put_free(slab);
 }
@@ -88,19 +88,19 @@ static void release_slab(struct hak_slab *slab)
 static void all_back(struct hak_slab *slab, unsigned cls)
 {
     (void)cls;
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&lists_lock);
     bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
     if (mine)
         hak_slab_list_remove(&partial_lists[slab->cls], slab);
-    hak_lock_release(&lock);
+    hak_lock_release(&lists_lock);
     if (mine)
         put_free(slab);
 }
 
 const struct hak_backend hak_backend_legacy = {
     .name = "legacy",
-    .stages = stages,
-    .acquire_slab = acquire_slab,
+    .stages = one_stage,
+    .acquire_slab = acquire_of_class,
     .release_slab = release_slab,
     .all_back = all_back,
 };

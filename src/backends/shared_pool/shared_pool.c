@@ -20,7 +20,7 @@
 
 /* The policy, top to bottom. */
 enum stage { STAGE_HOT, STAGE_PARTIAL, STAGE_WARM, STAGE_EMPTY, STAGE_UNUSED, STAGE_DRAIN, STAGE_LRU, STAGE_MAP };
-static const struct hak_stage stages[] = {
+static const struct hak_stage acquire_stages[] = {
     [STAGE_HOT] = {"hot", false, "an EMPTY slab of its class that waits without a lock"},
     [STAGE_PARTIAL] = {"partial", false, "a PARTIAL slab of its class, which is adopted"},
     [STAGE_WARM] = {"warm", false, "a hot slab of another class, of the same length"},
@@ -50,7 +50,7 @@ static bool is_dense(void *superslab)
 
 /* In a larger heap huge pages pay; they waste little of it if the program touches what it gets, which the
  * superslab mapped a few before this one shows. Two threads at once look at the same one. */
-static void advise_huge(char *base)
+static void advise_superslab_huge(char *base)
 {
     static _Atomic(char *) mapped[HUGE_LOOK_BACK];
     static _Atomic(unsigned) turn;
@@ -76,12 +76,12 @@ static void prefault(char *base)
 static void prepare_superslab(char *base, size_t bytes)
 {
     (void)bytes;
-    advise_huge(base);
+    advise_superslab_huge(base);
     if (hak_options.ss_prefault && !hak_limit_is_tight) /* else it is mapped late */
         prefault(base);
 }
 
-static struct hak_slab *find(struct request *r, enum stage stage)
+static struct hak_slab *find_slab(struct request *r, enum stage stage)
 {
     struct hak_slab *slab;
     switch (stage) {
@@ -110,12 +110,12 @@ static struct hak_slab *find(struct request *r, enum stage stage)
 
 static struct hak_slab *run_stage(struct request *r, enum stage stage)
 {
-    struct hak_slab *slab = find(r, stage);
+    struct hak_slab *slab = find_slab(r, stage);
     if (!slab)
         return NULL;
     hak_count_stage(stage);
     if (HAK_UNLIKELY(hak_options.log_acquire))
-        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, stages[stage].name, (void *)slab->base);
+        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, acquire_stages[stage].name, (void *)slab->base);
     return slab;
 }
 
@@ -126,12 +126,12 @@ static struct hak_slab *run_stages(struct request *r, enum hak_acquire from)
         slab = run_stage(r, STAGE_HOT);
     if (from != HAK_ACQUIRE_ANY)
         return slab ? slab : run_stage(r, STAGE_PARTIAL);
-    for (unsigned i = 0; !slab && stages[i].name; i++)
+    for (unsigned i = 0; !slab && acquire_stages[i].name; i++)
         slab = run_stage(r, i);
     return slab;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
+static struct hak_slab *acquire_by_stages(struct hak_thread *t, unsigned cls, enum hak_acquire from)
 {
     bool header = hak_parts_has_header(cls);
     struct request r = {.thread = t, .cls = cls};
@@ -155,7 +155,7 @@ static uint64_t partial_slabs(const struct hak_counters *c)
            c->transitions[HAK_SLAB_PARTIAL][HAK_SLAB_ACTIVE];
 }
 
-static void stats(struct hak_stats_writer *w)
+static void write_pool_stats(struct hak_stats_writer *w)
 {
     struct hak_thread_totals t;
     hak_thread_totals(&t);
@@ -167,11 +167,11 @@ static void stats(struct hak_stats_writer *w)
 
 const struct hak_backend hak_backend_shared_pool = {
     .name = "shared_pool",
-    .stages = stages,
-    .acquire_slab = acquire_slab,
+    .stages = acquire_stages,
+    .acquire_slab = acquire_by_stages,
     .release_slab = hak_slab_cache_put,
     .all_back = hak_slab_cache_all_back,
     .flush = hak_slab_cache_flush,
     .purge_tick = hak_slab_cache_tick,
-    .stats = stats,
+    .stats = write_pool_stats,
 };

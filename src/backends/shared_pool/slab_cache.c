@@ -124,7 +124,7 @@ static void want_pass(struct class_cache *c)
     HAK_OR_RELEASE(&c->turn, WANTED);
 }
 
-static struct hak_slab *pop(struct class_cache *c)
+static struct hak_slab *pop_stack(struct class_cache *c)
 {
     unsigned front = front_of(c);
     struct hak_slab *slab = hak_slab_stack_pop(&c->partial[front]);
@@ -144,7 +144,7 @@ static void uncount_idle(struct class_cache *c)
 struct hak_slab *hak_slab_cache_adopt(struct hak_thread *t, unsigned cls)
 {
     struct class_cache *c = &caches[cls];
-    struct hak_slab *slab = pop(c);
+    struct hak_slab *slab = pop_stack(c);
     if (slab && hak_slab_adopt(slab, t)) {
         uncount_idle(c);
         HAK_STORE_RELAXED(&c->served, true);
@@ -168,7 +168,7 @@ static bool next_pass(struct class_cache *c, unsigned turn)
     return wanted;
 }
 
-static void look_at(struct class_cache *c, struct hak_slab *slab)
+static void look_at_stack(struct class_cache *c, struct hak_slab *slab)
 {
     if (hak_slab_all_back(slab)) {
         HAK_SUB_RELAXED(&c->partials, 1);
@@ -197,7 +197,7 @@ static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
             break;
         struct hak_slab *slab = hak_slab_stack_pop(&c->partial[turn & FRONT]);
         if (slab)
-            look_at(c, slab);
+            look_at_stack(c, slab);
         else if (!passes-- || !next_pass(c, turn))
             break;
         n++;

@@ -34,7 +34,7 @@ static bool take_signal(uint64_t waited)
 }
 
 /* A system call that may raise them: what it returns, or -errno. A signal that cannot be taken stays blocked. */
-static long call(long number, long a, long b, long c)
+static long call_kernel(long number, long a, long b, long c)
 {
     uint64_t before, waited = 0;
     int saved = errno;
@@ -54,10 +54,10 @@ static long call(long number, long a, long b, long c)
 
 ssize_t hak_file_write(int fd, const void *bytes, size_t size)
 {
-    return call(SYS_write, fd, (long)bytes, (long)size);
+    return call_kernel(SYS_write, fd, (long)bytes, (long)size);
 }
 
 int hak_file_resize(int fd, size_t size)
 {
-    return (int)call(SYS_ftruncate, fd, (long)size, 0);
+    return (int)call_kernel(SYS_ftruncate, fd, (long)size, 0);
 }

@@ -26,7 +26,7 @@ static HAK_THREAD_LOCAL struct {
     const struct hak_lock *changing;
 } self;
 
-static _Atomic(bool) forking;        /* a thread has all locks */
+static _Atomic(bool) all_taken;      /* a thread has all locks */
 static _Atomic(unsigned) fork_waits; /* for locks */
 enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: a thread sleeps until the fork has them */
 
@@ -91,7 +91,7 @@ static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
 static HAK_COLD void tell_of_fork(void)
 {
     static _Atomic(bool) told;
-    if (HAK_LOAD_RELAXED(&forking) && !HAK_EXCHANGE_RELAXED(&told, true))
+    if (HAK_LOAD_RELAXED(&all_taken) && !HAK_EXCHANGE_RELAXED(&told, true))
         hak_log("a thread has waited %d s for a thread that forks; if a fork handler of another library waits for it, "
                 "load this library before that one", PATIENCE_S);
 }
@@ -237,12 +237,12 @@ void hak_lock_release_sibling(struct hak_lock *lock)
 void hak_lock_own_all(void)
 {
     self.held |= OWNS_ALL;
-    HAK_STORE_RELAXED(&forking, true);
+    HAK_STORE_RELAXED(&all_taken, true);
 }
 
 void hak_lock_disown_all(void)
 {
-    HAK_STORE_RELAXED(&forking, false);
+    HAK_STORE_RELAXED(&all_taken, false);
     self.held &= ~OWNS_ALL;
 }
 
@@ -261,7 +261,7 @@ bool hak_lock_take_for_fork(struct hak_lock *lock)
 
 bool hak_lock_is_forking(void)
 {
-    return HAK_LOAD_RELAXED(&forking);
+    return HAK_LOAD_RELAXED(&all_taken);
 }
 
 bool hak_lock_is_fork_waiting(void)

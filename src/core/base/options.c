@@ -84,7 +84,7 @@ const char *hak_option_choice(const char *choices, unsigned i, size_t *length)
 }
 
 /* Levenshtein distance; names are short. */
-static unsigned distance(const char *a, size_t a_length, const char *b)
+static unsigned edit_distance(const char *a, size_t a_length, const char *b)
 {
     unsigned row[64];
     size_t b_length = hak_min(strlen(b), 63);
@@ -111,7 +111,7 @@ static const char *closest_name(const char *name, size_t length)
     const char *best = hak_option_table[0].name;
     unsigned best_distance = ~0u;
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
-        unsigned d = distance(name, length, hak_option_table[i].name);
+        unsigned d = edit_distance(name, length, hak_option_table[i].name);
         if (d < best_distance) {
             best_distance = d;
             best = hak_option_table[i].name;
@@ -184,7 +184,7 @@ static bool apply(struct hak_option_values *options, const struct hak_option_inf
     return false;
 }
 
-static const struct hak_option_info *find(const char *name, size_t length)
+static const struct hak_option_info *find_option(const char *name, size_t length)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
         if (strlen(hak_option_table[i].name) == length && !memcmp(hak_option_table[i].name, name, length))
@@ -198,7 +198,7 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     if (!equals)
         return;
     size_t length = (size_t)(equals - entry);
-    const struct hak_option_info *info = find(entry, length);
+    const struct hak_option_info *info = find_option(entry, length);
     if (info) {
         if (apply(options, info, equals + 1))
             hak_options_from_environment[info - hak_option_table] = true;

@@ -9,7 +9,7 @@
 
 /* --- a buffer, and what goes to it ------------------------------------------------------------------------ */
 
-static void flush(struct hak_stats_writer *w)
+static void flush_buffer(struct hak_stats_writer *w)
 {
     unsigned done = 0;
     while (done < w->length && !w->error) {
@@ -21,18 +21,18 @@ static void flush(struct hak_stats_writer *w)
     w->length = 0;
 }
 
-static void put(struct hak_stats_writer *w, const char *text, size_t length)
+static void put_text(struct hak_stats_writer *w, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         if (w->length == sizeof w->buffer)
-            flush(w);
+            flush_buffer(w);
         w->buffer[w->length++] = text[i];
     }
 }
 
 static void put_string(struct hak_stats_writer *w, const char *text)
 {
-    put(w, text, strlen(text));
+    put_text(w, text, strlen(text));
 }
 
 static void put_number(struct hak_stats_writer *w, uint64_t value)
@@ -51,7 +51,7 @@ static void put_end(struct hak_stats_writer *w)
 {
     if (w->depth == 0) {
         put_string(w, "\n");
-        flush(w);
+        flush_buffer(w);
     }
     w->first = false;
 }
@@ -102,7 +102,7 @@ static void text_number(struct hak_stats_writer *w, const char *key, uint64_t va
 static void text_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
 {
     text_key(w, key);
-    put(w, value, length);
+    put_text(w, value, length);
 }
 
 static void text_bool(struct hak_stats_writer *w, const char *key, bool value)
@@ -132,7 +132,7 @@ static void put_quoted(struct hak_stats_writer *w, const char *text, size_t leng
             hak_text_format(escaped, sizeof escaped, "\\u%04x", c);
             put_string(w, escaped);
         } else {
-            put(w, text + i, 1);
+            put_text(w, text + i, 1);
         }
     }
     put_string(w, "\"");

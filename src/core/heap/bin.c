@@ -169,7 +169,7 @@ static uint32_t take_shared(struct hak_thread *t, unsigned cls, uint32_t want, e
 }
 
 /* To the bin: how many. */
-static uint32_t take(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static uint32_t take_to_bin(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
     uint32_t taken = hak_share_is_on(&t->bins[cls], cls) ? take_shared(t, cls, want, mode) : take_own(t, cls, want, mode);
     hak_count(&t->counters.refills, taken != 0);
@@ -256,7 +256,7 @@ void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mo
     if (!has_own_free(b))
         taken = hak_remote_cache_refill(t, cls); /* in place of a trip */
     if (!taken)
-        taken = take(t, cls, b->batch, mode);
+        taken = take_to_bin(t, cls, b->batch, mode);
     if (!taken)
         return take_past_bin(t, cls, mode);
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
@@ -271,6 +271,6 @@ void hak_bin_prewarm(struct hak_thread *t, unsigned cls, uint32_t blocks)
     size_t have = hak_cache_length(cls);
     uint32_t taken = 1;
     for (; have < blocks && taken; have += taken)
-        taken = take(t, cls, (uint32_t)(blocks - have), HAK_REFILL_WITHIN_BUDGET);
+        taken = take_to_bin(t, cls, (uint32_t)(blocks - have), HAK_REFILL_WITHIN_BUDGET);
     hak_count(&t->counters.prewarmed, have);
 }

@@ -149,7 +149,7 @@ static HAK_NOINLINE uint32_t mark_row(struct hak_slab *slab, const void *block, 
 }
 
 /* Nothing: but hardened builds find out whether it is as free left it. */
-HAK_INLINE void check(const struct hak_slab *slab, const void *block, const bool array)
+HAK_INLINE void check_free_block(const struct hak_slab *slab, const void *block, const bool array)
 {
     if (array)
         hak_mark_check_whole(block, slab->cls);
@@ -177,7 +177,7 @@ HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
             more = same_page(block, rest->first);
         } else {
             hak_slab_mark(slab, block);
-            check(slab, block, true);
+            check_free_block(slab, block, true);
         }
     } while (more);
     return n;
@@ -192,21 +192,21 @@ HAK_INLINE uint32_t mark_list(struct hak_slab *slab, struct rest *rest)
         last = rest->first;
         skip_first(rest, false);
         hak_slab_mark(slab, last);
-        check(slab, last, false);
+        check_free_block(slab, last, false);
         n++;
     } while (same_page(last, rest->first));
     return n;
 }
 
 /* Onto the free list. */
-HAK_INLINE uint32_t push(struct hak_slab *slab, struct rest *rest, const bool array)
+HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const bool array)
 {
     uint32_t n = 0;
     void *last;
     do {
         last = rest->first;
         skip_first(rest, array);
-        check(slab, last, array);
+        check_free_block(slab, last, array);
         hak_slab_push(slab, last);
         hak_bundle_close(last, 0);
         if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a block that is on the list twice has no end */
@@ -224,7 +224,7 @@ HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest
         n = array ? mark_array(slab, rest) : mark_list(slab, rest);
         count = &slab->marked;
     } else {
-        n = push(slab, rest, array);
+        n = push_own(slab, rest, array);
     }
     if (HAK_UNLIKELY(slab->used < n))
         hak_slab_fail_put(slab, first);
@@ -236,12 +236,12 @@ HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest
 }
 
 /* The number of a block. Others' slabs may be carved at this moment, so how far cannot be told. */
-HAK_INLINE uint32_t number_of(const struct hak_slab *slab, const void *block, const bool array)
+HAK_INLINE uint32_t number_of_block(const struct hak_slab *slab, const void *block, const bool array)
 {
     uint32_t number = HAK_LIKELY(hak_class_starts_at(slab->cls, block))
                           ? hak_class_number_of(slab->cls, block)
                           : hak_slab_check_start(slab, block, "free"); /* the slab may be longer than a page */
-    check(slab, block, array);
+    check_free_block(slab, block, array);
     return number;
 }
 
@@ -251,12 +251,12 @@ HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct h
 {
     void *last = rest->first;
     struct hak_bundler bundler = hak_bundler_start(slab, last);
-    number_of(slab, last, array);
+    number_of_block(slab, last, array);
     while (skip_first(rest, array), same_page(last, rest->first)) {
         if (array && HAK_UNLIKELY(rest->first == last))
             hak_slab_fail_free(slab, last);
         last = rest->first;
-        hak_bundler_add(&bundler, last, number_of(slab, last, array), !array);
+        hak_bundler_add(&bundler, last, number_of_block(slab, last, array), !array);
         if (HAK_UNLIKELY(bundler.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
             hak_slab_fail_put(slab, last);
     }
@@ -274,13 +274,13 @@ static bool is_slab(const struct hak_slab *slab)
     return state >= HAK_SLAB_ACTIVE && state <= HAK_SLAB_PARTIAL;
 }
 
-static _Noreturn HAK_COLD void fail_list(const void *block)
+static _Noreturn HAK_COLD void fail_drained(const void *block)
 {
     hak_log_fatal("double free or corruption: a list of free blocks leads to %p, which is no block of ours; one was freed "
                   "twice, or written to after free", block);
 }
 
-HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
+HAK_INLINE void drain_rest(struct hak_thread *t, struct rest rest, const bool array)
 {
     struct groups groups;
     groups.used = 0;
@@ -289,7 +289,7 @@ HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
         bool own = slab && t && HAK_LOAD_RELAXED(&slab->owner) == t;
         if (HAK_UNLIKELY(!own)) {
             if (!slab || !is_slab(slab))
-                fail_list(rest.first);
+                fail_drained(rest.first);
             own = t && reclaim(t, slab, rest.first);
         }
         if (HAK_UNLIKELY(!own))
@@ -302,13 +302,13 @@ HAK_INLINE void drain(struct hak_thread *t, struct rest rest, const bool array)
 
 void hak_drain(struct hak_thread *t, void *blocks)
 {
-    drain(t, (struct rest){.first = blocks}, false);
+    drain_rest(t, (struct rest){.first = blocks}, false);
 }
 
 #if HAK_CACHE_SLOTS
 void hak_drain_array(struct hak_thread *t, void *const *blocks, uint32_t count)
 {
     HAK_ASSERT(count);
-    drain(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
+    drain_rest(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
 }
 #endif

@@ -46,7 +46,7 @@ static bool holds_any(const struct hak_bin *b, unsigned cls)
 }
 
 /* Without a refill since the last look the bin holds more than the thread needs. True: some of it went. */
-static bool look_at(struct hak_thread *t, unsigned cls)
+static bool scan_class(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
     bool served = b->seen != (uint8_t)b->refills;
@@ -76,7 +76,7 @@ void hak_heap_look(uint64_t now_ms)
     while (hak_clock_age(t->looked_ms, now_ms) >= step) {
         t->looked_ms += step;
         t->look_next = (t->look_next + 1) % HAK_NCLASSES;
-        if (look_at(t, t->look_next))
+        if (scan_class(t, t->look_next))
             return;
     }
 }

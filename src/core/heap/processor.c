@@ -32,13 +32,13 @@ static struct hak_thread *new_heap(unsigned cpu)
     return t;
 }
 
-static void enter(struct hak_thread *t)
+static void enter_locked(struct hak_thread *t)
 {
     hak_lock_acquire(&t->lock);
     hak_counters_own = &t->counters;
 }
 
-static void leave(struct hak_thread *t)
+static void leave_locked(struct hak_thread *t)
 {
     hak_counters_own = NULL;
     hak_lock_release(&t->lock);
@@ -51,7 +51,7 @@ static struct hak_thread *make_heap(unsigned cpu)
     if (!t)
         return NULL;
     t->forking = hak_lock_take_for_fork(&t->lock);
-    enter(t);
+    enter_locked(t);
     HAK_STORE_RELEASE(&heaps[cpu], t);
     hak_self.arrays = t->arrays;
     hak_thread_start_parts(t);
@@ -65,7 +65,7 @@ static struct hak_thread *start_heap(unsigned cpu)
     hak_lock_acquire(&making);
     struct hak_thread *t = HAK_LOAD_RELAXED(&heaps[cpu]);
     if (t)
-        enter(t);
+        enter_locked(t);
     else
         t = make_heap(cpu);
     hak_lock_release(&making);
@@ -77,7 +77,7 @@ static struct hak_thread *enter_here(void)
     int cpu = hak_rseq_cpu();
     struct hak_thread *t = cpu < 0 ? NULL : HAK_LOAD_ACQUIRE(&heaps[cpu]);
     if (t)
-        enter(t);
+        enter_locked(t);
     else if (cpu >= 0)
         t = start_heap((unsigned)cpu);
     if (t)
@@ -99,7 +99,7 @@ void hak_heap_leave(struct hak_thread *t)
         t->kept = NULL;
         hak_drain_array(t, &p, 1);
     }
-    leave(t);
+    leave_locked(t);
 }
 
 /* --- processors at rest ---------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static bool is_idle(struct hak_thread *t, uint64_t since_ms)
     return t->idle_ms <= since_ms && (HAK_LOAD_RELAXED(&t->slabs) || hak_heap_parked_bytes(t));
 }
 
-static void break_up(struct hak_thread *t)
+static void dissolve_on_cpu(struct hak_thread *t)
 {
     if (!hak_arrays_close(t->cpu))
         return;
@@ -130,10 +130,10 @@ void hak_processor_break_up(uint64_t since_ms)
         struct hak_thread *t = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (!t)
             continue;
-        enter(t);
+        enter_locked(t);
         if (is_idle(t, since_ms))
-            break_up(t);
-        leave(t);
+            dissolve_on_cpu(t);
+        leave_locked(t);
     }
 }
 

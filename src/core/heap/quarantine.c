@@ -19,17 +19,17 @@ static unsigned char *inside(const void *p, unsigned cls, size_t *size)
     return (unsigned char *)p + head;
 }
 
-static unsigned fill(void)
+static unsigned fill_byte(void)
 {
     return hak_options.zero_on_free ? 0 : FILL;
 }
 
 /* Returns the block behind it. */
-static void *check(const void *block, const struct hak_slab *slab, const void *last)
+static void *check_overwritten(const void *block, const struct hak_slab *slab, const void *last)
 {
     size_t size;
     const unsigned char *bytes = inside(block, slab->cls, &size);
-    if (size && (bytes[0] != fill() || memcmp(bytes, bytes + 1, size - 1)))
+    if (size && (bytes[0] != fill_byte() || memcmp(bytes, bytes + 1, size - 1)))
         hak_space_fail_link(block);
     void *next = hak_next_load(block);
     if (!hak_mark_is_linked(block, slab->cls) || !next != (block == last))
@@ -38,14 +38,14 @@ static void *check(const void *block, const struct hak_slab *slab, const void *l
 }
 
 /* The oldest ones, as a list: it goes home at once. */
-static void leave(struct hak_thread *t, size_t keep)
+static void let_oldest_go(struct hak_thread *t, size_t keep)
 {
     struct hak_quarantine *q = &t->quarantine;
     void *first = q->first, *last = NULL;
     for (; q->first && q->bytes > keep; hak_work_add(1)) {
         const struct hak_slab *slab = hak_space_slab_of_block(q->first);
         last = q->first;
-        q->first = check(last, slab, q->last);
+        q->first = check_overwritten(last, slab, q->last);
         q->bytes -= hak_class_usable(slab->cls);
     }
     if (last)
@@ -69,7 +69,7 @@ bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p)
 {
     size_t size, most = hak_options.quarantine_kb * HAK_KIB, usable = hak_class_usable(cls);
     void *bytes = inside(p, cls, &size);
-    memset(bytes, (int)fill(), size);
+    memset(bytes, (int)fill_byte(), size);
     if (!t)
         return false;
     hak_count(&t->counters.overwritten, 1);
@@ -79,12 +79,12 @@ bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p)
     append(&t->quarantine, p);
     t->quarantine.bytes += usable;
     if (t->quarantine.bytes > most)
-        leave(t, most - most / 8); /* some together: they go home in one trip */
+        let_oldest_go(t, most - most / 8); /* some together: they go home in one trip */
     return true;
 }
 
 void hak_quarantine_flush(struct hak_thread *t)
 {
-    leave(t, 0);
+    let_oldest_go(t, 0);
 }
 #endif

@@ -16,7 +16,7 @@
 #define REMOTE_LARGE 1024u          /* unless they are larger than this */
 #define REMOTE_BYTES (32 * HAK_KIB) /* of a class wait here at most, or two blocks: their owner does without them */
 
-static uint32_t capacity_of(unsigned cls)
+static uint32_t remote_capacity(unsigned cls)
 {
     return (uint32_t)hak_min(hak_parts.capacity[cls], hak_max(2, REMOTE_BYTES / hak_strides[cls]));
 }
@@ -34,14 +34,14 @@ static void flush_to(struct hak_thread *t, struct hak_bin *b, uint32_t keep)
 }
 
 /* Other classes find the slots. */
-static void leave(struct hak_thread *t, struct hak_bin *b)
+static void drop_slots(struct hak_thread *t, struct hak_bin *b)
 {
     hak_slots_put(t, b->remote_cache, b->remote_lg);
     b->remote_cache = NULL;
     b->remote_capacity = b->remote_lg = 0;
 }
 
-static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
+static bool give_to_bin(struct hak_thread *t, unsigned cls, uint32_t count)
 {
     t->bins[cls].remote_count = 0;
     return hak_cache_give(t, cls, t->bins[cls].remote_cache, count);
@@ -49,7 +49,7 @@ static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
 
 /* Slots for one more block, twice as many at a time; returns how many there are. The capacity may be less than before:
  * then there are no more. */
-static uint32_t grow(struct hak_thread *t, struct hak_bin *b, uint32_t capacity)
+static uint32_t grow_remote_slots(struct hak_thread *t, struct hak_bin *b, uint32_t capacity)
 {
     uint32_t most = b->remote_lg ? 1u << b->remote_lg : 0;
     unsigned lg = hak_slots_lg((uint32_t)hak_min(capacity, 2 * most));
@@ -65,9 +65,9 @@ static uint32_t grow(struct hak_thread *t, struct hak_bin *b, uint32_t capacity)
     return 1u << lg;
 }
 
-static void put(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t capacity)
+static void put_checked(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t capacity)
 {
-    uint32_t most = grow(t, b, capacity);
+    uint32_t most = grow_remote_slots(t, b, capacity);
     b->remote_capacity = (uint16_t)hak_min(capacity - 1, most);
     if (b->remote_count < most)
         b->remote_cache[b->remote_count++] = block;
@@ -76,7 +76,7 @@ static void put(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t c
 }
 #else
 /* Cuts the list behind its first `keep` blocks; returns the rest. */
-static void *cut(struct hak_bin *b, uint32_t keep)
+static void *cut_remote_list(struct hak_bin *b, uint32_t keep)
 {
     void *last = b->remote_cache, *rest;
     for (uint32_t i = 1; i < keep; i++)
@@ -91,17 +91,17 @@ static void *cut(struct hak_bin *b, uint32_t keep)
 
 static void flush_to(struct hak_thread *t, struct hak_bin *b, uint32_t keep)
 {
-    void *rest = cut(b, keep);
+    void *rest = cut_remote_list(b, keep);
     b->remote_count = (uint16_t)keep;
     hak_drain(t, rest);
 }
 
-static void leave(struct hak_thread *t, struct hak_bin *b)
+static void drop_slots(struct hak_thread *t, struct hak_bin *b)
 {
     (void)t, (void)b;
 }
 
-static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
+static bool give_to_bin(struct hak_thread *t, unsigned cls, uint32_t count)
 {
     struct hak_chain chain = {.head = t->bins[cls].remote_cache, .count = count};
     t->bins[cls].remote_cache = NULL;
@@ -109,7 +109,7 @@ static bool give(struct hak_thread *t, unsigned cls, uint32_t count)
     return hak_cache_give(t, cls, chain);
 }
 
-static void put(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t capacity)
+static void put_checked(struct hak_thread *t, struct hak_bin *b, void *block, uint32_t capacity)
 {
     (void)t, (void)block; /* is on the list */
     b->remote_capacity = (uint16_t)capacity;
@@ -124,9 +124,9 @@ void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block)
     struct hak_bin *b = &t->bins[cls];
     bool shares = hak_share_is_on(b, cls);
     uint32_t keep = shares ? hak_share_capacity(cls) : 1;
-    uint32_t capacity = shares ? keep + (uint32_t)hak_max(1, keep / 2) : capacity_of(cls);
+    uint32_t capacity = shares ? keep + (uint32_t)hak_max(1, keep / 2) : remote_capacity(cls);
     hak_owned_mark_used(t, cls);
-    put(t, b, block, capacity);
+    put_checked(t, b, block, capacity);
     if (b->remote_count < capacity)
         return;
     hak_work_add(b->remote_count);
@@ -140,7 +140,7 @@ void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls)
     if (b->remote_count)
         flush_to(t, b, 0);
     if (b->remote_cache)
-        leave(t, b);
+        drop_slots(t, b);
 }
 
 void hak_remote_cache_flush(struct hak_thread *t)
@@ -157,5 +157,5 @@ uint32_t hak_remote_cache_refill(struct hak_thread *t, unsigned cls)
     if (!count || (count < REMOTE_MIN && hak_strides[cls] <= REMOTE_LARGE && !hak_share_is_on(b, cls)))
         return 0;
     hak_count(&t->counters.remote_reused, count);
-    return give(t, cls, count) ? count : 0;
+    return give_to_bin(t, cls, count) ? count : 0;
 }

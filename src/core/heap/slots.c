@@ -53,7 +53,7 @@ static bool add_region(struct hak_thread *t, size_t bytes)
 }
 
 /* At a limit of memory no more than the array itself needs. */
-static bool make_room(struct hak_thread *t, size_t bytes)
+static bool make_region_room(struct hak_thread *t, size_t bytes)
 {
     size_t least = sizeof *t->regions + bytes, most = t->regions ? MORE_BYTES : FIRST_BYTES;
     if (t->slots_refused) {
@@ -66,9 +66,9 @@ static bool make_room(struct hak_thread *t, size_t bytes)
     return false;
 }
 
-static void **cut(struct hak_thread *t, size_t bytes)
+static void **cut_slots(struct hak_thread *t, size_t bytes)
 {
-    if (!fits(t, bytes) && !make_room(t, bytes))
+    if (!fits(t, bytes) && !make_region_room(t, bytes))
         return NULL;
     struct hak_slots_region *r = t->regions;
     void **slots = r->slots + r->used / sizeof *slots;
@@ -80,7 +80,7 @@ void **hak_slots_get(struct hak_thread *t, unsigned lg)
 {
     void **slots = t->spare_slots[lg];
     if (!slots)
-        return cut(t, sizeof *slots << lg);
+        return cut_slots(t, sizeof *slots << lg);
     t->spare_slots[lg] = slots[0];
     return slots;
 }
@@ -91,7 +91,7 @@ void hak_slots_put(struct hak_thread *t, void **slots, unsigned lg)
     t->spare_slots[lg] = slots;
 }
 
-static bool release(struct hak_slots_region *r, size_t bytes)
+static bool release_region(struct hak_slots_region *r, size_t bytes)
 {
     return hak_os_advise(r, bytes, MADV_DONTNEED, HAK_CAUSE_metadata) == 0;
 }
@@ -102,11 +102,11 @@ void hak_slots_release(struct hak_thread *t)
     while (r && r->next) {
         size_t bytes = r->bytes;
         t->regions = r->next;
-        release(r, bytes);
+        release_region(r, bytes);
         hak_meta_free_pages(r, bytes);
         r = t->regions;
     }
-    if (r && !release(r, t->first_region_bytes))
+    if (r && !release_region(r, t->first_region_bytes))
         r->used = 0;
     memset(t->spare_slots, 0, sizeof t->spare_slots);
 }

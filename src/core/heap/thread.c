@@ -120,7 +120,7 @@ static void tag_again(struct hak_thread *t, unsigned cls)
         hak_slab_tag(slab, t->tag);
 }
 
-static HAK_COLD struct hak_thread *drain(struct hak_thread *t, uint32_t request)
+static HAK_COLD struct hak_thread *drain_for_request(struct hak_thread *t, uint32_t request)
 {
     t->drain_done = request;
     hak_heap_drain(t);
@@ -134,7 +134,7 @@ struct hak_thread *hak_thread_get(void)
     uint32_t request = HAK_LOAD_RELAXED(&drain_request);
     if (HAK_UNLIKELY(!t))
         return start_thread();
-    return HAK_LIKELY(t->drain_done == request) ? t : drain(t, request);
+    return HAK_LIKELY(t->drain_done == request) ? t : drain_for_request(t, request);
 }
 
 void hak_thread_ask_drain(void)
@@ -175,7 +175,7 @@ void hak_thread_end_parts(struct hak_thread *t)
             hak_frontends[i]->thread_end(t);
 }
 
-static void break_up(struct hak_thread *t)
+static void dissolve(struct hak_thread *t)
 {
     hak_heap_abandon(t);
     if (HAK_LOAD_RELAXED(&recycled_count) >= WARM)
@@ -184,18 +184,18 @@ static void break_up(struct hak_thread *t)
 }
 
 /* Nobody else gets what waits for the next thread, so it must not be much. */
-static bool has_room(size_t bytes)
+static bool list_has_room(size_t bytes)
 {
     return HAK_LOAD_RELAXED(&parked_bytes) + bytes <= PARK_BYTES &&
            HAK_LOAD_RELAXED(&parked_count) < hak_options.parked_threads;
 }
 
-static bool park(struct hak_thread *t)
+static bool try_retire(struct hak_thread *t)
 {
     if (hak_parts.release->at_once)
         return false;
     hak_lock_acquire(&hak_thread_lock);
-    bool room = has_room(t->parked_bytes);
+    bool room = list_has_room(t->parked_bytes);
     if (room) {
         unlink_live(t);
         HAK_LIST_PUSH(&parked, t);
@@ -225,7 +225,7 @@ void hak_thread_break_up(uint64_t since_ms)
 {
     struct hak_thread *t;
     while (HAK_LOAD_RELAXED(&parked_count) && (t = take_parked(since_ms)))
-        break_up(t);
+        dissolve(t);
 }
 
 /* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the
@@ -246,8 +246,8 @@ static void end_thread(void *value)
     t->parked_ms = hak_clock_ms();
     if (hak_work)
         HAK_ADD_RELAXED(&ended_work, hak_work);
-    if (!park(t))
-        break_up(t);
+    if (!try_retire(t))
+        dissolve(t);
     errno = saved;
 }
 

@@ -21,14 +21,14 @@
 #include "trim.h"
 
 /* The heap that serves the thread until it leaves; NULL before the library could start, and after the thread's end. */
-static struct hak_thread *enter(void)
+static struct hak_thread *start_and_enter(void)
 {
     return hak_init() ? hak_heap_enter() : NULL;
 }
 
 /* --- malloc ------------------------------------------------------------------------------------------- */
 
-static void *refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static void *refill_or_orphan(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
 {
     if (HAK_LIKELY(t))
         return hak_bin_refill(t, cls, mode);
@@ -40,14 +40,14 @@ static void *refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mod
 
 static void *serve(unsigned cls, bool may_borrow)
 {
-    struct hak_thread *t = enter();
+    struct hak_thread *t = start_and_enter();
     if (HAK_UNLIKELY(!t && !hak_init()))
         return NULL;
     void *p = t ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
     if (!p && t && may_borrow)
         p = hak_bin_borrow(t, cls);
     if (!p)
-        p = refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
+        p = refill_or_orphan(t, cls, HAK_REFILL_WITHIN_BUDGET);
     hak_heap_leave(t);
     return p;
 }
@@ -55,8 +55,8 @@ static void *serve(unsigned cls, bool may_borrow)
 static HAK_COLD void *serve_from_room(unsigned cls)
 {
     hak_make_room(hak_slab_pages[cls] * HAK_PAGE);
-    struct hak_thread *t = enter();
-    void *p = refill(t, cls, HAK_REFILL_BEYOND_BUDGET);
+    struct hak_thread *t = start_and_enter();
+    void *p = refill_or_orphan(t, cls, HAK_REFILL_BEYOND_BUDGET);
     hak_heap_leave(t);
     return p;
 }
@@ -160,7 +160,7 @@ void *hak_malloc_slow(size_t size)
 static struct hak_thread *enter_to_free(void)
 {
     if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
-        return enter();
+        return start_and_enter();
     hak_self.early_frees++;
     return NULL;
 }

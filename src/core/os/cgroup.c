@@ -18,7 +18,7 @@ static bool read_in(const char *folder, const char *name, char *text, size_t siz
     return hak_file_read(path, text, size);
 }
 
-static uint64_t number_of(const char *text)
+static uint64_t limit_in_text(const char *text)
 {
     uint64_t n = 0;
     for (; *text >= '0' && *text <= '9'; text++)
@@ -30,14 +30,15 @@ static uint64_t number_of(const char *text)
 static uint64_t limit_in(const char *folder, const char *name)
 {
     char text[32];
-    return read_in(folder, name, text, sizeof text) && text[0] >= '0' && text[0] <= '9' ? number_of(text) : UINT64_MAX;
+    return read_in(folder, name, text, sizeof text) && text[0] >= '0' && text[0] <= '9' ? limit_in_text(text)
+                                                                                        : UINT64_MAX;
 }
 
 static uint64_t stalled_in(const char *folder)
 {
     char text[160];
     const char *total = read_in(folder, "memory.pressure", text, sizeof text) ? strstr(text, "total=") : NULL;
-    return total ? number_of(total + strlen("total=")) : 0;
+    return total ? limit_in_text(total + strlen("total=")) : 0;
 }
 
 /* Of what the folder's group holds, the files' pages that nobody used lately: the kernel drops them first, and for
@@ -47,7 +48,7 @@ static uint64_t droppable_in(const char *folder)
     static const char name[] = "\ninactive_file ";
     char text[1536]; /* the line is one of the first 25 */
     const char *line = read_in(folder, "memory.stat", text, sizeof text) ? strstr(text, name) : NULL;
-    return line ? number_of(line + strlen(name)) : 0;
+    return line ? limit_in_text(line + strlen(name)) : 0;
 }
 
 /* The folder of the process's own group. */
@@ -89,7 +90,8 @@ bool hak_cgroup_read(struct hak_cgroup *cgroup)
         if (!read_in(folder, "memory.current", text, sizeof text))
             continue; /* the root, or a group whose memory nobody accounts */
         uint64_t high = limit_in(folder, "memory.high"), max = limit_in(folder, "memory.max");
-        uint64_t limit = high < max ? high : max, all = number_of(text), used = all - hak_min(all, droppable_in(folder));
+        uint64_t limit = high < max ? high : max, all = limit_in_text(text),
+                 used = all - hak_min(all, droppable_in(folder));
         cgroup->near |= used > limit - limit / 8;
         if (!found || limit < cgroup->limit) {
             cgroup->limit = limit;

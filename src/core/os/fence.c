@@ -7,7 +7,7 @@
 
 static _Atomic(uint32_t) fences;
 
-static bool take(uint32_t n)
+static bool take_number(uint32_t n)
 {
     bool room = HAK_ADD_RELAXED(&fences, n) + n <= hak_options.guard_pages;
     if (!room)
@@ -32,7 +32,7 @@ static int map_between(void **addr, size_t size, enum hak_cause cause)
 int hak_fence_map(void **addr, size_t size, bool *fenced, enum hak_cause cause)
 {
     size = hak_align_up(size, hak_os_page_size());
-    *fenced = take(2);
+    *fenced = take_number(2);
     if (*fenced && !map_between(addr, size, cause))
         return 0;
     if (*fenced)
@@ -88,7 +88,7 @@ bool hak_fence_is_wanted(void)
 
 bool hak_fence_close(void *addr, size_t size)
 {
-    if (!take(1))
+    if (!take_number(1))
         return false;
     bool closed = hak_os_protect(addr, size, PROT_NONE, HAK_CAUSE_guard) == 0;
     if (!closed)

@@ -10,7 +10,7 @@
 
 bool hak_limit_is_tight;
 
-static size_t limit_of(int resource)
+static size_t rlimit_of(int resource)
 {
     struct rlimit r;
     return getrlimit(resource, &r) ? SIZE_MAX : r.rlim_cur;
@@ -18,7 +18,7 @@ static size_t limit_of(int resource)
 
 size_t hak_limit(void)
 {
-    return hak_min(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA));
+    return hak_min(rlimit_of(RLIMIT_AS), rlimit_of(RLIMIT_DATA));
 }
 
 /* What is mapped late is mapped by system pages of the usual size. */

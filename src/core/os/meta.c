@@ -16,7 +16,7 @@ struct pages {
 };
 
 static struct pages *spare;
-static char *next;
+static char *next_byte;
 static size_t room, total;
 HAK_LOCK(hak_meta_lock, HAK_RANK_META);
 
@@ -27,18 +27,18 @@ static bool new_chunk(size_t size)
     bool fenced;
     if (hak_fence_map(&p, size, &fenced, HAK_CAUSE_metadata))
         return false;
-    next = p;
+    next_byte = p;
     room = size;
     return true;
 }
 
 void hak_meta_give(void *chunk, size_t size)
 {
-    next = chunk;
+    next_byte = chunk;
     room = size;
 }
 
-static bool has_room(size_t size)
+static bool chunk_has_room(size_t size)
 {
     return size <= room || new_chunk(hak_align_up(size, hak_limit_is_tight ? CHUNK_TIGHT : CHUNK)) ||
            new_chunk(hak_align_up(size, HAK_SYSTEM_PAGE));
@@ -49,9 +49,9 @@ void *hak_meta_alloc(size_t size)
     void *p = NULL;
     size = hak_align_up(size, HAK_CACHELINE);
     hak_lock_acquire(&hak_meta_lock);
-    if (has_room(size)) {
-        p = next;
-        next += size;
+    if (chunk_has_room(size)) {
+        p = next_byte;
+        next_byte += size;
         room -= size;
         total += size;
     }
@@ -74,13 +74,13 @@ static void *take_spare(size_t size)
 
 static void *cut_pages(size_t size)
 {
-    size_t beyond = (uintptr_t)(next + room) % hak_os_page_size(); /* of a chunk given at start */
+    size_t beyond = (uintptr_t)(next_byte + room) % hak_os_page_size(); /* of a chunk given at start */
     room -= hak_min(room, beyond);
-    if (!has_room(size))
+    if (!chunk_has_room(size))
         return NULL;
     room -= size;
     total += size;
-    return next + room;
+    return next_byte + room;
 }
 
 void *hak_meta_alloc_pages(size_t size)

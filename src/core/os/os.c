@@ -121,17 +121,17 @@ const struct hak_os hak_os_linux = {
 const struct hak_os *hak_os = &hak_os_linux;
 
 /* One call through the door: runs EXPR, times it, enters it, keeps errno; its value is EXPR's. */
-#define THROUGH_DOOR(cause, call, nbytes, expr)                                   \
-    ({                                                                            \
-        int saved_ = errno;                                                       \
-        uint64_t start_ = hak_os->clock_ns();                                     \
-        intptr_t result_ = (expr);                                                \
-        enter(&hak_ledger[cause][HAK_OS_##call], result_, nbytes, start_);        \
-        errno = saved_;                                                           \
-        result_;                                                                  \
+#define THROUGH_DOOR(cause, call, nbytes, expr)                                      \
+    ({                                                                               \
+        int saved_ = errno;                                                          \
+        uint64_t start_ = hak_os->clock_ns();                                        \
+        intptr_t result_ = (expr);                                                   \
+        enter_in_ledger(&hak_ledger[cause][HAK_OS_##call], result_, nbytes, start_); \
+        errno = saved_;                                                              \
+        result_;                                                                     \
     })
 
-static void enter(struct hak_ledger_entry *e, intptr_t result, size_t bytes, uint64_t start)
+static void enter_in_ledger(struct hak_ledger_entry *e, intptr_t result, size_t bytes, uint64_t start)
 {
     bool failed = result < 0 && result > -4096;
     HAK_ADD_RELAXED(&e->calls, 1);

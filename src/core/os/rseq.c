@@ -27,7 +27,7 @@ static HAK_NOINLINE char *own_area(void)
     return (char *)hak_rseq_none;
 }
 
-static ptrdiff_t distance(void)
+static ptrdiff_t distance_to_rseq(void)
 {
     return (char *)__builtin_thread_pointer() + __rseq_offset - own_area();
 }
@@ -38,7 +38,7 @@ static int cpu_at(ptrdiff_t at)
 }
 
 /* glibc's own would set errno. */
-static long call(long number, long a, long b, long c)
+static long raw_call(long number, long a, long b, long c)
 {
     int saved = errno;
     long result = syscall(number, a, b, c);
@@ -48,21 +48,21 @@ static long call(long number, long a, long b, long c)
 
 static bool register_for_fences(void)
 {
-    return !call(SYS_membarrier, REGISTER_FOR_FENCES, 0, 0);
+    return !raw_call(SYS_membarrier, REGISTER_FOR_FENCES, 0, 0);
 }
 
 /* The kernel refuses a mask that is shorter than its own, and tells how much of it it has written. */
 static unsigned count_cpus(void)
 {
     uint64_t mask[HAK_CPUS / 64];
-    long bytes = call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask);
+    long bytes = raw_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask);
     return bytes > 0 ? (unsigned)bytes * 8 : 0;
 }
 
 unsigned hak_rseq_find(void)
 {
     hak_rseq_set_distance(0);
-    if (!&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance()) < 0 || !register_for_fences())
+    if (!&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance_to_rseq()) < 0 || !register_for_fences())
         return 0;
     return count_cpus();
 }
@@ -76,7 +76,7 @@ void hak_rseq_set_distance(ptrdiff_t to)
 void hak_rseq_switch_on(void)
 {
     hak_rseq_on = true;
-    hak_rseq_set_distance(distance());
+    hak_rseq_set_distance(distance_to_rseq());
 }
 
 int hak_rseq_cpu(void)
@@ -84,13 +84,13 @@ int hak_rseq_cpu(void)
     return cpu_at(hak_rseq_distance);
 }
 
-static bool fence(int cpu)
+static bool fence_cpu(int cpu)
 {
-    return !call(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
+    return !raw_call(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
 }
 
 /* A forked child may have to register anew. */
 bool hak_rseq_fence(int cpu)
 {
-    return fence(cpu) || (register_for_fences() && fence(cpu));
+    return fence_cpu(cpu) || (register_for_fences() && fence_cpu(cpu));
 }

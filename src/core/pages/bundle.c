@@ -4,7 +4,7 @@
 
 #include "core/base/log.h"
 
-static _Noreturn HAK_COLD void fail(const struct hak_slab *slab, const void *block)
+static _Noreturn HAK_COLD void fail_bundle(const struct hak_slab *slab, const void *block)
 {
     hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has another number of blocks on its list than "
                   "came back; one is %p",
@@ -23,7 +23,7 @@ static uint32_t mark(struct hak_slab *slab, const struct hak_bundle *bundle)
     hak_mark_check_linked(bundle, slab->cls);
     uint32_t n = named_by(bundle);
     if (HAK_UNLIKELY(n > hak_bundle_most(slab)))
-        fail(slab, bundle);
+        fail_bundle(slab, bundle);
     for (uint32_t i = 0; i < n; i++)
         hak_slab_mark_number(slab, bundle->numbers[i]);
     return n + 1;
@@ -37,7 +37,7 @@ bool hak_bundles_move(struct hak_slab *slab)
     for (const struct hak_bundle *bundle = slab->free; bundle; bundle = hak_next_load(bundle))
         n += mark(slab, bundle);
     if (HAK_UNLIKELY(n != slab->free_count))
-        fail(slab, slab->free);
+        fail_bundle(slab, slab->free);
     slab->marked += n;
     slab->free = NULL;
     slab->free_count = 0;
@@ -52,11 +52,11 @@ uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **sl
         hak_slab_check_block(slab, bundle, "free");
         hak_mark_check_linked(bundle, slab->cls);
         if (HAK_UNLIKELY(named_by(bundle) > hak_bundle_most(slab) || n == slab->free_count))
-            fail(slab, bundle);
+            fail_bundle(slab, bundle);
         if (named_by(bundle)) {
             uint32_t number = bundle->numbers[--bundle->count];
             if (HAK_UNLIKELY(number >= slab->carved))
-                fail(slab, bundle);
+                fail_bundle(slab, bundle);
             slots[n++] = slab->base + (size_t)number * slab->stride;
         } else {
             slab->free = hak_next_load(bundle);
@@ -76,6 +76,6 @@ uint32_t hak_bundles_take_few(struct hak_slab *slab, void **slots)
             if (HAK_UNLIKELY(slots[i] == slots[j]))
                 hak_slab_fail_free(slab, slots[i]);
     if (HAK_UNLIKELY(slab->free || slab->free_count))
-        fail(slab, slots[0]);
+        fail_bundle(slab, slots[0]);
     return n;
 }

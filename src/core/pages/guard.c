@@ -25,15 +25,15 @@ static struct place {
     const void *allocated_by, *freed_by;
 } places[PLACES];
 
-static HAK_LOCK(lock, HAK_RANK_GUARD);
+static HAK_LOCK(guard_lock, HAK_RANK_GUARD);
 static char *first;         /* the page before the first place; NULL: no guarded blocks */
 static size_t page, stride; /* of a place with the inaccessible page before it */
-static unsigned next;       /* the place that was freed the longest ago, or never used */
+static unsigned next_place; /* the place that was freed the longest ago, or never used */
 static uint64_t sampled, no_place;
 static _Atomic(uint64_t) blocks_left;
 static struct sigaction before;
 
-static char *pages_of(const struct place *p)
+static char *guarded_pages(const struct place *p)
 {
     return first + (size_t)(p - places) * stride + page;
 }
@@ -78,8 +78,9 @@ static void tell_access(const struct place *p, const char *address)
 static struct place *nearest(const char *address)
 {
     struct place *p = place_of(address);
-    bool before_it = address < pages_of(p);
-    if (before_it && p > places && (p->state != PLACE_LIVE || address - (pages_of(p) - page) < (ptrdiff_t)page / 2))
+    bool before_it = address < guarded_pages(p);
+    if (before_it && p > places &&
+        (p->state != PLACE_LIVE || address - (guarded_pages(p) - page) < (ptrdiff_t)page / 2))
         p--;
     return p;
 }
@@ -92,7 +93,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     sigaction(signal, &before, NULL); /* the instruction comes again, and meets what was there before us */
 }
 
-static _Noreturn HAK_COLD void fail(const struct place *p, const void *address, const char *verb, const char *what)
+static _Noreturn HAK_COLD void fail_guarded(const struct place *p, const void *address, const char *verb,
+                                            const char *what)
 {
     char block[160];
     describe(p, block, sizeof block);
@@ -102,10 +104,10 @@ static _Noreturn HAK_COLD void fail(const struct place *p, const void *address, 
 /* Bytes of its pages that are not the block's. */
 static void check_fill(const struct place *p, const char *verb)
 {
-    const char *from = pages_of(p), *end = from + hak_align_up(p->size, page);
+    const char *from = guarded_pages(p), *end = from + hak_align_up(p->size, page);
     for (const char *c = from; c < end; c++)
         if ((c < p->block || c >= p->block + p->size) && (unsigned char)*c != FILL)
-            fail(p, p->block, verb, "bytes beside the block were written");
+            fail_guarded(p, p->block, verb, "bytes beside the block were written");
 }
 
 /* --- life of a place ------------------------------------------------------------------------------------ */
@@ -124,10 +126,10 @@ void hak_guard_start(void)
     first = base;
 }
 
-static void set_up(struct place *p, size_t size, const void *caller)
+static void set_up_place(struct place *p, size_t size, const void *caller)
 {
     size_t bytes = hak_align_up(size, page);
-    char *pages = pages_of(p);
+    char *pages = guarded_pages(p);
     memset(pages, FILL, bytes);
     p->block = sampled % 2 ? pages : pages + (bytes - size) / 16 * 16;
     p->size = size;
@@ -137,11 +139,11 @@ static void set_up(struct place *p, size_t size, const void *caller)
     sampled++;
 }
 
-static struct place *find_place(void)
+static struct place *find_guard_place(void)
 {
     for (unsigned i = 0; i < PLACES; i++) {
-        struct place *p = &places[next];
-        next = (next + 1) % PLACES;
+        struct place *p = &places[next_place];
+        next_place = (next_place + 1) % PLACES;
         if (p->state != PLACE_LIVE)
             return p;
     }
@@ -152,13 +154,13 @@ static struct place *find_place(void)
 static void *make_block(size_t size, const void *caller)
 {
     void *block = NULL;
-    hak_lock_acquire(&lock);
-    struct place *p = find_place();
-    if (p && hak_os_protect(pages_of(p), hak_align_up(size, page), PROT_READ | PROT_WRITE, HAK_CAUSE_guard) == 0) {
-        set_up(p, size, caller);
+    hak_lock_acquire(&guard_lock);
+    struct place *p = find_guard_place();
+    if (p && hak_os_protect(guarded_pages(p), hak_align_up(size, page), PROT_READ | PROT_WRITE, HAK_CAUSE_guard) == 0) {
+        set_up_place(p, size, caller);
         block = p->block;
     }
-    hak_lock_release(&lock);
+    hak_lock_release(&guard_lock);
     return block;
 }
 
@@ -182,9 +184,9 @@ static struct place *live_place(const void *p, const char *verb)
 {
     struct place *place = place_of(p);
     if (place->state == PLACE_FREED)
-        fail(place, p, verb, "it was freed before");
+        fail_guarded(place, p, verb, "it was freed before");
     if (place->state != PLACE_LIVE || place->block != p)
-        fail(nearest(p), p, verb, "it is not the start of a block");
+        fail_guarded(nearest(p), p, verb, "it is not the start of a block");
     return place;
 }
 
@@ -192,24 +194,24 @@ size_t hak_guard_usable(const void *p, const char *verb)
 {
     if (!place_of(p))
         return 0;
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&guard_lock);
     size_t size = live_place(p, verb)->size;
-    hak_lock_release(&lock);
+    hak_lock_release(&guard_lock);
     return size;
 }
 
 /* Its pages go back at once, and stay inaccessible. */
 void hak_guard_free(void *p, const void *caller)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&guard_lock);
     struct place *place = live_place(p, "free");
     size_t bytes = hak_align_up(place->size, page);
     check_fill(place, "free");
-    hak_os_advise(pages_of(place), bytes, MADV_DONTNEED, HAK_CAUSE_guard);
-    hak_os_protect(pages_of(place), bytes, PROT_NONE, HAK_CAUSE_guard);
+    hak_os_advise(guarded_pages(place), bytes, MADV_DONTNEED, HAK_CAUSE_guard);
+    hak_os_protect(guarded_pages(place), bytes, PROT_NONE, HAK_CAUSE_guard);
     place->freed_by = caller;
     place->state = PLACE_FREED;
-    hak_lock_release(&lock);
+    hak_lock_release(&guard_lock);
 }
 
 void hak_guard_stats(struct hak_stats_writer *w)

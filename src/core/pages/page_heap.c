@@ -43,7 +43,7 @@ static struct superslab *newest, *oldest; /* of the cache */
 static size_t cached, leaving;
 static size_t runs; /* free ones */
 static uint64_t pushes, hits, misses, evictions, mapped;
-static bool check; /* something was put that makes it worth a look at what waits */
+static bool check_waiting; /* something was put that makes it worth a look at what waits */
 _Atomic(bool) hak_pages_due;
 
 void hak_pages_start(uint64_t delay_ms, bool at_once)
@@ -220,7 +220,7 @@ static void enter_cache(struct superslab *s, uint64_t now_ms)
     HAK_QUEUE_ADD(&oldest, &newest, s);
     cached++;
     pushes++;
-    check = true;
+    check_waiting = true;
     if (hak_options.log_lru)
         hak_log("LRU_PUSH %p, %zu cached", (void *)s->pages.base, cached);
 }
@@ -476,10 +476,10 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
 /* For hak_pages_bound, which follows. */
 static void note_due(uint64_t now_ms)
 {
-    bool looks = check || hak_dirty_queue.at_once;
+    bool looks = check_waiting || hak_dirty_queue.at_once;
     bool due = hak_dirty_queue.waiting > hak_dirty_most() ||
                (looks && (hak_dirty_is_due(now_ms) || unwanted(SIZE_MAX, now_ms)));
-    check = false;
+    check_waiting = false;
     if (due)
         HAK_STORE_RELAXED(&hak_pages_due, true);
 }
@@ -512,7 +512,7 @@ void hak_pages_put(struct hak_slab *run)
         hak_count_transition(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
     hak_lock_acquire(&hak_pages_lock);
     hak_space_forget(run, 0, pages);
-    check |= !slab || ++slabs % hak_options.ss_partial_interval == 0;
+    check_waiting |= !slab || ++slabs % hak_options.ss_partial_interval == 0;
     vacate(base, pages, true, slab);
     hak_lock_release(&hak_pages_lock);
 }
@@ -544,7 +544,7 @@ bool hak_pages_resize(struct hak_slab *run, size_t pages)
     if (pages < before) {
         hak_space_forget(run, pages, before);
         run->pages = (uint16_t)pages;
-        check = true;
+        check_waiting = true;
         vacate(run->base + pages * HAK_PAGE, before - pages, true, false);
     }
     hak_lock_release(&hak_pages_lock);

@@ -108,7 +108,7 @@ void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *own
     HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
 }
 
-static _Noreturn HAK_COLD void fail_list(const struct hak_slab *slab, const void *block)
+static _Noreturn HAK_COLD void fail_free_list(const struct hak_slab *slab, const void *block)
 {
     hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has more on its list of free blocks than came "
                   "back; one is %p", (void *)slab->base, slab->stride, block);
@@ -134,7 +134,7 @@ static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
     }
     slab->free = next;
     if (HAK_UNLIKELY(chain.count > slab->free_count))
-        fail_list(slab, chain.tail);
+        fail_free_list(slab, chain.tail);
     slab->free_count -= chain.count;
     return chain;
 }
@@ -159,7 +159,7 @@ bool hak_slab_make_map(struct hak_slab *slab)
 }
 
 /* Cuts blocks in address order. Returns the first one. */
-HAK_INLINE char *cut(struct hak_slab *slab, uint32_t want, uint32_t *count)
+HAK_INLINE char *carve_run(struct hak_slab *slab, uint32_t want, uint32_t *count)
 {
     size_t first = (size_t)slab->carved * slab->stride;
     uint32_t fitting = (uint32_t)((hak_slab_next_end(slab) - first) / slab->stride);
@@ -204,14 +204,14 @@ static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **out)
 {
     uint32_t n;
     if (HAK_UNLIKELY(!hak_slab_has_map(slab))) {
-        char *block = cut(slab, want, &n);
+        char *block = carve_run(slab, want, &n);
         for (uint32_t i = 0; i < n; i++, block += slab->stride)
             out[i] = block;
         return n;
     }
     if (!slab->marked) {
         uint32_t first = slab->carved;
-        cut(slab, UINT32_MAX, &n);
+        carve_run(slab, UINT32_MAX, &n);
         for (uint32_t i = first; i < first + n; i++)
             slab->map[i / 64] |= (uint64_t)1 << i % 64;
         slab->marked = n;
@@ -282,7 +282,7 @@ static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
 static struct hak_chain carve(struct hak_slab *slab, uint32_t want)
 {
     uint32_t n;
-    char *block = cut(slab, want, &n);
+    char *block = carve_run(slab, want, &n);
     struct hak_chain chain = {block, block, n};
     for (uint32_t i = 1; i < n; i++, chain.tail = block) {
         block += slab->stride;
@@ -308,7 +308,7 @@ static uint32_t marked_to_slots(struct hak_slab *slab, uint32_t want, void **slo
 static uint32_t carve_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
 {
     uint32_t n;
-    char *block = cut(slab, want, &n);
+    char *block = carve_run(slab, want, &n);
     for (uint32_t i = n; i--; block += slab->stride)
         slots[i] = block;
     return n;
@@ -347,7 +347,7 @@ static uint32_t chain_to_slots(const struct hak_slab *slab, struct hak_chain cha
     void *block = chain.head;
     for (uint32_t i = chain.count; i--; block = hak_next_load(block)) {
         if (HAK_UNLIKELY(!block)) /* the last one of the chain stands in it twice */
-            fail_list(slab, chain.tail);
+            fail_free_list(slab, chain.tail);
         slots[i] = block;
     }
     return chain.count;

@@ -198,7 +198,7 @@ static void grow_tags(void)
 
 /* --- what is mapped of pages --------------------------------------------------------------------- */
 
-static struct hak_slab *descriptor(const char *p)
+static struct hak_slab *descriptor_at(const char *p)
 {
     return &hak_page_map.descriptors[descriptor_index(p)];
 }
@@ -210,7 +210,7 @@ static const char *page_of(const char *p)
 
 static size_t mapped_of(const char *page)
 {
-    return HAK_PAGE - descriptor(page)->unmapped * HAK_SYSTEM_PAGE;
+    return HAK_PAGE - descriptor_at(page)->unmapped * HAK_SYSTEM_PAGE;
 }
 
 /* So many bytes of pages are mapped, from their start. */
@@ -219,7 +219,7 @@ static void set_unmapped(const char *pages, size_t size, size_t mapped)
     for (size_t done = 0; done < size; done += HAK_PAGE) {
         size_t here = hak_min(mapped - hak_min(mapped, done), HAK_PAGE);
         HAK_ADD_RELAXED(&unmapped, mapped_of(pages + done) - here);
-        descriptor(pages + done)->unmapped = (uint16_t)((HAK_PAGE - here) / HAK_SYSTEM_PAGE);
+        descriptor_at(pages + done)->unmapped = (uint16_t)((HAK_PAGE - here) / HAK_SYSTEM_PAGE);
     }
 }
 
@@ -236,7 +236,7 @@ static void advise_huge(const struct zone *z, size_t from, size_t to)
         hak_os_advise(z->base, HAK_SUPERSLAB, MADV_NOHUGEPAGE, HAK_CAUSE_superslab_map);
 }
 
-static void name(const struct zone *z, size_t from, size_t to)
+static void name_zone(const struct zone *z, size_t from, size_t to)
 {
     if (from < NAME_FROM)
         from = 0;
@@ -249,7 +249,7 @@ static int map_range(const struct zone *z, size_t from, size_t end)
     int error = hak_os_map_at(z->base + from, end - from, WRITABLE, HAK_CAUSE_superslab_map);
     if (!error && !hak_limit_is_tight) {
         advise_huge(z, from, end);
-        name(z, from, end);
+        name_zone(z, from, end);
     }
     return error;
 }
@@ -321,7 +321,7 @@ static size_t most_bytes(const struct zone *z)
 }
 
 /* Zones double, so that few calls are made; near a limit they get no more than is needed. */
-static int grow(struct zone *z, size_t end)
+static int grow_zone(struct zone *z, size_t end)
 {
     size_t mapped = mapped_bytes(z), step = hak_min(hak_max(mapped, STEP_FIRST), STEP_MAX);
     if (end <= mapped)
@@ -412,17 +412,17 @@ static bool is_scarce(char *base)
 }
 
 /* A superslab's place between others that nobody can read or write, for ever. */
-static void fence(struct zone *z, size_t i)
+static void fence_zone(struct zone *z, size_t i)
 {
     char *base = z->base + i * HAK_SUPERSLAB;
-    if (!hak_fence_is_wanted() || i >= z->superslabs || !is_free(z, i) || grow(z, (i + 1) * HAK_SUPERSLAB) || is_scarce(base) ||
-        !hak_fence_close(base, HAK_SUPERSLAB))
+    if (!hak_fence_is_wanted() || i >= z->superslabs || !is_free(z, i) || grow_zone(z, (i + 1) * HAK_SUPERSLAB) ||
+        is_scarce(base) || !hak_fence_close(base, HAK_SUPERSLAB))
         return;
     take_run(z, i, 1);
     fenced++;
 }
 #else
-static void fence(struct zone *z, size_t i)
+static void fence_zone(struct zone *z, size_t i)
 {
     (void)z, (void)i;
 }
@@ -439,9 +439,9 @@ static void put_run(struct zone *z, size_t i, size_t n)
 
 static void *alloc_in(struct zone *z, size_t n, size_t align)
 {
-    fence(z, 0);
+    fence_zone(z, 0);
     size_t i = find_run(z, n, align);
-    int error = i == SIZE_MAX ? -ENOMEM : grow(z, (i + n) * HAK_SUPERSLAB);
+    int error = i == SIZE_MAX ? -ENOMEM : grow_zone(z, (i + n) * HAK_SUPERSLAB);
     if (error == -EEXIST)
         evade(z);
     if (error)
@@ -457,7 +457,7 @@ static void *alloc_in(struct zone *z, size_t n, size_t align)
         put_run(z, i, n);
         return NULL;
     }
-    fence(z, i + n);
+    fence_zone(z, i + n);
     return p;
 }
 

@@ -14,7 +14,7 @@
 #define BYTES (WORDS * 64 * UNIT)
 #define TRIES 64u
 
-static _Atomic(uint64_t) taken[WORDS];
+static _Atomic(uint64_t) taken_addresses[WORDS];
 static _Atomic(uint32_t) turn;
 static _Atomic(char *) range;
 
@@ -31,10 +31,10 @@ static char *get_range(void)
     return is;
 }
 
-static bool take(uint32_t i)
+static bool take_address(uint32_t i)
 {
     uint64_t bit = (uint64_t)1 << i % 64;
-    return !(HAK_OR_RELAXED(&taken[i / 64], bit) & bit);
+    return !(HAK_OR_RELAXED(&taken_addresses[i / 64], bit) & bit);
 }
 
 void *hak_zero_alloc(void)
@@ -42,7 +42,7 @@ void *hak_zero_alloc(void)
     char *base = get_range();
     for (uint32_t tries = 0; base && tries < TRIES; tries++) {
         uint32_t i = HAK_ADD_RELAXED(&turn, 1) % (WORDS * 64);
-        if (take(i))
+        if (take_address(i))
             return base + i * UNIT;
     }
     return NULL;
@@ -59,7 +59,7 @@ bool hak_zero_is_block(const void *p, const char *call)
     if (!lies_there(p))
         return false;
     size_t offset = (size_t)((const char *)p - HAK_LOAD_RELAXED(&range));
-    if (offset % UNIT || !(HAK_LOAD_RELAXED(&taken[offset / UNIT / 64]) >> offset / UNIT % 64 & 1))
+    if (offset % UNIT || !(HAK_LOAD_RELAXED(&taken_addresses[offset / UNIT / 64]) >> offset / UNIT % 64 & 1))
         hak_log_fatal("invalid %s: %p lies among blocks of 0 bytes, and is none; freed twice, or never allocated", call,
                       p);
     return true;
@@ -70,7 +70,7 @@ bool hak_zero_free(void *p)
     if (!hak_zero_is_block(p, "free"))
         return false;
     size_t i = (size_t)((char *)p - HAK_LOAD_RELAXED(&range)) / UNIT;
-    HAK_AND_RELAXED(&taken[i / 64], ~((uint64_t)1 << i % 64));
+    HAK_AND_RELAXED(&taken_addresses[i / 64], ~((uint64_t)1 << i % 64));
     return true;
 }
 #endif

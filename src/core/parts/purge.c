@@ -92,7 +92,7 @@ static unsigned run_of(uint64_t pages, unsigned *first)
 }
 
 /* How many pages of a run the batch takes; one in any case, if it has none yet. */
-static unsigned room(unsigned pages, const struct wish *w)
+static unsigned room_in_wish(unsigned pages, const struct wish *w)
 {
     size_t most = hak_min(BATCH_BYTES - hak_min(BATCH_BYTES, batch.bytes), hak_align_up(excess(w), HAK_PAGE));
     if (batch.n == PIECES || !excess(w))
@@ -101,7 +101,7 @@ static unsigned room(unsigned pages, const struct wish *w)
 }
 
 /* The beginning of a run, up to the end of a huge page; without one all of it, if the batch has nothing yet. */
-static unsigned cut(const struct hak_dirty *d, unsigned first, unsigned pages)
+static unsigned cut_range(const struct hak_dirty *d, unsigned first, unsigned pages)
 {
     uintptr_t end = (uintptr_t)d->base + (first + pages) * HAK_PAGE;
     unsigned over = (unsigned)(end % HAK_HUGE_PAGE / HAK_PAGE);
@@ -113,9 +113,9 @@ static bool add_superslab(struct hak_dirty *d, struct wish *w)
 {
     uint64_t choice = chosen(d, w);
     for (unsigned run, pages; (run = run_of(choice, &w->at)); w->at += pages) {
-        pages = room(run, w);
+        pages = room_in_wish(run, w);
         if (pages && pages < run)
-            pages = cut(d, w->at, pages);
+            pages = cut_range(d, w->at, pages);
         if (!pages)
             return false;
         hak_pages_claim(d, w->at, pages);
@@ -126,7 +126,7 @@ static bool add_superslab(struct hak_dirty *d, struct wish *w)
 }
 
 /* A batch for as many superslabs as it holds, all under one cause. */
-static HAK_COLD void fill(struct wish *w)
+static HAK_COLD void fill_wish(struct wish *w)
 {
     struct hak_dirty *d;
     while ((d = next_superslab(w))) {
@@ -251,7 +251,7 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
     if (w.of == EXCESS) /* and so much more that it is not the same at the next page */
         w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms())) / 4 * 3;
     for (*more = false;;) {
-        fill(&w);
+        fill_wish(&w);
         hak_lock_release(&hak_pages_lock);
         if (!batch.n)
             return bytes;
@@ -265,7 +265,7 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
 
 /* Between enter and leave nobody else purges; false where another thread does, unless it is to be waited for, and
  * during a fork. Ends what a thread had begun that is not in this child. */
-static bool enter(bool wait)
+static bool begin_purging(bool wait)
 {
     if (wait && HAK_UNLIKELY(hak_lock_is_forking())) { /* until it is over */
         hak_lock_acquire(&hak_pages_lock);
@@ -282,7 +282,7 @@ static bool enter(bool wait)
     return true;
 }
 
-static void leave(void)
+static void end_purging(void)
 {
     hak_lock_release(&purging);
 }
@@ -313,11 +313,11 @@ static bool evict_next(size_t keep, bool trim)
 static bool evict(size_t keep, bool trim, uint64_t end_ns)
 {
     bool over = false;
-    if (!enter(trim))
+    if (!begin_purging(trim))
         return false;
     while (!over && evict_next(keep, trim))
         over = hak_os->clock_ns() >= end_ns;
-    leave();
+    end_purging();
     return over;
 }
 
@@ -333,14 +333,14 @@ void hak_pages_bound(void)
     hak_lock_acquire(&hak_pages_lock);
     size_t most = hak_dirty_most();
     hak_lock_release(&hak_pages_lock);
-    if (enter(hak_parts.release->at_once)) {
+    if (begin_purging(hak_parts.release->at_once)) {
         uint64_t now = hak_clock_ms();
         purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most}, &more);
         if (more)
             HAK_STORE_RELAXED(&hak_purge_waits, true);
         else
             purge((struct wish){.of = IDLE, .now_ms = now, .end_ns = hak_os->clock_ns() + TICK_NS}, &more);
-        leave();
+        end_purging();
     }
     evict(SIZE_MAX, false, UINT64_MAX);
 }
@@ -353,13 +353,13 @@ bool hak_pages_tick(uint64_t now_ms)
     hak_lock_release(&hak_pages_lock);
     if (evicts && evict(SIZE_MAX, false, hak_os->clock_ns() + TICK_NS))
         return true;
-    if (!enter(false))
+    if (!begin_purging(false))
         return false;
     uint64_t end_ns = hak_os->clock_ns() + TICK_NS;
     purge((struct wish){.of = IDLE, .now_ms = now_ms, .end_ns = end_ns}, &more);
     if (!more)
         purge((struct wish){.of = EXCESS, .now_ms = now_ms, .end_ns = end_ns, .keep = SIZE_MAX}, &more);
-    leave();
+    end_purging();
     return more;
 }
 
@@ -367,9 +367,9 @@ size_t hak_pages_trim(size_t keep)
 {
     bool more;
     size_t bytes = 0;
-    if (enter(true)) {
+    if (begin_purging(true)) {
         bytes = purge((struct wish){.of = TRIM, .now_ms = hak_clock_ms(), .keep = keep}, &more);
-        leave();
+        end_purging();
     }
     evict(keep, true, UINT64_MAX);
     if (!keep && hak_limit() != SIZE_MAX)

@@ -26,7 +26,7 @@ static size_t advise(const struct iovec *ranges, size_t count, int advice, bool 
     return bytes;
 }
 
-static size_t total_bytes(const struct iovec *ranges, size_t count)
+static size_t bytes_of_ranges(const struct iovec *ranges, size_t count)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
@@ -53,7 +53,7 @@ size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool togethe
         return advise(ranges, count, MADV_DONTNEED, together, cause);
     size_t bytes = advise(ranges, count, MADV_FREE, together, cause);
     HAK_ADD_RELAXED(&lazy_bytes, bytes);
-    return bytes == total_bytes(ranges, count) ? bytes : advise(ranges, count, MADV_DONTNEED, together, cause);
+    return bytes == bytes_of_ranges(ranges, count) ? bytes : advise(ranges, count, MADV_DONTNEED, together, cause);
 }
 
 void hak_release_stats(struct hak_stats_writer *w)
@@ -64,7 +64,7 @@ void hak_release_stats(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-static size_t release(const struct iovec *ranges, size_t count, enum hak_cause cause)
+static size_t release_directly(const struct iovec *ranges, size_t count, enum hak_cause cause)
 {
     return hak_release_ranges(ranges, count, false, cause);
 }
@@ -73,6 +73,6 @@ const struct hak_release hak_release_direct = {
     .name = "direct",
     .at_once = true,
     .cause = HAK_CAUSE_direct_release,
-    .release = release,
+    .release = release_directly,
     .stats = hak_release_stats,
 };

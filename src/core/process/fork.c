@@ -49,7 +49,7 @@ static void unlock_streams(bool locked, bool in_child)
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
 static HAK_LOCK(fork_lock, HAK_RANK_FORK);
-static pid_t forking;  /* the number of the process, */
+static pid_t forking_process; /* the number of the process, */
 static unsigned inner; /* and forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
 
 /* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was; the
@@ -66,7 +66,7 @@ static void prepare(void)
     bool locked = lock_streams();
     hak_lock_acquire_all(hak_processor_lock_all);
     streams_locked = locked;
-    forking = getpid();
+    forking_process = getpid();
 }
 
 /* What a thread had begun that is not in this child. */
@@ -74,7 +74,7 @@ static void forget_others(void)
 {
     hak_lock_lose_others();
     hak_processor_lose_others();
-    hak_background_fork_child(forking);
+    hak_background_fork_child(forking_process);
     hak_pulse_fork_child();
     if (hak_options.stats_shm)
         hak_live_fork_child();

@@ -30,11 +30,11 @@ struct hak_live_file {
 static _Atomic(bool) busy; /* acquired by who writes; released by the same. What follows belongs to that thread. */
 static struct hak_live_file *file;
 static unsigned owner; /* the process that made it */
-static int descriptor;
+static int file_descriptor;
 static struct stat identity; /* of the file behind the descriptor */
 static bool refused;
 static uint64_t due_ns;
-static uint32_t place; /* where the next number is expected: the order seldom changes */
+static uint32_t expected_place; /* where the next number is expected: the order seldom changes */
 
 static int open_file(void)
 {
@@ -60,7 +60,7 @@ static int map_file(void)
         return error;
     }
     file = p;
-    descriptor = fd;
+    file_descriptor = fd;
     return 0;
 }
 
@@ -88,14 +88,14 @@ static bool make_file(void)
 static bool has_descriptor(void)
 {
     struct stat now;
-    return !fstat(descriptor, &now) && now.st_dev == identity.st_dev && now.st_ino == identity.st_ino;
+    return !fstat(file_descriptor, &now) && now.st_dev == identity.st_dev && now.st_ino == identity.st_ino;
 }
 
 static void forget_file(void)
 {
     int cancel = hak_cancel_suspend();
     if (has_descriptor())
-        close(descriptor);
+        close(file_descriptor);
     hak_cancel_resume(cancel);
     hak_os_unmap(file, SIZE, HAK_CAUSE_metadata);
     file = NULL;
@@ -117,31 +117,31 @@ static bool is_named(const struct hak_live_record *r, const char *name)
 static struct hak_live_record *record_of(const char *name)
 {
     uint32_t entries = HAK_LOAD_RELAXED(&file->header.entries);
-    if (place < entries && is_named(&file->records[place], name))
-        return &file->records[place++];
-    for (place = 0; place < entries; place++)
-        if (is_named(&file->records[place], name))
-            return &file->records[place++];
+    if (expected_place < entries && is_named(&file->records[expected_place], name))
+        return &file->records[expected_place++];
+    for (expected_place = 0; expected_place < entries; expected_place++)
+        if (is_named(&file->records[expected_place], name))
+            return &file->records[expected_place++];
     if (entries == RECORDS)
         return NULL;
     hak_text_format(file->records[entries].name, HAK_LIVE_NAME, "%s", name);
-    return &file->records[place++];
+    return &file->records[expected_place++];
 }
 
-static void take(const char *name, uint64_t value)
+static void take_value(const char *name, uint64_t value)
 {
     struct hak_live_record *r = record_of(name);
     if (!r)
         return;
     HAK_STORE_RELAXED(&r->value, value);
-    if (place > HAK_LOAD_RELAXED(&file->header.entries))
-        HAK_STORE_RELEASE(&file->header.entries, place); /* acquired by readers */
+    if (expected_place > HAK_LOAD_RELAXED(&file->header.entries))
+        HAK_STORE_RELEASE(&file->header.entries, expected_place); /* acquired by readers */
 }
 
 static void write_values(void)
 {
-    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = take};
-    place = 0;
+    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = take_value};
+    expected_place = 0;
     hak_stats_begin(&w, NULL);
     hak_stats_counters(&w);
     hak_stats_end(&w);

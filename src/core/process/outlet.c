@@ -16,7 +16,7 @@
 static int kept = -1;
 static dev_t device;
 static ino_t inode;
-static char name[256];
+static char file_name[256];
 
 static int copy_number(void)
 {
@@ -42,8 +42,8 @@ void hak_outlet_keep_stderr(void)
     if (fstat(STDERR_FILENO, &st) == 0) {
         device = st.st_dev;
         inode = st.st_ino;
-        ssize_t n = readlink("/proc/self/fd/2", name, sizeof name - 1);
-        name[n > 0 ? n : 0] = 0;
+        ssize_t n = readlink("/proc/self/fd/2", file_name, sizeof file_name - 1);
+        file_name[n > 0 ? n : 0] = 0;
         kept = hak_outlet_copy(STDERR_FILENO);
     }
     errno = saved;
@@ -61,7 +61,7 @@ int hak_outlet_stderr(void)
         return kept;
     if (is_it(STDERR_FILENO))
         return STDERR_FILENO;
-    int fd = name[0] == '/' ? open(name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY) : -1;
+    int fd = file_name[0] == '/' ? open(file_name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY) : -1;
     if (is_it(fd))
         return fd;
     if (fd >= 0)

@@ -30,7 +30,7 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
 }
 
 /* Threads that were parked then or before, processors that have been idle since. */
-static void break_up(uint64_t since_ms)
+static void dissolve_idle(uint64_t since_ms)
 {
     hak_thread_break_up(since_ms);
     hak_processor_break_up(since_ms);
@@ -38,7 +38,7 @@ static void break_up(uint64_t since_ms)
 
 static void purge_after_sleep(void)
 {
-    break_up(UINT64_MAX);
+    dissolve_idle(UINT64_MAX);
     HAK_STORE_RELAXED(&hak_slept_ms, hak_clock_ms());
 }
 
@@ -57,7 +57,7 @@ static void purge_idle(uint64_t now_ms, bool slept)
     if (slept)
         purge_after_sleep();
     else if (now_ms >= delay)
-        break_up(now_ms - delay);
+        dissolve_idle(now_ms - delay);
     HAK_STORE_RELAXED(&hak_purge_waits, tick_parts(slept ? HAK_LOAD_RELAXED(&hak_slept_ms) : now_ms));
 }
 
@@ -142,7 +142,7 @@ void hak_pulse_background(void)
 
 size_t hak_purge_all(size_t keep)
 {
-    break_up(UINT64_MAX);
+    dissolve_idle(UINT64_MAX);
     if (hak_parts.backend->flush)
         hak_parts.backend->flush();
     for (unsigned i = 0; hak_frontends[i]; i++)

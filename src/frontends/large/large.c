@@ -36,7 +36,7 @@ static size_t whole_pages(size_t size)
 /* One in SAMPLE_EVERY keeps small pages and shows whether the program uses what it gets: when others come, or when it
  * goes. All of a mapping is advised alike, else mremap would refuse it. Another thread may unmap the sample
  * meanwhile; then there is nothing to see. */
-static void choose_pages(const struct mapping *m)
+static void choose_mapping_pages(const struct mapping *m)
 {
     uint32_t thp = hak_options.thp;
     int advice = thp == HAK_THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
@@ -79,7 +79,7 @@ static void *direct_alloc(size_t size, size_t align)
         hak_fence_unmap(base, total, fenced, HAK_CAUSE_large_unmap);
         return NULL;
     }
-    choose_pages(&m);
+    choose_mapping_pages(&m);
     hak_budget_take(m.usable);
     count(&directs);
     return block;
@@ -130,7 +130,7 @@ static void *direct_resize(void *p, size_t size)
 
 /* --- spans -------------------------------------------------------------------------------------------- */
 
-static unsigned pages_of(size_t size)
+static unsigned pages_for(size_t size)
 {
     return (unsigned)(hak_align_up(size, HAK_PAGE) / HAK_PAGE);
 }
@@ -145,7 +145,7 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
         TRACE("Threshold", size, "rounding to its class wastes more than HAKMEM_ACE_WASTE_PCT; exact pages");
 }
 
-static void *set_up(struct hak_slab *slab, size_t size)
+static void *set_up_span(struct hak_slab *slab, size_t size)
 {
     slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
     hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
@@ -163,13 +163,13 @@ static void clear_dirty(char *block, size_t size, const struct span_request *r)
 
 static void *span_from_pages(size_t size, size_t align, bool zero, bool growing)
 {
-    struct span_request r = {.pages = pages_of(size), .align = (unsigned)hak_max(1, align / HAK_PAGE),
-                             .zero = zero, .growing = growing};
+    struct span_request r = {
+        .pages = pages_for(size), .align = (unsigned)hak_max(1, align / HAK_PAGE), .zero = zero, .growing = growing};
     struct hak_slab *slab = hak_spans_take(&r);
     trace_fit(size, r.fit, slab);
     if (!slab)
         return NULL;
-    void *block = set_up(slab, size);
+    void *block = set_up_span(slab, size);
     if (zero)
         clear_dirty(block, size, &r);
     return block;
@@ -225,7 +225,7 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
         return direct_resize(p, size);
     if (hak_zeroes_on_free() && size < slab->requested)
         memset((char *)p + size, 0, slab->requested - size);
-    if (size < DIRECT_MIN && hak_spans_resize(slab, pages_of(size))) {
+    if (size < DIRECT_MIN && hak_spans_resize(slab, pages_for(size))) {
         slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
         count(&in_place);
         return p;
@@ -242,7 +242,7 @@ static void count_outside(size_t *blocks, size_t *bytes)
 
 /* --- the rest ----------------------------------------------------------------------------------------- */
 
-static void stats(struct hak_stats_writer *w)
+static void write_large_stats(struct hak_stats_writer *w)
 {
     size_t mappings, bytes = hak_registry_bytes(&mappings);
     hak_stats_begin(w, "large");
@@ -267,5 +267,5 @@ const struct hak_frontend hak_frontend_large = {
     .count_outside = count_outside,
     .flush = hak_spans_flush,
     .purge_tick = hak_spans_age,
-    .stats = stats,
+    .stats = write_large_stats,
 };

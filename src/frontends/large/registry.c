@@ -6,12 +6,12 @@
 
 #define BUCKETS 1024
 
-static HAK_LOCK(lock, HAK_RANK_FRONTEND_INNER);
+static HAK_LOCK(registry_lock, HAK_RANK_FRONTEND_INNER);
 static struct mapping *buckets[BUCKETS];
-static struct hak_meta_list recycled;
+static struct hak_meta_list recycled_mappings;
 static size_t mappings, bytes;
 
-static struct mapping **find(const void *block)
+static struct mapping **find_mapping(const void *block)
 {
     uint64_t hash = ((uintptr_t)block >> 12) * 0x9e3779b97f4a7c15u;
     struct mapping **m = &buckets[hash >> 54];
@@ -22,7 +22,7 @@ static struct mapping **find(const void *block)
 
 static void attach(struct mapping *entry)
 {
-    struct mapping **bucket = find(entry->block);
+    struct mapping **bucket = find_mapping(entry->block);
     HAK_CHECK(!*bucket);
     entry->next = NULL;
     *bucket = entry;
@@ -32,7 +32,7 @@ static void attach(struct mapping *entry)
 
 static struct mapping *detach(const void *block)
 {
-    struct mapping **m = find(block), *entry = *m;
+    struct mapping **m = find_mapping(block), *entry = *m;
     if (entry) {
         *m = entry->next;
         mappings--;
@@ -43,58 +43,58 @@ static struct mapping *detach(const void *block)
 
 bool hak_registry_add(struct mapping m)
 {
-    hak_lock_acquire(&lock);
-    struct mapping *entry = hak_meta_new(&recycled, sizeof *entry);
+    hak_lock_acquire(&registry_lock);
+    struct mapping *entry = hak_meta_new(&recycled_mappings, sizeof *entry);
     if (entry) {
         *entry = m;
         attach(entry);
     }
-    hak_lock_release(&lock);
+    hak_lock_release(&registry_lock);
     return entry != NULL;
 }
 
 bool hak_registry_remove(const void *block, struct mapping *out)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&registry_lock);
     struct mapping *entry = detach(block);
     if (entry) {
         *out = *entry;
-        hak_meta_recycle(&recycled, entry);
+        hak_meta_recycle(&recycled_mappings, entry);
     }
-    hak_lock_release(&lock);
+    hak_lock_release(&registry_lock);
     return entry != NULL;
 }
 
 struct mapping *hak_registry_detach(const void *block)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&registry_lock);
     struct mapping *entry = detach(block);
-    hak_lock_release(&lock);
+    hak_lock_release(&registry_lock);
     return entry;
 }
 
 void hak_registry_attach(struct mapping *entry)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&registry_lock);
     attach(entry);
-    hak_lock_release(&lock);
+    hak_lock_release(&registry_lock);
 }
 
 bool hak_registry_find(const void *block, struct mapping *out)
 {
-    hak_lock_acquire(&lock);
-    struct mapping *entry = *find(block);
+    hak_lock_acquire(&registry_lock);
+    struct mapping *entry = *find_mapping(block);
     if (entry)
         *out = *entry;
-    hak_lock_release(&lock);
+    hak_lock_release(&registry_lock);
     return entry != NULL;
 }
 
 size_t hak_registry_bytes(size_t *count)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&registry_lock);
     size_t n = bytes;
     *count = mappings;
-    hak_lock_release(&lock);
+    hak_lock_release(&registry_lock);
     return n;
 }

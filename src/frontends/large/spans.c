@@ -12,16 +12,16 @@
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 
-static HAK_LOCK(lock, HAK_RANK_FRONTEND);
+static HAK_LOCK(spans_lock, HAK_RANK_FRONTEND);
 static _Atomic(size_t) live_pages;
-static _Atomic(uint64_t) taken, rounded, grown;
+static _Atomic(uint64_t) spans_taken, rounded, grown;
 
 /* --- huge pages ------------------------------------------------------------------------------------------- */
 
 static _Atomic(char *) newest[HUGE_KINDS]; /* the last pages that were mapped for a block of the kind */
 
 /* What they show of how the program uses what it gets, and whether new ones get huge pages therefore. */
-static void choose_pages(enum huge_kind kind, char *base, size_t bytes)
+static void choose_span_pages(enum huge_kind kind, char *base, size_t bytes)
 {
     char *last = HAK_EXCHANGE_RELAXED(&newest[kind], base);
     size_t head = hak_min(HUGE_HEAD, HAK_SUPERSLAB);
@@ -34,12 +34,12 @@ static void choose_pages(enum huge_kind kind, char *base, size_t bytes)
 
 static void choose_short(char *base, size_t bytes)
 {
-    choose_pages(HUGE_SHORT, base, bytes);
+    choose_span_pages(HUGE_SHORT, base, bytes);
 }
 
 static void choose_long(char *base, size_t bytes)
 {
-    choose_pages(HUGE_LONG, base, bytes);
+    choose_span_pages(HUGE_LONG, base, bytes);
 }
 
 /* --- taking ----------------------------------------------------------------------------------------------- */
@@ -85,9 +85,9 @@ static struct hak_slab *take_cached(struct span_request *r, unsigned pages)
 {
     if (r->align != 1 || r->growing)
         return NULL;
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&spans_lock);
     struct hak_slab *span = hak_span_cache_pop(pages);
-    hak_lock_release(&lock);
+    hak_lock_release(&spans_lock);
     if (span && r->zero) /* it never left the program's hands */
         memset(r->dirty, 0xff, sizeof r->dirty);
     return span;
@@ -102,7 +102,7 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     if (!span)
         return NULL;
     HAK_ADD_RELAXED(&live_pages, span->pages);
-    HAK_ADD_RELAXED(&taken, 1);
+    HAK_ADD_RELAXED(&spans_taken, 1);
     if (span->pages != r->pages)
         HAK_ADD_RELAXED(&rounded, 1);
     return span;
@@ -113,11 +113,11 @@ struct hak_slab *hak_spans_take(struct span_request *r)
 void hak_spans_put(struct hak_slab *span)
 {
     HAK_SUB_RELAXED(&live_pages, span->pages);
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&spans_lock);
     bool kept = hak_span_cache_push(span);
     if (!kept)
         hak_pages_put(span);
-    hak_lock_release(&lock);
+    hak_lock_release(&spans_lock);
     if (!kept)
         hak_pages_bound();
 }
@@ -138,13 +138,13 @@ bool hak_spans_resize(struct hak_slab *span, unsigned pages)
 static void age(uint64_t now_ms, uint64_t delay_ms)
 {
     struct hak_slab *span, *next;
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&spans_lock);
     span = hak_span_cache_age(now_ms, delay_ms);
     for (; span; span = next) {
         next = span->next;
         hak_pages_put(span);
     }
-    hak_lock_release(&lock);
+    hak_lock_release(&spans_lock);
     hak_pages_bound();
 }
 
@@ -162,11 +162,11 @@ void hak_spans_flush(void)
 
 void hak_spans_stats(struct hak_stats_writer *w)
 {
-    hak_stats_number(w, "taken", HAK_LOAD_RELAXED(&taken));
+    hak_stats_number(w, "taken", HAK_LOAD_RELAXED(&spans_taken));
     hak_stats_number(w, "rounded", HAK_LOAD_RELAXED(&rounded));
     hak_stats_number(w, "grown_in_place", HAK_LOAD_RELAXED(&grown));
     hak_stats_number(w, "live_bytes", HAK_LOAD_RELAXED(&live_pages) * HAK_PAGE);
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&spans_lock);
     hak_span_cache_stats(w);
-    hak_lock_release(&lock);
+    hak_lock_release(&spans_lock);
 }

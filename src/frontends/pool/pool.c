@@ -47,7 +47,7 @@ static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
     return slab;
 }
 
-static uint32_t bin_capacity(unsigned cls)
+static uint32_t pool_bin_capacity(unsigned cls)
 {
     return (uint32_t)hak_max(2, BIN_BYTES / hak_strides[cls]);
 }
@@ -55,7 +55,7 @@ static uint32_t bin_capacity(unsigned cls)
 /* --- prewarm -------------------------------------------------------------------------------------------- */
 
 /* Another frontend may have taken its class. */
-static bool is_mine(unsigned i)
+static bool is_own_class(unsigned i)
 {
     HAK_ASSERT(i < POOL_WARM_CLASSES);
     return hak_parts.by_class[hak_class_of(warm_classes[i].size)] == &hak_frontend_pool;
@@ -77,12 +77,12 @@ static void prewarm(struct hak_thread *t, unsigned i, uint32_t blocks, struct wa
     warm->first = hak_cache_first(cls);
 }
 
-static void thread_start(struct hak_thread *t)
+static void prewarm_pool(struct hak_thread *t)
 {
     uint32_t mode = hak_options.pool_prewarm;
     struct reserve *r = mode == PREWARM_OFF || !is_on(&hak_options) ? NULL : hak_reserve_of(t);
     for (unsigned i = 0; r && i < POOL_WARM_CLASSES; i++)
-        if (is_mine(i))
+        if (is_own_class(i))
             prewarm(t, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]), &r->warm[i]);
 }
 
@@ -103,14 +103,14 @@ static void thread_end(struct hak_thread *t)
     bool adapts = hak_options.pool_prewarm == PREWARM_ADAPTIVE && is_on(&hak_options) && t == hak_self.thread;
     struct reserve *r = adapts ? hak_reserve_of(t) : NULL;
     for (unsigned i = 0; r && i < POOL_WARM_CLASSES; i++)
-        if (is_mine(i))
+        if (is_own_class(i))
             adapt(t, i, &r->warm[i]);
     hak_reserve_end(t);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
 
-static void flush(void)
+static void flush_reserve(void)
 {
     hak_reserve_age(true);
 }
@@ -125,7 +125,7 @@ static void purge_tick(uint64_t now_ms)
     hak_reserve_age(slept);
 }
 
-static void stats(struct hak_stats_writer *w)
+static void write_reserve_stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "pool");
     hak_reserve_stats(w);
@@ -147,10 +147,10 @@ const struct hak_frontend hak_frontend_pool = {
     .is_on = is_on,
     .init = init,
     .slab_acquire = slab_acquire,
-    .bin_capacity = bin_capacity,
-    .flush = flush,
+    .bin_capacity = pool_bin_capacity,
+    .flush = flush_reserve,
     .purge_tick = purge_tick,
-    .thread_start = thread_start,
+    .thread_start = prewarm_pool,
     .thread_end = thread_end,
-    .stats = stats,
+    .stats = write_reserve_stats,
 };

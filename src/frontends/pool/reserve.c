@@ -15,23 +15,23 @@
 #define NUMBER_SHIFT 24
 
 /* Pages that are in hand between the page heap and a reserve are under the lock, so that no fork comes meanwhile. */
-static HAK_LOCK(lock, HAK_RANK_FRONTEND);
+static HAK_LOCK(reserves_lock, HAK_RANK_FRONTEND);
 static struct reserve *reserves; /* under the lock */
-static struct hak_meta_list recycled;
-static unsigned place, levels;
+static struct hak_meta_list recycled_reserves;
+static unsigned part_index, levels;
 static size_t first_pages, most_pages;
 static _Atomic(uint64_t) batches, batch_bytes, returned, slabs;
 
 int hak_reserve_init(const struct hak_option_values *options, unsigned p)
 {
-    place = p;
+    part_index = p;
     most_pages = options->pool_mb_max * HAK_MIB / HAK_PAGE;
     first_pages = hak_min(options->pool_mb_init * HAK_MIB / HAK_PAGE, most_pages);
     levels = options->pool_growth;
     return 0;
 }
 
-static size_t pages_of(uint64_t word)
+static size_t pages_in_word(uint64_t word)
 {
     return word & 0xffff;
 }
@@ -43,23 +43,23 @@ static char *base_of(uint64_t word)
 
 struct reserve *hak_reserve_of(struct hak_thread *t)
 {
-    struct reserve *r = t->local[place];
+    struct reserve *r = t->local[part_index];
     if (r)
         return r;
-    hak_lock_acquire(&lock);
-    if ((r = t->local[place] = hak_meta_new(&recycled, sizeof *r)))
+    hak_lock_acquire(&reserves_lock);
+    if ((r = t->local[part_index] = hak_meta_new(&recycled_reserves, sizeof *r)))
         HAK_LIST_PUSH(&reserves, r);
-    hak_lock_release(&lock);
+    hak_lock_release(&reserves_lock);
     return r;
 }
 
 /* --- taking --------------------------------------------------------------------------------------------- */
 
 /* So many pages off the front; NULL when fewer are left. */
-static char *cut(struct reserve *r, unsigned pages)
+static char *cut_from_run(struct reserve *r, unsigned pages)
 {
     uint64_t word = HAK_LOAD_RELAXED(&r->word);
-    while (pages_of(word) >= pages) {
+    while (pages_in_word(word) >= pages) {
         uint64_t rest = word - pages + ((uint64_t)pages << NUMBER_SHIFT);
         if (!HAK_CAS_ACQ_REL(&r->word, &word, rest | USED))
             continue;
@@ -74,10 +74,10 @@ static char *cut(struct reserve *r, unsigned pages)
 static void give_back(struct reserve *r)
 {
     uint64_t word = HAK_EXCHANGE_ACQ_REL(&r->word, 0);
-    if (!pages_of(word))
+    if (!pages_in_word(word))
         return;
     HAK_ADD_RELAXED(&returned, 1);
-    hak_pages_put_rest(base_of(word), pages_of(word), word & ZERO);
+    hak_pages_put_rest(base_of(word), pages_in_word(word), word & ZERO);
 }
 
 /* Dirty pages are there already: as many as follow each other. */
@@ -108,7 +108,7 @@ static bool take_batch(struct reserve *r, struct hak_page_request *b, size_t pag
 }
 
 /* Near a limit a slab's pages may still be had. Under the lock. */
-static bool refill(struct reserve *r, unsigned pages)
+static bool refill_reserve(struct reserve *r, unsigned pages)
 {
     struct hak_page_request b = {.slab = true, .uncharged = true};
     size_t most = hak_max(pages, hak_min(first_pages << r->level, most_pages));
@@ -123,11 +123,11 @@ static bool refill(struct reserve *r, unsigned pages)
 struct hak_slab *hak_reserve_take(struct hak_thread *t, unsigned pages)
 {
     struct reserve *r = hak_reserve_of(t);
-    char *base = r ? cut(r, pages) : NULL;
+    char *base = r ? cut_from_run(r, pages) : NULL;
     if (r && !base) {
-        hak_lock_acquire(&lock);
-        base = refill(r, pages) ? cut(r, pages) : NULL;
-        hak_lock_release(&lock);
+        hak_lock_acquire(&reserves_lock);
+        base = refill_reserve(r, pages) ? cut_from_run(r, pages) : NULL;
+        hak_lock_release(&reserves_lock);
     }
     if (!base)
         return NULL;
@@ -139,25 +139,25 @@ struct hak_slab *hak_reserve_take(struct hak_thread *t, unsigned pages)
 
 void hak_reserve_end(struct hak_thread *t)
 {
-    struct reserve *r = t->local[place];
+    struct reserve *r = t->local[part_index];
     if (!r)
         return;
-    t->local[place] = NULL;
-    hak_lock_acquire(&lock);
+    t->local[part_index] = NULL;
+    hak_lock_acquire(&reserves_lock);
     give_back(r);
     HAK_LIST_REMOVE(&reserves, r);
-    hak_meta_recycle(&recycled, r);
-    hak_lock_release(&lock);
+    hak_meta_recycle(&recycled_reserves, r);
+    hak_lock_release(&reserves_lock);
     hak_pages_bound();
 }
 
 void hak_reserve_age(bool all)
 {
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&reserves_lock);
     for (struct reserve *r = reserves; r; r = r->next)
         if (all || !(HAK_AND_RELAXED(&r->word, ~USED) & USED))
             give_back(r);
-    hak_lock_release(&lock);
+    hak_lock_release(&reserves_lock);
     hak_pages_bound();
 }
 
@@ -166,17 +166,17 @@ void hak_reserve_age(bool all)
 void hak_reserve_stats(struct hak_stats_writer *w)
 {
     uint64_t held = 0, pages = 0;
-    hak_lock_acquire(&lock);
+    hak_lock_acquire(&reserves_lock);
     for (const struct reserve *r = reserves; r; r = r->next) {
-        pages += pages_of(HAK_LOAD_RELAXED(&r->word));
-        held += pages_of(HAK_LOAD_RELAXED(&r->word)) != 0;
+        pages += pages_in_word(HAK_LOAD_RELAXED(&r->word));
+        held += pages_in_word(HAK_LOAD_RELAXED(&r->word)) != 0;
     }
-    hak_lock_release(&lock);
+    hak_lock_release(&reserves_lock);
     hak_stats_number(w, "chunks", held);
     hak_stats_number(w, "reserved_bytes", pages * HAK_PAGE);
     hak_stats_number(w, "chunk_bytes", HAK_LOAD_RELAXED(&batch_bytes));
     hak_stats_number(w, "chunks_mapped", HAK_LOAD_RELAXED(&batches));
     hak_stats_number(w, "chunks_returned", HAK_LOAD_RELAXED(&returned));
     hak_stats_number(w, "slabs_taken", HAK_LOAD_RELAXED(&slabs));
-    hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&lock.taken));
+    hak_stats_number(w, "lock_taken", HAK_LOAD_RELAXED(&reserves_lock.taken));
 }

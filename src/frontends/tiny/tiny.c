@@ -10,7 +10,7 @@
 extern const struct hak_frontend hak_frontend_tiny;
 
 /* The capacities of the original's classes C0..C7, each of which covered several of ours. */
-static uint32_t bin_capacity(unsigned cls)
+static uint32_t tiny_bin_capacity(unsigned cls)
 {
     const struct hak_option_values *o = &hak_options;
     const uint32_t caps[] = {o->fast_cap_c1, o->fast_cap_c2, o->fast_cap_c3,
@@ -21,7 +21,7 @@ static uint32_t bin_capacity(unsigned cls)
     return 0;
 }
 
-static void thread_start(struct hak_thread *t)
+static void prewarm_tiny(struct hak_thread *t)
 {
     if (!hak_options.tiny_prewarm)
         return;
@@ -35,6 +35,6 @@ const struct hak_frontend hak_frontend_tiny = {
     .min_stride = HAK_TINY_MIN,
     .max_stride = HAK_TINY_MAX,
     .headers = true,
-    .bin_capacity = bin_capacity,
-    .thread_start = thread_start,
+    .bin_capacity = tiny_bin_capacity,
+    .thread_start = prewarm_tiny,
 };

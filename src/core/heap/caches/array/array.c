@@ -33,7 +33,7 @@ static void count_drained(struct hak_thread *t, unsigned cls, uint64_t blocks)
 }
 
 /* Gives the bin slots for so many blocks, if there is memory; returns how many it can hold. */
-static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
+static uint32_t grow_array(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
     struct hak_bin *b = &t->bins[cls];
     unsigned lg = hak_slots_lg(blocks + 1);
@@ -54,7 +54,7 @@ static uint32_t grow(struct hak_thread *t, unsigned cls, uint32_t blocks)
 
 /* --- room ---------------------------------------------------------------------------------------------- */
 
-static uint32_t capacity_of(const struct hak_bin *b, unsigned cls)
+static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 {
     return hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
 }
@@ -72,7 +72,7 @@ static void set_room(struct hak_thread *t, unsigned cls)
 void hak_cache_start(struct hak_thread *t, unsigned cls)
 {
     hak_owned_mark_used(t, cls); /* the slots are to be found again */
-    grow(t, cls, 1);
+    grow_array(t, cls, 1);
     set_room(t, cls);
 }
 
@@ -82,7 +82,7 @@ void hak_cache_start(struct hak_thread *t, unsigned cls)
 static uint32_t room_for(struct hak_thread *t, unsigned cls, uint32_t blocks)
 {
     uint32_t most = (uint32_t)hak_max(hak_parts.capacity[cls], blocks) + HAK_ARRAY_FREES;
-    return grow(t, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&t->bins[cls], cls);
+    return grow_array(t, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&t->bins[cls], cls);
 }
 
 static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
@@ -159,7 +159,7 @@ void hak_cache_leave(unsigned cls, void *p)
 }
 
 /* In place of the block freed longest ago, where there is no slot. */
-static void put(struct hak_thread *t, unsigned cls, void *p)
+static void put_in_array(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
     if (!b->slots_lg) {
@@ -178,13 +178,13 @@ static void put(struct hak_thread *t, unsigned cls, void *p)
 void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
-    uint32_t keep = capacity_of(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
+    uint32_t keep = array_capacity(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(t, cls);
     hak_count(&t->counters.checks, 1);
     hak_work_add(hak_min(most - n, HAK_BIN_BEAT));
     if (n < keep && most - n < HAK_BIN_BEAT && most < keep + HAK_ARRAY_FREES)
-        grow(t, cls, 2 * most);
-    put(t, cls, p);
+        grow_array(t, cls, 2 * most);
+    put_in_array(t, cls, p);
     if (hak_array_length(b, cls) > keep) {
         hak_count(&t->counters.overflows, 1);
         drain_to(t, cls, b->shrinking || !keep ? 1 : keep); /* the last one shows whether it is freed again */
@@ -198,7 +198,7 @@ void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
 
-static void park(struct hak_thread *t, unsigned cls)
+static void retire_array(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
     b->parked = (uint16_t)hak_array_length(b, cls);
@@ -209,7 +209,7 @@ static void park(struct hak_thread *t, unsigned cls)
 
 void hak_cache_park(struct hak_thread *t)
 {
-    hak_heap_each_class(t, park);
+    hak_heap_each_class(t, retire_array);
 }
 
 static void resume(struct hak_thread *t, unsigned cls)

@@ -76,7 +76,7 @@ void hak_cache_fail_twice(const void *p)
 
 /* --- trips --------------------------------------------------------------------------------------------- */
 
-static uint32_t length(const struct hak_arrays *a, unsigned cls)
+static uint32_t array_length(const struct hak_arrays *a, unsigned cls)
 {
     void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* may be a processor's in use */
     return (uint32_t)(slot - (cls ? a->end[cls - 1] + 1 : a->slots));
@@ -104,7 +104,7 @@ static bool has_plain_arrays(void)
     return hak_self.arrays != &hak_arrays_closed;
 }
 
-static uint32_t taken(void **blocks, uint32_t n)
+static uint32_t mark_taken(void **blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         __tsan_acquire(blocks[i]);
@@ -112,14 +112,14 @@ static uint32_t taken(void **blocks, uint32_t n)
 }
 
 /* Up to n blocks from the arrays that serve here, the one put there last first. */
-static uint32_t pop(unsigned cls, void **blocks, uint32_t n)
+static uint32_t pop_some(unsigned cls, void **blocks, uint32_t n)
 {
-    return taken(blocks, has_plain_arrays() ? pop_plainly(hak_self.arrays, cls, blocks, n)
-                                            : hak_sequence_pop_some(cls, blocks, n));
+    return mark_taken(blocks, has_plain_arrays() ? pop_plainly(hak_self.arrays, cls, blocks, n)
+                                                 : hak_sequence_pop_some(cls, blocks, n));
 }
 
 /* How many of n blocks found slots there; the last one of them is taken first. */
-static uint32_t push(unsigned cls, void *const *blocks, uint32_t n)
+static uint32_t push_some(unsigned cls, void *const *blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         __tsan_release(blocks[i]);
@@ -129,7 +129,7 @@ static uint32_t push(unsigned cls, void *const *blocks, uint32_t n)
 
 static void push_or_drain(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
 {
-    uint32_t pushed = push(cls, blocks, n);
+    uint32_t pushed = push_some(cls, blocks, n);
     if (pushed < n)
         hak_drain_array(t, blocks + pushed, n - pushed);
 }
@@ -170,7 +170,7 @@ static void *keep_one(struct hak_thread *t, void *p)
     return NULL;
 }
 
-static void fill(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+static void fill_bin(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
 {
     push_or_drain(t, cls, blocks, n - !keep_one(t, blocks[n - 1]));
 }
@@ -181,13 +181,13 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     (void)exactly;
     uint32_t n = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
         slab, (uint32_t)hak_min(want, TRIP), blocks);
-    fill(t, cls, blocks, n);
+    fill_bin(t, cls, blocks, n);
     return n;
 }
 
 bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
 {
-    fill(t, cls, blocks, n);
+    fill_bin(t, cls, blocks, n);
     return true;
 }
 
@@ -212,7 +212,7 @@ void hak_cache_leave(unsigned cls, void *p)
     hak_drain_array(NULL, &p, 1);
 }
 
-static uint32_t limit_of(const struct hak_bin *b, unsigned cls)
+static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
 {
     return hak_share_is_on(b, cls) ? 2 * hak_share_capacity(cls) + 1 : (uint32_t)slots_of(cls);
 }
@@ -221,7 +221,7 @@ static uint32_t limit_of(const struct hak_bin *b, unsigned cls)
 bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
 {
     struct hak_bin *b = &t->bins[cls];
-    if (!b->later || length(hak_self.arrays, cls) >= limit_of(b, cls) || !push(cls, &p, 1))
+    if (!b->later || array_length(hak_self.arrays, cls) >= array_limit(b, cls) || !push_some(cls, &p, 1))
         return false;
     b->later--;
     hak_work_add(1);
@@ -238,11 +238,11 @@ static void keep_newest(struct hak_thread *t, unsigned cls, void **blocks, uint3
 
 /* The array is full: half of a trip goes home. One that was not refilled since it was full before belongs to a program
  * that frees a lot: all of the trip does. */
-static void make_room(struct hak_thread *t, unsigned cls)
+static void make_array_room(struct hak_thread *t, unsigned cls)
 {
     struct hak_bin *b = &t->bins[cls];
     void *blocks[TRIP];
-    uint32_t n = pop(cls, blocks, (uint32_t)hak_min(TRIP, slots_of(cls)));
+    uint32_t n = pop_some(cls, blocks, (uint32_t)hak_min(TRIP, slots_of(cls)));
     uint32_t most = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : n / 2;
     uint32_t keep = b->shrinking ? 0 : (uint32_t)hak_min(most, n);
     if (n > keep) {
@@ -260,23 +260,23 @@ void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
     hak_work_add(HAK_BIN_BEAT);
     b->later = (uint16_t)hak_bin_beat();
     reset_closed(cls);
-    if ((!has_plain_arrays() || length(hak_self.arrays, cls) < limit_of(b, cls)) && push(cls, &p, 1))
+    if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) && push_some(cls, &p, 1))
         return;
-    make_room(t, cls);
+    make_array_room(t, cls);
     push_or_drain(t, cls, &p, 1);
 }
 
 void hak_cache_halve(struct hak_thread *t, unsigned cls)
 {
     void *blocks[TRIP];
-    uint32_t n = pop(cls, blocks, TRIP);
+    uint32_t n = pop_some(cls, blocks, TRIP);
     keep_newest(t, cls, blocks, n, n / 2);
 }
 
 void hak_cache_drain(struct hak_thread *t, unsigned cls)
 {
     void *blocks[TRIP];
-    for (uint32_t n; (n = pop(cls, blocks, TRIP));)
+    for (uint32_t n; (n = pop_some(cls, blocks, TRIP));)
         hak_drain_array(t, blocks, n);
 }
 
@@ -298,7 +298,7 @@ void hak_cache_resume(struct hak_thread *t)
 void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 {
     void *blocks[TRIP];
-    for (uint32_t n; t->arrays && (n = taken(blocks, pop_plainly(t->arrays, cls, blocks, TRIP)));)
+    for (uint32_t n; t->arrays && (n = mark_taken(blocks, pop_plainly(t->arrays, cls, blocks, TRIP)));)
         hak_drain_array(t, blocks, n);
 }
 
@@ -306,12 +306,12 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
 {
-    return t->arrays ? length(t->arrays, cls) : 0;
+    return t->arrays ? array_length(t->arrays, cls) : 0;
 }
 
 size_t hak_cache_length(unsigned cls)
 {
-    return has_plain_arrays() ? length(hak_self.arrays, cls) : 0;
+    return has_plain_arrays() ? array_length(hak_self.arrays, cls) : 0;
 }
 
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))

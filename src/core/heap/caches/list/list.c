@@ -51,7 +51,7 @@ void hak_cache_leave(unsigned cls, void *p)
 }
 
 /* Cuts a list behind its first `keep` blocks; returns the rest. */
-static void *cut(void *block, uint32_t keep)
+static void *cut_list(void *block, uint32_t keep)
 {
     for (uint32_t i = 1; block && i < keep; i++)
         block = hak_next_load(block);
@@ -72,7 +72,7 @@ void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
     hak_list_put(cls, p);
     hak_owned_mark_used(t, cls);
     hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
-    void *rest = cut(hak_self.bin[cls], keep);
+    void *rest = cut_list(hak_self.bin[cls], keep);
     hak_count(&t->counters.checks, 1);
     if (rest) {
         hak_count(&t->counters.overflows, 1);
@@ -110,7 +110,7 @@ static void *middle(void *first)
 void hak_cache_halve(struct hak_thread *t, unsigned cls)
 {
     void *last = middle(hak_self.bin[cls]);
-    hak_drain(t, last ? cut(last, 1) : take_bin(cls));
+    hak_drain(t, last ? cut_list(last, 1) : take_bin(cls));
 }
 
 void hak_cache_park(struct hak_thread *t)
@@ -146,7 +146,7 @@ void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
 }
 
 /* No bin is as long as LONGEST, unless it runs in a circle. */
-static size_t length(const void *blocks)
+static size_t list_length(const void *blocks)
 {
     size_t n = 0;
     for (; blocks && n < LONGEST; blocks = hak_next_load(blocks))
@@ -156,12 +156,12 @@ static size_t length(const void *blocks)
 
 size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
 {
-    return length(t->parked_bin[cls]);
+    return list_length(t->parked_bin[cls]);
 }
 
 size_t hak_cache_length(unsigned cls)
 {
-    return length(hak_self.bin[cls]);
+    return list_length(hak_self.bin[cls]);
 }
 
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))
