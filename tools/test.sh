@@ -10,19 +10,22 @@
 # --long runs LONG_STAGES too, the long stress in every variant without a
 # sanitizer, and the suites that the table leaves to it.
 #
-# As many stages run side by side as there are processors; a line comes when
-# one has ended. Builds and logs go to build-test/. The last line is
-# "N passed, N failed", and the exit status says whether anything failed.
+# As many stages run side by side as there are processors, the longest first.
+# A stage that has ended prints one line, with the seconds that passed and those
+# that processors worked for it. Builds and logs go to build-test/. The last
+# line is "N passed, N failed"; the exit status says whether anything failed.
+# Where ccache is installed, what one stage has compiled serves the others.
 set -euo pipefail
 
 # name | compiler | options | which tests, all when empty | which more by --long
-# Unit tests with a second backend (suite `second`) run in the default build; in others by --long.
-# Alone among all tests, those of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
+# With a backend that is not the default one, the suites unit, api, stress and misuse (suite `second`) run in the default
+# build, elsewhere by --long only; limits, faults, memory, ledger and soak (suite `again`) run by --long only.
+# Tests of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 readonly VARIANTS=(
     "default      | gcc   | | --no-suite machine |"
     "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
     "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress |"
-    "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite faults --no-suite memory | --suite limits --suite memory"
+    "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite life | --suite limits --suite memory --suite life"
     "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite models --no-suite fuzz --no-suite life | --suite life"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak --no-suite life | --suite life"
     "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak |"
@@ -38,13 +41,17 @@ readonly VARIANTS=(
     "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
-readonly STAGES=(programs workbench wheel install subproject linked-backend reconfigure aarch64 musl quickstart refusals)
+readonly STAGES=(programs workbench wheel install subproject linked-backend reconfigure aarch64 musl quickstart refusals tidy)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak tidy wraps rust fresh readme deb)
+readonly LONG_STAGES=(programs-more suites soak wraps rust fresh readme deb)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
+# These begin first, in this order, so that no long stage is left alone at the end. The default build comes first of
+# all: several stages wait for it.
+readonly LONGEST=(default small-header workbench programs pool-large large-legacy tiny-large thread address header
+    clang wheel)
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
 readonly PROGRAM_BUILDS=(
@@ -79,7 +86,11 @@ readonly PYTHON=/usr/bin/python3
 readonly WIDTH=$(nproc)
 PASSED=0
 FAILED=0
+CPU=0
 LONG=0
+CACHED=$(command -v ccache || true)
+# The folders of builds differ, which is no reason to compile the same file again.
+export CCACHE_NOHASHDIR=1
 
 trim() {
     local text=$1
@@ -94,13 +105,22 @@ field() {
     trim "${columns[$2]:-}"
 }
 
+# cpu_seconds: CPU becomes what this shell and the commands that it waited for have taken of processors, in seconds.
+cpu_seconds() {
+    local file=$OUT/$BASHPID.times
+    times >"$file"
+    CPU=$(awk '{ gsub(/[ms]/, " "); sum += 60 * $1 + $2 + 60 * $3 + $4 } END { printf "%d", sum }' "$file")
+    rm -f "$file"
+}
+
 # report NAME PASSED FAILED SECONDS [LOG]: one line for a stage, and the end of its log when it failed.
 report() {
-    local verdict=ok
+    local verdict=ok before=$CPU
     [ "$3" -eq 0 ] || verdict=FAILED
     PASSED=$((PASSED + $2))
     FAILED=$((FAILED + $3))
-    printf '%-7s%-24s%5d passed, %d failed %6d s\n' "$verdict" "$1" "$2" "$3" "$4"
+    cpu_seconds
+    printf '%-7s%-24s%5d passed, %d failed %6d s %6d s CPU\n' "$verdict" "$1" "$2" "$3" "$4" $((CPU - before))
     if [ "$3" -ne 0 ] && [ $# -ge 5 ]; then
         { grep -E '[0-9]+/[0-9]+ .* (FAIL|TIMEOUT|ERROR) |\[  (ERROR  |FAILED ) \]|FAILED|\[   LINE   \]|error:' "$5" || true; } | head -40 | sed 's/^/        > /'
         tail -20 "$5" | sed 's/^/        | /'
@@ -138,23 +158,37 @@ build_unlocked() {
         meson configure "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
     else
         rm -rf "$dir"
-        CC=$(field "$line" 1) meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
+        CC="${CACHED:+ccache }$(field "$line" 1)" meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
     fi
-    read -r -a tests <<<"$(field "$line" 3)"
-    [ "$LONG" -eq 0 ] && [ "${tests[0]:-}" = --suite ] || tests=()
-    needed_targets "$dir" "${tests[@]}" | xargs ninja -C "$dir" >>"$log" 2>&1
+    [ "$LONG" -eq 0 ] && [ "$1" != default ] || { ninja -C "$dir" >>"$log" 2>&1; return; }
+    tests_of "$1" "$line"
+    compile_for "$dir" "${TESTS[@]}" >>"$log" 2>&1
 }
 
-# needed_targets DIR [--suite NAME]...: what the tests of these suites need; nothing, which is all, without one.
+# tests_of NAME LINE: TESTS becomes what chooses the tests of a variant.
+tests_of() {
+    read -r -a TESTS <<<"$(field "$2" 3)"
+    [ "$LONG" -eq 1 ] || TESTS+=(--no-suite again)
+    [ "$LONG" -eq 1 ] || [ "$1" = default ] || TESTS+=(--no-suite second --no-suite long)
+}
+
+# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles the library and what the tests that are chosen so need.
+compile_for() {
+    needed_targets "$@" | xargs ninja -C "$1"
+}
+
 needed_targets() {
     "$PYTHON" - "$@" <<'EOF'
 import json, os, sys
-folder, suites = sys.argv[1], set(sys.argv[3::2])
+folder, chosen = sys.argv[1], list(zip(sys.argv[2::2], sys.argv[3::2]))
+wanted, unwanted = ({name for how, name in chosen if how == option} for option in ("--suite", "--no-suite"))
 about = lambda what: json.load(open(f"{folder}/meson-info/intro-{what}.json"))
-if suites:
-    needed = {t for test in about("tests") if suites & {s.split(":")[-1] for s in test["suite"]} for t in test["depends"]}
-    files = [file for target in about("targets") if target["id"] in needed for file in target["filename"]]
-    print("\n".join(os.path.relpath(file, folder) for file in files))
+suites = lambda test: {s.split(":")[-1] for s in test["suite"]}
+needed = {target for test in about("tests") if not suites(test) & unwanted and (not wanted or suites(test) & wanted)
+          for target in test["depends"]}
+for target in about("targets"):
+    if target["id"] in needed or target["name"] == "hakmem" and "library" in target["type"]:
+        print("\n".join(os.path.relpath(file, folder) for file in target["filename"]))
 EOF
 }
 
@@ -190,14 +224,13 @@ meson_test() {
 }
 
 stage_variant() {
-    local name=$1 log=$OUT/$1.log began=$SECONDS passed=0 failed=0 line tests more
+    local name=$1 log=$OUT/$1.log began=$SECONDS passed=0 failed=0 line more
     line=$(variant_line "$name")
-    read -r -a tests <<<"$(field "$line" 3)"
     read -r -a more <<<"$(field "$line" 4)"
-    [ "$LONG" -eq 1 ] || [ "$name" = default ] || tests+=(--no-suite second)
     : >"$log"
     if build_variant "$name" "$log"; then
-        meson_test "$name" "$log" "${tests[@]}"
+        tests_of "$name" "$line"
+        meson_test "$name" "$log" "${TESTS[@]}"
         if [ "$LONG" -eq 1 ]; then
             [ ${#more[@]} -eq 0 ] || meson_test "$name" "$log" "${more[@]}" --no-suite machine
             [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long --no-suite soak-long
@@ -343,14 +376,13 @@ emulated() {
 
 # musl: the library and its tests, but for those that seccomp refuses (Debian's musl has no kernel headers).
 musl() {
-    local dir=$OUT/musl suites=(--suite unit --suite api --suite stress --suite misuse) more=(--no-suite second)
-    [ "$LONG" -eq 0 ] || more=(--suite memory --suite limits)
+    local dir=$OUT/musl suites=(--no-suite machine --suite unit --suite api --suite stress --suite misuse)
+    [ "$LONG" -eq 0 ] && suites+=(--no-suite second --no-suite long) || suites+=(--suite memory --suite limits)
     rm -rf "$dir"
     PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
         "${COMMON[@]}" || return 1
-    ninja -C "$dir" || return 1
-    meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 --no-suite machine \
-        "${suites[@]}" "${more[@]}"
+    compile_for "$dir" "${suites[@]}" || return 1
+    meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 "${suites[@]}"
 }
 
 # What `meson install` puts where, below bin, include, lib and share.
@@ -512,8 +544,11 @@ wraps() {
     done
 }
 
+# --long: with clang's analyzer too, which takes twenty times as long.
 tidy() {
-    ninja -C "$1" clang-tidy
+    local checks=-clang-analyzer-*
+    [ "$LONG" -eq 0 ] || checks=
+    run-clang-tidy -quiet -p "$1" -checks="$checks" '/(src|tests|bench)/.*[.]c$'
 }
 
 # stage_command NAME COMMAND...: passed when the command is.
@@ -626,13 +661,12 @@ run_stage() {
     esac
 }
 
-# aside STAGE: its lines come at its end; its counts, and the time that processors worked for it, go to files.
+# aside STAGE: its lines come at its end; its counts go to a file.
 aside() {
     (
-        PASSED=0 FAILED=0
+        PASSED=0 FAILED=0 CPU=0
         run_stage "$1"
         echo "$PASSED $FAILED" >"$OUT/$1.count"
-        times >"$OUT/$1.times"
     ) >"$OUT/$1.said" 2>&1 || true
     cat "$OUT/$1.said"
 }
@@ -671,6 +705,17 @@ variant_names() {
     done
 }
 
+# longest_first STAGE...: the stages, those of LONGEST before the others.
+longest_first() {
+    local stage
+    for stage in "${LONGEST[@]}"; do
+        [[ " $* " != *" $stage "* ]] || echo "$stage"
+    done
+    for stage in "$@"; do
+        [[ " ${LONGEST[*]} " == *" $stage "* ]] || echo "$stage"
+    done
+}
+
 # in_turn STAGE...: setup before all others, machine after them, the rest side by side.
 in_turn() {
     local stage beside=()
@@ -678,7 +723,9 @@ in_turn() {
         [ "$stage" != setup ] || run_stage setup
         [ "$stage" = setup ] || [ "$stage" = machine ] || beside+=("$stage")
     done
+    mapfile -t beside < <(longest_first "${beside[@]}")
     side_by_side "${beside[@]}"
+    cpu_seconds
     for stage in "$@"; do
         [ "$stage" != machine ] || run_stage machine
     done
@@ -702,18 +749,20 @@ main() {
         esac
     done
     if [ ${#chosen[@]} -eq 0 ]; then
-        chosen=(setup "${names[0]}" "${STAGES[@]}" "${names[@]:1}" machine)
+        chosen=(setup "${STAGES[@]}" "${names[@]}" machine)
         if [ "$LONG" -eq 1 ]; then
             chosen+=("${LONG_STAGES[@]}")
             echo "test.sh: all tests, and the long ones: some hours"
         else
-            echo "test.sh: all tests: about 14 minutes on two quiet processors, and some more on a new machine, for packages that"
+            echo "test.sh: all tests: about 15 minutes on two quiet processors, and some more on a new machine, for packages that"
             echo "         must be installed first. Stages run side by side; each says a line at its end. Logs: build-test/*.log"
         fi
     fi
     mkdir -p "$OUT"
     trap stop_stages EXIT
     in_turn "${chosen[@]}"
+    cpu_seconds
+    echo "all: $SECONDS s, $CPU s CPU"
     echo "$PASSED passed, $FAILED failed"
     [ "$FAILED" -eq 0 ]
 }
