@@ -53,6 +53,17 @@ TEST(metadata_has_fences)
     assert_fenced(p, size);
 }
 
+TEST(tables_have_fences)
+{
+    unit_start(NULL);
+    assert_true(hak_init());
+    char *tags = (char *)hak_tags.table, *end = (char *)(hak_page_map.descriptors + hak_page_map.mask + 1);
+    assert_true(unit_is_open(end - 1) && unit_is_open(tags) && unit_is_open(end + HAK_PAGE));
+    assert_false(unit_is_open(end));
+    assert_false(unit_is_open(tags - 1));
+    assert_false(unit_is_open(tags + (HAK_LOAD_RELAXED(&hak_tags.mask) + 1) * sizeof(uint64_t)));
+}
+
 TEST(a_direct_mapping_has_fences_and_keeps_them)
 {
     unit_start(NULL);
@@ -172,7 +183,8 @@ TEST(a_refused_move_leaves_the_block)
     assert_true(seen.bytes[HAK_OS_mmap] - mapped - seen.bytes[HAK_OS_munmap] <= DIRECT);
 }
 
-UNIT_MAIN(T(runs_of_superslabs_have_fences), T(metadata_has_fences), T(a_direct_mapping_has_fences_and_keeps_them),
+UNIT_MAIN(T(runs_of_superslabs_have_fences), T(metadata_has_fences), T(tables_have_fences),
+          T(a_direct_mapping_has_fences_and_keeps_them),
           T(an_aligned_direct_mapping_has_fences), T(their_number_is_bounded),
           T(those_of_a_mapping_that_is_gone_serve_again), T(a_limited_process_has_none_in_its_heap),
           T(nor_has_one_that_locks_what_it_maps), T(none_where_the_setting_says_so), T(a_refusal_leaves_them_out),

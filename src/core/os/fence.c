@@ -3,7 +3,8 @@
 #include "fence.h"
 
 #if HAK_HARDENED
-#include "core/base/sealed.h"
+#include "core/base/secret.h"
+#include "limit.h"
 
 static _Atomic(uint32_t) fences;
 
@@ -94,5 +95,28 @@ bool hak_fence_close(void *addr, size_t size)
     if (!closed)
         HAK_SUB_RELAXED(&fences, 1);
     return closed;
+}
+
+/* Each try draws anew; what it draws tells nothing of the keys. */
+struct hak_places hak_fence_draw(uintptr_t quarter, size_t zones, size_t tables, uint64_t random)
+{
+    size_t room = (quarter + quarter / 2 - zones) >> HAK_SUPERSLAB_LG, table_room = (quarter / 2 - tables) / HAK_PAGE;
+    uint64_t other = hak_secret_mix(quarter + 2) ^ random;
+    random ^= hak_secret_mix(quarter + 1);
+    return (struct hak_places){(char *)quarter + (random % room << HAK_SUPERSLAB_LG),
+                               (char *)quarter - other % table_room * HAK_PAGE};
+}
+
+size_t hak_fence_gap(void)
+{
+    return hak_limit() == SIZE_MAX ? HAK_PAGE : 0;
+}
+
+void hak_fence_close_gaps(char *a, char *b)
+{
+    if (hak_fence_gap()) {
+        hak_fence_close(a, HAK_PAGE);
+        hak_fence_close(b, HAK_PAGE);
+    }
 }
 #endif

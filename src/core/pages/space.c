@@ -3,9 +3,10 @@
  *
  *   descriptors ... granule 0 | metadata | tags: granule 0 ... | zone with headers ... | zone ...
  *
- * is the plan: where each of them may grow to. Only what is used of it is mapped, and never where others have
- * mapped something. Descriptors are rotated so that those of the first 512 MiB (a granule) come last: they, the first
- * metadata and the first tags are one mapping. Further granules come with the first superslab of theirs. */
+ * is the plan: where each of them may grow to. In hardened builds the zones lie apart from the tables, which have fences
+ * between them. Only what is used of it is mapped, and never where others have mapped something. Descriptors are rotated
+ * so that those of the first 512 MiB (a granule) come last: they, the first metadata and the first tags are one mapping.
+ * Further granules come with the first superslab of theirs. */
 #include "space.h"
 
 #include <string.h>
@@ -100,23 +101,24 @@ static size_t granule_bytes(void)
     return granule * sizeof(struct hak_slab);
 }
 
-/* Plans for the second quarter of the addresses that a program may have, or a smaller one. The kernel itself maps
- * nothing there unless asked to. */
+/* Plans for the second quarter of the addresses that a program may have, or a smaller one, and what hak_fence_draw takes
+ * beside it. The kernel itself maps nothing there unless asked to. */
 static bool plan(uintptr_t quarter, uint64_t random)
 {
     unsigned less = hak_limit_is_tight ? TIGHT_LG : 0;
     size_t size = hak_min(PLAN_MAX >> less, quarter / 2), n = size >> HAK_PAGE_LG, tags_size = n * sizeof(uint64_t);
     size_t meta_size = hak_align_up((FIRST_META >> less) + size / HAK_SUPERSLAB / 8, HAK_PAGE);
-    size_t before = hak_align_up(n * sizeof(struct hak_slab) + meta_size + tags_size, HAK_SUPERSLAB);
-    char *base = (char *)quarter + before + random % (quarter / 4 / HAK_SUPERSLAB) * HAK_SUPERSLAB;
-    char *tags = base - tags_size, *meta = tags - meta_size;
+    size_t gap = hak_fence_gap(), tables = n * sizeof(struct hak_slab) + meta_size + tags_size + 2 * gap;
+    struct hak_places at = hak_fence_draw(quarter, size, hak_align_up(tables, HAK_SUPERSLAB), random);
+    char *base = at.zones, *tags = at.tables_end - tags_size, *meta = tags - gap - meta_size;
     granule = GRANULE >> less;
-    if (hak_os_map_at(meta - granule_bytes(), granule_bytes() + meta_size + granule * sizeof(uint64_t), WRITABLE,
-                      HAK_CAUSE_metadata))
+    size_t before = granule_bytes() + gap + meta_size + gap;
+    if (hak_os_map_at(tags - before, before + granule * sizeof(uint64_t), WRITABLE, HAK_CAUSE_metadata))
         return false;
+    hak_fence_close_gaps(meta - gap, tags - gap);
     hak_meta_give(meta, meta_size);
     entries = n;
-    hak_page_map.descriptors = (struct hak_slab *)meta - n;
+    hak_page_map.descriptors = (struct hak_slab *)(meta - gap) - n;
     hak_page_map.mask = n - 1;
     hak_page_map.rotation = n - granule - ((uintptr_t)base >> HAK_PAGE_LG);
     hak_page_map.base = (uintptr_t)base;
