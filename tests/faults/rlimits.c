@@ -18,7 +18,7 @@
 #include "../limits/check.h"
 #include "../watchdog.h"
 
-enum { SECONDS = 40, BLOCKS = 2000 };
+enum { SECONDS = 100, BLOCKS = 2000 };
 
 static const struct {
     const char *name;

@@ -30,7 +30,7 @@ KIB = [64, 256, *range(1024, 12289, 512 * STEP), *range(13 << 10, 64 << 10, (3 <
 COMMIT_KIB = [256, *(1 << n for n in range(10, 21))] if STEP == 1 else [64 << 10, 256 << 10, 1 << 20]
 BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK, "commit": None}
 OVERCOMMIT = [Path("/proc/sys/vm") / name for name in ("overcommit_ratio", "overcommit_kbytes", "overcommit_memory")]
-SECONDS, ENOUGH, LOADER = 50, 2, 127
+SECONDS, ENOUGH, LOADER = 120, 2, 127
 MORE_KIB = 16 << 10  # what the library may need beyond the program's own, to start
 LIBC = ctypes.CDLL(None)
 PR_CAPBSET_DROP, CAP_IPC_LOCK = 24, 14

@@ -9,7 +9,7 @@
 #include "../memory/resident.h"
 #include "../watchdog.h"
 
-enum { SECONDS = 20, THREADS = 2, BLOCKS = 120 };
+enum { SECONDS = 100, THREADS = 2, BLOCKS = 120 };
 #define MAY_STAY (8 * MIB) /* more than at the start: slabs of bins and of parked threads, blocks in use */
 
 void door_over(void) __attribute__((weak));

@@ -25,7 +25,7 @@ from pathlib import Path
 from common import finish, skip
 from tracing import settings_only
 
-PATIENCE = 20  # seconds; a cell takes less than one, on an idle machine
+PATIENCE = 60  # seconds; a cell takes less than one, on an idle machine
 LONG = 10      # times the rounds and the patience, under --long
 
 # How the library comes into the process: the program, and what else it takes.

@@ -230,7 +230,7 @@ static void workload(void)
 static void child(const char *path, bool from_start, unsigned long n, enum mode mode)
 {
     static const unsigned long lengths[MODES] = {1, 5, (unsigned long)-1 / 2};
-    alarm(30);
+    alarm(100);
     if (!from_start) {
         report->loaded = load(path);
         if (!report->loaded)

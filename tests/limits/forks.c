@@ -12,7 +12,7 @@
 
 #include "check.h"
 
-enum { BOARD = 256, CHILD_BLOCKS = 200, MAX_THREADS = 64, PATIENCE = 30 };
+enum { BOARD = 256, CHILD_BLOCKS = 200, MAX_THREADS = 64, PATIENCE = 100 };
 
 struct posted {
     size_t size;

@@ -47,7 +47,7 @@ static long committed_kib(const char *key)
 /* Runs as a fresh program, started under the setting. */
 static int under_the_setting(void)
 {
-    alarm(20);
+    alarm(60);
     long before = committed_kib("Committed_AS:"), limit = committed_kib("CommitLimit:");
     void *p = malloc(1000);
     if (p == NULL)

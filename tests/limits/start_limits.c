@@ -39,7 +39,7 @@ static int start(int which, size_t kib)
         die("fork: %s", strerror(errno));
     if (pid == 0) {
         struct rlimit limit = {kib * KIB, kib * KIB};
-        alarm(20); /* holds beyond exec */
+        alarm(60); /* holds beyond exec */
         setrlimit(which, &limit);
         close(STDERR_FILENO);
         execl("/proc/self/exe", "start_limits", argument, (char *)NULL);

@@ -22,6 +22,14 @@ static void pass(pthread_attr_t *attr)
     usleep(30000);
 }
 
+/* Threads of a busy machine take longer to end. */
+static bool is_level(size_t level)
+{
+    for (unsigned i = 0; i < 100 && resident() > level; i++)
+        usleep(100000);
+    return resident() <= level;
+}
+
 int main(void)
 {
     pthread_attr_t attr;
@@ -33,7 +41,7 @@ int main(void)
     size_t before = resident();
     for (unsigned i = 0; i < ROUNDS; i++)
         pass(&attr);
-    if (resident() > before + NOISE)
+    if (!is_level(before + NOISE))
         die("resident before %zu KiB, after %u threads %zu KiB", before / 1024, ROUNDS * THREADS, resident() / 1024);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * steady KIND: what giving memory back costs while a program goes on as before.
- * 3 s of random mallocs and frees over a fixed number of slots, each page touched. For a million operations
+ * 2 s of random mallocs and frees over a fixed number of slots, each page touched. For a million operations
  * there may be at most so many release calls, and so many bytes that were needed again within a second (regret):
  * at most 2 % of the time, if a call costs 2 us and a page of regret 1 us, for giving back and faulting in. */
 #include "../limits/check.h"
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
         uint64_t ns;
         load(&kinds[i], 500000000, &ns); /* what the start costs is not steady */
         struct cost before = cost_of_giving_back();
-        uint64_t operations = load(&kinds[i], 3000000000, &ns);
+        uint64_t operations = load(&kinds[i], 2000000000, &ns);
         struct cost after = cost_of_giving_back();
         uint64_t calls = after.calls - before.calls, regret = after.regret_bytes - before.regret_bytes;
         double share = ((double)calls * 2000 + (double)regret / 4096 * 1000) / (double)ns;

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    watchdog_start(20);
+    watchdog_start(60);
     how = argv[1];
     size = strtoul(argv[2], NULL, 0);
     if (!strcmp(how, "ended"))

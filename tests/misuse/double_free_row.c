@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 700, MOST_BYTES = 32 << 20, SECONDS = 20 };
+enum { MOST = 700, MOST_BYTES = 32 << 20, SECONDS = 60 };
 static char *block[MOST + 1];
 static size_t size;
 static int before;

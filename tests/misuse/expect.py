@@ -16,7 +16,7 @@ def main():
     program, pattern, *rest = sys.argv[1:]
     wanted, arguments = signal.Signals[rest[0] if rest else "SIGABRT"], rest[1:]
     try:
-        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
         sys.exit(f"{program} hung")
     announced = run.stdout.split()

@@ -31,7 +31,7 @@ def happened(folder, command):
     """What a cell says of it; None where the program cannot do it here."""
     program, *arguments = command.split()
     try:
-        run = subprocess.run([f"{folder}/misuse_{program}", *arguments], capture_output=True, text=True, timeout=30)
+        run = subprocess.run([f"{folder}/misuse_{program}", *arguments], capture_output=True, text=True, timeout=120)
     except subprocess.TimeoutExpired:
         return "hangs"
     lines = run.stderr.splitlines()

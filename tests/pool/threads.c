@@ -10,7 +10,7 @@
 
 #include "check.h"
 
-enum { THREADS = 400, BLOCKS = 24, CHILDREN = 20, PATIENCE = 30 };
+enum { THREADS = 400, BLOCKS = 24, CHILDREN = 20, PATIENCE = 100 };
 
 struct block {
     unsigned char *p;

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../watchdog.h"
 #include "core/heap/heap.h"
 #include "core/plugin.h"
 #include "unit.h"
@@ -16,7 +15,6 @@
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=86400"
 #define IDLE (32 * HAK_MIB)
 #define STAYS (8 * HAK_MIB) /* bins, caches, and what the traffic itself roams over */
-#define SECONDS 60
 #define STEPS (HAK_SANITIZED ? 4000u : 20000u)
 
 static const size_t sizes[] = {100, 4000, 20000, 300000, HAK_MIB};
@@ -28,7 +26,6 @@ static void start(const char *settings)
     assert_true(hak_init());
     if (hak_parts.release->at_once)
         skip(); /* what is free goes back at once, whatever the time */
-    watchdog_start(SECONDS);
 }
 
 /* But of superslabs that are wholly free: the legacy backend keeps none, whatever the time. */

@@ -267,7 +267,7 @@ static void fork_in_handler(int signal)
     in_handler = true;
     handlers_child = fork();
     if (handlers_child == 0)
-        alarm(20);
+        alarm(60);
 }
 
 /* The child goes on where its parent waited. */
@@ -416,7 +416,7 @@ TEST(fork_while_threads_allocate)
     for (unsigned i = 0; i < 30; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            alarm(20);
+            alarm(60);
             unit_free_blocks(unit_blocks(100, 500));
             unit_free_blocks(unit_blocks(100000, 20));
             _exit(0);

@@ -379,7 +379,7 @@ static void *fork_and_look(void *unused)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(20);
+        alarm(60);
         _exit(is_any_lost());
     }
     waitpid(pid, &status, 0);
