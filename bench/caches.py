@@ -3,7 +3,7 @@
 """Compares the caches: builds them, runs COMPARED of works.py, draws the picture of docs/caches.md and writes its tables.
 
   caches.py -n 5                          builds below build/caches, samples, picture, tables
-  caches.py --from docs/caches.csv        picture and tables again, from the samples
+  caches.py --from docs/data/caches.csv        picture and tables again, from the samples
   caches.py --libraries list=A array=B    with other builds; "list" comes first
 
 Each work runs under all of them one after the other, in random order, so many times; the first runs twice, and how far
@@ -25,8 +25,8 @@ import service
 import works
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, CSV = ROOT / "docs" / "caches.md", ROOT / "docs" / "caches.csv"
-PICTURE = ROOT / "docs" / "pictures" / "caches.svg"
+PAGE, CSV = ROOT / "docs" / "caches.md", ROOT / "docs" / "data" / "caches.csv"
+PICTURE = ROOT / "docs" / "data" / "caches.svg"
 CACHES = ("list", "array", "cpu")
 NOISE = "noise"
 TITLES = {
@@ -97,7 +97,7 @@ def cell(figure, name, first, value):
 
 
 def markdown(found, first):
-    parts = [f"![the caches compared](pictures/{PICTURE.name})\n"]
+    parts = [f"![the caches compared](data/{PICTURE.name})\n"]
     for figure, title in TITLES.items():
         names = [name for name in next(iter(found[figure].values())) if name != NOISE or figure == "cpu_s"]
         lines = [f"| {title.format(first=first)} | " + " | ".join(names) + " |", "|---" + "|--:" * len(names) + "|"]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The figures in prose that follow from something else in this tree, the links between documents, and the files that
-they name.
+"""The figures in prose that follow from something else in this tree, the links between documents, and the files
+and names of the library that they mention.
 
-  figures.py SIZE_TABLE            exit 1 if a figure, a link or a file's name is wrong
+  figures.py SIZE_TABLE            exit 1 if a figure, a link or a name is wrong
   figures.py SIZE_TABLE --write    put the figures right
 
 SIZE_TABLE is the sizeclass_table.h of a default build.
@@ -16,10 +16,11 @@ import performance
 import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [page for folder in (".", "docs", "bench", "tools/hakmem") for page in sorted((ROOT / folder).glob("*.md"))]
+PAGES = [page for folder in (".", "docs", "docs/decisions", "bench", "tools/hakmem") for page in sorted((ROOT / folder).glob("*.md"))]
 FOLDERS = ["bench", "docs", "src", "subprojects", "tests", "tools"]
 NAMED = re.compile(r"`([\w./-]+\.(?:c|h|cc|py|sh|ini|def|build))`")
-PLACEHOLDER = re.compile(r"\bNAME\b|_NAME\b")
+SYMBOL = re.compile(r"`(hak_\w+|HAK_\w+)(?:\(\w*\))?`")
+PLACEHOLDER = re.compile(r"\bNAME\b|_NAME\b|_NAME_|\bHAK_X$")
 MADE = {"parts.c", "sizeclass_table.h", "hak_settings.def"}  # by the build
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 
@@ -62,6 +63,10 @@ def models():
     return [len(re.findall(r"^ +'(?!litmus)\w+': \[", text, re.MULTILINE)), litmus.count("'") // 2]
 
 
+def waiting():
+    return [re.search(r"HAK_DIRTY_UNWANTED_PER_MS \((\d+) \* HAK_KIB\)", (ROOT / "src/core/pages/dirty.h").read_text())[1]]
+
+
 def promised(pattern):
     return [re.search(pattern, (ROOT / "tests/shape/meson.build").read_text())[1]]
 
@@ -71,7 +76,8 @@ FIGURES = [
     ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
      r"memory. The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
-    ("docs/tuning.md", r"Settings: all (\d+) at their defaults", count_settings),
+    ("ARCHITECTURE.md", r"(\d+) KiB for each millisecond of the delay", waiting),
+    ("docs/memory.md", r"more waits than (\d+) KiB for each millisecond of the delay", waiting),
     ("docs/scale.md", r"Over all (\d+) classes", classes),
     ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; the hardened build finds "
      r"(\d+) at once", misuses),
@@ -126,8 +132,19 @@ def check_names():
                 yield f"{page.relative_to(ROOT)}: names {name}, which does not exist"
 
 
+def check_symbols():
+    """What a page calls by the library's prefix is in the sources. A decision is about the code of its day."""
+    code = "\n".join(path.read_text() for folder in ("src", "subprojects", "tests") for path in (ROOT / folder).rglob("*")
+                     if path.suffix in (".c", ".h", ".def", ".in", ".build", ".py"))
+    words = set(re.findall(r"\w+", code))
+    for page in PAGES:
+        for name in SYMBOL.findall(page.read_text()) if page.parent.name != "decisions" else ():
+            if not PLACEHOLDER.search(name) and name not in words:
+                yield f"{page.relative_to(ROOT)}: names {name}, which is nowhere in the sources"
+
+
 def main():
-    problems = [*check_figures("--write" in sys.argv), *check_links(), *check_names()]
+    problems = [*check_figures("--write" in sys.argv), *check_links(), *check_names(), *check_symbols()]
     if problems:
         sys.exit("\n".join(problems))
 

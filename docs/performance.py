@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes docs/performance.md and its picture from raw samples.
 
-  bench/run.py --quick --cpu -n 3 --csv docs/performance.csv --allocators hakmem ...   takes the samples
+  bench/run.py --quick --cpu -n 3 --csv docs/data/performance.csv --allocators hakmem ...   takes the samples
   docs/performance.py                                                    writes the page about them
   docs/performance.py --check                                            exit 1 if the page is not about them
 
@@ -24,7 +24,7 @@ SIGNIFICANT = 1.05
 PAGE = """\
 # Performance
 
-Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py --quick --cpu` took the samples, and [bench/README.md](../bench/README.md) describes the works.
+Written by `docs/performance.py` from `docs/data/performance.csv`; `bench/run.py --quick --cpu` took the samples, and [bench/README.md](../bench/README.md) describes the works.
 
 - **Machine**: {machine}.
 - **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
@@ -32,7 +32,7 @@ Written by `docs/performance.py` from `docs/performance.csv`; `bench/run.py --qu
 - **Peers**: {peers}.
 - **before** is hakmem at a429e50, the first version whose services were measured.
 
-![ratios to the system allocator](pictures/performance.png)
+![ratios to the system allocator](data/performance.png)
 
 ## Time, ratio to the system allocator
 
@@ -103,7 +103,7 @@ def peers_in(rows):
 
 def headline():
     """What README.md says: works, time and memory of ours and of the best peer, as it is written there."""
-    rows = run.read_csv(DOCS / "performance.csv")
+    rows = run.read_csv(DOCS / "data" / "performance.csv")
     time, memory = medians(rows, "cpu_s"), medians(rows, "peak_kib")
     peers = peers_in(rows)
     return (len(tables.names(rows, "work")), len(peers),
@@ -120,7 +120,7 @@ def check(path, page):
 
 
 def main():
-    rows = run.read_csv(DOCS / "performance.csv")
+    rows = run.read_csv(DOCS / "data" / "performance.csv")
     metric = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in METRIC else "cpu_s"
     time, memory = medians(rows, metric), medians(rows, "peak_kib")
     noise, peers = tables.allocators_in(rows, BASE)[0], peers_in(rows)
@@ -136,7 +136,7 @@ def main():
     if "--check" in sys.argv:
         check(path, page)
         return
-    tables.draw(rows, metric, BASE, DOCS / "pictures" / "performance.png")
+    tables.draw(rows, metric, BASE, DOCS / "data" / "performance.png")
     path.write_text(page)
 
 
