@@ -29,7 +29,7 @@
 #include "core/pages/slab_stack.h"
 #include "core/pages/space.h"
 
-struct hak_thread;
+struct hak_heap;
 
 /* --- contracts --------------------------------------------------------------------------------------- */
 
@@ -43,11 +43,11 @@ struct hak_frontend {
     bool headers; /* its blocks of header classes carry the byte, in builds that have one */
     /* Whether the settings leave it switched on; the others take its classes where not. Optional: it is. */
     bool (*is_on)(const struct hak_option_values *options);
-    /* Once, before the tables are sealed. 0 or -errno; `place` is its index in hak_thread.local. Optional. */
+    /* Once, before the tables are sealed. 0 or -errno; `place` is its index in hak_heap.local. Optional. */
     int (*init)(const struct hak_option_values *options, unsigned place);
-    /* An ACTIVE slab of the class owned by `t`, with a free block; NULL without memory. Optional: the backend's
+    /* An ACTIVE slab of the class owned by `heap`, with a free block; NULL without memory. Optional: the backend's
      * acquire_slab. */
-    struct hak_slab *(*slab_acquire)(struct hak_thread *t, unsigned cls);
+    struct hak_slab *(*slab_acquire)(struct hak_heap *heap, unsigned cls);
     /* Blocks that a bin of the class may hold. Optional: core decides, as it does for 0. */
     uint32_t (*bin_capacity)(unsigned cls);
     /* One block of more than HAK_SMALL_MAX bytes, or of an alignment that no class has. `zero`: its bytes must
@@ -69,8 +69,8 @@ struct hak_frontend {
     void (*purge_tick)(uint64_t now_ms);
     /* In the thread itself, at its first slow path and at its end. Its descriptor may come from an ended thread,
      * with blocks and slabs, and may go on to another one with them. Optional. */
-    void (*thread_start)(struct hak_thread *t);
-    void (*thread_end)(struct hak_thread *t);
+    void (*heap_start)(struct hak_heap *heap);
+    void (*heap_end)(struct hak_heap *heap);
     /* Adds its counters: an object, between hak_stats_begin(w, NAME) and hak_stats_end(w). Optional. */
     void (*stats)(struct hak_stats_writer *w);
 };
@@ -95,9 +95,9 @@ struct hak_backend {
     const struct hak_stage *stages;
     /* Once, before the tables are sealed. 0 or -errno. Optional. */
     int (*init)(const struct hak_option_values *options);
-    /* A slab of the class owned by `t`: an adopted PARTIAL one, or one that it has formatted: an EMPTY one, or a run of
-     * hak_slab_pages[cls] pages. NULL without memory, or where there is none of what may serve. */
-    struct hak_slab *(*acquire_slab)(struct hak_thread *t, unsigned cls, enum hak_acquire from);
+    /* A slab of the class owned by `heap`: an adopted PARTIAL one, or one that it has formatted: an EMPTY one, or a run
+     * of hak_slab_pages[cls] pages. NULL without memory, or where there is none of what may serve. */
+    struct hak_slab *(*acquire_slab)(struct hak_heap *heap, unsigned cls, enum hak_acquire from);
     /* Takes an EMPTY slab, or a PARTIAL one, all of whose blocks may be back by then (hak_slab_all_back). */
     void (*release_slab)(struct hak_slab *slab);
     /* The last block of a PARTIAL slab of the class came back: now or later the slab becomes EMPTY

@@ -33,11 +33,11 @@ static struct hak_slab *pop(struct hak_slab **list, unsigned stage)
     return slab;
 }
 
-static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
+static struct hak_slab *adopt(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *slab = pop(&partial_lists[cls], STAGE_PARTIAL);
     if (slab)
-        hak_slab_adopt(slab, t);
+        hak_slab_adopt(slab, heap);
     return slab;
 }
 
@@ -63,9 +63,9 @@ static struct hak_slab *take_kept(unsigned cls)
     return slab;
 }
 
-static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum hak_acquire from)
+static struct hak_slab *acquire_slab(struct hak_heap *heap, unsigned cls, enum hak_acquire from)
 {
-    struct hak_slab *slab = adopt(t, cls);
+    struct hak_slab *slab = adopt(heap, cls);
     if (slab || from == HAK_ACQUIRE_PARTIAL)
         return slab;
     slab = take_kept(cls);
@@ -74,7 +74,7 @@ static struct hak_slab *acquire_slab(struct hak_thread *t, unsigned cls, enum ha
     if (!slab && from == HAK_ACQUIRE_ANY)
         slab = take_pages(cls, HAK_SET_COMMON);
     if (slab)
-        hak_slab_format(slab, cls, t);
+        hak_slab_format(slab, cls, heap);
     return slab;
 }
 

@@ -32,10 +32,10 @@ static bool take_batch(void)
 }
 
 /* The backend has PARTIAL and EMPTY slabs of the class, perhaps. */
-static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
+static struct hak_slab *slab_acquire(struct hak_heap *heap, unsigned cls)
 {
     size_t pages = hak_slab_pages[cls];
-    struct hak_slab *slab = hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_KEPT);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_KEPT);
     if (slab)
         return slab;
     hak_lock_acquire(&lock);
@@ -46,7 +46,7 @@ static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
     }
     hak_lock_release(&lock);
     if (slab)
-        hak_slab_format(slab, cls, t);
+        hak_slab_format(slab, cls, heap);
     return slab;
 }
 

@@ -35,10 +35,10 @@ KEPT = {
     ("hak_tag_clear", "load", "acquire", "relaxed"): "it reads nothing of the table, and its store depends on the mask",
 }
 # (file, part of the line): why no model meets it.
-BY_PROCESSOR = "models are of threads that have caches; the thread sanitizer runs with -Dcache=cpu"
+BY_CPU = "models are of threads that have caches; the thread sanitizer runs with -Dcache=cpu"
 UNMET = {
-    ("core/heap/processor.c", "heaps[cpu]"): BY_PROCESSOR,
-    ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_PROCESSOR,
+    ("core/heap/cpu_heaps.c", "heaps[cpu]"): BY_CPU,
+    ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_CPU,
     ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",
     ("core/process/live.c", "file->header."): "another process reads it",
     ("frontends/large/large.c", "HAK_SLAB_SPAN"): "who learns of the span learns it from a block",

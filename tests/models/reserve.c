@@ -14,7 +14,7 @@
 #define SLABS 6u  /* of the page heap */
 #define FIRST 1000u
 
-static struct hak_thread threads[MODEL_THREADS];
+static struct hak_heap threads[MODEL_THREADS];
 static struct reserve descriptors[MODEL_THREADS];
 static unsigned descriptors_used;
 static struct hak_slab slabs[SLABS];

@@ -3,7 +3,8 @@
  * whose they are: a descriptor and all behind it belongs to one thread at a time. */
 #include <pthread.h>
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
+#include "core/heap/heaps.h"
 #include "core/heap/share.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
@@ -13,7 +14,7 @@
 const struct hak_frontend *const hak_frontends[] = {NULL};
 
 static const struct hak_release release = {.name = "model"};
-static struct hak_thread descriptors[MODEL_THREADS];
+static struct hak_heap descriptors[MODEL_THREADS];
 static unsigned used_descriptors;
 static void (*destructor)(void *);
 
@@ -29,53 +30,53 @@ static void setup(void)
 static void come_and_go(unsigned self)
 {
     if (self == 2) {
-        hak_thread_break_up(UINT64_MAX);
+        hak_heaps_dissolve(UINT64_MAX);
         return;
     }
-    struct hak_thread *t = hak_thread_get();
+    struct hak_heap *t = hak_thread_heap();
     MODEL_CHECK(t && t->tag && t->tag == hak_self.tag);
     t->bins[0].batch++;
     destructor(t);
-    MODEL_CHECK(!hak_thread_get() && hak_self.tag == HAK_TAG_NOBODY);
+    MODEL_CHECK(!hak_thread_heap() && hak_self.tag == HAK_TAG_NOBODY);
 }
 
 static void expect_two(void)
 {
-    struct hak_thread_totals totals;
-    hak_thread_totals(&totals);
-    MODEL_CHECK(totals.started == 2 && totals.threads == 0 && totals.parked <= 1);
-    model_reached(totals.parked);
+    struct hak_heaps_totals totals;
+    hak_heaps_totals(&totals);
+    MODEL_CHECK(totals.started == 2 && totals.used == 0 && totals.retired <= 1);
+    model_reached(totals.retired);
     if (totals.resumed)
         model_reached(2);
-    hak_thread_break_up(UINT64_MAX);
-    hak_thread_totals(&totals);
-    MODEL_CHECK(totals.parked == 0 && used_descriptors <= 2);
+    hak_heaps_dissolve(UINT64_MAX);
+    hak_heaps_totals(&totals);
+    MODEL_CHECK(totals.retired == 0 && used_descriptors <= 2);
 }
 
 /* --- what thread.c calls ----------------------------------------------------------------------------------------- */
 
-void hak_share_set_threads(uint32_t live)
+void hak_share_set_heaps(uint32_t live)
 {
     (void)live;
 }
 
-void hak_heap_resume(struct hak_thread *t)
+void hak_bins_resume(struct hak_heap *t)
 {
     t->bins[0].batch++;
 }
 
-void hak_heap_park(struct hak_thread *t)
+void hak_bins_retire(struct hak_heap *t)
 {
     t->bins[0].batch++;
-    t->parked_bytes = 100;
+    t->retired_bytes = 100;
 }
 
-void hak_heap_abandon(struct hak_thread *t)
+void hak_bins_dissolve(struct hak_heap *t)
 {
     t->bins[0].batch = 0;
 }
 
-void hak_heap_drain(struct hak_thread *t)
+void hak_bins_flush(struct hak_heap *t)
 {
     t->bins[0].batch = 0;
 }

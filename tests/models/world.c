@@ -42,13 +42,13 @@ static unsigned large_class(void)
     return cls;
 }
 
-void world_format(struct hak_slab *slab, unsigned blocks, struct hak_thread *owner)
+void world_format(struct hak_slab *slab, unsigned blocks, struct hak_heap *owner)
 {
     hak_slab_format(slab, large_class(), owner);
     slab->capacity = blocks;
 }
 
-struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_thread *owner, unsigned taken, void **out)
+struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_heap *owner, unsigned taken, void **out)
 {
     struct hak_slab *slab = &descriptors[page];
     slab->base = MEMORY + page * HAK_PAGE;
@@ -84,9 +84,9 @@ enum hak_remote world_free(struct hak_slab *slab, void *block)
     return hak_slab_remote_put(slab, (struct hak_chain){block, block, 1});
 }
 
-struct hak_thread *world_thread(unsigned number)
+struct hak_heap *world_thread(unsigned number)
 {
-    return (struct hak_thread *)(uintptr_t)((number + 1) * 4096);
+    return (struct hak_heap *)(uintptr_t)((number + 1) * 4096);
 }
 
 /* --- what the real files call --------------------------------------------------------------------------- */

@@ -12,9 +12,9 @@ enum { WORLD_PAGES = 2 };
 /* First of all in each setup. */
 void world_setup(void);
 /* The descriptor of a page: an ACTIVE slab of `blocks` blocks, of which `taken` are in `out`. */
-struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_thread *owner, unsigned taken, void **out);
+struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_heap *owner, unsigned taken, void **out);
 /* Formats a slab, but for so few blocks. */
-void world_format(struct hak_slab *slab, unsigned blocks, struct hak_thread *owner);
+void world_format(struct hak_slab *slab, unsigned blocks, struct hak_heap *owner);
 /* As a program does with a block that it has. */
 void world_use(void *block);
 /* Takes all that is free from a slab that the caller owns, and uses it; how many blocks. */
@@ -22,6 +22,6 @@ unsigned world_use_up(struct hak_slab *slab);
 /* Gives a block back from outside. */
 enum hak_remote world_free(struct hak_slab *slab, void *block);
 /* Who a thread is: an address, never looked at. */
-struct hak_thread *world_thread(unsigned number);
+struct hak_heap *world_thread(unsigned number);
 
 #endif

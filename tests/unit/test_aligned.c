@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "hakmem.h"
 #include "sizes.h"
 #include "unit.h"
@@ -41,7 +41,7 @@ TEST(alignments)
             memset(p, 3, sizes[i]);
             hak_free(p);
         }
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
     assert_int_equal(unit_census().live_large, 0);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/heap/bin.h"
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 static unsigned cls;
 static size_t capacity;
 
@@ -103,7 +103,7 @@ TEST(few_remote_blocks_wait_while_own_ones_are_free)
     struct unit_block *live = unit_blocks(SIZE, 1);
     unit_free_blocks(unit_blocks(SIZE, 8));
     shared = unit_blocks(SIZE, 2);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     unit_in_thread(free_shared, NULL);
     unit_blocks(SIZE, 1);
     assert_int_equal(hak_slab_remote_count(hak_space_slab(live)), 2);
@@ -159,7 +159,7 @@ TEST(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small)
         blocks[i] = hak_malloc(8192);
     for (unsigned i = 0; i < N; i += 2)
         hak_free(blocks[i]);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     hak_free(hak_malloc(hak_strides[large + 1]));
     assert_true(t->bins[large].slabs && hak_slab_free_blocks(t->bins[large].slabs));
     assert_null(hak_bin_borrow(t, large));
@@ -244,7 +244,7 @@ TEST(own_free_blocks_go_before_those_of_others)
 {
     start(NULL);
     struct unit_block *live = unit_blocks(SIZE, 1);
-    hak_heap_drain(t); /* what came with it is free in the slab */
+    hak_bins_flush(t); /* what came with it is free in the slab */
     unit_in_thread(allocate_shared, NULL);
     unit_free_blocks(shared);
     uint32_t waiting = t->bins[cls].remote_count;

@@ -2,10 +2,10 @@
 #include <string.h>
 
 #include "core/heap/bin.h"
+#include "core/heap/bins.h"
+#include "core/malloc/malloc.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
-#include "core/malloc/malloc.h"
-#include "core/heap/heap.h"
 #include "unit.h"
 
 static uint64_t limit(const char *key)
@@ -51,7 +51,7 @@ TEST(what_is_idle_goes_back_before_the_limit_is_passed)
         hak_free(large_block((20 + 3 * i) * HAK_MIB)); /* longer than what is free */
         assert_true(hak_budget_held() <= 32 * HAK_MIB);
         unit_free_blocks(unit_blocks(1000, 20 * 1000));
-        hak_heap_drain(unit_thread());
+        hak_bins_flush(unit_thread());
         assert_true(hak_budget_held() <= 32 * HAK_MIB);
     }
     if (!hak_parts.release->at_once)

@@ -5,14 +5,16 @@
 #include <string.h>
 
 #include "core/heap/bin.h"
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
+#include "core/heap/heaps.h"
 #include "core/heap/slots.h"
+#include "core/heap/thread.h"
 #include "core/os/meta.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 
 static void start(const char *settings)
 {
@@ -58,9 +60,9 @@ TEST(a_trim_is_heard_by_a_thread_that_recycles_one_block)
 {
     start(NULL);
     hak_free(hak_malloc(64));
-    hak_thread_ask_drain();
+    hak_thread_request_flush();
     unsigned pairs = 0;
-    for (; !t->drain_done && pairs < 10000; pairs++)
+    for (; !t->flush_done && pairs < 10000; pairs++)
         hak_free(hak_malloc(64));
     assert_in_range(pairs, 0, 1000);
 }
@@ -108,7 +110,7 @@ TEST(a_free_block_is_neither_read_nor_written)
             written[i] = hak_malloc(size);
         free_most(n, size);
         expect_unwritten(n, size);
-        hak_heap_drain(t);
+        hak_bins_flush(t);
         expect_unwritten(n, size);
         for (size_t i = 0; i < n; i++)
             if (!stays(i, n))
@@ -116,7 +118,7 @@ TEST(a_free_block_is_neither_read_nor_written)
         expect_unwritten(n, size);
         for (size_t i = 0; i < n; i++)
             hak_free(written[i]);
-        hak_heap_drain(t);
+        hak_bins_flush(t);
     }
     assert_int_equal(unit_census().used, 0);
 }
@@ -182,7 +184,7 @@ TEST(the_room_of_a_bin_is_never_more_than_its_free_slots)
             hak_free(blocks[at]);
         blocks[at] = unit_random(&random) % 3 ? hak_malloc(size) : NULL;
         if (i % 4096 == 0)
-            hak_heap_drain(t);
+            hak_bins_flush(t);
         for (unsigned cls = 0; i % 16 == 0 && cls < HAK_NCLASSES; cls++) {
             const struct hak_bin *b = &t->bins[cls];
             uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
@@ -207,7 +209,7 @@ TEST(slots_of_ended_threads_are_used_again)
     size_t settled = 0;
     for (unsigned i = 0; i < 40; i++) {
         unit_in_thread(use_all_classes, NULL);
-        hak_thread_break_up(UINT64_MAX);
+        hak_heaps_dissolve(UINT64_MAX);
         if (i == 20)
             settled = hak_meta_bytes();
     }
@@ -266,7 +268,7 @@ TEST(slots_of_many_ended_threads_go_back_to_the_kernel)
 /* What the kernel refuses serves again all the same. */
 TEST(slots_that_are_refused_are_not_lost)
 {
-    static struct hak_thread other;
+    static struct hak_heap other;
     unsigned arrays[2] = {0};
     start(NULL);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
@@ -289,9 +291,9 @@ static void *use_a_class(void *unused)
 TEST(frees_of_ended_threads_are_counted)
 {
     start("HAKMEM_PARKED_THREADS=0");
-    static struct hak_thread_totals totals;
+    static struct hak_heaps_totals totals;
     unit_in_thread(use_a_class, NULL);
-    hak_thread_totals(&totals);
+    hak_heaps_totals(&totals);
     assert_int_equal(totals.counters.classes[hak_class_of(SIZE)].served, 100);
 }
 
@@ -320,7 +322,7 @@ TEST(without_memory_for_slots_the_kernel_is_seldom_asked)
     enum { PAIRS = 6400 };
     start(NULL);
     void *live = hak_malloc(SIZE);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     forget_slots(hak_class_of(SIZE));
     take_all_slots();
     uint64_t calls = fake_os_total();
@@ -373,13 +375,13 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
     start(NULL);
     unsigned cls = hak_class_of(64);
     void *p = hak_malloc(64);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     struct hak_bin b = t->bins[cls];
     forget_slots(cls); /* the tag of a slab may be its own */
     hak_free(p);
     hak_free(hak_malloc(64));
     assert_true(t->bins[cls].slots_lg && b.slots_lg);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     assert_int_equal(unit_census().used, 0);
 }
 #define ARRAY_TESTS                                                                                                    \

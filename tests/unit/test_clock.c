@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "core/plugin.h"
 #include "unit.h"
 
@@ -66,7 +66,7 @@ static void give(const struct idle *s)
     for (size_t i = 0; i < s->n; i++)
         if (i % s->stays)
             hak_free(s->block[i]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
 }
 
 /* All are there before the first goes, so that none has the place of another. */

@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "core/heap/remote_cache.h"
 #include "core/pages/mark.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 static size_t capacity;
 
 static void start(const char *settings)
@@ -98,7 +98,7 @@ TEST(full_slabs_are_reclaimed_by_their_last_owner)
     struct unit_block *blocks = unit_blocks(SIZE, 4 * capacity);
     assert_true(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL) >= 3);
     unit_free_blocks(blocks);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     assert_true(t->counters.reclaimed >= 3);
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), t->counters.reclaimed);
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 0);
@@ -116,7 +116,7 @@ TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
         blocks[i] = hak_malloc(SMALL);
     for (unsigned i = 100; i < N; i++) /* the others hold the slabs */
         hak_free(blocks[(size_t)i * 1009 % N]);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     unsigned ascending = 0;
     char *before = hak_malloc(SMALL);
     for (unsigned i = 101; i < N; i++) {
@@ -139,7 +139,7 @@ TEST(errno_is_kept_while_blocks_go_back)
 
 static void drain(void)
 {
-    hak_heap_drain(t);
+    hak_bins_flush(t);
 }
 
 static void drain_shared(void)
@@ -162,7 +162,7 @@ TEST(blocks_do_not_go_home_to_a_span)
 
 static void *free_one_twice(void *unused)
 {
-    struct hak_thread *me = unit_thread();
+    struct hak_heap *me = unit_thread();
     void *others = hak_malloc(SIZE / 2), *between = ((struct unit_block *)shared)->next;
     hak_free(shared);
     hak_free(others);
@@ -214,7 +214,7 @@ TEST(blocks_go_home_in_any_order)
                     assert_non_null(blocks[i] = hak_malloc(sizes[s]));
                 for (size_t i = 0; i < n; i++)
                     hak_free(blocks[nth_of(order, i, n)]);
-                hak_heap_drain(t);
+                hak_bins_flush(t);
                 hak_remote_cache_flush(t);
                 unit_sweep();
                 struct hak_census census = unit_census();

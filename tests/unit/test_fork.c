@@ -7,11 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/malloc/malloc.h"
 #include "core/heap/bin.h"
+#include "core/heap/bins.h"
 #include "core/heap/drain.h"
+#include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
-#include "core/heap/heap.h"
+#include "core/malloc/malloc.h"
 #include "core/pages/budget.h"
 #include "unit.h"
 
@@ -38,14 +39,14 @@ static unsigned pinned;
 /* Everything that takes a lock, in a process that must not wait for one. */
 static int use_everything(void)
 {
-    struct hak_thread_totals totals;
+    struct hak_heaps_totals totals;
     unit_free_blocks(mine);
     for (size_t size = 8; size < 40 * HAK_MIB; size *= 2)
         unit_free_blocks(unit_blocks(size, 3));
     hak_trim(0);
     free(unit_stats_text(true));
-    hak_thread_totals(&totals);
-    if (totals.pinned_slabs != pinned || totals.threads != 1)
+    hak_heaps_totals(&totals);
+    if (totals.pinned_slabs != pinned || totals.used != 1)
         return 2;
     struct hak_census c;
     hak_stats_census(&c);
@@ -118,13 +119,13 @@ TEST(other_threads_slabs_are_pinned_and_counted)
     pthread_join(thread, NULL);
     pinned = 0;
     use_everything();
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
 static int go_on(void)
 {
-    hak_lock_release(&hak_thread_lock); /* what was interrupted comes to its end in the child, too */
+    hak_lock_release(&hak_heaps_lock); /* what was interrupted comes to its end in the child, too */
     return use_everything();
 }
 
@@ -133,10 +134,10 @@ TEST(a_fork_by_who_holds_a_lock_waits_for_nobody)
 {
     unit_start(NULL);
     mine = unit_blocks(SIZE, 100);
-    hak_lock_acquire(&hak_thread_lock);
+    hak_lock_acquire(&hak_heaps_lock);
     in_fork(go_on);
     assert_true(hak_lock_is_any_held());
-    hak_lock_release(&hak_thread_lock);
+    hak_lock_release(&hak_heaps_lock);
     use_everything();
 }
 
@@ -273,8 +274,8 @@ static void fork_in_handler(int signal)
 /* The child goes on where its parent waited. */
 static void *wait_for_lock(void *unused)
 {
-    static struct hak_thread_totals totals;
-    hak_thread_totals(&totals);
+    static struct hak_heaps_totals totals;
+    hak_heaps_totals(&totals);
     if (handlers_child)
         return unused;
     unit_free_blocks(unit_blocks(SIZE, 100));
@@ -290,16 +291,16 @@ TEST(a_thread_that_waits_for_a_lock_has_none)
     assert_true(hak_init());
     sigaction(SIGUSR1, &action, NULL);
     alarm(60);
-    hak_lock_acquire(&hak_thread_lock);
-    unsigned alone = HAK_LOAD_RELAXED(&hak_thread_lock.word);
+    hak_lock_acquire(&hak_heaps_lock);
+    unsigned alone = HAK_LOAD_RELAXED(&hak_heaps_lock.word);
     pthread_t t = start_thread(wait_for_lock);
-    while (HAK_LOAD_RELAXED(&hak_thread_lock.word) == alone)
+    while (HAK_LOAD_RELAXED(&hak_heaps_lock.word) == alone)
         usleep(1000);
     pthread_kill(t, SIGUSR1);
     while (!in_handler)
         usleep(1000);
     usleep(20000); /* in the handler it waits for the same lock */
-    hak_lock_release(&hak_thread_lock);
+    hak_lock_release(&hak_heaps_lock);
     pthread_join(t, NULL);
     assert_true(handlers_child > 0);
     assert_int_equal(waitpid(handlers_child, &status, 0), handlers_child);
@@ -311,7 +312,7 @@ static HAK_LOCK(second, HAK_RANK_FRONTEND);
 /* Has one lock and waits for another, whose owner is not in the handler's child. */
 static void *wait_for_second_lock(void *unused)
 {
-    hak_lock_acquire(&hak_thread_lock);
+    hak_lock_acquire(&hak_heaps_lock);
     hak_lock_acquire(&second);
     return unused;
 }

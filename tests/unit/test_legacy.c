@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/plugin.h"
+#include "core/heap/bins.h"
 #include "core/malloc/malloc.h"
-#include "core/heap/heap.h"
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
+#include "core/plugin.h"
 #include "unit.h"
 
 extern const struct hak_backend hak_backend_legacy;
 
 static const struct hak_backend *legacy = &hak_backend_legacy;
-static struct hak_thread *t;
+static struct hak_heap *t;
 static unsigned cls;
 
 static void start(void)
@@ -222,7 +222,7 @@ TEST(visible_results)
     }
     for (unsigned k = 0; k < SLOTS; k++)
         hak_free(slots[k]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     struct hak_census c = unit_census();
     mix(c.used - c.remote);
     mix(c.live_large);

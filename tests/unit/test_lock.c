@@ -286,7 +286,7 @@ TEST(a_child_waits_for_no_fork_of_its_parents)
 
 TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
 {
-    static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_PROCESSOR);
+    static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
     unit_start(NULL);
     assert_false(hak_lock_take_for_fork(&lock));
     assert_false(is_taken(&lock));

@@ -7,7 +7,7 @@
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 
 static void start(const char *settings)
 {

@@ -6,10 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/heap/bins.h"
+#include "core/malloc/malloc.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
-#include "core/malloc/malloc.h"
-#include "core/heap/heap.h"
 #include "frontends/pool/reserve.h"
 
 #include "unit.h"
@@ -46,7 +46,7 @@ TEST(each_class_comes_and_goes)
             assert_int_equal(hak_space_slab(b)->stride, original[i]);
         unit_free_blocks(blocks);
     }
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -269,7 +269,7 @@ TEST(the_rest_of_an_ended_thread_goes_back)
         assert_int_equal(reserved(), 0);
         assert_int_equal(pool("chunks"), 0);
         unit_free_blocks(left);
-        hak_heap_drain(unit_thread());
+        hak_bins_flush(unit_thread());
         unit_sweep();
     }
     assert_true(pool("chunks_returned") >= 1);
@@ -289,7 +289,7 @@ TEST(slabs_of_ended_threads_are_adopted)
     assert_int_equal(pool("chunks_mapped"), mapped);
     unit_free_blocks(left);
     unit_free_blocks(mine);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     unit_sweep();
     assert_int_equal(unit_census().used, 0);
 }
@@ -300,7 +300,7 @@ TEST(all_that_is_free_goes_back)
     struct unit_block *blocks = unit_blocks(30000, 500);
     assert_true(pool("chunks_mapped") >= 3);
     unit_free_blocks(blocks);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     hak_purge_all(0);
     assert_int_equal(reserved(), 0);
     assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
@@ -319,7 +319,7 @@ TEST(free_pages_go_back_after_the_delay)
         skip();
     struct unit_block *live = unit_blocks(8192, 1);
     unit_free_blocks(unit_blocks(50000, 10));
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     hak_parts.backend->flush ? hak_parts.backend->flush() : (void)0;
     uint64_t before = purges();
     fake_os_pass(480);
@@ -412,7 +412,7 @@ TEST(a_child_gives_others_reserves_back)
     assert_int_equal(reserved(), rest);
     pthread_barrier_wait(&barrier);
     pthread_join(thread, NULL);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 #define FORK T(a_child_gives_others_reserves_back),
@@ -442,7 +442,7 @@ TEST(no_slab_crosses_the_end_of_the_descriptors)
     }
     for (unsigned i = 0; i < N; i++)
         hak_free(blocks[i]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 

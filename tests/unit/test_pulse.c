@@ -49,7 +49,7 @@ TEST(room_is_made_by_giving_back_what_is_idle)
     unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
     unit_free_blocks(unit_blocks(10000, 1000));
     uint64_t purges = unit_stat("budget", "purges");
-    hak_thread_ask_drain();
+    hak_thread_request_flush();
     unit_thread();
     uint64_t held = unit_stat("budget", "held_bytes");
     hak_make_room(HAK_MIB);

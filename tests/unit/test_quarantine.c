@@ -55,7 +55,7 @@ TEST(a_freed_block_is_held_back)
 TEST(what_is_held_back_is_bounded)
 {
     unit_start("HAKMEM_QUARANTINE_KB=100");
-    const struct hak_thread *t = unit_thread();
+    const struct hak_heap *t = unit_thread();
     for (size_t i = 0; i < 20000; i++) {
         hak_free(hak_malloc(1 + i * 7919 % HAK_SMALL_MAX));
         assert_true(hak_quarantine_bytes(t) <= 100 * HAK_KIB);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
 #include "unit.h"
@@ -46,7 +46,7 @@ static void give(const struct set *s)
 {
     for (size_t i = 0; i < s->n; i++)
         hak_free(s->block[i]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
 }
 
 /* Of the pages that the blocks lie in. */
@@ -142,14 +142,14 @@ static void give_most(const struct set *s)
     for (size_t i = 0; i < s->n; i++)
         if (i % STAYS)
             hak_free(s->block[i]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
 }
 
 static void give_rest(const struct set *s)
 {
     for (size_t i = 0; i < s->n; i += STAYS)
         hak_free(s->block[i]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
 }
 
 TEST(a_trim_goes_around_a_locked_page_among_others)

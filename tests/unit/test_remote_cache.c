@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/heap/remote_cache.h"
-
 #include "core/heap/share.h"
+#include "core/heap/thread.h"
+
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 static unsigned cls;
 static size_t capacity;
 
@@ -47,15 +48,15 @@ TEST(remote_blocks_serve_the_next_refill)
 
 static void *only_free_remote(void *n)
 {
-    struct hak_thread *me = unit_thread();
+    struct hak_heap *me = unit_thread();
     hak_free(shared); /* waits here */
-    hak_thread_ask_drain();
+    hak_thread_request_flush();
     struct unit_block *block = shared_rest, *next;
     for (size_t i = 0; i < *(size_t *)n; i++, block = next) {
         next = block->next;
         hak_free(block);
     }
-    assert_int_equal(me->drain_done, 1);
+    assert_int_equal(me->flush_done, 1);
     return NULL;
 }
 
@@ -112,12 +113,12 @@ TEST(a_full_array_whose_capacity_falls_is_flushed)
     struct hak_bin *b = &t->bins[hak_class_of(512)];
     size_t n = 33;
     unit_in_thread(allocate_small, &n);
-    hak_share_set_threads(1);
+    hak_share_set_heaps(1);
     struct unit_block *last = shared, *rest = shared->next;
     unit_free_blocks(rest);
     assert_int_equal(b->remote_count, 32);
     assert_int_equal(b->remote_lg, 5);
-    hak_share_set_threads(1000);
+    hak_share_set_heaps(1000);
     hak_free(last);
     assert_int_equal(b->remote_lg, 5);
     assert_int_equal(b->remote_count, hak_share_capacity(hak_class_of(512)));

@@ -6,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/heap/bins.h"
+#include "core/heap/heaps.h"
 #include "core/malloc/malloc.h"
-#include "core/heap/heap.h"
 #include "unit.h"
 
 /* --- a small judge of JSON --------------------------------------------------------------------------- */
@@ -220,8 +221,8 @@ TEST(numbers_are_those_of_the_heap)
     unit_start(NULL);
     work();
     struct hak_census c = unit_census();
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
         assert_int_equal(unit_stat("pages", hak_slab_state_name((enum hak_slab_state)s)), c.pages[s]);
     assert_int_equal(unit_stat("slabs", "unused_to_active"), unit_transitions(HAK_SLAB_UNUSED, HAK_SLAB_ACTIVE));
@@ -296,7 +297,7 @@ TEST(blocks_and_bytes_are_conserved)
         if (i % 10000 == 0)
             unit_census();
     }
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     struct hak_census c = unit_census();
     uint64_t live = 0, large = 0;
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -315,7 +316,7 @@ TEST(blocks_and_bytes_are_conserved)
     assert_true(space.handed_out <= space.mapped);
     for (unsigned i = 0; i < SLOTS; i++)
         hak_free(slots[i]);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     c = unit_census();
     assert_int_equal(c.used, c.remote);
     assert_int_equal(c.live_large, 0);

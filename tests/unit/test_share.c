@@ -3,24 +3,24 @@
 #include "core/heap/share.h"
 
 #include "core/heap/bin.h"
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "unit.h"
 
 #define MANY 100
 #define BLOCKS 8
 
-static struct hak_thread *start_among(uint32_t threads)
+static struct hak_heap *start_among(uint32_t threads)
 {
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     assert_non_null(t);
-    hak_share_set_threads(threads); /* after the start, which sets the true number */
+    hak_share_set_heaps(threads); /* after the start, which sets the true number */
     return t;
 }
 
 TEST(a_thread_alone_owns_its_slabs)
 {
     unit_start(NULL);
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         hak_free(hak_malloc(hak_class_usable(cls)));
         assert_non_null(t->bins[cls].slabs);
@@ -33,7 +33,7 @@ static void *blocks[2][HAK_NCLASSES];
 /* Keeps one block of each class, frees others. */
 static void *keep_some(void *out)
 {
-    struct hak_thread *t = start_among(MANY);
+    struct hak_heap *t = start_among(MANY);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         void **kept = out;
         kept[cls] = hak_malloc(hak_class_usable(cls));
@@ -76,7 +76,7 @@ TEST(threads_among_many_share_slabs_and_keep_little)
         hak_free(blocks[0][cls]);
         hak_free(blocks[1][cls]);
     }
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     unit_sweep();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 0);
@@ -86,7 +86,7 @@ TEST(threads_among_many_share_slabs_and_keep_little)
 TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
 {
     unit_start(NULL);
-    struct hak_thread *t = start_among(MANY);
+    struct hak_heap *t = start_among(MANY);
     unsigned cls = hak_class_of(2000);
     uint32_t rounds = 0;
     for (; !t->bins[cls].slabs && rounds < 1000000; rounds++)
@@ -103,7 +103,7 @@ static struct unit_block *given;
 
 static void *give(void *n)
 {
-    hak_share_set_threads(1);
+    hak_share_set_heaps(1);
     given = unit_blocks(2000, *(size_t *)n);
     return NULL;
 }
@@ -114,9 +114,9 @@ TEST(a_thread_that_only_frees_gathers_more_with_time)
     unit_start(NULL);
     size_t n = 4000;
     unsigned cls = hak_class_of(2000);
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     unit_in_thread(give, &n);
-    hak_share_set_threads(20);
+    hak_share_set_heaps(20);
     struct unit_block *first = given;
     given = given->next;
     hak_free(first);
@@ -130,22 +130,22 @@ TEST(the_bound_rises_with_the_threads_and_ends)
 {
     uint32_t last = 0;
     for (uint32_t threads = 2; threads < 100000; threads *= 2) {
-        hak_share_set_threads(threads);
+        hak_share_set_heaps(threads);
         assert_true(HAK_LOAD_RELAXED(&hak_share_trips) >= last);
         last = HAK_LOAD_RELAXED(&hak_share_trips);
     }
-    hak_share_set_threads(UINT32_MAX);
+    hak_share_set_heaps(UINT32_MAX);
     assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), last);
-    hak_share_set_threads(1);
+    hak_share_set_heaps(1);
     assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), 0);
-    hak_share_set_threads(0);
+    hak_share_set_heaps(0);
     assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), 0);
 }
 
 TEST(without_memory_there_is_none)
 {
     unit_start(NULL);
-    struct hak_thread *t = start_among(MANY);
+    struct hak_heap *t = start_among(MANY);
     unsigned cls = hak_class_of(2000);
     assert_null(hak_share_open(t, cls, false));
     struct hak_slab *slab = hak_share_open(t, cls, true);

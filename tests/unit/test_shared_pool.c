@@ -4,15 +4,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/parts/purge.h"
+#include "core/heap/bin.h"
+#include "core/heap/bins.h"
+#include "core/heap/drain.h"
+#include "core/heap/heaps.h"
+#include "core/heap/remote_cache.h"
+#include "core/malloc/malloc.h"
 #include "core/os/huge_page.h"
 #include "core/pages/budget.h"
+#include "core/parts/purge.h"
 #include "core/plugin.h"
-#include "core/malloc/malloc.h"
-#include "core/heap/bin.h"
-#include "core/heap/drain.h"
-#include "core/heap/remote_cache.h"
-#include "core/heap/heap.h"
 #include "unit.h"
 
 extern const struct hak_backend hak_backend_shared_pool;
@@ -20,7 +21,7 @@ extern const struct hak_backend hak_backend_shared_pool;
 #define ONE_PAGE 60000 /* a span of one page */
 
 static const struct hak_backend *pool = &hak_backend_shared_pool;
-static struct hak_thread *t;
+static struct hak_heap *t;
 static unsigned cls, other_bin, long_bin; /* two classes of one-page slabs, and one of longer ones */
 
 static void start(const char *settings)
@@ -705,9 +706,9 @@ static void pass_around(const char *settings)
     }
     for (unsigned i = 0; i < SLOTS; i++)
         hak_free(exchange[i]);
-    hak_thread_break_up(UINT64_MAX);
-    hak_heap_drain(unit_thread());
-    hak_heap_drain(unit_thread()); /* the first may have given blocks to slabs that it came to own */
+    hak_heaps_dissolve(UINT64_MAX);
+    hak_bins_flush(unit_thread());
+    hak_bins_flush(unit_thread()); /* the first may have given blocks to slabs that it came to own */
     unit_sweep();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 0);

@@ -13,7 +13,7 @@
 #define BIN 3 /* 64-byte blocks */
 
 static struct hak_slab slab;
-static struct hak_thread *me, *other; /* only compared */
+static struct hak_heap *me, *other; /* only compared */
 
 static void make(unsigned cls)
 {
@@ -22,15 +22,15 @@ static void make(unsigned cls)
         hak_page_map.base = (uintptr_t)memory;
         hak_page_map_grow(sizeof memory);
     }
-    me = (struct hak_thread *)(uintptr_t)0x1000;
-    other = (struct hak_thread *)(uintptr_t)0x2000;
+    me = (struct hak_heap *)(uintptr_t)0x1000;
+    other = (struct hak_heap *)(uintptr_t)0x2000;
     memset(&slab, 0, sizeof slab);
     slab.base = memory;
     slab.pages = hak_slab_pages[cls];
     hak_slab_format(&slab, cls, me);
 }
 
-static void assert_state(enum hak_slab_state state, struct hak_thread *owner)
+static void assert_state(enum hak_slab_state state, struct hak_heap *owner)
 {
     assert_int_equal(hak_slab_state(&slab), state);
     assert_ptr_equal(slab.owner, owner);

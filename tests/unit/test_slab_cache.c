@@ -11,7 +11,7 @@
 #define SIZE 2000 /* has no header in any build */
 #define MANY 64
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 static unsigned cls;
 
 static void start_with(const char *settings)
@@ -421,7 +421,7 @@ TEST(a_fork_that_waits_for_a_sweep_has_no_lock)
     while (!hak_lock_is_fork_waiting())
         usleep(1000);
     usleep(50000);
-    assert_int_equal(HAK_LOAD_RELAXED(&hak_thread_lock.word), 0);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_heaps_lock.word), 0);
     assert_int_equal(HAK_LOAD_RELAXED(&hak_meta_lock.word), 0);
     end_beside_fork(sweeper, forks);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 #include "hakmem.h"
 #include "sizes.h"
 #include "unit.h"
@@ -119,12 +119,12 @@ TEST(each_call_and_all_later_ones_refused)
 TEST(a_block_without_a_tag_comes_back_and_its_page_has_one_again)
 {
     unit_start(NULL);
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     char *p = hak_malloc(2000);
     hak_tag_clear(p);
     hak_free(p);
     assert_int_not_equal(hak_tag_load((uintptr_t)p >> HAK_PAGE_LG), 0);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);
 }

@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/heap/bins.h"
 #include "core/malloc/malloc.h"
-#include "core/heap/heap.h"
 #include "unit.h"
 
 static struct hak_space_stats stats(void)
@@ -370,7 +370,7 @@ static void use_address_space(size_t bytes)
 /* Frees whose tag was lost go home as foreign ones, and may wait there. */
 static void assert_all_back(void)
 {
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);
 }

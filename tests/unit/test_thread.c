@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: MIT
  * Threads begin at their first slow path; what they had waits for the next one, and nothing stays for long. */
+#include "core/heap/bin.h"
+#include "core/heap/bins.h"
+#include "core/heap/drain.h"
+#include "core/heap/heaps.h"
+#include "core/heap/owned.h"
+#include "core/heap/remote_cache.h"
+#include "core/heap/share.h"
 #include "core/heap/thread.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/os/meta.h"
 #include "core/malloc/malloc.h"
-#include "core/heap/bin.h"
-#include "core/heap/drain.h"
-#include "core/heap/remote_cache.h"
-#include "core/heap/heap.h"
-#include "core/heap/owned.h"
-#include "core/heap/share.h"
+#include "core/os/meta.h"
 #include "unit.h"
 
 #define SIZE 2000 /* without a header in any build */
 
-static struct hak_thread_totals totals(void)
+static struct hak_heaps_totals totals(void)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     return t;
 }
 
 static void *get(void *unused)
 {
     (void)unused;
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     assert_ptr_equal(unit_thread(), t);
-    assert_ptr_equal(hak_self.thread, t);
+    assert_ptr_equal(hak_self.heap, t);
     assert_int_equal(hak_self.tag, t->tag);
     assert_ptr_equal(hak_counters_own, &t->counters);
     return t;
@@ -38,23 +39,23 @@ static void *get(void *unused)
 TEST(before_its_first_slow_path_a_thread_has_nothing)
 {
     unit_start(NULL);
-    assert_null(hak_self.thread);
+    assert_null(hak_self.heap);
     assert_int_equal(hak_self.tag, HAK_TAG_NOBODY);
     assert_int_equal(totals().started, 0);
     assert_non_null(get(NULL));
-    assert_int_equal(totals().threads, 1);
+    assert_int_equal(totals().used, 1);
 }
 
 static void *get_into(void *out)
 {
-    *(struct hak_thread **)out = get(NULL);
+    *(struct hak_heap **)out = get(NULL);
     return NULL;
 }
 
 TEST(descriptors_are_recycled)
 {
     unit_start(NULL);
-    struct hak_thread *first, *second;
+    struct hak_heap *first, *second;
     unit_in_thread(get_into, &first);
     size_t bytes = hak_meta_bytes();
     for (unsigned i = 0; i < 100; i++) {
@@ -63,13 +64,13 @@ TEST(descriptors_are_recycled)
     }
     assert_int_equal(hak_meta_bytes(), bytes);
     assert_int_equal(totals().started, 101);
-    assert_int_equal(totals().threads, 0);
+    assert_int_equal(totals().used, 0);
 }
 
 TEST(tags_of_live_threads_differ)
 {
     unit_start(NULL);
-    struct hak_thread *mine = get(NULL), *other;
+    struct hak_heap *mine = get(NULL), *other;
     unit_in_thread(get_into, &other);
     assert_true(mine->tag >> 32 > 1 && (uint32_t)mine->tag == 0);
     assert_int_not_equal(mine->tag, other->tag);
@@ -79,10 +80,10 @@ static void *free_some(void *blocks)
 {
     void **p = blocks;
     hak_free(p[0]);
-    assert_null(hak_self.thread); /* as the C library's last free of a thread that never called */
+    assert_null(hak_self.heap); /* as the C library's last free of a thread that never called */
     for (unsigned i = 1; i < 100; i++)
         hak_free(p[i]);
-    assert_non_null(hak_self.thread);
+    assert_non_null(hak_self.heap);
     return NULL;
 }
 
@@ -93,7 +94,7 @@ TEST(who_frees_a_little_has_no_heap)
     for (unsigned i = 0; i < COUNT(blocks); i++)
         blocks[i] = hak_malloc(SIZE);
     unit_in_thread(free_some, blocks);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);
 }
@@ -124,7 +125,7 @@ TEST(a_thread_that_ends_leaves_nothing_active)
     assert_int_equal(c.used, HAK_NCLASSES); /* the kept ones, nothing else */
     assert_int_equal(totals().active_slabs, 0);
     unit_free_blocks(kept);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     unit_sweep();
     c = unit_census();
     assert_int_equal(c.used, 0);
@@ -149,7 +150,7 @@ TEST(full_slabs_stay_full)
 
 static uint64_t blocks_refilled(void)
 {
-    struct hak_thread_totals t = totals();
+    struct hak_heaps_totals t = totals();
     return t.counters.refill_blocks;
 }
 
@@ -191,7 +192,7 @@ static void *come_and_go(void *n)
 
 static uint64_t refills(void)
 {
-    struct hak_thread_totals t = totals();
+    struct hak_heaps_totals t = totals();
     return t.counters.refills;
 }
 
@@ -200,17 +201,17 @@ TEST(the_next_thread_goes_on_with_what_the_last_one_had)
     start(NULL);
     size_t n = 10;
     run(come_and_go, &n);
-    assert_int_equal(totals().threads, 0);
-    assert_int_equal(totals().parked, 1);
+    assert_int_equal(totals().used, 0);
+    assert_int_equal(totals().retired, 1);
     uint64_t before = refills();
     for (unsigned i = 0; i < 10; i++)
         run(come_and_go, &n);
     assert_int_equal(refills(), before);
     assert_int_equal(totals().resumed, 10);
-    assert_int_equal(totals().parked, 1);
+    assert_int_equal(totals().retired, 1);
     assert_int_equal(unit_census().free, 0); /* the bins have all */
-    hak_thread_break_up(UINT64_MAX);
-    assert_int_equal(totals().parked, 0);
+    hak_heaps_dissolve(UINT64_MAX);
+    assert_int_equal(totals().retired, 0);
     assert_int_equal(totals().active_slabs, 0);
     assert_int_equal(unit_census().used, 0);
 }
@@ -231,7 +232,7 @@ TEST(the_first_block_of_a_resumed_thread_comes_from_its_bin)
     run(allocate_one, &block);
     assert_int_equal(unit_census().used, used); /* none was lost */
     hak_free(block);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -242,8 +243,8 @@ TEST(blocks_of_a_parked_thread_may_be_freed_by_others)
     run(allocate_full, &n);
     unit_free_blocks(kept);
     hak_remote_cache_flush(unit_thread()); /* it is the caller that has become the next thread */
-    assert_int_equal(totals().parked, 0);
-    hak_heap_drain(unit_thread());
+    assert_int_equal(totals().retired, 0);
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -260,9 +261,9 @@ TEST(parked_threads_are_broken_up_after_the_purge_delay)
     unit_thread();
     run(come_and_go, &n);
     age_by(50);
-    assert_int_equal(totals().parked, 1);
+    assert_int_equal(totals().retired, 1);
     age_by(60);
-    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().retired, 0);
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -272,9 +273,9 @@ TEST(a_trim_breaks_parked_threads_up)
     size_t n = 10;
     unit_thread();
     run(come_and_go, &n);
-    assert_int_equal(totals().parked, 1);
+    assert_int_equal(totals().retired, 1);
     hak_trim(0);
-    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().retired, 0);
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -304,9 +305,9 @@ TEST(a_thread_with_much_memory_is_not_parked)
     size_t few = 2, many = 16;
     unit_thread();
     run(own_much, &few);
-    assert_int_equal(totals().parked, 1);
+    assert_int_equal(totals().retired, 1);
     run(own_much, &many);
-    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().retired, 0);
     assert_int_equal(totals().active_slabs, 0);
 }
 
@@ -334,8 +335,8 @@ TEST(so_many_threads_are_parked)
 {
     start("HAKMEM_PARKED_THREADS=3");
     run_together(8);
-    assert_int_equal(totals().parked, 3);
-    assert_int_equal(totals().threads, 0);
+    assert_int_equal(totals().retired, 3);
+    assert_int_equal(totals().used, 0);
 }
 
 TEST(a_forked_child_goes_on_with_parked_threads)
@@ -352,7 +353,7 @@ TEST(a_forked_child_goes_on_with_parked_threads)
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(totals().parked, 1);
+    assert_int_equal(totals().retired, 1);
 }
 
 static void *live_on(void *unused)
@@ -376,7 +377,7 @@ TEST(a_forked_child_is_alone)
     assert_int_equal(hak_share_trips, 1);
     pid_t child = fork();
     if (!child)
-        _exit(hak_share_trips != 0 || totals().threads != 1);
+        _exit(hak_share_trips != 0 || totals().used != 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_int_equal(hak_share_trips, 1);
@@ -389,7 +390,7 @@ static void expect_none_parked(const char *settings)
 {
     unit_start(settings);
     run_together(2);
-    assert_int_equal(totals().parked, 0);
+    assert_int_equal(totals().retired, 0);
     assert_int_equal(totals().active_slabs, 0);
 }
 
@@ -445,16 +446,16 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
     }
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote); /* the orphan collects what is back when it next needs blocks */
-    assert_int_equal(totals().threads, 1);
+    assert_int_equal(totals().used, 1);
 }
 
 TEST(what_the_orphan_counted_is_in_the_totals)
 {
     unit_start(NULL);
     get(NULL);
-    struct hak_thread_totals before = totals(), after;
-    hak_count(&hak_thread_orphan_acquire()->counters.refills, 5);
-    hak_thread_orphan_release();
+    struct hak_heaps_totals before = totals(), after;
+    hak_count(&hak_orphan_acquire()->counters.refills, 5);
+    hak_orphan_release();
     after = totals();
     assert_int_equal(after.counters.refills, before.counters.refills + 5);
 }
@@ -472,11 +473,11 @@ TEST(blocks_in_bins_of_parked_threads_are_free)
     if (hak_parts.release->at_once)
         skip();
     pthread_t thread;
-    size_t before = hak_thread_free_bytes();
+    size_t before = hak_heaps_free_bytes();
     assert_int_equal(pthread_create(&thread, NULL, leave_blocks_in_bins, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(totals().parked, 1);
-    assert_true(hak_thread_free_bytes() >= before + 5 * SIZE);
+    assert_int_equal(totals().retired, 1);
+    assert_true(hak_heaps_free_bytes() >= before + 5 * SIZE);
 }
 
 TEST(the_orphans_holder_may_break_threads_up)
@@ -484,20 +485,20 @@ TEST(the_orphans_holder_may_break_threads_up)
     start(NULL);
     size_t n = 10;
     run(come_and_go, &n);
-    hak_thread_orphan_acquire(); /* a debug build stops at locks taken in the wrong order */
-    hak_thread_break_up(UINT64_MAX);
-    hak_thread_orphan_release();
-    assert_int_equal(totals().parked, 0);
+    hak_orphan_acquire(); /* a debug build stops at locks taken in the wrong order */
+    hak_heaps_dissolve(UINT64_MAX);
+    hak_orphan_release();
+    assert_int_equal(totals().retired, 0);
 }
 
 TEST(only_one_holds_the_orphan)
 {
     unit_start(NULL);
-    struct hak_thread *orphan = hak_thread_orphan_acquire();
+    struct hak_heap *orphan = hak_orphan_acquire();
     assert_int_equal(orphan->tag, (uint64_t)1 << 32);
-    hak_thread_orphan_release();
-    assert_ptr_equal(hak_thread_orphan_acquire(), orphan);
-    hak_thread_orphan_release();
+    hak_orphan_release();
+    assert_ptr_equal(hak_orphan_acquire(), orphan);
+    hak_orphan_release();
 }
 
 /* --- trim ---------------------------------------------------------------------------------------------- */
@@ -566,7 +567,7 @@ TEST(a_free_hears_what_is_asked_without_tags)
     pthread_barrier_init(&together, NULL, 2);
     assert_int_equal(pthread_create(&thread, NULL, free_when_untagged, NULL), 0);
     pthread_barrier_wait(&together);
-    hak_thread_ask_drain();
+    hak_thread_request_flush();
     size_t next = 0, rounds = 0;
     do
         rounds++;
@@ -599,7 +600,7 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     unit_start(NULL);
     unit_free_blocks(unit_blocks(SIZE, 10));
     unit_in_thread(serve_without_descriptor, NULL);
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 

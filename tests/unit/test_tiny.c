@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "core/plugin.h"
+#include "core/heap/bins.h"
 #include "core/malloc/malloc.h"
-#include "core/heap/heap.h"
+#include "core/plugin.h"
 #include "unit.h"
 
 TEST(it_serves_16_bytes_but_nothing_beyond_its_limit)
@@ -56,7 +56,7 @@ TEST(a_foreign_block_goes_to_the_callers_bin_only_with_a_header)
     else
         assert_true(answer >= HAK_NCLASSES);
     hak_free(blocks = hak_malloc(40));
-    hak_heap_drain(unit_thread());
+    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 1);
 }
 
@@ -104,7 +104,7 @@ TEST(capacities_of_the_original_classes)
 TEST(prewarm_fills_the_common_bins)
 {
     unit_start("HAKMEM_TINY_PREWARM=1");
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     assert_true(t->counters.prewarmed > 0);
     assert_true(unit_bin_length(hak_class_of(40)) > 0);
     uint64_t refills = t->counters.refills;
@@ -122,7 +122,7 @@ TEST(without_prewarm_bins_are_empty)
 
 static uint64_t blocks_a_trip(size_t size)
 {
-    struct hak_thread *t = unit_thread();
+    struct hak_heap *t = unit_thread();
     uint64_t refills = t->counters.refills, blocks = t->counters.refill_blocks;
     hak_free(hak_malloc(size));
     assert_int_equal(t->counters.refills, refills + 1);

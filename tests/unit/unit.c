@@ -159,7 +159,7 @@ void unit_in_thread(void *(*fn)(void *), void *context)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    hak_thread_break_up(UINT64_MAX);
+    hak_heaps_dissolve(UINT64_MAX);
 }
 
 void unit_start(const char *settings)
@@ -255,8 +255,8 @@ bool unit_is_open(const void *p)
 
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     return t.counters.transitions[from][to];
 }
 
@@ -324,7 +324,7 @@ uint64_t unit_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-struct hak_thread *unit_thread(void)
+struct hak_heap *unit_thread(void)
 {
-    return hak_init() ? hak_thread_get() : NULL;
+    return hak_init() ? hak_thread_heap() : NULL;
 }

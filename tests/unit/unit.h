@@ -12,15 +12,16 @@
 
 #include <cmocka.h>
 
+#include "core/heap/heaps.h"
 #include "core/heap/thread.h"
 #include "core/malloc/malloc.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "core/process/life.h"
 #include "core/process/pulse.h"
 #include "core/process/report.h"
-#include "core/process/life.h"
 #include "fake_os.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -59,7 +60,7 @@ void unit_needs_mincore(void);
 void unit_start(const char *settings);
 
 /* The calling thread's descriptor, which the library is started for; NULL without memory. */
-struct hak_thread *unit_thread(void);
+struct hak_heap *unit_thread(void);
 
 /* --- looking in -------------------------------------------------------------------------------------- */
 

@@ -19,13 +19,13 @@ static const struct hak_stage one_stage[] = {
 
 /* --- taking --------------------------------------------------------------------------------------------- */
 
-static struct hak_slab *adopt(struct hak_thread *t, unsigned cls)
+static struct hak_slab *adopt(struct hak_heap *heap, unsigned cls)
 {
     hak_lock_acquire(&lists_lock);
     struct hak_slab *slab = partial_lists[cls];
     if (slab) {
         hak_slab_list_remove(&partial_lists[cls], slab);
-        hak_slab_adopt(slab, t);
+        hak_slab_adopt(slab, heap);
         hak_count_stage(STAGE_PARTIAL);
     }
     hak_lock_release(&lists_lock);
@@ -49,9 +49,9 @@ static struct hak_slab *take_of_class(unsigned cls, bool header)
     return slab;
 }
 
-static struct hak_slab *acquire_of_class(struct hak_thread *t, unsigned cls, enum hak_acquire from)
+static struct hak_slab *acquire_of_class(struct hak_heap *heap, unsigned cls, enum hak_acquire from)
 {
-    struct hak_slab *slab = adopt(t, cls);
+    struct hak_slab *slab = adopt(heap, cls);
     if (slab || from != HAK_ACQUIRE_ANY)
         return slab;
     bool header = hak_parts_has_header(cls);
@@ -59,7 +59,7 @@ static struct hak_slab *acquire_of_class(struct hak_thread *t, unsigned cls, enu
     if (!slab && header) /* their zone is full: blocks without headers serve as well */
         slab = take_of_class(cls, false);
     if (slab)
-        hak_slab_format(slab, cls, t);
+        hak_slab_format(slab, cls, heap);
     return slab;
 }
 

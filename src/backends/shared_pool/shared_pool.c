@@ -4,12 +4,12 @@
  * heap: dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
 #include <sys/mman.h>
 
-#include "core/plugin.h"
+#include "core/heap/heaps.h"
+#include "core/heap/remote_cache.h"
 #include "core/os/huge_page.h"
 #include "core/os/limit.h"
-#include "core/heap/remote_cache.h"
-#include "core/heap/thread.h"
 #include "core/pages/page_heap.h"
+#include "core/plugin.h"
 #include "slab_cache.h"
 
 #define HUGE_FROM (16 * HAK_MIB)
@@ -37,7 +37,7 @@ static _Atomic(uint64_t) prefault_touched;
 /* --- stages ------------------------------------------------------------------------------------------ */
 
 struct request {
-    struct hak_thread *thread;
+    struct hak_heap *thread;
     unsigned cls;
     struct hak_page_request pages;
 };
@@ -97,7 +97,7 @@ static struct hak_slab *find_slab(struct request *r, enum stage stage)
         return hak_pages_take_run(&r->pages, HAK_PAGES_FREE);
     case STAGE_DRAIN: /* what this thread has not given back may complete a slab; ended threads may have some parked */
         hak_remote_cache_flush(r->thread);
-        hak_thread_break_up(UINT64_MAX);
+        hak_heaps_dissolve(UINT64_MAX);
         slab = hak_slab_cache_adopt(r->thread, r->cls);
         return slab ? slab : hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
     case STAGE_LRU:
@@ -131,10 +131,10 @@ static struct hak_slab *run_stages(struct request *r, enum hak_acquire from)
     return slab;
 }
 
-static struct hak_slab *acquire_by_stages(struct hak_thread *t, unsigned cls, enum hak_acquire from)
+static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, enum hak_acquire from)
 {
     bool header = hak_parts_has_header(cls);
-    struct request r = {.thread = t, .cls = cls};
+    struct request r = {.thread = heap, .cls = cls};
     r.pages = (struct hak_page_request){.pages = hak_slab_pages[cls], .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
                                         .slab = true};
     struct hak_slab *slab = run_stages(&r, from);
@@ -143,7 +143,7 @@ static struct hak_slab *acquire_by_stages(struct hak_thread *t, unsigned cls, en
         slab = run_stages(&r, from);
     }
     if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */
-        hak_slab_format(slab, cls, t);
+        hak_slab_format(slab, cls, heap);
     return slab;
 }
 
@@ -157,10 +157,10 @@ static uint64_t partial_slabs(const struct hak_counters *c)
 
 static void write_pool_stats(struct hak_stats_writer *w)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals totals;
+    hak_heaps_totals(&totals);
     hak_stats_begin(w, "shared_pool");
-    hak_stats_number(w, "partial_slabs", partial_slabs(&t.counters));
+    hak_stats_number(w, "partial_slabs", partial_slabs(&totals.counters));
     hak_stats_number(w, "prefault_touched", HAK_LOAD_RELAXED(&prefault_touched));
     hak_stats_end(w);
 }

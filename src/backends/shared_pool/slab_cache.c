@@ -141,11 +141,11 @@ static void uncount_idle(struct class_cache *c)
         HAK_SUB_RELAXED(&c->idle, 1);
 }
 
-struct hak_slab *hak_slab_cache_adopt(struct hak_thread *t, unsigned cls)
+struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls)
 {
     struct class_cache *c = &caches[cls];
     struct hak_slab *slab = pop_stack(c);
-    if (slab && hak_slab_adopt(slab, t)) {
+    if (slab && hak_slab_adopt(slab, heap)) {
         uncount_idle(c);
         HAK_STORE_RELAXED(&c->served, true);
     }

@@ -17,8 +17,8 @@ void hak_slab_cache_all_back(struct hak_slab *slab, unsigned cls);
 struct hak_slab *hak_slab_cache_take_empty(unsigned cls);
 /* An EMPTY slab of another class, of the same length and in the same zone. */
 struct hak_slab *hak_slab_cache_take_similar(unsigned cls);
-/* A PARTIAL slab of the class, adopted by `t`. */
-struct hak_slab *hak_slab_cache_adopt(struct hak_thread *t, unsigned cls);
+/* A PARTIAL slab of the class, adopted by `heap`. */
+struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls);
 
 /* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. Looks at
  * so many slabs at most; true if there may be more. Where it is to look at UINT_MAX it waits for another thread's

@@ -284,13 +284,13 @@ static void acquire_rank(unsigned rank)
             hak_lock_acquire_sibling(*lock);
 }
 
-void hak_lock_acquire_all(void (*acquire_processors)(void))
+void hak_lock_acquire_all(void (*acquire_cpu_heaps)(void))
 {
     acquire_rank(HAK_RANK_FORK);
     HAK_STORE_RELAXED(&fork_waits, FORK_WAITS);
     for (unsigned rank = HAK_RANK_FORK + 1; rank < HAK_NRANKS; rank++) {
-        if (rank == HAK_RANK_PROCESSOR)
-            acquire_processors();
+        if (rank == HAK_RANK_CPU_HEAP && acquire_cpu_heaps)
+            acquire_cpu_heaps();
         else if (rank != HAK_RANK_PURGE)
             acquire_rank(rank);
     }

@@ -17,15 +17,15 @@
 #include "words.h"
 
 enum hak_rank {
-    HAK_RANK_FORK, /* one fork at a time */
+    HAK_RANK_FORK,  /* one fork at a time */
     HAK_RANK_SWEEP, /* slabs in hand on their way between lists; only tried by a thread that holds other locks */
     HAK_RANK_INIT,
-    HAK_RANK_MAKING, /* heaps of processors */
-    HAK_RANK_PROCESSOR, /* of many; only fork has more than one */
+    HAK_RANK_MAKING,   /* heaps of processors */
+    HAK_RANK_CPU_HEAP, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_THREADS,
-    HAK_RANK_PURGE, /* held while the kernel takes pages; not taken by fork, and free in a child */
-    HAK_RANK_FRONTEND, /* of each frontend; no thread holds those of two frontends at once */
+    HAK_RANK_PURGE,          /* held while the kernel takes pages; not taken by fork, and free in a child */
+    HAK_RANK_FRONTEND,       /* of each frontend; no thread holds those of two frontends at once */
     HAK_RANK_FRONTEND_INNER, /* one that a frontend takes while it holds its other one */
     HAK_RANK_BACKEND,
     HAK_RANK_BACKEND_INNER,
@@ -65,9 +65,9 @@ bool hak_lock_is_any_held(void);
 /* By fork: locks of one rank, which it always takes in the same order. */
 void hak_lock_acquire_sibling(struct hak_lock *lock);
 void hak_lock_release_sibling(struct hak_lock *lock);
-/* By fork: all that HAK_LOCK defined, and, in their turn, those of rank HAK_RANK_PROCESSOR by the function. Then it owns
+/* By fork: all that HAK_LOCK defined, and, in their turn, those of rank HAK_RANK_CPU_HEAP by the function. Then it owns
  * all. The locks are released after hak_lock_disown_all. */
-void hak_lock_acquire_all(void (*acquire_processors)(void));
+void hak_lock_acquire_all(void (*acquire_cpu_heaps)(void));
 void hak_lock_release_all(void);
 /* In a child: locks of threads that are not there. Those of rank HAK_RANK_PURGE are free, since nobody takes one during
  * a fork. Others are left where fork was called inside of malloc: who needs one stops the process with one line. */

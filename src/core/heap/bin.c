@@ -27,10 +27,10 @@
 /* --- refill ------------------------------------------------------------------------------------------ */
 
 /* A drain that finds blocks saves the trip to another slab. */
-static bool collect(struct hak_thread *t, struct hak_slab *slab)
+static bool collect(struct hak_heap *heap, struct hak_slab *slab)
 {
     uint32_t n = hak_slab_collect(slab);
-    hak_count(&t->counters.remote_saved, n);
+    hak_count(&heap->counters.remote_saved, n);
     return n != 0;
 }
 
@@ -41,35 +41,35 @@ static bool runs_low(const struct hak_slab *slab, uint32_t waiting)
 }
 
 /* Before the slab's own blocks: when many remote ones wait, or when own ones run low. */
-static void collect_early(struct hak_thread *t, struct hak_slab *slab)
+static void collect_early(struct hak_heap *heap, struct hak_slab *slab)
 {
     const struct hak_option_values *o = &hak_options;
     uint32_t waiting = hak_slab_remote_count(slab);
     if (HAK_LIKELY(!waiting) || o->p0_no_drain)
         return;
     if (waiting >= o->p0_drain_thresh)
-        hak_count(&t->counters.remote_early, hak_slab_collect(slab));
+        hak_count(&heap->counters.remote_early, hak_slab_collect(slab));
     else if (runs_low(slab, waiting))
-        hak_count(&t->counters.remote_low_water, hak_slab_collect(slab));
+        hak_count(&heap->counters.remote_low_water, hak_slab_collect(slab));
 }
 
-static bool own(struct hak_thread *t, struct hak_slab *slab)
+static bool own(struct hak_heap *heap, struct hak_slab *slab)
 {
     if (!slab) {
-        hak_count(&t->counters.slabs_refused, 1);
+        hak_count(&heap->counters.slabs_refused, 1);
         return false;
     }
-    hak_slab_tag(slab, t->tag);
-    hak_owned_add(t, slab);
-    hak_count(&t->counters.slabs_acquired, 1);
+    hak_slab_tag(slab, heap->tag);
+    hak_owned_add(heap, slab);
+    hak_count(&heap->counters.slabs_acquired, 1);
     hak_work_add(SLAB_WORK);
     return true;
 }
 
-static bool new_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static bool new_slab(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
     return (mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls)) &&
-           own(t, hak_parts_acquire_slab(t, cls));
+           own(heap, hak_parts_acquire_slab(heap, cls));
 }
 
 /* Where pages are mapped late, those of the slab's next blocks are now; without memory it ends with those that it has.
@@ -86,35 +86,35 @@ static bool is_mapped(struct hak_slab *slab)
 }
 
 /* One with free blocks, in place of a new one that cannot be mapped. */
-static HAK_COLD bool replace_new(struct hak_thread *t, struct hak_slab *slab)
+static HAK_COLD bool replace_new(struct hak_heap *heap, struct hak_slab *slab)
 {
     unsigned cls = slab->cls;
-    hak_owned_release(t, slab);
-    return own(t, hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
+    hak_owned_release(heap, slab);
+    return own(heap, hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_PARTIAL));
 }
 
 /* The first slab of the bin, made to have a free block. */
-static struct hak_slab *usable_slab(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static struct hak_slab *usable_slab(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     for (;;) {
         struct hak_slab *slab = b->slabs;
         if (!slab) {
-            if (!new_slab(t, cls, mode))
+            if (!new_slab(heap, cls, mode))
                 return NULL;
             continue;
         }
-        collect_early(t, slab);
-        if (hak_slab_has_free(slab) || collect(t, slab)) {
+        collect_early(heap, slab);
+        if (hak_slab_has_free(slab) || collect(heap, slab)) {
             if (HAK_LIKELY(is_mapped(slab)))
                 return slab;
-            if (!slab->carved && !replace_new(t, slab))
+            if (!slab->carved && !replace_new(heap, slab))
                 return NULL;
             continue;
         }
-        hak_owned_remove(t, slab);
+        hak_owned_remove(heap, slab);
         if (!hak_slab_retire(slab)) /* a remote free came meanwhile */
-            hak_owned_add(t, slab);
+            hak_owned_add(heap, slab);
     }
 }
 
@@ -130,25 +130,25 @@ static void log_refill(const struct hak_slab *slab, uint32_t taken)
             slab->used, slab->capacity, match ? "" : ", MISMATCH with the blocks carved");
 }
 
-static uint32_t take_own(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static uint32_t take_own(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
-    struct hak_slab *slab = usable_slab(t, cls, mode);
+    struct hak_slab *slab = usable_slab(heap, cls, mode);
     if (!slab)
         return 0;
-    uint32_t taken = hak_cache_take(t, cls, slab, want, false);
+    uint32_t taken = hak_cache_take(heap, cls, slab, want, false);
     if (HAK_UNLIKELY(hak_options.p0_log))
         log_refill(slab, taken);
     return taken;
 }
 
 /* A slab that is the thread's for one trip. */
-static struct hak_slab *open_shared(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static struct hak_slab *open_shared(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    hak_owned_mark_used(t, cls); /* what goes to the bin is drained when the thread ends */
-    hak_count(&t->counters.shared_refills, 1);
+    hak_owned_mark_used(heap, cls); /* what goes to the bin is drained when the thread ends */
+    hak_count(&heap->counters.shared_refills, 1);
     for (;;) {
         struct hak_slab *slab =
-            hak_share_open(t, cls, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
+            hak_share_open(heap, cls, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
         if (!slab || is_mapped(slab))
             return slab;
         bool is_new = !slab->carved;
@@ -158,22 +158,23 @@ static struct hak_slab *open_shared(struct hak_thread *t, unsigned cls, enum hak
     }
 }
 
-static uint32_t take_shared(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static uint32_t take_shared(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
-    struct hak_slab *slab = open_shared(t, cls, mode);
+    struct hak_slab *slab = open_shared(heap, cls, mode);
     if (!slab)
         return 0;
-    uint32_t taken = hak_cache_take(t, cls, slab, hak_share_batch(cls, want), true);
+    uint32_t taken = hak_cache_take(heap, cls, slab, hak_share_batch(cls, want), true);
     hak_share_close(slab);
     return taken;
 }
 
 /* To the bin: how many. */
-static uint32_t take_to_bin(struct hak_thread *t, unsigned cls, uint32_t want, enum hak_refill_mode mode)
+static uint32_t take_to_bin(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
-    uint32_t taken = hak_share_is_on(&t->bins[cls], cls) ? take_shared(t, cls, want, mode) : take_own(t, cls, want, mode);
-    hak_count(&t->counters.refills, taken != 0);
-    hak_count(&t->counters.refill_blocks, taken);
+    uint32_t taken =
+        hak_share_is_on(&heap->bins[cls], cls) ? take_shared(heap, cls, want, mode) : take_own(heap, cls, want, mode);
+    hak_count(&heap->counters.refills, taken != 0);
+    hak_count(&heap->counters.refill_blocks, taken);
     return taken;
 }
 
@@ -188,9 +189,9 @@ static void *take_single(struct hak_slab *slab)
     return block;
 }
 
-void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+void *hak_bin_take_one(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    struct hak_slab *slab = open_shared(t, cls, mode);
+    struct hak_slab *slab = open_shared(heap, cls, mode);
     if (!slab)
         return NULL;
     void *block = take_single(slab);
@@ -199,26 +200,26 @@ void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode 
 }
 
 /* A thread that uses a class little takes few blocks, and has few to give back when it ends. */
-static void start_bin(struct hak_thread *t, unsigned cls)
+static void start_bin(struct hak_heap *heap, unsigned cls)
 {
-    t->bins[cls].batch = (uint16_t)hak_min(FIRST_BATCH, hak_parts.batch[cls]);
-    hak_cache_start(t, cls);
+    heap->bins[cls].batch = (uint16_t)hak_min(FIRST_BATCH, hak_parts.batch[cls]);
+    hak_cache_start(heap, cls);
 }
 
 /* No page is touched that was not before: larger blocks of neighbouring classes share what their ups and downs
  * leave free. */
-void *hak_bin_borrow(struct hak_thread *t, unsigned cls)
+void *hak_bin_borrow(struct hak_heap *heap, unsigned cls)
 {
-    const struct hak_slab *own = t->bins[cls].slabs;
+    const struct hak_slab *own = heap->bins[cls].slabs;
     if (hak_strides[cls] < BORROW_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
     for (unsigned other = cls + 1; other < HAK_NCLASSES && other <= cls + BORROW_CLASSES; other++) {
         void *block = hak_cache_pop_again(other);
-        struct hak_slab *slab = t->bins[other].slabs;
+        struct hak_slab *slab = heap->bins[other].slabs;
         if (!block && slab && hak_slab_free_blocks(slab))
             block = take_single(slab);
         if (block) {
-            hak_count(&t->counters.borrowed, 1);
+            hak_count(&heap->counters.borrowed, 1);
             return block;
         }
     }
@@ -233,44 +234,44 @@ static bool has_own_free(const struct hak_bin *b)
 }
 
 /* An array without memory for slots holds nothing, but there may be blocks. */
-static void *take_past_bin(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static void *take_past_bin(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
 #if HAK_CACHE_ARRAY
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (!b->slots_lg && hak_share_is_on(b, cls))
-        return hak_bin_take_one(t, cls, mode);
+        return hak_bin_take_one(heap, cls, mode);
     if (!b->slots_lg && b->slabs && hak_slab_has_free(b->slabs) && is_mapped(b->slabs))
         return take_single(b->slabs);
 #endif
-    (void)t, (void)cls, (void)mode;
+    (void)heap, (void)cls, (void)mode;
     return NULL;
 }
 
-void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (!b->batch)
-        start_bin(t, cls);
+        start_bin(heap, cls);
     b->shrinking = false;
     uint32_t taken = 0;
     if (!has_own_free(b))
-        taken = hak_remote_cache_refill(t, cls); /* in place of a trip */
+        taken = hak_remote_cache_refill(heap, cls); /* in place of a trip */
     if (!taken)
-        taken = take_to_bin(t, cls, b->batch, mode);
+        taken = take_to_bin(heap, cls, b->batch, mode);
     if (!taken)
-        return take_past_bin(t, cls, mode);
+        return take_past_bin(heap, cls, mode);
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
     hak_work_add(taken);
     b->refills++;
     hak_share_count_trip(b);
-    return hak_cache_taken(t, cls);
+    return hak_cache_taken(heap, cls);
 }
 
-void hak_bin_prewarm(struct hak_thread *t, unsigned cls, uint32_t blocks)
+void hak_bin_prewarm(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     size_t have = hak_cache_length(cls);
     uint32_t taken = 1;
     for (; have < blocks && taken; have += taken)
-        taken = take_to_bin(t, cls, (uint32_t)(blocks - have), HAK_REFILL_WITHIN_BUDGET);
-    hak_count(&t->counters.prewarmed, have);
+        taken = take_to_bin(heap, cls, (uint32_t)(blocks - have), HAK_REFILL_WITHIN_BUDGET);
+    hak_count(&heap->counters.prewarmed, have);
 }

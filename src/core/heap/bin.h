@@ -11,13 +11,13 @@ enum hak_refill_mode { HAK_REFILL_WITHIN_BUDGET, HAK_REFILL_BEYOND_BUDGET };
 bool hak_bin_is_within_budget(unsigned cls);
 
 /* One block for the caller; more of them go to the bin. NULL without memory. */
-void *hak_bin_refill(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode);
+void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode);
 /* Instead of a refill, a block of one of the next three classes that has free ones when this one has none;
  * NULL otherwise. Its stride may be a multiple of nothing: not for aligned requests. */
-void *hak_bin_borrow(struct hak_thread *t, unsigned cls);
+void *hak_bin_borrow(struct hak_heap *heap, unsigned cls);
 /* One block from a shared slab, for the orphan: it has no bins. */
-void *hak_bin_take_one(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode);
+void *hak_bin_take_one(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode);
 /* Fills a bin up to at least `blocks` blocks, for prewarming. */
-void hak_bin_prewarm(struct hak_thread *t, unsigned cls, uint32_t blocks);
+void hak_bin_prewarm(struct hak_heap *heap, unsigned cls, uint32_t blocks);
 
 #endif

@@ -12,7 +12,7 @@
 #include "core/pages/slab.h"
 #include "core/pages/tags.h"
 
-struct hak_thread;
+struct hak_heap;
 
 /* So many frees, as free() counts them: a word of one bit, which each turns by one place to the right. The free that
  * finds it at the end has no room, and turns it to where it is as far from there as can be: it has to be set anew.
@@ -60,19 +60,18 @@ struct hak_cache {
     void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
     uint64_t room[HAK_NCLASSES];  /* frees until the bin is looked at (hak_room) */
 #endif
-    struct hak_thread *thread; /* the cold part; NULL before and after its life */
+    struct hak_heap *heap;    /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
     uint8_t early_frees;      /* before it had a descriptor */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)
-#if HAK_CACHE_CPU
-#include "core/os/rseq.h"
-#define HAK_TAG_PROCESSORS (~(uint64_t)0 << 31) /* of the slabs of all of them; fits into an instruction */
-#define HAK_TAG_SHARED (hak_rseq_is_on() ? HAK_TAG_PROCESSORS : (uint64_t)1 << 32)
-#else
-#define HAK_TAG_SHARED ((uint64_t)1 << 32) /* of slabs that no thread with a descriptor owns */
-#endif
+#define HAK_TAG_CPUS (~(uint64_t)0 << 31) /* of the slabs of all CPUs' heaps; fits into an instruction */
+#define HAK_TAG_SHARED (hak_heaps_are_of_cpus() ? HAK_TAG_CPUS : (uint64_t)1 << 32) /* of slabs that no thread owns */
+
+/* Whether heaps belong to CPUs, not to threads: settled at the library's start. */
+#define hak_heaps_are_of_cpus() (HAK_CACHE_CPU && hak_heaps_of_cpus)
+extern HAK_HIDDEN bool hak_heaps_of_cpus; /* with the cache `cpu` alone */
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
 #if HAK_CACHE_ARRAY
@@ -107,7 +106,7 @@ HAK_INLINE uint64_t hak_cache_tag(hak_cache_ref self)
 {
 #if HAK_CACHE_CPU
     (void)self;
-    return HAK_TAG_PROCESSORS;
+    return HAK_TAG_CPUS;
 #else
     return self->tag;
 #endif

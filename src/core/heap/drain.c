@@ -44,20 +44,20 @@ struct groups {
     } of[GROUPS];
 };
 
-static void flush_group(struct hak_thread *t, struct group *g)
+static void flush_group(struct hak_heap *heap, struct group *g)
 {
-    hak_count(&t->counters.remote_blocks, g->chain.count);
-    hak_count(&t->counters.remote_batches, 1);
+    hak_count(&heap->counters.remote_blocks, g->chain.count);
+    hak_count(&heap->counters.remote_batches, 1);
     put_remote(g->slab, g->chain);
 }
 
-static void flush_groups(struct hak_thread *t, struct groups *groups)
+static void flush_groups(struct hak_heap *heap, struct groups *groups)
 {
     for (; groups->used; groups->used &= groups->used - 1)
-        flush_group(t, &groups->of[__builtin_ctz(groups->used)]);
+        flush_group(heap, &groups->of[__builtin_ctz(groups->used)]);
 }
 
-static void add_to_group(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
+static void add_to_group(struct hak_heap *heap, struct groups *groups, struct hak_slab *slab, struct hak_chain chain)
 {
     unsigned i = ((uintptr_t)slab / sizeof *slab) % GROUPS;
     struct group *g = &groups->of[i];
@@ -69,17 +69,17 @@ static void add_to_group(struct hak_thread *t, struct groups *groups, struct hak
         return;
     }
     if (used)
-        flush_group(t, g);
+        flush_group(heap, g);
     groups->used |= 1u << i;
     g->slab = slab;
     g->chain = chain;
     hak_next_store(chain.tail, NULL);
 }
 
-static bool was_mine(const struct hak_thread *t, const void *block)
+static bool was_mine(const struct hak_heap *heap, const void *block)
 {
     uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
-    return (page ^ hak_tag_load(page) ^ t->tag) < HAK_NCLASSES;
+    return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES;
 }
 
 /* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in nobody's. */
@@ -89,21 +89,21 @@ static bool same_page(const void *a, const void *b)
 }
 
 /* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks, unless he has enough. */
-static bool reclaim(struct hak_thread *t, struct hak_slab *slab, const void *block)
+static bool reclaim(struct hak_heap *heap, struct hak_slab *slab, const void *block)
 {
-    if (!was_mine(t, block) || !hak_owned_has_room(t, slab) || !hak_slab_reclaim(slab, t))
+    if (!was_mine(heap, block) || !hak_owned_has_room(heap, slab) || !hak_slab_reclaim(slab, heap))
         return false;
-    hak_owned_add(t, slab);
-    hak_count(&t->counters.reclaimed, 1);
+    hak_owned_add(heap, slab);
+    hak_count(&heap->counters.reclaimed, 1);
     return true;
 }
 
 /* One slab of the bin stays, to come and go cheaply. */
-static HAK_NOINLINE void release_spare(struct hak_thread *t, struct hak_slab *slab)
+static HAK_NOINLINE void release_spare(struct hak_heap *heap, struct hak_slab *slab)
 {
-    struct hak_bin *b = &t->bins[slab->cls];
+    struct hak_bin *b = &heap->bins[slab->cls];
     if (b->slabs != slab || slab->next)
-        hak_owned_release(t, slab);
+        hak_owned_release(heap, slab);
 }
 
 /* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is known when
@@ -216,7 +216,7 @@ HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const boo
 }
 
 /* Puts the first blocks, of this slab, which is the thread's, into its map or on its free list. */
-HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest *rest, const bool array)
+HAK_INLINE void put_own(struct hak_heap *heap, struct hak_slab *slab, struct rest *rest, const bool array)
 {
     const void *first = rest->first;
     uint32_t n, *count = &slab->free_count;
@@ -230,9 +230,9 @@ HAK_INLINE void put_own(struct hak_thread *t, struct hak_slab *slab, struct rest
         hak_slab_fail_put(slab, first);
     slab->used -= n;
     *count += n;
-    hak_count(&t->counters.drained_blocks, n);
+    hak_count(&heap->counters.drained_blocks, n);
     if (HAK_UNLIKELY(slab->used == 0))
-        release_spare(t, slab);
+        release_spare(heap, slab);
 }
 
 /* The number of a block. Others' slabs may be carved at this moment, so how far cannot be told. */
@@ -246,7 +246,7 @@ HAK_INLINE uint32_t number_of_block(const struct hak_slab *slab, const void *blo
 }
 
 /* The same for a slab of somebody else's. */
-HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct hak_slab *slab, struct rest *rest,
+HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct hak_slab *slab, struct rest *rest,
                            const bool array)
 {
     void *last = rest->first;
@@ -261,8 +261,8 @@ HAK_INLINE void put_others(struct hak_thread *t, struct groups *groups, struct h
             hak_slab_fail_put(slab, last);
     }
     struct hak_chain chain = hak_bundler_end(&bundler);
-    if (t)
-        add_to_group(t, groups, slab, chain);
+    if (heap)
+        add_to_group(heap, groups, slab, chain);
     else
         put_remote(slab, chain);
 }
@@ -280,35 +280,35 @@ static _Noreturn HAK_COLD void fail_drained(const void *block)
                   "twice, or written to after free", block);
 }
 
-HAK_INLINE void drain_rest(struct hak_thread *t, struct rest rest, const bool array)
+HAK_INLINE void drain_rest(struct hak_heap *heap, struct rest rest, const bool array)
 {
     struct groups groups;
     groups.used = 0;
     while (rest.first) {
         struct hak_slab *slab = hak_space_slab_of_block(rest.first);
-        bool own = slab && t && HAK_LOAD_RELAXED(&slab->owner) == t;
+        bool own = slab && heap && HAK_LOAD_RELAXED(&slab->owner) == heap;
         if (HAK_UNLIKELY(!own)) {
             if (!slab || !is_slab(slab))
                 fail_drained(rest.first);
-            own = t && reclaim(t, slab, rest.first);
+            own = heap && reclaim(heap, slab, rest.first);
         }
         if (HAK_UNLIKELY(!own))
-            put_others(t, &groups, slab, &rest, array);
+            put_others(heap, &groups, slab, &rest, array);
         else
-            put_own(t, slab, &rest, array);
+            put_own(heap, slab, &rest, array);
     }
-    flush_groups(t, &groups);
+    flush_groups(heap, &groups);
 }
 
-void hak_drain(struct hak_thread *t, void *blocks)
+void hak_drain(struct hak_heap *heap, void *blocks)
 {
-    drain_rest(t, (struct rest){.first = blocks}, false);
+    drain_rest(heap, (struct rest){.first = blocks}, false);
 }
 
 #if HAK_CACHE_SLOTS
-void hak_drain_array(struct hak_thread *t, void *const *blocks, uint32_t count)
+void hak_drain_array(struct hak_heap *heap, void *const *blocks, uint32_t count)
 {
     HAK_ASSERT(count);
-    drain_rest(t, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
+    drain_rest(heap, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
 }
 #endif

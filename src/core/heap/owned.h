@@ -5,43 +5,43 @@
 #define HAK_OWNED_H
 
 #include "core/pages/slab_list.h"
-#include "descriptor.h"
+#include "heap.h"
 
 /* 64 KiB pages of slabs behind a bin, at most. What others free of them waits for their owner, who may never come to
  * the class again; so slabs beyond it are nobody's, and empty themselves. */
 #define HAK_OWNED_PAGES 64u
 
-HAK_INLINE bool hak_owned_has_room(const struct hak_thread *t, const struct hak_slab *slab)
+HAK_INLINE bool hak_owned_has_room(const struct hak_heap *heap, const struct hak_slab *slab)
 {
-    return t->bins[slab->cls].owned_pages + slab->pages <= HAK_OWNED_PAGES;
+    return heap->bins[slab->cls].owned_pages + slab->pages <= HAK_OWNED_PAGES;
 }
 
-HAK_INLINE void hak_owned_mark_used(struct hak_thread *t, unsigned cls)
+HAK_INLINE void hak_owned_mark_used(struct hak_heap *heap, unsigned cls)
 {
-    t->used_classes[cls / 64] |= (uint64_t)1 << cls % 64;
+    heap->used_classes[cls / 64] |= (uint64_t)1 << cls % 64;
 }
 
-HAK_INLINE void hak_owned_count(struct hak_thread *t, int change)
+HAK_INLINE void hak_owned_count(struct hak_heap *heap, int change)
 {
-    HAK_STORE_RELAXED(&t->slabs, HAK_LOAD_RELAXED(&t->slabs) + (uint64_t)(int64_t)change);
+    HAK_STORE_RELAXED(&heap->slabs, HAK_LOAD_RELAXED(&heap->slabs) + (uint64_t)(int64_t)change);
 }
 
-HAK_INLINE void hak_owned_add(struct hak_thread *t, struct hak_slab *slab)
+HAK_INLINE void hak_owned_add(struct hak_heap *heap, struct hak_slab *slab)
 {
-    hak_owned_mark_used(t, slab->cls);
-    hak_slab_list_push(&t->bins[slab->cls].slabs, slab);
-    t->bins[slab->cls].owned_pages += slab->pages;
-    hak_owned_count(t, 1);
+    hak_owned_mark_used(heap, slab->cls);
+    hak_slab_list_push(&heap->bins[slab->cls].slabs, slab);
+    heap->bins[slab->cls].owned_pages += slab->pages;
+    hak_owned_count(heap, 1);
 }
 
-HAK_INLINE void hak_owned_remove(struct hak_thread *t, struct hak_slab *slab)
+HAK_INLINE void hak_owned_remove(struct hak_heap *heap, struct hak_slab *slab)
 {
-    hak_slab_list_remove(&t->bins[slab->cls].slabs, slab);
-    t->bins[slab->cls].owned_pages -= slab->pages;
-    hak_owned_count(t, -1);
+    hak_slab_list_remove(&heap->bins[slab->cls].slabs, slab);
+    heap->bins[slab->cls].owned_pages -= slab->pages;
+    hak_owned_count(heap, -1);
 }
 
 /* A slab without a block outstanding goes back to its frontend. */
-void hak_owned_release(struct hak_thread *t, struct hak_slab *slab);
+void hak_owned_release(struct hak_heap *heap, struct hak_slab *slab);
 
 #endif

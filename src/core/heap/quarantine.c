@@ -38,9 +38,9 @@ static void *check_overwritten(const void *block, const struct hak_slab *slab, c
 }
 
 /* The oldest ones, as a list: it goes home at once. */
-static void let_oldest_go(struct hak_thread *t, size_t keep)
+static void let_oldest_go(struct hak_heap *heap, size_t keep)
 {
-    struct hak_quarantine *q = &t->quarantine;
+    struct hak_quarantine *q = &heap->quarantine;
     void *first = q->first, *last = NULL;
     for (; q->first && q->bytes > keep; hak_work_add(1)) {
         const struct hak_slab *slab = hak_space_slab_of_block(q->first);
@@ -50,7 +50,7 @@ static void let_oldest_go(struct hak_thread *t, size_t keep)
     }
     if (last)
         hak_next_store(last, NULL);
-    hak_drain(t, last ? first : NULL);
+    hak_drain(heap, last ? first : NULL);
 }
 
 static void append(struct hak_quarantine *q, void *p)
@@ -65,26 +65,26 @@ static void append(struct hak_quarantine *q, void *p)
     q->last = p;
 }
 
-bool hak_quarantine_take(struct hak_thread *t, unsigned cls, void *p)
+bool hak_quarantine_take(struct hak_heap *heap, unsigned cls, void *p)
 {
     size_t size, most = hak_options.quarantine_kb * HAK_KIB, usable = hak_class_usable(cls);
     void *bytes = inside(p, cls, &size);
     memset(bytes, (int)fill_byte(), size);
-    if (!t)
+    if (!heap)
         return false;
-    hak_count(&t->counters.overwritten, 1);
+    hak_count(&heap->counters.overwritten, 1);
     if (usable > most)
         return false;
-    hak_count(&t->counters.quarantined, 1);
-    append(&t->quarantine, p);
-    t->quarantine.bytes += usable;
-    if (t->quarantine.bytes > most)
-        let_oldest_go(t, most - most / 8); /* some together: they go home in one trip */
+    hak_count(&heap->counters.quarantined, 1);
+    append(&heap->quarantine, p);
+    heap->quarantine.bytes += usable;
+    if (heap->quarantine.bytes > most)
+        let_oldest_go(heap, most - most / 8); /* some together: they go home in one trip */
     return true;
 }
 
-void hak_quarantine_flush(struct hak_thread *t)
+void hak_quarantine_flush(struct hak_heap *heap)
 {
-    let_oldest_go(t, 0);
+    let_oldest_go(heap, 0);
 }
 #endif

@@ -6,10 +6,10 @@
 #define HAK_REMOTE_CACHE_H
 
 #include "core/pages/space.h"
-#include "descriptor.h"
+#include "heap.h"
 
 /* The first block of a class, which sets its capacity; and the one that fills it: all go home. */
-HAK_NOINLINE void hak_remote_cache_check(struct hak_thread *t, unsigned cls, void *block);
+HAK_NOINLINE void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block);
 
 /* The block that came last; NULL: there is none. */
 HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
@@ -22,9 +22,9 @@ HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
 }
 
 /* True: the cache was checked. */
-HAK_INLINE bool hak_remote_cache_put(struct hak_thread *t, unsigned cls, void *block)
+HAK_INLINE bool hak_remote_cache_put(struct hak_heap *heap, unsigned cls, void *block)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (HAK_UNLIKELY(hak_remote_cache_last(b) == block))
         hak_slab_fail_free(hak_space_slab_of_block(block), block);
 #if HAK_CACHE_SLOTS
@@ -38,14 +38,14 @@ HAK_INLINE bool hak_remote_cache_put(struct hak_thread *t, unsigned cls, void *b
     if (HAK_LIKELY(++b->remote_count < b->remote_capacity))
         return false;
 #endif
-    hak_remote_cache_check(t, cls, block);
+    hak_remote_cache_check(heap, cls, block);
     return true;
 }
 
 /* Moves all blocks of the class to the bin, which is empty, for a refill; how many. 0 if they had better go home. */
-uint32_t hak_remote_cache_refill(struct hak_thread *t, unsigned cls);
+uint32_t hak_remote_cache_refill(struct hak_heap *heap, unsigned cls);
 /* Sends those of the class home, or all. */
-void hak_remote_cache_flush_class(struct hak_thread *t, unsigned cls);
-void hak_remote_cache_flush(struct hak_thread *t);
+void hak_remote_cache_flush_class(struct hak_heap *heap, unsigned cls);
+void hak_remote_cache_flush(struct hak_heap *heap);
 
 #endif

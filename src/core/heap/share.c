@@ -10,7 +10,7 @@
 
 _Atomic(uint32_t) hak_share_trips;
 
-void hak_share_set_threads(uint32_t live)
+void hak_share_set_heaps(uint32_t live)
 {
     uint64_t others = live ? live - 1 : 0;
     HAK_STORE_RELAXED(&hak_share_trips, (uint32_t)hak_min(others * others, TRIPS_MAX));
@@ -22,15 +22,15 @@ uint32_t hak_share_capacity(unsigned cls)
 }
 
 /* A PARTIAL one first: an EMPTY one would become one more that is hardly used. */
-static struct hak_slab *acquire(struct hak_thread *t, unsigned cls, bool may_grow)
+static struct hak_slab *acquire(struct hak_heap *heap, unsigned cls, bool may_grow)
 {
-    struct hak_slab *slab = hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL);
-    return slab || !may_grow ? slab : hak_parts_acquire_slab(t, cls);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_PARTIAL);
+    return slab || !may_grow ? slab : hak_parts_acquire_slab(heap, cls);
 }
 
-struct hak_slab *hak_share_open(struct hak_thread *t, unsigned cls, bool may_grow)
+struct hak_slab *hak_share_open(struct hak_heap *heap, unsigned cls, bool may_grow)
 {
-    struct hak_slab *slab = acquire(t, cls, may_grow);
+    struct hak_slab *slab = acquire(heap, cls, may_grow);
     if (slab)
         hak_slab_tag(slab, HAK_TAG_SHARED);
     return slab;

@@ -6,7 +6,7 @@
 #ifndef HAK_SHARE_H
 #define HAK_SHARE_H
 
-#include "descriptor.h"
+#include "heap.h"
 
 /* Smaller blocks are never shared: two threads would write to one cache line. */
 #define HAK_SHARE_STRIDE_MIN HAK_CACHELINE
@@ -17,7 +17,7 @@
 /* Trips for a class after which a thread owns slabs of it; below UINT16_MAX. */
 extern _Atomic(uint32_t) hak_share_trips;
 /* To be told whenever it changes how many threads live. */
-void hak_share_set_threads(uint32_t live);
+void hak_share_set_heaps(uint32_t live);
 
 /* Whether the thread shares slabs of the class. */
 HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
@@ -37,7 +37,7 @@ HAK_INLINE void hak_share_count_trip(struct hak_bin *b)
 /* Free blocks that it then keeps. */
 uint32_t hak_share_capacity(unsigned cls);
 /* A slab that is the thread's until it is closed, new to the class only if that may grow; NULL without memory. */
-struct hak_slab *hak_share_open(struct hak_thread *t, unsigned cls, bool may_grow);
+struct hak_slab *hak_share_open(struct hak_heap *heap, unsigned cls, bool may_grow);
 /* So many blocks of it at most, where `want` are asked for. */
 uint32_t hak_share_batch(unsigned cls, uint32_t want);
 void hak_share_close(struct hak_slab *slab);

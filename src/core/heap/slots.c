@@ -28,67 +28,67 @@ unsigned hak_slots_lg(uint32_t pointers)
     return (unsigned)hak_min(lg, HAK_SLOTS_LG_MAX);
 }
 
-static size_t region_bytes(const struct hak_thread *t, const struct hak_slots_region *r)
+static size_t region_bytes(const struct hak_heap *heap, const struct hak_slots_region *r)
 {
-    return r->next ? r->bytes : t->first_region_bytes;
+    return r->next ? r->bytes : heap->first_region_bytes;
 }
 
-static bool fits(const struct hak_thread *t, size_t bytes)
+static bool fits(const struct hak_heap *heap, size_t bytes)
 {
-    const struct hak_slots_region *r = t->regions;
-    return r && sizeof *r + r->used + bytes <= region_bytes(t, r);
+    const struct hak_slots_region *r = heap->regions;
+    return r && sizeof *r + r->used + bytes <= region_bytes(heap, r);
 }
 
-static bool add_region(struct hak_thread *t, size_t bytes)
+static bool add_region(struct hak_heap *heap, size_t bytes)
 {
     bytes = hak_align_up(bytes, hak_os_page_size());
     struct hak_slots_region *r = hak_meta_alloc_pages(bytes);
     if (!r)
         return false;
-    if (!t->regions)
-        t->first_region_bytes = (uint32_t)bytes;
-    *r = (struct hak_slots_region){.next = t->regions, .bytes = bytes};
-    t->regions = r;
+    if (!heap->regions)
+        heap->first_region_bytes = (uint32_t)bytes;
+    *r = (struct hak_slots_region){.next = heap->regions, .bytes = bytes};
+    heap->regions = r;
     return true;
 }
 
 /* At a limit of memory no more than the array itself needs. */
-static bool make_region_room(struct hak_thread *t, size_t bytes)
+static bool make_region_room(struct hak_heap *heap, size_t bytes)
 {
-    size_t least = sizeof *t->regions + bytes, most = t->regions ? MORE_BYTES : FIRST_BYTES;
-    if (t->slots_refused) {
-        t->slots_refused--;
+    size_t least = sizeof *heap->regions + bytes, most = heap->regions ? MORE_BYTES : FIRST_BYTES;
+    if (heap->slots_refused) {
+        heap->slots_refused--;
         return false;
     }
-    if (add_region(t, hak_max(least, most)) || add_region(t, least))
+    if (add_region(heap, hak_max(least, most)) || add_region(heap, least))
         return true;
-    t->slots_refused = REFUSED;
+    heap->slots_refused = REFUSED;
     return false;
 }
 
-static void **cut_slots(struct hak_thread *t, size_t bytes)
+static void **cut_slots(struct hak_heap *heap, size_t bytes)
 {
-    if (!fits(t, bytes) && !make_region_room(t, bytes))
+    if (!fits(heap, bytes) && !make_region_room(heap, bytes))
         return NULL;
-    struct hak_slots_region *r = t->regions;
+    struct hak_slots_region *r = heap->regions;
     void **slots = r->slots + r->used / sizeof *slots;
     r->used += bytes;
     return slots;
 }
 
-void **hak_slots_get(struct hak_thread *t, unsigned lg)
+void **hak_slots_get(struct hak_heap *heap, unsigned lg)
 {
-    void **slots = t->spare_slots[lg];
+    void **slots = heap->spare_slots[lg];
     if (!slots)
-        return cut_slots(t, sizeof *slots << lg);
-    t->spare_slots[lg] = slots[0];
+        return cut_slots(heap, sizeof *slots << lg);
+    heap->spare_slots[lg] = slots[0];
     return slots;
 }
 
-void hak_slots_put(struct hak_thread *t, void **slots, unsigned lg)
+void hak_slots_put(struct hak_heap *heap, void **slots, unsigned lg)
 {
-    slots[0] = t->spare_slots[lg];
-    t->spare_slots[lg] = slots;
+    slots[0] = heap->spare_slots[lg];
+    heap->spare_slots[lg] = slots;
 }
 
 static bool release_region(struct hak_slots_region *r, size_t bytes)
@@ -96,18 +96,18 @@ static bool release_region(struct hak_slots_region *r, size_t bytes)
     return hak_os_advise(r, bytes, MADV_DONTNEED, HAK_CAUSE_metadata) == 0;
 }
 
-void hak_slots_release(struct hak_thread *t)
+void hak_slots_release(struct hak_heap *heap)
 {
-    struct hak_slots_region *r = t->regions;
+    struct hak_slots_region *r = heap->regions;
     while (r && r->next) {
         size_t bytes = r->bytes;
-        t->regions = r->next;
+        heap->regions = r->next;
         release_region(r, bytes);
         hak_meta_free_pages(r, bytes);
-        r = t->regions;
+        r = heap->regions;
     }
-    if (r && !release_region(r, t->first_region_bytes))
+    if (r && !release_region(r, heap->first_region_bytes))
         r->used = 0;
-    memset(t->spare_slots, 0, sizeof t->spare_slots);
+    memset(heap->spare_slots, 0, sizeof heap->spare_slots);
 }
 #endif

@@ -5,20 +5,20 @@
 #ifndef HAK_SLOTS_H
 #define HAK_SLOTS_H
 
-#include "descriptor.h"
+#include "heap.h"
 
 /* The log2 of an array for so many pointers. */
 unsigned hak_slots_lg(uint32_t pointers);
 /* NULL without memory. */
-void **hak_slots_get(struct hak_thread *t, unsigned lg);
-void hak_slots_put(struct hak_thread *t, void **slots, unsigned lg);
+void **hak_slots_get(struct hak_heap *heap, unsigned lg);
+void hak_slots_put(struct hak_heap *heap, void **slots, unsigned lg);
 #if HAK_CACHE_SLOTS
 /* Gives the memory of all its arrays back to the kernel: none is in use any more. */
-void hak_slots_release(struct hak_thread *t);
+void hak_slots_release(struct hak_heap *heap);
 #else
-HAK_INLINE void hak_slots_release(struct hak_thread *t)
+HAK_INLINE void hak_slots_release(struct hak_heap *heap)
 {
-    (void)t;
+    (void)heap;
 }
 #endif
 

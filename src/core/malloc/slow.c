@@ -6,9 +6,10 @@
 #include "core/base/log.h"
 #include "core/heap/bin.h"
 #include "core/heap/drain.h"
+#include "core/heap/enter.h"
+#include "core/heap/heaps.h"
 #include "core/heap/quarantine.h"
 #include "core/heap/remote_cache.h"
-#include "core/heap/processor.h"
 #include "core/os/limit.h"
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
@@ -16,55 +17,55 @@
 #include "core/pages/space.h"
 #include "core/pages/zero.h"
 #include "core/parts/parts.h"
-#include "core/process/pulse.h"
 #include "core/process/life.h"
+#include "core/process/pulse.h"
 #include "trim.h"
 
 /* The heap that serves the thread until it leaves; NULL before the library could start, and after the thread's end. */
-static struct hak_thread *start_and_enter(void)
+static struct hak_heap *start_and_enter(void)
 {
     return hak_init() ? hak_heap_enter() : NULL;
 }
 
 /* --- malloc ------------------------------------------------------------------------------------------- */
 
-static void *refill_or_orphan(struct hak_thread *t, unsigned cls, enum hak_refill_mode mode)
+static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    if (HAK_LIKELY(t))
-        return hak_bin_refill(t, cls, mode);
-    struct hak_thread *orphan = hak_thread_orphan_acquire();
+    if (HAK_LIKELY(heap))
+        return hak_bin_refill(heap, cls, mode);
+    struct hak_heap *orphan = hak_orphan_acquire();
     void *p = hak_bin_take_one(orphan, cls, mode);
-    hak_thread_orphan_release();
+    hak_orphan_release();
     return p;
 }
 
 static void *serve(unsigned cls, bool may_borrow)
 {
-    struct hak_thread *t = start_and_enter();
-    if (HAK_UNLIKELY(!t && !hak_init()))
+    struct hak_heap *heap = start_and_enter();
+    if (HAK_UNLIKELY(!heap && !hak_init()))
         return NULL;
-    void *p = t ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
-    if (!p && t && may_borrow)
-        p = hak_bin_borrow(t, cls);
+    void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
+    if (!p && heap && may_borrow)
+        p = hak_bin_borrow(heap, cls);
     if (!p)
-        p = refill_or_orphan(t, cls, HAK_REFILL_WITHIN_BUDGET);
-    hak_heap_leave(t);
+        p = refill_or_orphan(heap, cls, HAK_REFILL_WITHIN_BUDGET);
+    hak_heap_leave(heap);
     return p;
 }
 
 static HAK_COLD void *serve_from_room(unsigned cls)
 {
     hak_make_room(hak_slab_pages[cls] * HAK_PAGE);
-    struct hak_thread *t = start_and_enter();
-    void *p = refill_or_orphan(t, cls, HAK_REFILL_BEYOND_BUDGET);
-    hak_heap_leave(t);
+    struct hak_heap *heap = start_and_enter();
+    void *p = refill_or_orphan(heap, cls, HAK_REFILL_BEYOND_BUDGET);
+    hak_heap_leave(heap);
     return p;
 }
 
 static void *alloc_small(unsigned cls, bool may_borrow)
 {
     void *p = serve(cls, may_borrow);
-    if (HAK_UNLIKELY(!p) && hak_init() && (hak_rseq_is_on() || !hak_bin_is_within_budget(cls)))
+    if (HAK_UNLIKELY(!p) && hak_init() && (hak_heaps_are_of_cpus() || !hak_bin_is_within_budget(cls)))
         p = serve_from_room(cls); /* of other processors, too */
     if (HAK_LIKELY(p)) {
         hak_mark_check_whole(p, cls);
@@ -90,7 +91,7 @@ static void *alloc_span(size_t size, size_t align, bool zero)
 {
     if (size > PTRDIFF_MAX || align > PTRDIFF_MAX || !hak_init())
         return NULL;
-    hak_thread_get(); /* a trim may have asked this thread for its bins */
+    hak_thread_heap(); /* a trim may have asked this thread for its bins */
     if (!hak_budget_allows(size))
         hak_make_room(size);
     hak_work_add(HAK_SPAN_WORK);
@@ -157,9 +158,9 @@ void *hak_malloc_slow(size_t size)
 
 /* The same for a free. glibc's last frees of a thread come after the destructor that would end its heap: so who never
  * allocated, and has freed little, gets none; but a quarantine needs one. */
-static struct hak_thread *enter_to_free(void)
+static struct hak_heap *enter_to_free(void)
 {
-    if (hak_self.thread || hak_rseq_is_on() || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
+    if (hak_self.heap || hak_heaps_are_of_cpus() || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
         return start_and_enter();
     hak_self.early_frees++;
     return NULL;
@@ -171,20 +172,20 @@ static void free_small(struct hak_slab *slab, void *p)
 {
     hak_block_check(slab, p, "free");
     hak_mark_set(p, slab->cls);
-    struct hak_thread *t = enter_to_free();
-    if (t && (HAK_LOAD_RELAXED(&slab->owner) == t || hak_rseq_is_on()))
-        hak_slab_tag(slab, t->tag); /* its own block after all: the tag was lost when the table grew */
-    if (hak_quarantine_keep(t, slab->cls, p)) {
-        hak_heap_leave(t);
+    struct hak_heap *heap = enter_to_free();
+    if (heap && (HAK_LOAD_RELAXED(&slab->owner) == heap || hak_heaps_are_of_cpus()))
+        hak_slab_tag(slab, heap->tag); /* its own block after all: the tag was lost when the table grew */
+    if (hak_quarantine_keep(heap, slab->cls, p)) {
+        hak_heap_leave(heap);
         return;
     }
-    if (t) {
-        hak_remote_cache_put(t, slab->cls, p);
+    if (heap) {
+        hak_remote_cache_put(heap, slab->cls, p);
     } else {
         hak_next_store(p, NULL);
         hak_drain(NULL, p);
     }
-    hak_heap_leave(t);
+    hak_heap_leave(heap);
 }
 
 static void free_span(struct hak_slab *slab, void *p)
@@ -208,7 +209,7 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 
 static HAK_NOINLINE void after_remote_check(void)
 {
-    hak_thread_get(); /* a trim may have asked this thread for the rest */
+    hak_thread_heap(); /* a trim may have asked this thread for the rest */
     hak_pulse();
 }
 
@@ -218,41 +219,43 @@ void hak_free_slow(void *p)
     if (!p)
         return;
     uint64_t cls = hak_tag_class(p), page = (uintptr_t)p >> HAK_PAGE_LG;
-    struct hak_thread *t = hak_self.thread;
-    if (HAK_CACHE_CPU && t && (page ^ hak_tag_load(page) ^ t->tag) < HAK_NCLASSES) { /* its own: sequences are off */
+    struct hak_heap *heap = hak_self.heap;
+    if (HAK_CACHE_CPU && heap &&
+        (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES) { /* its own: sequences are off */
         hak_mark_set(p, cls);
         hak_free_check(p, (unsigned)cls);
         return;
     }
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !t || (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !heap ||
+                     (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;
     }
     hak_mark_set(p, (unsigned)cls);
-    if (hak_quarantine_keep(t, (unsigned)cls, p))
+    if (hak_quarantine_keep(heap, (unsigned)cls, p))
         hak_pulse();
-    else if (HAK_UNLIKELY(hak_remote_cache_put(t, (unsigned)cls, p)))
+    else if (HAK_UNLIKELY(hak_remote_cache_put(heap, (unsigned)cls, p)))
         after_remote_check();
 }
 
 static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 {
-    struct hak_thread *t = enter_to_free();
-    if (HAK_LIKELY(t))
-        hak_cache_check(t, cls, p);
+    struct hak_heap *heap = enter_to_free();
+    if (HAK_LIKELY(heap))
+        hak_cache_check(heap, cls, p);
     else
         hak_cache_leave(cls, p);
-    hak_heap_leave(t);
+    hak_heap_leave(heap);
     hak_pulse();
 }
 
 void hak_free_check(void *p, unsigned cls)
 {
-    struct hak_thread *t = hak_self.thread;
+    struct hak_heap *heap = hak_self.heap;
     if (HAK_UNLIKELY(hak_cache_first(cls) == p))
         hak_slab_fail_free(hak_space_slab_of_block(p), p);
-    if (HAK_LIKELY(t && hak_cache_heartbeat(t, cls, p)))
+    if (HAK_LIKELY(heap && hak_cache_heartbeat(heap, cls, p)))
         hak_pulse();
     else
         check_bin(p, cls);
@@ -262,17 +265,17 @@ void hak_free_check(void *p, unsigned cls)
 /* A thread's first calls, before it has a descriptor, are not counted. */
 void hak_count_malloc(void)
 {
-    if (hak_self.thread)
-        hak_count(&hak_self.thread->counters.mallocs, 1);
-    else if (hak_rseq_is_on())
+    if (hak_self.heap)
+        hak_count(&hak_self.heap->counters.mallocs, 1);
+    else if (hak_heaps_are_of_cpus())
         HAK_ADD_RELAXED(&hak_counters_nobodys.mallocs, 1);
 }
 
 void hak_count_free(void)
 {
-    if (hak_self.thread)
-        hak_count(&hak_self.thread->counters.frees, 1);
-    else if (hak_rseq_is_on())
+    if (hak_self.heap)
+        hak_count(&hak_self.heap->counters.frees, 1);
+    else if (hak_heaps_are_of_cpus())
         HAK_ADD_RELAXED(&hak_counters_nobodys.frees, 1);
 }
 #endif

@@ -14,8 +14,6 @@
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
 
-bool hak_rseq_on;
-
 /* Sequences write to it before they know that the thread is not registered. */
 HAK_THREAD_LOCAL int32_t hak_rseq_none[8] __attribute__((aligned(32))) = {0, -1};
 ptrdiff_t hak_rseq_distance;
@@ -75,7 +73,6 @@ void hak_rseq_set_distance(ptrdiff_t to)
 
 void hak_rseq_switch_on(void)
 {
-    hak_rseq_on = true;
     hak_rseq_set_distance(distance_to_rseq());
 }
 

@@ -10,7 +10,6 @@
 
 #define HAK_CPUS 1024 /* numbers of processors; with more, sequences are off */
 
-#if HAK_CACHE_CPU
 /* What a thread shares with the kernel has `cpu_id`, negative where the thread is not registered, and `rseq_cs`, which
  * sequence it is in. It is the C library's, which lies so far behind an area of our own that says "not registered"; or
  * that area, before the start and while sequences are off. */
@@ -28,20 +27,9 @@ extern HAK_HIDDEN ptrdiff_t hak_rseq_offset; /* of the same from the thread's ba
 unsigned hak_rseq_find(void);
 /* From now on they are on. */
 void hak_rseq_switch_on(void);
-extern HAK_HIDDEN bool hak_rseq_on;
-HAK_INLINE bool hak_rseq_is_on(void)
-{
-    return hak_rseq_on;
-}
 /* The processor that the calling thread runs on; negative where it is not registered. */
 int hak_rseq_cpu(void);
 /* Sequences that ran on the processor when this was called have ended, or will not. False: the kernel refused. */
 bool hak_rseq_fence(int cpu);
-#else
-HAK_INLINE bool hak_rseq_is_on(void)
-{
-    return false;
-}
-#endif
 
 #endif

@@ -94,7 +94,7 @@ static size_t touched_before(const struct hak_slab *slab)
     return hak_max(slab->touched, slab->stride <= HAK_SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
 }
 
-void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *owner)
+void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner)
 {
     enum hak_slab_state from = hak_slab_state(slab);
     slab->touched = from == HAK_SLAB_EMPTY ? touched_before(slab) : 0;
@@ -434,7 +434,7 @@ uint32_t hak_slab_collect(struct hak_slab *slab)
 /* Gives up an ACTIVE slab without remote blocks; false, and still owned, if some came meanwhile. */
 static bool disown_as(struct hak_slab *slab, enum hak_slab_state state)
 {
-    struct hak_thread *owner = HAK_LOAD_RELAXED(&slab->owner);
+    struct hak_heap *owner = HAK_LOAD_RELAXED(&slab->owner);
     uint64_t word = make_word(HAK_SLAB_ACTIVE, 0);
     HAK_STORE_RELAXED(&slab->owner, NULL);
     if (!swap_word(slab, &word, make_word(state, slab->used))) {
@@ -482,7 +482,7 @@ void hak_slab_empty(struct hak_slab *slab)
     HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_EMPTY, 0));
 }
 
-bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner)
+bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner)
 {
     uint64_t word = load_word_acquire(slab);
     if (word != make_word(HAK_SLAB_FULL, outstanding_of(word)) || !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
@@ -492,7 +492,7 @@ bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner)
     return true;
 }
 
-bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner)
+bool hak_slab_adopt(struct hak_slab *slab, struct hak_heap *owner)
 {
     uint64_t word = HAK_EXCHANGE_ACQ_REL(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
     HAK_ASSERT(state_of(word) == HAK_SLAB_PARTIAL);

@@ -31,7 +31,7 @@ enum hak_slab_state {
 };
 _Static_assert(HAK_SLAB_NSTATES == HAK_COUNTED_STATES, "each transition has a counter");
 
-struct hak_thread;
+struct hak_heap;
 
 struct hak_slab {
     /* for the owner, or under the lock of the list it stands on */
@@ -51,7 +51,7 @@ struct hak_slab {
     uint32_t map_divisor; /* 2^32 / stride, rounded up; 0 without a map */
     /* for everyone */
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
-    _Atomic(struct hak_thread *) owner;
+    _Atomic(struct hak_heap *) owner;
     uint16_t head_offset; /* pages from the head of the run to this page */
     uint16_t unmapped;    /* of this page: system pages at its end (space.h) */
     uint16_t map_words;
@@ -84,7 +84,7 @@ HAK_INLINE enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
 }
 
 /* Makes a run of pages that nobody else knows an ACTIVE slab of the class, owned by `owner`. */
-void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_thread *owner);
+void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner);
 /* Sets the page tags of a slab to `owner_tag`, so that its owner's frees take the fast path. */
 void hak_slab_tag(const struct hak_slab *slab, uint64_t owner_tag);
 /* Clears them, so that a free of one of its blocks is checked: none is outstanding. */
@@ -218,9 +218,9 @@ HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
 /* --- by anyone -------------------------------------------------------------------------------- */
 
 /* FULL -> ACTIVE for `owner`; false if someone else changed the state first. */
-bool hak_slab_reclaim(struct hak_slab *slab, struct hak_thread *owner);
+bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner);
 /* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. True: no block is outstanding. */
-bool hak_slab_adopt(struct hak_slab *slab, struct hak_thread *owner);
+bool hak_slab_adopt(struct hak_slab *slab, struct hak_heap *owner);
 /* What a remote free found out. */
 enum hak_remote {
     HAK_REMOTE_DONE,

@@ -131,10 +131,10 @@ bool hak_parts_init(void)
     return true;
 }
 
-struct hak_slab *hak_parts_acquire_slab(struct hak_thread *t, unsigned cls)
+struct hak_slab *hak_parts_acquire_slab(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_frontend *f = hak_parts.by_class[cls];
-    return f->slab_acquire ? f->slab_acquire(t, cls) : hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
+    return f->slab_acquire ? f->slab_acquire(heap, cls) : hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_ANY);
 }
 
 void hak_parts_empty_slab(struct hak_slab *slab)

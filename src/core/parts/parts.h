@@ -16,7 +16,7 @@ void hak_parts_choose(void);
 /* Calls each one's init. False without memory. */
 bool hak_parts_init(void);
 
-/* An ACTIVE slab of the class owned by `t`, with a free block; NULL without memory. */
-struct hak_slab *hak_parts_acquire_slab(struct hak_thread *t, unsigned cls);
+/* An ACTIVE slab of the class owned by `heap`, with a free block; NULL without memory. */
+struct hak_slab *hak_parts_acquire_slab(struct hak_heap *heap, unsigned cls);
 
 #endif

@@ -11,7 +11,8 @@
 #include "core/base/lock.h"
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
-#include "core/heap/processor.h"
+#include "core/heap/cpu_heaps.h"
+#include "core/heap/heaps.h"
 #include "live.h"
 #include "pulse.h"
 #include "start.h"
@@ -64,7 +65,7 @@ static void prepare(void)
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
-    hak_lock_acquire_all(hak_processor_lock_all);
+    hak_lock_acquire_all(hak_heaps_are_of_cpus() ? hak_cpu_heaps_lock : NULL);
     streams_locked = locked;
     forking_process = getpid();
 }
@@ -73,7 +74,8 @@ static void prepare(void)
 static void forget_others(void)
 {
     hak_lock_lose_others();
-    hak_processor_lose_others();
+    if (hak_heaps_are_of_cpus())
+        hak_cpu_heaps_lose_others();
     hak_background_fork_child(forking_process);
     hak_pulse_fork_child();
     if (hak_options.stats_shm)
@@ -88,8 +90,9 @@ static void done(bool in_child)
     bool locked = streams_locked;
     hak_lock_disown_all();
     if (in_child)
-        hak_thread_fork_child();
-    hak_processor_unlock_all();
+        hak_heaps_fork_child();
+    if (hak_heaps_are_of_cpus())
+        hak_cpu_heaps_unlock();
     hak_lock_release_all();
     unlock_streams(locked, in_child);
 }

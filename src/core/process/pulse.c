@@ -5,12 +5,14 @@
 #include "background.h"
 #include "container.h"
 #include "core/base/clock.h"
-#include "core/heap/heap.h"
-#include "core/heap/processor.h"
+#include "core/heap/bins.h"
+#include "core/heap/cpu_heaps.h"
+#include "core/heap/heaps.h"
+#include "core/heap/thread.h"
 #include "core/pages/budget.h"
 #include "core/pages/space.h"
-#include "core/parts/purge.h"
 #include "core/parts/parts.h"
+#include "core/parts/purge.h"
 #include "live.h"
 #include "start.h"
 
@@ -29,11 +31,12 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
     return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
 }
 
-/* Threads that were parked then or before, processors that have been idle since. */
+/* Heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since. */
 static void dissolve_idle(uint64_t since_ms)
 {
-    hak_thread_break_up(since_ms);
-    hak_processor_break_up(since_ms);
+    hak_heaps_dissolve(since_ms);
+    if (hak_heaps_are_of_cpus())
+        hak_cpu_heaps_dissolve(since_ms);
 }
 
 static void purge_after_sleep(void)
@@ -76,7 +79,7 @@ static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
         HAK_STORE_RELAXED(&hak_purge_waits, false); /* others need not come meanwhile */
         purge_idle(now, has_slept(awake, now));
         if (HAK_UNLIKELY(hak_container_is_tight(now))) {
-            hak_thread_ask_drain();
+            hak_thread_request_flush();
             hak_purge_all(0);
         }
         if (HAK_UNLIKELY(hak_options.stats_shm))
@@ -109,7 +112,7 @@ static void ask_sleepers(uint64_t awake, uint64_t now_ms)
         (awake == asked_in && !next))
         return;
     if (awake != asked_in)
-        hak_thread_ask_drain();
+        hak_thread_request_flush();
     next = hak_space_untag_open(awake == asked_in ? next : 0, UNTAGGED_PAGES);
     asked_in = awake;
 }
@@ -128,7 +131,7 @@ void hak_pulse_now(void)
 {
     uint64_t now = hak_clock_ms();
     hak_work = 0;
-    hak_heap_look(now);
+    hak_bins_scan(now);
     tick_awake(now);
 }
 
@@ -153,6 +156,6 @@ size_t hak_purge_all(size_t keep)
 
 void hak_make_room(size_t bytes)
 {
-    hak_thread_ask_drain();
+    hak_thread_request_flush();
     hak_budget_note_purge(bytes, hak_purge_all(0));
 }

@@ -11,7 +11,7 @@
 #include "container.h"
 #include "core/base/cancel.h"
 #include "core/base/log.h"
-#include "core/heap/processor.h"
+#include "core/heap/heaps.h"
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
@@ -44,7 +44,7 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_text(w, "release", hak_parts.release->name);
     hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
     hak_stats_text(w, "cache", HAK_CACHE_NAME);
-    hak_stats_text(w, "cache_of", hak_cache_owners());
+    hak_stats_text(w, "cache_of", hak_heap_owners());
     write_names(w, "frontends", hak_frontends);
     write_names(w, "backends", hak_backends);
     write_names(w, "releases", hak_releases);
@@ -122,8 +122,8 @@ static void write_dispatch(struct hak_stats_writer *w)
 
 static void write_slabs(struct hak_stats_writer *w)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     hak_stats_begin(w, "slabs");
     for (unsigned from = 0; from < HAK_SLAB_NSTATES; from++)
         for (unsigned to = 0; to < HAK_SLAB_NSTATES; to++) {
@@ -139,12 +139,12 @@ static void write_slabs(struct hak_stats_writer *w)
 
 static void write_threads(struct hak_stats_writer *w)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     hak_stats_begin(w, "threads");
-    hak_stats_number(w, "live", hak_rseq_is_on() ? 0 : t.threads);
-    hak_stats_number(w, "processors", hak_rseq_is_on() ? t.threads : 0);
-    hak_stats_number(w, "parked", t.parked);
+    hak_stats_number(w, "live", hak_heaps_are_of_cpus() ? 0 : t.used);
+    hak_stats_number(w, "processors", hak_heaps_are_of_cpus() ? t.used : 0);
+    hak_stats_number(w, "parked", t.retired);
     hak_stats_number(w, "resumed", t.resumed);
     hak_stats_number(w, "started", t.started);
     hak_stats_number(w, "active_slabs", t.active_slabs);
@@ -162,8 +162,8 @@ static void write_threads(struct hak_stats_writer *w)
  * counted as served. */
 static void write_hits(struct hak_stats_writer *w)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     hak_stats_begin_array(w, "bin_hits");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         const struct hak_class_counters *c = &t.counters.classes[cls];
@@ -259,7 +259,7 @@ void hak_stats_census(struct hak_census *census)
 
 uint64_t hak_stats_held(const struct hak_census *census)
 {
-    return census->held_bytes - hak_min(census->held_bytes, hak_thread_free_bytes()); /* others go on meanwhile */
+    return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes()); /* others go on meanwhile */
 }
 
 static void write_census(struct hak_stats_writer *w)
@@ -287,9 +287,9 @@ static void write_census(struct hak_stats_writer *w)
 
 static void write_stages(struct hak_stats_writer *w)
 {
-    struct hak_thread_totals t;
+    struct hak_heaps_totals t;
     const struct hak_stage *stages = hak_parts.backend->stages;
-    hak_thread_totals(&t);
+    hak_heaps_totals(&t);
     hak_stats_begin(w, "stages");
     for (unsigned i = 0; stages[i].name; i++)
         hak_stats_number(w, stages[i].name, HAK_LOAD_RELAXED(&t.counters.stages[i]));

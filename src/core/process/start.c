@@ -9,7 +9,8 @@
 #include "core/base/log.h"
 #include "core/base/secret.h"
 #include "core/base/work.h"
-#include "core/heap/processor.h"
+#include "core/heap/cpu_heaps.h"
+#include "core/heap/thread.h"
 #include "core/os/limit.h"
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
@@ -48,7 +49,8 @@ static bool init_locked(void)
     hak_options_parse(&hak_options, environment());
     hak_options_translate(&hak_options);
     hak_parts_choose();
-    hak_cache_begin();
+    if (HAK_CACHE_CPU)
+        hak_cpu_heaps_start();
     hak_secret_draw();
     hak_limit_look();
     if (hak_space_init() || !hak_parts_init())
@@ -56,7 +58,7 @@ static bool init_locked(void)
     if (hak_options.verbose)
         hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s of %s", HAK_VERSION,
                 hak_parts.backend->name, hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME,
-                hak_cache_owners());
+                hak_heap_owners());
     if (hak_outlet_wants_stderr())
         hak_outlet_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */

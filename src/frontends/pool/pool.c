@@ -36,14 +36,14 @@ static int init(const struct hak_option_values *options, unsigned place)
     return hak_reserve_init(options, place);
 }
 
-static struct hak_slab *slab_acquire(struct hak_thread *t, unsigned cls)
+static struct hak_slab *slab_acquire(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_slab *slab = hak_parts.backend->acquire_slab(t, cls, HAK_ACQUIRE_KEPT);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_KEPT);
     if (slab)
         return slab;
-    slab = hak_reserve_take(t, hak_slab_pages[cls]);
+    slab = hak_reserve_take(heap, hak_slab_pages[cls]);
     if (slab)
-        hak_slab_format(slab, cls, t);
+        hak_slab_format(slab, cls, heap);
     return slab;
 }
 
@@ -68,44 +68,45 @@ static void touch(unsigned cls, void *block)
         ((volatile char *)block)[i] = 0;
 }
 
-static void prewarm(struct hak_thread *t, unsigned i, uint32_t blocks, struct warm_bin *warm)
+static void prewarm(struct hak_heap *heap, unsigned i, uint32_t blocks, struct warm_bin *warm)
 {
     unsigned cls = hak_class_of(warm_classes[i].size);
-    hak_bin_prewarm(t, cls, blocks);
+    hak_bin_prewarm(heap, cls, blocks);
     hak_cache_each(cls, touch);
-    warm->refills = t->bins[cls].refills;
+    warm->refills = heap->bins[cls].refills;
     warm->first = hak_cache_first(cls);
 }
 
-static void prewarm_pool(struct hak_thread *t)
+static void prewarm_pool(struct hak_heap *heap)
 {
     uint32_t mode = hak_options.pool_prewarm;
-    struct reserve *r = mode == PREWARM_OFF || !is_on(&hak_options) ? NULL : hak_reserve_of(t);
+    struct reserve *r = mode == PREWARM_OFF || !is_on(&hak_options) ? NULL : hak_reserve_of(heap);
     for (unsigned i = 0; r && i < POOL_WARM_CLASSES; i++)
         if (is_own_class(i))
-            prewarm(t, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]), &r->warm[i]);
+            prewarm(heap, i, mode == PREWARM_FIXED ? warm_classes[i].fixed : HAK_LOAD_RELAXED(&adaptive[i]),
+                    &r->warm[i]);
 }
 
 /* A class that ran out gets more blocks for the next thread, one that was not used gets fewer. */
-static void adapt(const struct hak_thread *t, unsigned i, const struct warm_bin *warm)
+static void adapt(const struct hak_heap *heap, unsigned i, const struct warm_bin *warm)
 {
     unsigned cls = hak_class_of(warm_classes[i].size);
     uint32_t now = HAK_LOAD_RELAXED(&adaptive[i]);
-    bool ran_out = t->bins[cls].refills != warm->refills, unused = !ran_out && hak_cache_first(cls) == warm->first;
+    bool ran_out = heap->bins[cls].refills != warm->refills, unused = !ran_out && hak_cache_first(cls) == warm->first;
     if (ran_out && now < warm_classes[i].fixed)
         HAK_STORE_RELAXED(&adaptive[i], now + 1);
     else if (unused && now > 0)
         HAK_STORE_RELAXED(&adaptive[i], now - 1);
 }
 
-static void thread_end(struct hak_thread *t)
+static void end_pool(struct hak_heap *heap)
 {
-    bool adapts = hak_options.pool_prewarm == PREWARM_ADAPTIVE && is_on(&hak_options) && t == hak_self.thread;
-    struct reserve *r = adapts ? hak_reserve_of(t) : NULL;
+    bool adapts = hak_options.pool_prewarm == PREWARM_ADAPTIVE && is_on(&hak_options) && heap == hak_self.heap;
+    struct reserve *r = adapts ? hak_reserve_of(heap) : NULL;
     for (unsigned i = 0; r && i < POOL_WARM_CLASSES; i++)
         if (is_own_class(i))
-            adapt(t, i, &r->warm[i]);
-    hak_reserve_end(t);
+            adapt(heap, i, &r->warm[i]);
+    hak_reserve_end(heap);
 }
 
 /* --- the rest -------------------------------------------------------------------------------------------- */
@@ -150,7 +151,7 @@ const struct hak_frontend hak_frontend_pool = {
     .bin_capacity = pool_bin_capacity,
     .flush = flush_reserve,
     .purge_tick = purge_tick,
-    .thread_start = prewarm_pool,
-    .thread_end = thread_end,
+    .heap_start = prewarm_pool,
+    .heap_end = end_pool,
     .stats = write_reserve_stats,
 };

@@ -41,13 +41,13 @@ static char *base_of(uint64_t word)
     return (char *)(uintptr_t)(word >> NUMBER_SHIFT << HAK_PAGE_LG);
 }
 
-struct reserve *hak_reserve_of(struct hak_thread *t)
+struct reserve *hak_reserve_of(struct hak_heap *heap)
 {
-    struct reserve *r = t->local[part_index];
+    struct reserve *r = heap->local[part_index];
     if (r)
         return r;
     hak_lock_acquire(&reserves_lock);
-    if ((r = t->local[part_index] = hak_meta_new(&recycled_reserves, sizeof *r)))
+    if ((r = heap->local[part_index] = hak_meta_new(&recycled_reserves, sizeof *r)))
         HAK_LIST_PUSH(&reserves, r);
     hak_lock_release(&reserves_lock);
     return r;
@@ -120,9 +120,9 @@ static bool refill_reserve(struct reserve *r, unsigned pages)
     return true;
 }
 
-struct hak_slab *hak_reserve_take(struct hak_thread *t, unsigned pages)
+struct hak_slab *hak_reserve_take(struct hak_heap *heap, unsigned pages)
 {
-    struct reserve *r = hak_reserve_of(t);
+    struct reserve *r = hak_reserve_of(heap);
     char *base = r ? cut_from_run(r, pages) : NULL;
     if (r && !base) {
         hak_lock_acquire(&reserves_lock);
@@ -137,12 +137,12 @@ struct hak_slab *hak_reserve_take(struct hak_thread *t, unsigned pages)
 
 /* --- giving back ------------------------------------------------------------------------------------------ */
 
-void hak_reserve_end(struct hak_thread *t)
+void hak_reserve_end(struct hak_heap *heap)
 {
-    struct reserve *r = t->local[part_index];
+    struct reserve *r = heap->local[part_index];
     if (!r)
         return;
-    t->local[part_index] = NULL;
+    heap->local[part_index] = NULL;
     hak_lock_acquire(&reserves_lock);
     give_back(r);
     HAK_LIST_REMOVE(&reserves, r);

@@ -4,7 +4,7 @@
 #ifndef POOL_RESERVE_H
 #define POOL_RESERVE_H
 
-#include "core/heap/descriptor.h"
+#include "core/heap/heap.h"
 
 #define POOL_WARM_CLASSES 7
 
@@ -23,11 +23,11 @@ struct reserve {
 
 int hak_reserve_init(const struct hak_option_values *options, unsigned place);
 /* The calling thread's; NULL without memory. */
-struct reserve *hak_reserve_of(struct hak_thread *t);
+struct reserve *hak_reserve_of(struct hak_heap *heap);
 /* A run of the calling thread's reserve, with a descriptor; NULL without memory. */
-struct hak_slab *hak_reserve_take(struct hak_thread *t, unsigned pages);
+struct hak_slab *hak_reserve_take(struct hak_heap *heap, unsigned pages);
 /* The thread ended: its reserve goes. */
-void hak_reserve_end(struct hak_thread *t);
+void hak_reserve_end(struct hak_heap *heap);
 /* What was not used since the last call goes back, or all. */
 void hak_reserve_age(bool all);
 void hak_reserve_stats(struct hak_stats_writer *w);

@@ -21,13 +21,13 @@ static uint32_t tiny_bin_capacity(unsigned cls)
     return 0;
 }
 
-static void prewarm_tiny(struct hak_thread *t)
+static void prewarm_tiny(struct hak_heap *heap)
 {
     if (!hak_options.tiny_prewarm)
         return;
     for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= TINY_PREWARM_MAX; cls++)
         if (hak_parts.by_class[cls] == &hak_frontend_tiny)
-            hak_bin_prewarm(t, cls, TINY_PREWARM_BLOCKS);
+            hak_bin_prewarm(heap, cls, TINY_PREWARM_BLOCKS);
 }
 
 const struct hak_frontend hak_frontend_tiny = {
@@ -36,5 +36,5 @@ const struct hak_frontend hak_frontend_tiny = {
     .max_stride = HAK_TINY_MAX,
     .headers = true,
     .bin_capacity = tiny_bin_capacity,
-    .thread_start = prewarm_tiny,
+    .heap_start = prewarm_tiny,
 };

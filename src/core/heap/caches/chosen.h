@@ -19,9 +19,9 @@ HAK_INLINE void *hak_cache_pop_again(unsigned cls)
     return hak_cache_pop(hak_cache_here(), cls);
 }
 
-HAK_INLINE void *hak_cache_taken(struct hak_thread *t, unsigned cls)
+HAK_INLINE void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
 {
-    (void)t;
+    (void)heap;
     return hak_cache_pop(hak_cache_here(), cls);
 }
 #endif

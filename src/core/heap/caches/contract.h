@@ -6,19 +6,19 @@
  *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)         the same; NULL, too, where pop may call something
  *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: p was not taken;
  *       hak_cache_heartbeat is due, or a check, or p is hak_cache_first
- *   bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)   false: a check is due
- *   uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+ *   bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)   false: a check is due
+ *   uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
  *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
- *   void *hak_cache_taken(struct hak_thread *t, unsigned cls)         one of those; NULL where there are none
+ *   void *hak_cache_taken(struct hak_heap *heap, unsigned cls)         one of those; NULL where there are none
  *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
- *   void *hak_cache_first(unsigned cls)                               the block that malloc will take; NULL from an empty bin
- * and the rest here. `t` is the descriptor that the calling thread has entered (heap/processor.h), and the bin its own.
+ *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
+ * and the rest here. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin its own.
  * Only free() counts, and only down: after so many frees of a class its bin is looked at, which bounds it. */
 #ifndef HAK_CACHES_CONTRACT_H
 #define HAK_CACHES_CONTRACT_H
 
 #include "core/base/work.h"
-#include "core/heap/descriptor.h"
+#include "core/heap/heap.h"
 
 #if HAK_CACHE_CPU
 #define HAK_BIN_BEAT 128u      /* frees of a class between two heartbeats; each check of a bin is one, too */
@@ -34,27 +34,27 @@ HAK_INLINE uint32_t hak_bin_beat(void)
 }
 
 /* The thread uses the class for the first time. */
-void hak_cache_start(struct hak_thread *t, unsigned cls);
+void hak_cache_start(struct hak_heap *heap, unsigned cls);
 /* Others' blocks go to the bin, which is empty, the one freed last to be taken first. False: there is no room, all are
  * drained. */
 #if HAK_CACHE_SLOTS
-bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n);
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n);
 #else
-bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain);
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, struct hak_chain chain);
 #endif
 /* p was freed, and the bin's room is used up: drains what it has beyond its capacity. */
-void hak_cache_check(struct hak_thread *t, unsigned cls, void *p);
+void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p);
 /* The same in a thread that has no descriptor, or has ended: it keeps nothing in its bins. */
 void hak_cache_leave(unsigned cls, void *p);
 /* Empties the bin, or drains the half of it that was freed longest ago. */
-void hak_cache_drain(struct hak_thread *t, unsigned cls);
-void hak_cache_halve(struct hak_thread *t, unsigned cls);
+void hak_cache_drain(struct hak_heap *heap, unsigned cls);
+void hak_cache_halve(struct hak_heap *heap, unsigned cls);
 
 /* All bins of the calling thread, to its descriptor and back; what a parked one has is drained. */
-void hak_cache_park(struct hak_thread *t);
-void hak_cache_resume(struct hak_thread *t);
-void hak_cache_drain_parked(struct hak_thread *t, unsigned cls);
-size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls);
+void hak_cache_retire(struct hak_heap *heap);
+void hak_cache_resume(struct hak_heap *heap);
+void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls);
+size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls);
 
 size_t hak_cache_length(unsigned cls);
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block));

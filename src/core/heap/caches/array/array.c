@@ -21,30 +21,30 @@ static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
     hak_self.bin[cls] = b->slots + n;
 }
 
-static void count_refill(struct hak_thread *t, unsigned cls, uint32_t blocks)
+static void count_refill(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
-    hak_count(&t->counters.classes[cls].refills, 1);
-    hak_count(&t->counters.classes[cls].served, blocks);
+    hak_count(&heap->counters.classes[cls].refills, 1);
+    hak_count(&heap->counters.classes[cls].served, blocks);
 }
 
-static void count_drained(struct hak_thread *t, unsigned cls, uint64_t blocks)
+static void count_drained(struct hak_heap *heap, unsigned cls, uint64_t blocks)
 {
-    hak_count(&t->counters.classes[cls].served, -blocks);
+    hak_count(&heap->counters.classes[cls].served, -blocks);
 }
 
 /* Gives the bin slots for so many blocks, if there is memory; returns how many it can hold. */
-static uint32_t grow_array(struct hak_thread *t, unsigned cls, uint32_t blocks)
+static uint32_t grow_array(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     unsigned lg = hak_slots_lg(blocks + 1);
-    void **old = b->slots, **slots = lg > b->slots_lg ? hak_slots_get(t, lg) : NULL;
+    void **old = b->slots, **slots = lg > b->slots_lg ? hak_slots_get(heap, lg) : NULL;
     if (!slots)
         return b->slots_lg ? hak_array_most(b) : 0;
     uint32_t n = hak_array_length(b, cls);
     slots[0] = NULL;
     if (old) {
         memcpy(slots + 1, old + 1, n * sizeof *slots);
-        hak_slots_put(t, old, b->slots_lg);
+        hak_slots_put(heap, old, b->slots_lg);
     }
     b->slots = slots;
     b->slots_lg = (uint8_t)lg;
@@ -60,29 +60,29 @@ static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 }
 
 /* Frees until the next heartbeat: there are slots for them. Where the class is shared, not many. */
-static void set_room(struct hak_thread *t, unsigned cls)
+static void set_room(struct hak_heap *heap, unsigned cls)
 {
-    const struct hak_bin *b = &t->bins[cls];
+    const struct hak_bin *b = &heap->bins[cls];
     uint32_t room = (uint32_t)hak_min(hak_bin_beat(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
     if (hak_share_is_on(b, cls))
         room = (uint32_t)hak_min(room, 2 * hak_share_capacity(cls) + 1);
-    hak_array_set_room(t, cls, room);
+    hak_array_set_room(heap, cls, room);
 }
 
-void hak_cache_start(struct hak_thread *t, unsigned cls)
+void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
-    hak_owned_mark_used(t, cls); /* the slots are to be found again */
-    grow_array(t, cls, 1);
-    set_room(t, cls);
+    hak_owned_mark_used(heap, cls); /* the slots are to be found again */
+    grow_array(heap, cls, 1);
+    set_room(heap, cls);
 }
 
 /* --- filling ------------------------------------------------------------------------------------------- */
 
 /* A bin that is filled with so many has slots for as many frees. */
-static uint32_t room_for(struct hak_thread *t, unsigned cls, uint32_t blocks)
+static uint32_t room_for(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     uint32_t most = (uint32_t)hak_max(hak_parts.capacity[cls], blocks) + HAK_ARRAY_FREES;
-    return grow_array(t, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&t->bins[cls], cls);
+    return grow_array(heap, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&heap->bins[cls], cls);
 }
 
 static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
@@ -92,10 +92,10 @@ static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
     return (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(slab, want, slots);
 }
 
-uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
-    struct hak_bin *b = &t->bins[cls];
-    uint32_t n = hak_array_length(b, cls), room = room_for(t, cls, n + want);
+    struct hak_bin *b = &heap->bins[cls];
+    uint32_t n = hak_array_length(b, cls), room = room_for(heap, cls, n + want);
     (void)exactly;
     if (!room)
         return 0;
@@ -103,53 +103,53 @@ uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *sla
     for (uint32_t i = n + 1; HAK_HARDENED && i <= n + taken; i++)
         hak_mark_renew(b->slots[i], cls);
     set_length(b, cls, n + taken);
-    count_refill(t, cls, taken);
-    set_room(t, cls);
+    count_refill(heap, cls, taken);
+    set_room(heap, cls);
     return taken;
 }
 
-bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
-    struct hak_bin *b = &t->bins[cls];
-    if (room_for(t, cls, n) < n) {
-        hak_drain_array(t, blocks, n);
+    struct hak_bin *b = &heap->bins[cls];
+    if (room_for(heap, cls, n) < n) {
+        hak_drain_array(heap, blocks, n);
         return false;
     }
     memcpy(b->slots + 1, blocks, n * sizeof *blocks);
     set_length(b, cls, n);
-    count_refill(t, cls, n);
-    set_room(t, cls);
+    count_refill(heap, cls, n);
+    set_room(heap, cls);
     return true;
 }
 
 /* --- emptying ------------------------------------------------------------------------------------------ */
 
 /* Drains the blocks freed longest ago; so many stay. */
-static void drain_to(struct hak_thread *t, unsigned cls, uint32_t keep)
+static void drain_to(struct hak_heap *heap, unsigned cls, uint32_t keep)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     uint32_t n = hak_array_length(b, cls);
     if (n <= keep)
         return;
-    hak_drain_array(t, b->slots + 1, n - keep);
-    count_drained(t, cls, n - keep);
+    hak_drain_array(heap, b->slots + 1, n - keep);
+    count_drained(heap, cls, n - keep);
     memmove(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
     set_length(b, cls, keep);
 }
 
-void hak_cache_drain(struct hak_thread *t, unsigned cls)
+void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 {
-    drain_to(t, cls, 0);
+    drain_to(heap, cls, 0);
 }
 
-void hak_cache_halve(struct hak_thread *t, unsigned cls)
+void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
-    drain_to(t, cls, hak_array_length(&t->bins[cls], cls) / 2);
+    drain_to(heap, cls, hak_array_length(&heap->bins[cls], cls) / 2);
 }
 
-static void drain_one(struct hak_thread *t, void *p)
+static void drain_one(struct hak_heap *heap, void *p)
 {
-    hak_drain_array(t, &p, 1);
+    hak_drain_array(heap, &p, 1);
 }
 
 void hak_cache_leave(unsigned cls, void *p)
@@ -159,15 +159,15 @@ void hak_cache_leave(unsigned cls, void *p)
 }
 
 /* In place of the block freed longest ago, where there is no slot. */
-static void put_in_array(struct hak_thread *t, unsigned cls, void *p)
+static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (!b->slots_lg) {
-        drain_one(t, p);
-        count_drained(t, cls, 1);
+        drain_one(heap, p);
+        count_drained(heap, cls, 1);
         return;
     }
-    drain_to(t, cls, hak_array_most(b) - 1);
+    drain_to(heap, cls, hak_array_most(b) - 1);
     void **end = hak_self.bin[cls];
     end[1] = p;
     hak_self.bin[cls] = end + 1;
@@ -175,79 +175,80 @@ static void put_in_array(struct hak_thread *t, unsigned cls, void *p)
 
 /* A thread that comes here often has its array doubled, until it has slots for many frees. A bin that overflows and
  * was not refilled since it did before belongs to a program that frees a lot: it keeps one block. */
-void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
+void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     uint32_t keep = array_capacity(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
-    hak_owned_mark_used(t, cls);
-    hak_count(&t->counters.checks, 1);
+    hak_owned_mark_used(heap, cls);
+    hak_count(&heap->counters.checks, 1);
     hak_work_add(hak_min(most - n, HAK_BIN_BEAT));
     if (n < keep && most - n < HAK_BIN_BEAT && most < keep + HAK_ARRAY_FREES)
-        grow_array(t, cls, 2 * most);
-    put_in_array(t, cls, p);
+        grow_array(heap, cls, 2 * most);
+    put_in_array(heap, cls, p);
     if (hak_array_length(b, cls) > keep) {
-        hak_count(&t->counters.overflows, 1);
-        drain_to(t, cls, b->shrinking || !keep ? 1 : keep); /* the last one shows whether it is freed again */
+        hak_count(&heap->counters.overflows, 1);
+        drain_to(heap, cls, b->shrinking || !keep ? 1 : keep); /* the last one shows whether it is freed again */
         b->shrinking = true;
     }
     b->later = BEATS;
     most = b->slots_lg ? hak_array_most(b) : 0;
     b->steady = (uint16_t)(most > HAK_BIN_BEAT ? hak_min(hak_parts.capacity[cls], most - HAK_BIN_BEAT) : 0);
-    set_room(t, cls);
+    set_room(heap, cls);
 }
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
 
-static void retire_array(struct hak_thread *t, unsigned cls)
+static void retire_array(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_bin *b = &t->bins[cls];
-    b->parked = (uint16_t)hak_array_length(b, cls);
-    b->parked_room = (uint8_t)hak_room_left(hak_self.room[cls]);
+    struct hak_bin *b = &heap->bins[cls];
+    b->retired = (uint16_t)hak_array_length(b, cls);
+    b->retired_room = (uint8_t)hak_room_left(hak_self.room[cls]);
     hak_self.bin[cls] = (void *)hak_cache_no_slots;
     hak_self.room[cls] = HAK_ROOM_NONE;
 }
 
-void hak_cache_park(struct hak_thread *t)
+void hak_cache_retire(struct hak_heap *heap)
 {
-    hak_heap_each_class(t, retire_array);
+    hak_heap_each_class(heap, retire_array);
 }
 
-static void resume(struct hak_thread *t, unsigned cls)
+static void resume(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (!b->slots_lg)
         return;
-    set_length(b, cls, b->parked);
-    hak_self.room[cls] = hak_room(b->parked_room);
+    set_length(b, cls, b->retired);
+    hak_self.room[cls] = hak_room(b->retired_room);
 }
 
-void hak_cache_resume(struct hak_thread *t)
+void hak_cache_resume(struct hak_heap *heap)
 {
-    hak_heap_each_class(t, resume);
+    hak_heap_each_class(heap, resume);
 }
 
-void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
+void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_bin *b = &t->bins[cls];
-    if (b->parked)
-        hak_drain_array(t, b->slots + 1, b->parked);
-    count_drained(t, cls, b->parked);
-    hak_count(&t->counters.classes[cls].served, (uint64_t)(b->given - b->parked_room)); /* frees since it got room */
+    struct hak_bin *b = &heap->bins[cls];
+    if (b->retired)
+        hak_drain_array(heap, b->slots + 1, b->retired);
+    count_drained(heap, cls, b->retired);
+    hak_count(&heap->counters.classes[cls].served,
+              (uint64_t)(b->given - b->retired_room)); /* frees since it got room */
     if (b->slots_lg)
-        hak_slots_put(t, b->slots, b->slots_lg);
+        hak_slots_put(heap, b->slots, b->slots_lg);
 }
 
 /* --- looking ------------------------------------------------------------------------------------------- */
 
-size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
+size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
-    return t->bins[cls].parked;
+    return heap->bins[cls].retired;
 }
 
 size_t hak_cache_length(unsigned cls)
 {
-    const struct hak_thread *t = hak_self.thread;
-    return t ? hak_array_length(&t->bins[cls], cls) : 0;
+    const struct hak_heap *heap = hak_self.heap;
+    return heap ? hak_array_length(&heap->bins[cls], cls) : 0;
 }
 
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))

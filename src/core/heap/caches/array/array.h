@@ -89,19 +89,19 @@ HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
 }
 
 /* Gives the bin room for so many frees; those since the last time are counted. */
-HAK_INLINE void hak_array_set_room(struct hak_thread *t, unsigned cls, uint32_t room)
+HAK_INLINE void hak_array_set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 {
-    struct hak_bin *b = &t->bins[cls];
-    hak_count(&t->counters.classes[cls].served, (uint64_t)(b->given - hak_room_left(hak_self.room[cls])));
+    struct hak_bin *b = &heap->bins[cls];
+    hak_count(&heap->counters.classes[cls].served, (uint64_t)(b->given - hak_room_left(hak_self.room[cls])));
     b->given = (uint16_t)room;
     hak_self.room[cls] = hak_room(room);
 }
 
 /* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots
  * for a beat more: work is counted, no more. A heartbeat comes often, so it takes few instructions. */
-HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
+HAK_INLINE bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     void **end = hak_self.bin[cls];
     if (end - b->slots >= b->steady || HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)))
         return false;
@@ -120,6 +120,6 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
     return *(void **)hak_self.bin[cls];
 }
 
-uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
+uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
 
 #endif

@@ -38,7 +38,7 @@
         [real] "i"(HAK_CPUS_UNREAL * sizeof(void *)), [end] "i"(offsetof(struct hak_arrays, end)),           \
         [room_of] "i"(offsetof(struct hak_arrays, room))
 
-HAK_INLINE void *hak_sequence_pop(unsigned cls)
+HAK_INLINE void *hak_rseq_pop(unsigned cls)
 {
     void *p, *a, *b;
     __asm__ goto volatile(HAK_SEQUENCE_BEGIN
@@ -55,7 +55,7 @@ empty:
     return NULL;
 }
 
-HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
+HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
     uint64_t room, *rooms;
@@ -82,7 +82,7 @@ twice:
     hak_cache_fail_twice(p);
 }
 
-HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t n)
+HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
 {
     void *a, *b, *p;
     uint64_t i;
@@ -103,7 +103,7 @@ HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t 
     return (uint32_t)i;
 }
 
-HAK_INLINE uint32_t hak_sequence_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
 {
     void *a, *b, *p;
     uint64_t i;

@@ -14,6 +14,7 @@
 
 /* --- which arrays -------------------------------------------------------------------------------------- */
 
+bool hak_heaps_of_cpus;
 struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS] = {&hak_arrays_closed, &hak_arrays_closed};
 
 /* Read by sequences, which only a processor's own threads run. */
@@ -27,6 +28,7 @@ unsigned hak_arrays_start(void)
     unsigned cpus = hak_rseq_find();
     for (unsigned cpu = 0; cpu < cpus; cpu++)
         set_arrays_of(cpu, &hak_arrays_closed);
+    hak_heaps_of_cpus = cpus != 0;
     if (cpus)
         hak_rseq_switch_on();
     return cpus;
@@ -36,7 +38,7 @@ unsigned hak_arrays_start(void)
 static size_t slots_of(unsigned cls)
 {
     size_t slots = 2u * hak_parts.capacity[cls];
-    return hak_rseq_is_on() ? slots : hak_min(slots, THREAD_SLOTS);
+    return hak_heaps_are_of_cpus() ? slots : hak_min(slots, THREAD_SLOTS);
 }
 
 struct hak_arrays *hak_arrays_new(void)
@@ -115,7 +117,7 @@ static uint32_t mark_taken(void **blocks, uint32_t n)
 static uint32_t pop_some(unsigned cls, void **blocks, uint32_t n)
 {
     return mark_taken(blocks, has_plain_arrays() ? pop_plainly(hak_self.arrays, cls, blocks, n)
-                                                 : hak_sequence_pop_some(cls, blocks, n));
+                                                 : hak_rseq_pop_some(cls, blocks, n));
 }
 
 /* How many of n blocks found slots there; the last one of them is taken first. */
@@ -124,32 +126,32 @@ static uint32_t push_some(unsigned cls, void *const *blocks, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         __tsan_release(blocks[i]);
     return has_plain_arrays() ? push_plainly(hak_self.arrays, cls, blocks, n)
-                              : hak_sequence_push_some(cls, blocks, n, hak_bin_beat());
+                              : hak_rseq_push_some(cls, blocks, n, hak_bin_beat());
 }
 
-static void push_or_drain(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+static void push_or_drain(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
     uint32_t pushed = push_some(cls, blocks, n);
     if (pushed < n)
-        hak_drain_array(t, blocks + pushed, n - pushed);
+        hak_drain_array(heap, blocks + pushed, n - pushed);
 }
 
 /* The same for blocks of which the first one is to be taken first. */
-static void push_reversed(struct hak_thread *t, unsigned cls, void **blocks, uint32_t n)
+static void push_reversed(struct hak_heap *heap, unsigned cls, void **blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n / 2; i++) {
         void *p = blocks[i];
         blocks[i] = blocks[n - 1 - i];
         blocks[n - 1 - i] = p;
     }
-    push_or_drain(t, cls, blocks, n);
+    push_or_drain(heap, cls, blocks, n);
 }
 
 /* --- filling ------------------------------------------------------------------------------------------- */
 
-void hak_cache_start(struct hak_thread *t, unsigned cls)
+void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
-    hak_owned_mark_used(t, cls);
+    hak_owned_mark_used(heap, cls);
 }
 
 void *hak_cache_pop_again(unsigned cls)
@@ -162,39 +164,39 @@ void *hak_cache_pop_again(unsigned cls)
 }
 
 /* On a processor, which others use too, the block that the caller is to have does not go to the array. */
-static void *keep_one(struct hak_thread *t, void *p)
+static void *keep_one(struct hak_heap *heap, void *p)
 {
-    if (has_plain_arrays() || t->kept)
+    if (has_plain_arrays() || heap->kept)
         return p;
-    t->kept = p;
+    heap->kept = p;
     return NULL;
 }
 
-static void fill_bin(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+static void fill_bin(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
-    push_or_drain(t, cls, blocks, n - !keep_one(t, blocks[n - 1]));
+    push_or_drain(heap, cls, blocks, n - !keep_one(heap, blocks[n - 1]));
 }
 
-uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
     void *blocks[TRIP];
     (void)exactly;
     uint32_t n = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
         slab, (uint32_t)hak_min(want, TRIP), blocks);
-    fill_bin(t, cls, blocks, n);
+    fill_bin(heap, cls, blocks, n);
     return n;
 }
 
-bool hak_cache_give(struct hak_thread *t, unsigned cls, void *const *blocks, uint32_t n)
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
-    fill_bin(t, cls, blocks, n);
+    fill_bin(heap, cls, blocks, n);
     return true;
 }
 
-void *hak_cache_taken(struct hak_thread *t, unsigned cls)
+void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
 {
-    void *p = t->kept;
-    t->kept = NULL;
+    void *p = heap->kept;
+    heap->kept = NULL;
     return p ? p : hak_cache_pop_again(cls);
 }
 
@@ -218,9 +220,9 @@ static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
 }
 
 /* Where sequences are off; where they are on, threads have no descriptor to call it with. */
-bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
+bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (!b->later || array_length(hak_self.arrays, cls) >= array_limit(b, cls) || !push_some(cls, &p, 1))
         return false;
     b->later--;
@@ -229,84 +231,84 @@ bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
 }
 
 /* Of the n blocks of a trip, the one freed last first, so many go back; the others go home. */
-static void keep_newest(struct hak_thread *t, unsigned cls, void **blocks, uint32_t n, uint32_t keep)
+static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint32_t n, uint32_t keep)
 {
     if (n > keep)
-        hak_drain_array(t, blocks + keep, n - keep);
-    push_reversed(t, cls, blocks, keep);
+        hak_drain_array(heap, blocks + keep, n - keep);
+    push_reversed(heap, cls, blocks, keep);
 }
 
 /* The array is full: half of a trip goes home. One that was not refilled since it was full before belongs to a program
  * that frees a lot: all of the trip does. */
-static void make_array_room(struct hak_thread *t, unsigned cls)
+static void make_array_room(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     void *blocks[TRIP];
     uint32_t n = pop_some(cls, blocks, (uint32_t)hak_min(TRIP, slots_of(cls)));
     uint32_t most = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : n / 2;
     uint32_t keep = b->shrinking ? 0 : (uint32_t)hak_min(most, n);
     if (n > keep) {
-        hak_count(&t->counters.overflows, 1);
+        hak_count(&heap->counters.overflows, 1);
         b->shrinking = true;
     }
-    keep_newest(t, cls, blocks, n, keep);
+    keep_newest(heap, cls, blocks, n, keep);
 }
 
-void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
+void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
-    hak_owned_mark_used(t, cls);
-    hak_count(&t->counters.checks, 1);
+    struct hak_bin *b = &heap->bins[cls];
+    hak_owned_mark_used(heap, cls);
+    hak_count(&heap->counters.checks, 1);
     hak_work_add(HAK_BIN_BEAT);
     b->later = (uint16_t)hak_bin_beat();
     reset_closed(cls);
     if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) && push_some(cls, &p, 1))
         return;
-    make_array_room(t, cls);
-    push_or_drain(t, cls, &p, 1);
+    make_array_room(heap, cls);
+    push_or_drain(heap, cls, &p, 1);
 }
 
-void hak_cache_halve(struct hak_thread *t, unsigned cls)
+void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
     void *blocks[TRIP];
     uint32_t n = pop_some(cls, blocks, TRIP);
-    keep_newest(t, cls, blocks, n, n / 2);
+    keep_newest(heap, cls, blocks, n, n / 2);
 }
 
-void hak_cache_drain(struct hak_thread *t, unsigned cls)
+void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 {
     void *blocks[TRIP];
     for (uint32_t n; (n = pop_some(cls, blocks, TRIP));)
-        hak_drain_array(t, blocks, n);
+        hak_drain_array(heap, blocks, n);
 }
 
 /* --- a thread's end, a processor's rest ------------------------------------------------------------------ */
 
-void hak_cache_park(struct hak_thread *t)
+void hak_cache_retire(struct hak_heap *heap)
 {
-    (void)t;
+    (void)heap;
     hak_self.arrays = &hak_arrays_closed;
 }
 
-void hak_cache_resume(struct hak_thread *t)
+void hak_cache_resume(struct hak_heap *heap)
 {
-    if (!t->arrays)
-        t->arrays = hak_arrays_new();
-    hak_self.arrays = t->arrays ? t->arrays : &hak_arrays_closed;
+    if (!heap->arrays)
+        heap->arrays = hak_arrays_new();
+    hak_self.arrays = heap->arrays ? heap->arrays : &hak_arrays_closed;
 }
 
-void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
+void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 {
     void *blocks[TRIP];
-    for (uint32_t n; t->arrays && (n = mark_taken(blocks, pop_plainly(t->arrays, cls, blocks, TRIP)));)
-        hak_drain_array(t, blocks, n);
+    for (uint32_t n; heap->arrays && (n = mark_taken(blocks, pop_plainly(heap->arrays, cls, blocks, TRIP)));)
+        hak_drain_array(heap, blocks, n);
 }
 
 /* --- looking ------------------------------------------------------------------------------------------- */
 
-size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
+size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
-    return t->arrays ? array_length(t->arrays, cls) : 0;
+    return heap->arrays ? array_length(heap->arrays, cls) : 0;
 }
 
 size_t hak_cache_length(unsigned cls)

@@ -45,7 +45,7 @@ HAK_INLINE void __tsan_release(void *p)
 HAK_INLINE void *hak_cache_pop(hak_cache_ref self, unsigned cls)
 {
     (void)self;
-    void *p = hak_sequence_pop(cls);
+    void *p = hak_rseq_pop(cls);
     if (p)
         __tsan_acquire(p);
     return p;
@@ -60,7 +60,7 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
     (void)self;
     __tsan_release(p);
-    return HAK_UNLIKELY(!hak_sequence_push(cls, p));
+    return HAK_UNLIKELY(!hak_rseq_push(cls, p));
 }
 
 /* Arrays for a thread or a processor; NULL without memory. */
@@ -79,8 +79,8 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
 }
 
 void *hak_cache_pop_again(unsigned cls);
-bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p);
-uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
-void *hak_cache_taken(struct hak_thread *t, unsigned cls);
+bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p);
+uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
+void *hak_cache_taken(struct hak_heap *heap, unsigned cls);
 
 #endif

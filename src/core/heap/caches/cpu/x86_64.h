@@ -37,7 +37,7 @@
         [room] "i"(offsetof(struct hak_arrays, room))
 
 /* The block in the last slot; NULL from an empty array. */
-HAK_INLINE void *hak_sequence_pop(unsigned cls)
+HAK_INLINE void *hak_rseq_pop(unsigned cls)
 {
     void *p, *a, *b;
     __asm__ goto volatile(HAK_SEQUENCE_BEGIN
@@ -60,7 +60,7 @@ empty:
 
 /* False: the array is to be looked at. One that begins anew has counted twice, which only brings that forward. A page
  * has a tag, so the library has started: one load tells where the area is. */
-HAK_INLINE bool hak_sequence_push(uint64_t cls, void *p)
+HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
     __asm__ goto volatile(HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_offset(%%rip), %[b]\n")
@@ -84,7 +84,7 @@ twice:
 }
 
 /* Up to n blocks, the one of the last slot first. */
-HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t n)
+HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
 {
     void *a, *b, *p;
     uint64_t i;
@@ -109,7 +109,7 @@ HAK_INLINE uint32_t hak_sequence_pop_some(unsigned cls, void **blocks, uint64_t 
 
 /* How many of n blocks the array has slots for, and takes; the last one of them is taken first. Gives it room for up to
  * `beat` frees. */
-HAK_INLINE uint32_t hak_sequence_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
 {
     void *a, *b, *p;
     uint64_t i;

@@ -22,16 +22,16 @@ static uint32_t longest_interval(const struct hak_bin *b, unsigned cls)
     return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[cls]));
 }
 
-void hak_cache_start(struct hak_thread *t, unsigned cls)
+void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(b, cls));
     hak_list_set_room(b, cls, b->interval);
 }
 
-bool hak_cache_give(struct hak_thread *t, unsigned cls, struct hak_chain chain)
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, struct hak_chain chain)
 {
-    (void)t;
+    (void)heap;
     hak_self.bin[cls] = chain.head;
     return true;
 }
@@ -64,30 +64,30 @@ static void *cut_list(void *block, uint32_t keep)
 
 /* A bin in balance is checked less and less often; one that overflows, often. One that overflowed and was
  * not refilled since belongs to a program that frees a lot: it keeps one block, which spares a walk. */
-void hak_cache_check(struct hak_thread *t, unsigned cls, void *p)
+void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     uint32_t capacity = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
     uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first one shows whether it is freed again */
     hak_list_put(cls, p);
-    hak_owned_mark_used(t, cls);
+    hak_owned_mark_used(heap, cls);
     hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
     void *rest = cut_list(hak_self.bin[cls], keep);
-    hak_count(&t->counters.checks, 1);
+    hak_count(&heap->counters.checks, 1);
     if (rest) {
-        hak_count(&t->counters.overflows, 1);
+        hak_count(&heap->counters.overflows, 1);
         b->shrinking = true;
         b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, capacity));
-        hak_drain(t, rest);
+        hak_drain(heap, rest);
     } else {
         b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
     }
     hak_list_set_room(b, cls, b->interval);
 }
 
-void hak_cache_drain(struct hak_thread *t, unsigned cls)
+void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 {
-    hak_drain(t, take_bin(cls));
+    hak_drain(heap, take_bin(cls));
 }
 
 /* The last block of the first half; NULL where there are not two, or where the list runs in a circle. */
@@ -107,42 +107,42 @@ static void *middle(void *first)
 }
 
 /* A circle, of a block that was freed twice, is found by the drain of all. */
-void hak_cache_halve(struct hak_thread *t, unsigned cls)
+void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
     void *last = middle(hak_self.bin[cls]);
-    hak_drain(t, last ? cut_list(last, 1) : take_bin(cls));
+    hak_drain(heap, last ? cut_list(last, 1) : take_bin(cls));
 }
 
-void hak_cache_park(struct hak_thread *t)
+void hak_cache_retire(struct hak_heap *heap)
 {
-    memcpy(t->parked_bin, hak_self.bin, sizeof hak_self.bin);
+    memcpy(heap->retired_bin, hak_self.bin, sizeof hak_self.bin);
     memset(hak_self.bin, 0, sizeof hak_self.bin);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        t->parked_room[cls] = ~hak_self.room[cls];
+        heap->retired_room[cls] = ~hak_self.room[cls];
         hak_self.room[cls] = HAK_ROOM_NEVER;
     }
 }
 
 /* Header builds: what the thread freed before it had a descriptor. */
-static void drain_early(struct hak_thread *t)
+static void drain_early(struct hak_heap *heap)
 {
     for (unsigned cls = 0; HAK_HEADER_LIMIT && cls < HAK_NCLASSES; cls++)
-        hak_cache_drain(t, cls);
+        hak_cache_drain(heap, cls);
 }
 
-void hak_cache_resume(struct hak_thread *t)
+void hak_cache_resume(struct hak_heap *heap)
 {
-    drain_early(t);
-    memcpy(hak_self.bin, t->parked_bin, sizeof hak_self.bin);
+    drain_early(heap);
+    memcpy(hak_self.bin, heap->retired_bin, sizeof hak_self.bin);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        hak_self.room[cls] = ~t->parked_room[cls];
+        hak_self.room[cls] = ~heap->retired_room[cls];
 }
 
-void hak_cache_drain_parked(struct hak_thread *t, unsigned cls)
+void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 {
-    hak_drain(t, t->parked_bin[cls]);
-    t->parked_bin[cls] = NULL;
-    t->parked_room[cls] = 0;
+    hak_drain(heap, heap->retired_bin[cls]);
+    heap->retired_bin[cls] = NULL;
+    heap->retired_room[cls] = 0;
 }
 
 /* No bin is as long as LONGEST, unless it runs in a circle. */
@@ -154,9 +154,9 @@ static size_t list_length(const void *blocks)
     return n;
 }
 
-size_t hak_cache_parked_length(const struct hak_thread *t, unsigned cls)
+size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
-    return list_length(t->parked_bin[cls]);
+    return list_length(heap->retired_bin[cls]);
 }
 
 size_t hak_cache_length(unsigned cls)

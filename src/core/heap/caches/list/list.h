@@ -72,9 +72,9 @@ HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t free
 
 /* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A heartbeat comes often,
  * so it takes few instructions. */
-HAK_INLINE bool hak_cache_heartbeat(struct hak_thread *t, unsigned cls, void *p)
+HAK_INLINE bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &t->bins[cls];
+    struct hak_bin *b = &heap->bins[cls];
     if (!b->later)
         return false;
     hak_list_put(cls, p);
@@ -95,9 +95,10 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
 
 /* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
  * that is not much longer than the batch is taken as it is. */
-HAK_INLINE uint32_t hak_cache_take(struct hak_thread *t, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
+HAK_INLINE uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want,
+                                   bool exactly)
 {
-    (void)t;
+    (void)heap;
     hak_bundles_open(slab); /* without memory for a map the list serves */
     bool whole = !exactly && want > 1 && slab->free && slab->free_count <= want * HAK_LIST_WHOLE &&
                  slab->stride <= HAK_LIST_WHOLE_STRIDE;

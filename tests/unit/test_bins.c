@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/heap/heap.h"
+#include "core/heap/bins.h"
 
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_thread *t;
+static struct hak_heap *t;
 static unsigned cls;
 
 static void start(const char *settings)
@@ -23,10 +23,11 @@ TEST(draining_gives_up_every_slab_without_live_blocks)
         unit_free_blocks(unit_blocks(hak_class_usable(b), 50));
     void *live = hak_malloc(SIZE);
     assert_true(t->slabs > 10);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     for (unsigned b = 0; b < HAK_NCLASSES; b++)
         assert_null(hak_cache_first(b));
-    struct hak_census c = unit_census(); /* a slab that lost its tag, as the table grew, got its blocks as a stranger's */
+    struct hak_census c =
+        unit_census(); /* a slab that lost its tag, as the table grew, got its blocks as a stranger's */
     assert_int_equal(c.used - c.remote, 1);
     assert_true(t->slabs <= 1);
     assert_int_equal(unit_pages_in_use(&c), hak_slab_pages[cls]);
@@ -40,13 +41,13 @@ static void look_round(void)
 {
     uint64_t step = hak_max(1, hak_options.purge_delay_ms / HAK_NCLASSES);
     for (unsigned i = 0; i < HAK_NCLASSES; i++)
-        hak_heap_look(now += step);
+        hak_bins_scan(now += step);
 }
 
 TEST(what_needs_no_refill_leaves_bin_remote_cache_and_thread)
 {
     start(NULL);
-    hak_heap_look(now);
+    hak_bins_scan(now);
     void *live = hak_malloc(SIZE);
     unit_free_blocks(unit_blocks(SIZE, 10));
     look_round(); /* it was refilled */
@@ -70,7 +71,7 @@ TEST(what_needs_no_refill_leaves_bin_remote_cache_and_thread)
 static void free_twice(void)
 {
     start(NULL);
-    hak_heap_look(now);
+    hak_bins_scan(now);
     void *first = hak_malloc(SIZE), *second = hak_malloc(SIZE);
     hak_free(first);
     hak_free(second);
@@ -91,7 +92,7 @@ static void count_after_free_twice(void)
     hak_free(first);
     hak_free(second);
     hak_free(first);
-    hak_heap_free_bytes();
+    hak_bins_free_bytes();
     hak_log_fatal("counted");
 }
 
@@ -103,9 +104,9 @@ TEST(to_count_ends_where_a_block_was_freed_twice)
 TEST(what_needs_refills_stays)
 {
     start(NULL);
-    hak_heap_look(now);
+    hak_bins_scan(now);
     for (unsigned i = 0; i < 10; i++) {
-        hak_heap_drain(t);
+        hak_bins_flush(t);
         hak_free(hak_malloc(SIZE));
         size_t before = hak_cache_length(cls);
         look_round();
@@ -119,13 +120,13 @@ TEST(looks_go_with_the_clock)
     start("HAKMEM_PURGE_DELAY_MS=3600000");
     if (hak_parts.release->at_once)
         skip();
-    hak_heap_look(7200000);
+    hak_bins_scan(7200000);
     unsigned next = t->look_next;
-    hak_heap_look(7200001);
+    hak_bins_scan(7200001);
     assert_int_equal(t->look_next, next);
-    hak_heap_look(7200000 + 3600000 / HAK_NCLASSES);
+    hak_bins_scan(7200000 + 3600000 / HAK_NCLASSES);
     assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
-    hak_heap_look(7100000); /* a clock that goes back */
+    hak_bins_scan(7100000); /* a clock that goes back */
     assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
 }
 
@@ -138,9 +139,9 @@ TEST(free_bytes_are_those_of_all_bins)
     for (unsigned b = 0; b < HAK_NCLASSES; b++)
         bytes += unit_bin_length(b) * hak_class_usable(b);
     assert_true(bytes >= 3 * (hak_class_usable(0) + SIZE));
-    assert_int_equal(hak_heap_free_bytes(), bytes);
-    hak_heap_park(t);
-    assert_int_equal(hak_heap_parked_bytes(t), bytes);
+    assert_int_equal(hak_bins_free_bytes(), bytes);
+    hak_bins_retire(t);
+    assert_int_equal(hak_bins_retired_bytes(t), bytes);
 }
 
 TEST(a_parked_thread_holds_what_its_slabs_have_cut)
@@ -148,9 +149,9 @@ TEST(a_parked_thread_holds_what_its_slabs_have_cut)
     start(NULL);
     struct hak_slab *slab = hak_space_slab(unit_blocks(SIZE, 1));
     for (unsigned i = 0; i < 2; i++) { /* it is told anew each time */
-        hak_heap_park(t);
-        assert_int_equal(t->parked_bytes, (size_t)slab->carved * slab->stride);
-        hak_heap_resume(t);
+        hak_bins_retire(t);
+        assert_int_equal(t->retired_bytes, (size_t)slab->carved * slab->stride);
+        hak_bins_resume(t);
     }
 }
 
@@ -168,7 +169,7 @@ TEST(draining_sends_the_blocks_of_others_home)
     unit_in_thread(allocate_others, NULL);
     unit_free_blocks(others);
     assert_true(t->bins[cls].remote_count > 0);
-    hak_heap_drain(t);
+    hak_bins_flush(t);
     assert_int_equal(t->bins[cls].remote_count, 0);
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);

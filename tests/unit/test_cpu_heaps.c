@@ -14,8 +14,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "core/heap/heap.h"
-#include "core/heap/processor.h"
+#include "core/heap/bins.h"
+#include "core/heap/enter.h"
+#include "core/heap/heaps.h"
 #include "unit.h"
 
 #define CLS 5u
@@ -26,7 +27,7 @@ static cpu_set_t allowed;
 static void start(void)
 {
     unit_start(NULL);
-    if (!hak_init() || !hak_rseq_is_on())
+    if (!hak_init() || !hak_heaps_are_of_cpus())
         skip();
     sched_getaffinity(0, sizeof allowed, &allowed);
 }
@@ -57,22 +58,22 @@ static void *popped[N];
 /* Each works on the arrays of the processor; `popped` and what they return is all that comes out. */
 static HAK_NOINLINE uint32_t do_pop(void)
 {
-    return (popped[0] = hak_sequence_pop(CLS)) != NULL;
+    return (popped[0] = hak_rseq_pop(CLS)) != NULL;
 }
 
 static HAK_NOINLINE uint32_t do_push(void)
 {
-    return hak_sequence_push(CLS, pushed[0]);
+    return hak_rseq_push(CLS, pushed[0]);
 }
 
 static HAK_NOINLINE uint32_t do_pop_some(void)
 {
-    return hak_sequence_pop_some(CLS, popped, 3);
+    return hak_rseq_pop_some(CLS, popped, 3);
 }
 
 static HAK_NOINLINE uint32_t do_push_some(void)
 {
-    return hak_sequence_push_some(CLS, pushed, 3, 100);
+    return hak_rseq_push_some(CLS, pushed, 3, 100);
 }
 
 static const struct sequence {
@@ -202,8 +203,8 @@ static void interfere(int signal, siginfo_t *info, void *context)
     (void)signal, (void)info;
     set_byte(points[hits >> 16], replaced);
     assert_int_equal(back, descriptor->abort);
-    taken = hak_sequence_pop(CLS);
-    assert_true(hak_sequence_push(CLS, (void *)0x9000));
+    taken = hak_rseq_pop(CLS);
+    assert_true(hak_rseq_push(CLS, (void *)0x9000));
     hits++;
 }
 
@@ -306,7 +307,7 @@ static void *work_and_move(void *seed)
 static void *take_away(void *unused)
 {
     while (!HAK_LOAD_RELAXED(&stop)) {
-        hak_processor_break_up(UINT64_MAX);
+        hak_cpu_heaps_dissolve(UINT64_MAX);
         sched_yield();
     }
     return unused;
@@ -334,10 +335,10 @@ TEST(threads_move_while_others_take_blocks_away)
 
 /* --- what belongs to whom --------------------------------------------------------------------------------- */
 
-static struct hak_thread_totals totals(void)
+static struct hak_heaps_totals totals(void)
 {
-    struct hak_thread_totals t;
-    hak_thread_totals(&t);
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     return t;
 }
 
@@ -354,7 +355,7 @@ TEST(however_many_threads_there_are_heaps_are_those_of_processors)
         unit_in_thread(free_all, unit_blocks(64, 100));
     assert_in_range(unit_stat("threads", "processors"), 1, CPU_COUNT(&allowed));
     assert_int_equal(unit_stat("threads", "live"), 0);
-    assert_null(hak_self.thread);
+    assert_null(hak_self.heap);
 }
 
 TEST(what_another_processor_frees_goes_home)
@@ -375,12 +376,12 @@ TEST(a_processor_that_nobody_is_seen_on_keeps_nothing)
 {
     start();
     unit_free_blocks(unit_blocks(64, 1000));
-    assert_true(hak_thread_free_bytes() > 0);
+    assert_true(hak_heaps_free_bytes() > 0);
     uint64_t now = hak_clock_ms();
-    hak_processor_break_up(now); /* seen until then */
+    hak_cpu_heaps_dissolve(now); /* seen until then */
     usleep(20000);
-    hak_processor_break_up(now + 1000);
-    assert_int_equal(hak_thread_free_bytes(), 0);
+    hak_cpu_heaps_dissolve(now + 1000);
+    assert_int_equal(hak_heaps_free_bytes(), 0);
     assert_int_equal(unit_census().used, 0);
     unit_free_blocks(unit_blocks(64, 1000)); /* and is served again */
 }
@@ -450,7 +451,7 @@ static void start_fork(void)
     move_to(nth_cpu(0));
     hak_free(hak_malloc(64));
     assert_int_equal(unit_stat("threads", "processors"), 1);
-    hak_processor_lock_all();
+    hak_cpu_heaps_lock();
     hak_lock_own_all();
 }
 
@@ -459,7 +460,7 @@ static _Atomic(bool) is_inside;
 static void *enter_elsewhere(void *unused)
 {
     move_to(nth_cpu(1));
-    struct hak_thread *heap = hak_heap_enter();
+    struct hak_heap *heap = hak_heap_enter();
     HAK_STORE_RELAXED(&is_inside, true);
     hak_heap_leave(heap);
     return unused;
@@ -478,7 +479,7 @@ TEST(a_heap_that_is_made_during_a_fork_is_locked)
     usleep(100000);
     bool inside = HAK_LOAD_RELAXED(&is_inside);
     hak_lock_disown_all();
-    hak_processor_unlock_all();
+    hak_cpu_heaps_unlock();
     pthread_join(thread, NULL);
     assert_false(inside);
     assert_true(is_inside);
@@ -495,5 +496,4 @@ UNIT_MAIN(STEPS T(each_sequence_moves_the_blocks_that_it_says), T(a_storm_of_sig
           T(threads_move_while_others_take_blocks_away),
           T(however_many_threads_there_are_heaps_are_those_of_processors), T(what_another_processor_frees_goes_home),
           T(a_processor_that_nobody_is_seen_on_keeps_nothing), T(a_thread_that_the_kernel_does_not_know_is_served),
-          T(a_forked_child_goes_on_with_all_processors),
-          T(a_heap_that_is_made_during_a_fork_is_locked))
+          T(a_forked_child_goes_on_with_all_processors), T(a_heap_that_is_made_during_a_fork_is_locked))

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ * See heap.h. All bins of a thread at once. */
+#include "bins.h"
+
+#include "caches/chosen.h"
+#include "core/base/clock.h"
+#include "core/parts/parts.h"
+#include "owned.h"
+#include "quarantine.h"
+#include "remote_cache.h"
+
+/* What came back from others counts, too. */
+static void release_idle_slabs(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *next;
+    for (struct hak_slab *slab = heap->bins[cls].slabs; slab; slab = next) {
+        next = slab->next;
+        hak_count(&heap->counters.remote_saved, hak_slab_collect(slab));
+        if (slab->used == 0)
+            hak_owned_release(heap, slab);
+    }
+}
+
+void hak_bins_flush(struct hak_heap *heap)
+{
+    hak_quarantine_flush(heap);
+    hak_heap_each_class(heap, hak_cache_drain);
+    hak_remote_cache_flush(heap); /* before the slabs are looked at: some may be this thread's own by now */
+    hak_heap_each_class(heap, release_idle_slabs);
+}
+
+/* Owned slabs become anybody's. */
+static void give_up_slabs(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *slab;
+    while ((slab = heap->bins[cls].slabs)) {
+        hak_owned_remove(heap, slab);
+        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+            hak_parts.backend->release_slab(slab);
+    }
+}
+
+static bool holds_any(const struct hak_bin *b, unsigned cls)
+{
+    return hak_cache_first(cls) || b->remote_count || b->slabs;
+}
+
+/* Without a refill since the last look the bin holds more than the thread needs. True: some of it went. */
+static bool scan_class(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_bin *b = &heap->bins[cls];
+    bool served = b->seen != (uint8_t)b->refills;
+    b->seen = (uint8_t)b->refills;
+    if (served || !holds_any(b, cls))
+        return false;
+    hak_count(&heap->counters.idle_classes, 1);
+    hak_cache_halve(heap, cls);
+    hak_remote_cache_flush_class(heap, cls);
+    release_idle_slabs(heap, cls);
+    if (!hak_cache_first(cls))
+        give_up_slabs(heap, cls);
+    return true;
+}
+
+/* Each class is looked at once in a purge delay. */
+void hak_bins_scan(uint64_t now_ms)
+{
+    struct hak_heap *heap = hak_self.heap;
+    uint64_t delay = hak_max(hak_purge_delay_ms(), HAK_NCLASSES), step = delay / HAK_NCLASSES;
+    if (!heap)
+        return;
+    if (!heap->looked_ms)
+        heap->looked_ms = now_ms;
+    if (hak_clock_age(heap->looked_ms, now_ms) > delay)
+        heap->looked_ms = now_ms - delay;
+    while (hak_clock_age(heap->looked_ms, now_ms) >= step) {
+        heap->looked_ms += step;
+        heap->look_next = (heap->look_next + 1) % HAK_NCLASSES;
+        if (scan_class(heap, heap->look_next))
+            return;
+    }
+}
+
+size_t hak_bins_free_bytes(void)
+{
+    const struct hak_heap *heap = hak_self.heap;
+    size_t bytes = heap ? hak_quarantine_bytes(heap) : 0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        bytes += (hak_cache_length(cls) + (heap ? heap->bins[cls].remote_count : 0)) * hak_class_usable(cls);
+    return bytes;
+}
+
+size_t hak_bins_retired_bytes(const struct hak_heap *heap)
+{
+    size_t bytes = 0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        bytes += hak_cache_retired_length(heap, cls) * hak_class_usable(cls);
+    return bytes;
+}
+
+static size_t carved_bytes(const struct hak_bin *b)
+{
+    size_t bytes = 0;
+    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
+        bytes += (size_t)slab->carved * slab->stride;
+    return bytes;
+}
+
+HAK_INLINE void add_retired_bytes(struct hak_heap *heap, unsigned cls)
+{
+    if (heap->bins[cls].slabs)
+        heap->retired_bytes += carved_bytes(&heap->bins[cls]);
+}
+
+void hak_bins_retire(struct hak_heap *heap)
+{
+    heap->retired_bytes = 0;
+    hak_quarantine_flush(heap);
+    hak_remote_cache_flush(heap);
+    hak_heap_each_class(heap, add_retired_bytes);
+    hak_cache_retire(heap);
+}
+
+void hak_bins_resume(struct hak_heap *heap)
+{
+    hak_cache_resume(heap);
+    heap->looked_ms = 0;
+}
+
+static void abandon(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *slab;
+    while ((slab = heap->bins[cls].slabs)) {
+        hak_owned_remove(heap, slab);
+        if (!slab->used)
+            hak_slab_untag(slab);
+        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+            hak_parts.backend->release_slab(slab);
+    }
+    heap->bins[cls] = (struct hak_bin){0};
+}
+
+void hak_bins_dissolve(struct hak_heap *heap)
+{
+    hak_heap_each_class(heap, hak_cache_drain_retired);
+    hak_heap_each_class(heap, abandon);
+}

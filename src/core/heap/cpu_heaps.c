@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ * See processor.h. A processor gets its heap when a thread comes to a slow path on it, and keeps it. */
+#include "cpu_heaps.h"
+
+#include "bins.h"
+#include "caches/chosen.h"
+#include "core/base/clock.h"
+#include "drain.h"
+#include "heaps.h"
+#include "remote_cache.h"
+
+static _Atomic(struct hak_heap *) heaps[HAK_CPUS]; /* released when they are whole; acquired by who uses one */
+static unsigned cpus;                              /* numbers of them; 0 while sequences are off */
+static HAK_LOCK(making, HAK_RANK_MAKING);          /* to write `heaps` */
+
+void hak_cpu_heaps_start(void)
+{
+    cpus = hak_arrays_start();
+}
+
+static struct hak_heap *new_heap(unsigned cpu)
+{
+    struct hak_heap *heap = hak_heap_new();
+    if (!heap)
+        return NULL;
+    if (!heap->arrays && !(heap->arrays = hak_arrays_new())) {
+        hak_heap_recycle(heap);
+        return NULL;
+    }
+    heap->tag = HAK_TAG_CPUS;
+    heap->cpu = cpu;
+    heap->lock = (struct hak_lock)HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
+    return heap;
+}
+
+static void enter_locked(struct hak_heap *heap)
+{
+    hak_lock_acquire(&heap->lock);
+    hak_counters_own = &heap->counters;
+}
+
+static void leave_locked(struct hak_heap *heap)
+{
+    hak_counters_own = NULL;
+    hak_lock_release(&heap->lock);
+}
+
+/* Makes it and enters it; others come in when all is ready. */
+static struct hak_heap *make_heap(unsigned cpu)
+{
+    struct hak_heap *heap = new_heap(cpu);
+    if (!heap)
+        return NULL;
+    heap->forking = hak_lock_take_for_fork(&heap->lock);
+    enter_locked(heap);
+    HAK_STORE_RELEASE(&heaps[cpu], heap);
+    hak_self.arrays = heap->arrays;
+    hak_heap_start_parts(heap);
+    hak_self.arrays = &hak_arrays_closed;
+    hak_arrays_open(cpu, heap->arrays);
+    return heap;
+}
+
+static struct hak_heap *start_heap(unsigned cpu)
+{
+    hak_lock_acquire(&making);
+    struct hak_heap *heap = HAK_LOAD_RELAXED(&heaps[cpu]);
+    if (heap)
+        enter_locked(heap);
+    else
+        heap = make_heap(cpu);
+    hak_lock_release(&making);
+    return heap;
+}
+
+struct hak_heap *hak_cpu_heap_enter(void)
+{
+    int cpu = hak_rseq_cpu();
+    struct hak_heap *heap = cpu < 0 ? NULL : HAK_LOAD_ACQUIRE(&heaps[cpu]);
+    if (heap)
+        enter_locked(heap);
+    else if (cpu >= 0)
+        heap = start_heap((unsigned)cpu);
+    if (heap)
+        HAK_STORE_RELAXED(&heap->entered, true);
+    return heap;
+}
+
+void hak_cpu_heap_leave(struct hak_heap *heap)
+{
+    if (HAK_UNLIKELY(heap->kept)) {
+        void *p = heap->kept;
+        heap->kept = NULL;
+        hak_drain_array(heap, &p, 1);
+    }
+    leave_locked(heap);
+}
+
+/* --- processors at rest ---------------------------------------------------------------------------------- */
+
+/* One that works on its arrays alone is not seen: it is broken up now and then, and refills them. */
+static bool is_idle(struct hak_heap *heap, uint64_t since_ms)
+{
+    if (HAK_LOAD_RELAXED(&heap->entered)) {
+        HAK_STORE_RELAXED(&heap->entered, false);
+        heap->idle_ms = hak_clock_ms();
+    }
+    return heap->idle_ms <= since_ms && (HAK_LOAD_RELAXED(&heap->slabs) || hak_bins_retired_bytes(heap));
+}
+
+static void dissolve_on_cpu(struct hak_heap *heap)
+{
+    if (!hak_arrays_close(heap->cpu))
+        return;
+    hak_remote_cache_flush(heap);
+    hak_bins_dissolve(heap);
+    hak_heap_end_parts(heap);
+    hak_arrays_open(heap->cpu, heap->arrays);
+}
+
+void hak_cpu_heaps_dissolve(uint64_t since_ms)
+{
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
+        if (!heap)
+            continue;
+        enter_locked(heap);
+        if (is_idle(heap, since_ms))
+            dissolve_on_cpu(heap);
+        leave_locked(heap);
+    }
+}
+
+/* --- fork ------------------------------------------------------------------------------------------------ */
+
+void hak_cpu_heaps_lock(void)
+{
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
+        if (!heap)
+            continue;
+        hak_lock_acquire_sibling(&heap->lock);
+        heap->forking = true;
+    }
+}
+
+/* And those that were made meanwhile, which were locked from the start. */
+void hak_cpu_heaps_unlock(void)
+{
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
+        if (!heap || !heap->forking)
+            continue;
+        heap->forking = false;
+        hak_lock_release_sibling(&heap->lock);
+    }
+}
+
+void hak_cpu_heaps_lose_others(void)
+{
+    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+        struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
+        if (heap)
+            hak_lock_lose(&heap->lock);
+    }
+}

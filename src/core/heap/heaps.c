@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ * See heaps.h. */
+#include "heaps.h"
+
+#include <string.h>
+
+#include "bins.h"
+#include "core/base/list.h"
+#include "core/os/meta.h"
+#include "core/parts/parts.h"
+#include "share.h"
+#include "slots.h"
+
+#define RETIRED_BYTES (32 * HAK_MIB) /* cut from the slabs of all retired heaps, at most */
+#define WARM 16u                     /* recycled heaps that keep their slots */
+
+HAK_LOCK(hak_heaps_lock, HAK_RANK_THREADS);
+HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
+
+/* Under hak_heaps_lock. */
+static struct hak_heap *used, *retired, *recycled;
+static uint32_t used_count;
+static uint32_t tags = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
+static struct hak_counters ended_counters;
+static uint64_t started, resumed, pinned_slabs;
+static _Atomic(uint32_t) retired_count, recycled_count; /* written under the lock, */
+static _Atomic(size_t) retired_bytes;                   /* as is this */
+
+static struct hak_heap orphan;
+
+static void link_used(struct hak_heap *heap)
+{
+    HAK_LIST_PUSH(&used, heap);
+    hak_share_set_heaps(++used_count);
+}
+
+static void unlink_used(struct hak_heap *heap)
+{
+    HAK_LIST_REMOVE(&used, heap);
+    hak_share_set_heaps(--used_count);
+}
+
+static void unlink_retired(struct hak_heap *heap)
+{
+    HAK_LIST_REMOVE(&retired, heap);
+    HAK_SUB_RELAXED(&retired_count, 1);
+    HAK_SUB_RELAXED(&retired_bytes, heap->retired_bytes);
+}
+
+/* The tag of a recycled heap may be used again: tags are hints, and its last owner owns nothing any more. */
+struct hak_heap *hak_heap_new(void)
+{
+    hak_lock_acquire(&hak_heaps_lock);
+    struct hak_heap *heap;
+    if ((heap = retired)) {
+        unlink_retired(heap);
+        resumed++;
+    } else if ((heap = recycled)) {
+        recycled = heap->next;
+        HAK_SUB_RELAXED(&recycled_count, 1);
+    } else {
+        heap = hak_meta_alloc(sizeof *heap);
+        if (heap)
+            heap->tag = (uint64_t)++tags << 32;
+    }
+    if (heap) {
+        link_used(heap);
+        started++;
+    }
+    hak_lock_release(&hak_heaps_lock);
+    return heap;
+}
+
+void hak_heap_start_parts(struct hak_heap *heap)
+{
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->heap_start)
+            hak_frontends[i]->heap_start(heap);
+}
+
+void hak_heap_end_parts(struct hak_heap *heap)
+{
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->heap_end)
+            hak_frontends[i]->heap_end(heap);
+}
+
+void hak_heap_recycle(struct hak_heap *heap)
+{
+    hak_lock_acquire(&hak_heaps_lock);
+    unlink_used(heap);
+    hak_counters_add(&ended_counters, &heap->counters);
+    uint64_t tag = heap->tag;
+    memset(heap, 0, offsetof(struct hak_heap, bins)); /* the bins were cleared one by one */
+    heap->tag = tag;
+    heap->next = recycled;
+    recycled = heap;
+    HAK_ADD_RELAXED(&recycled_count, 1);
+    hak_lock_release(&hak_heaps_lock);
+}
+
+static void dissolve(struct hak_heap *heap)
+{
+    hak_bins_dissolve(heap);
+    if (HAK_LOAD_RELAXED(&recycled_count) >= WARM)
+        hak_slots_release(heap);
+    hak_heap_recycle(heap);
+}
+
+/* Only the next owner uses what a retired heap holds, so it must not be much. */
+static bool may_retire(size_t bytes)
+{
+    return HAK_LOAD_RELAXED(&retired_bytes) + bytes <= RETIRED_BYTES &&
+           HAK_LOAD_RELAXED(&retired_count) < hak_options.parked_threads;
+}
+
+static bool retire(struct hak_heap *heap)
+{
+    if (hak_parts.release->at_once)
+        return false;
+    hak_lock_acquire(&hak_heaps_lock);
+    bool may = may_retire(heap->retired_bytes);
+    if (may) {
+        unlink_used(heap);
+        HAK_LIST_PUSH(&retired, heap);
+        HAK_ADD_RELAXED(&retired_count, 1);
+        HAK_ADD_RELAXED(&retired_bytes, heap->retired_bytes);
+    }
+    hak_lock_release(&hak_heaps_lock);
+    return may;
+}
+
+void hak_heap_retire_or_dissolve(struct hak_heap *heap)
+{
+    if (!retire(heap))
+        dissolve(heap);
+}
+
+/* Takes one that has been retired since then; it counts as used again, so that its numbers count. */
+static struct hak_heap *take_retired(uint64_t since_ms)
+{
+    struct hak_heap *heap;
+    hak_lock_acquire(&hak_heaps_lock);
+    for (heap = retired; heap && heap->retired_ms > since_ms; heap = heap->next)
+        ;
+    if (heap) {
+        unlink_retired(heap);
+        link_used(heap);
+    }
+    hak_lock_release(&hak_heaps_lock);
+    return heap;
+}
+
+void hak_heaps_dissolve(uint64_t since_ms)
+{
+    struct hak_heap *heap;
+    while (HAK_LOAD_RELAXED(&retired_count) && (heap = take_retired(since_ms)))
+        dissolve(heap);
+}
+
+struct hak_heap *hak_orphan_acquire(void)
+{
+    hak_lock_acquire(&hak_orphan_lock);
+    orphan.tag = HAK_TAG_SHARED;
+    return &orphan;
+}
+
+void hak_orphan_release(void)
+{
+    hak_lock_release(&hak_orphan_lock);
+}
+
+void hak_heaps_fork_child(void)
+{
+    struct hak_heap *heap = used, *next;
+    if (hak_heaps_are_of_cpus())
+        return; /* the child has them whole */
+    used = NULL;
+    used_count = 0;
+    for (; heap; heap = next) {
+        next = heap->next;
+        if (heap == hak_self.heap) {
+            link_used(heap);
+        } else {
+            pinned_slabs += HAK_LOAD_RELAXED(&heap->slabs);
+            hak_counters_add(&ended_counters, &heap->counters);
+        }
+    }
+}
+
+static void add_heap(struct hak_heaps_totals *totals, const struct hak_heap *heap)
+{
+    totals->active_slabs += HAK_LOAD_RELAXED(&heap->slabs);
+    hak_counters_add(&totals->counters, &heap->counters);
+}
+
+void hak_heaps_totals(struct hak_heaps_totals *totals)
+{
+    hak_lock_acquire(&hak_heaps_lock);
+    memset(totals, 0, sizeof *totals);
+    totals->started = started;
+    totals->retired = HAK_LOAD_RELAXED(&retired_count);
+    totals->resumed = resumed;
+    totals->pinned_slabs = pinned_slabs;
+    hak_counters_add(&totals->counters, &ended_counters);
+    hak_counters_add(&totals->counters, &orphan.counters);
+    hak_counters_add(&totals->counters, &hak_counters_nobodys);
+    for (struct hak_heap *heap = used; heap; heap = heap->next, totals->used++)
+        add_heap(totals, heap);
+    for (struct hak_heap *heap = retired; heap; heap = heap->next)
+        add_heap(totals, heap);
+    hak_lock_release(&hak_heaps_lock);
+}
+
+size_t hak_heaps_free_bytes(void)
+{
+    size_t bytes = hak_bins_free_bytes();
+    hak_lock_acquire(&hak_heaps_lock);
+    for (const struct hak_heap *heap = retired; heap; heap = heap->next)
+        bytes += hak_bins_retired_bytes(heap);
+    for (const struct hak_heap *heap = hak_heaps_are_of_cpus() ? used : NULL; heap; heap = heap->next)
+        bytes += hak_bins_retired_bytes(heap);
+    hak_lock_release(&hak_heaps_lock);
+    return bytes;
+}

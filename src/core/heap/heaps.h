@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ * All heaps of the process. A heap is in use, owned by a thread or a CPU; or retired: its owner has ended, and it waits
+ * with its blocks and slabs for the next owner; or recycled: it has none. After the purge delay, or when memory is
+ * needed elsewhere, a retired heap is dissolved: its slabs become PARTIAL, FULL or EMPTY, and it is recycled.
+ * The orphan serves all threads that have no heap. */
+#ifndef HAK_HEAPS_H
+#define HAK_HEAPS_H
+
+#include "core/base/lock.h"
+#include "heap.h"
+
+/* A heap for a new owner: a retired one, else a recycled one, else a new one. NULL without memory. */
+struct hak_heap *hak_heap_new(void);
+/* Calls the hooks of the frontends for a heap whose owner begins or ends. */
+void hak_heap_start_parts(struct hak_heap *heap);
+void hak_heap_end_parts(struct hak_heap *heap);
+/* The heap waits for its next owner, or is dissolved if too much waits already. */
+void hak_heap_retire_or_dissolve(struct hak_heap *heap);
+/* For a heap without blocks and slabs. */
+void hak_heap_recycle(struct hak_heap *heap);
+/* Dissolves the heaps that were retired at `since_ms` or before. The caller holds no lock but the orphan's. */
+void hak_heaps_dissolve(uint64_t since_ms);
+
+/* Between the two calls the caller has the orphan alone. No thread has its tag, so blocks of its slabs always come back
+ * by their remote lists. */
+struct hak_heap *hak_orphan_acquire(void);
+void hak_orphan_release(void);
+
+/* In a forked child: forgets the heaps of the parent's other threads. What they owned stays pinned, and is counted. */
+void hak_heaps_fork_child(void);
+
+/* Sums the counters of all heaps, recycled ones included. */
+struct hak_heaps_totals {
+    uint64_t used, started, retired, resumed, pinned_slabs, active_slabs;
+    struct hak_counters counters;
+};
+void hak_heaps_totals(struct hak_heaps_totals *totals);
+
+/* Bytes usable in free blocks of the calling thread's bins and of retired heaps. */
+size_t hak_heaps_free_bytes(void);
+
+extern struct hak_lock hak_heaps_lock, hak_orphan_lock;
+
+#endif
