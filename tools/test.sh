@@ -41,7 +41,7 @@ readonly VARIANTS=(
     "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
-readonly STAGES=(programs workbench wheel install subproject linked-backend reconfigure aarch64 musl quickstart refusals tidy)
+readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl quickstart refusals tidy)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
@@ -386,7 +386,7 @@ musl() {
 }
 
 # What `meson install` puts where, below bin, include, lib and share.
-readonly INSTALLED=(bin/hakmem include/hakmem.h lib/{libhakmem.a,libhakmem.so{,.0}} lib/pkgconfig/hakmem.pc
+readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhakmem.a,libhakmem.so{,.0}} lib/pkgconfig/hakmem.pc
     lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,7/hakmem.7}
     share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}
     share/bash-completion/completions/hakmem share/zsh/site-functions/_hakmem share/hakmem/hakmem_workbench/cli.py)
@@ -464,6 +464,9 @@ installs() {
         } || return 1
     done
     linked "$dir" "$prefix/lib" || return 1
+    # shellcheck disable=SC2046
+    cc -Wall -Werror tests/shape/inline.c $(pkg-config --cflags --libs-only-L hakmem) -l:libhakmem.a -o "$dir/inline" &&
+        "$dir/inline" 1000 || return 1
     for word in frontends="tiny pool large" backends="shared_pool legacy" default_backend=shared_pool cache=array \
         tiny_header=false abi=0; do
         pkg-config --variable="${word%%=*}" hakmem | tr -d '\\' | grep -qx "${word#*=}" || return 1
@@ -495,6 +498,16 @@ embeds() {
     linked "$dir" "" || return 1
     cmake -S tests/install -B "$dir/cmake" -DHAKMEM_SOURCE="$PWD" && cmake --build "$dir/cmake" &&
         linked "$dir/cmake" "$dir/cmake/hakmem/lib"
+}
+
+# Library and host compiled as one, with the fast pair in line; and the library alone.
+lto() {
+    local dir=$OUT/lto
+    rm -rf "$dir"
+    CC=gcc meson setup "$dir" -Db_lto=true -Dtests=false -Dbench=false "${COMMON[@]}" && ninja -C "$dir" || return 1
+    gcc -O3 -flto -Wall -Wextra -Werror -Isrc/api -I"$dir/src/api" tests/shape/inline.c "$dir/src/libhakmem.a" -o "$dir/host" &&
+        "$dir/host" check >"$dir/host.json" && says lto backend shared_pool || return 1
+    gcc -O3 -flto -Werror -Isrc/api tests/install/program.c "$dir/src/libhakmem.a" -o "$dir/program" && "$dir/program"
 }
 
 # guide_block KIND LANGUAGE N: the n-th block of that language in the guide to a kind of part.
@@ -654,6 +667,7 @@ run_stage() {
         aarch64) stage_command aarch64 cross ;;
         musl) stage_command musl musl ;;
         install) stage_command install installs ;;
+        lto) stage_command lto lto ;;
         subproject) stage_command subproject embeds ;;
         linked-backend) stage_command linked-backend links_backend ;;
         quickstart) stage_command quickstart in_default_build tools/quickstart.sh ;;

@@ -68,6 +68,7 @@ fn config(header: &str, cache: &str) -> String {
         ("DEFAULT_BACKEND", BACKENDS[0]), ("BUILD_ID", &format!("cargo-{header}")),
     ];
     let mut text: String = flags.iter().map(|(name, value)| format!("#define HAK_{name} {value}\n")).collect();
+    text += "#define HAK_INLINE_NAME hakmem_inline_rust\n"; // there is no hakmem/inline.h for it
     text.extend(words.iter().map(|(name, value)| format!("#define HAK_{name} \"{value}\"\n")));
     text
 }
@@ -110,6 +111,7 @@ fn main() {
         (folder.ends_with("core/heap/caches") && name != cache)
             || (cache != "cpu" && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
             || path.ends_with("api/dlopen.c")
+            || path.ends_with("api/inline.c")
     };
     let mut files = vec![out.join("parts.c")];
     sources(&src, &skip, &mut files);

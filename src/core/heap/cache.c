@@ -17,3 +17,12 @@ HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .arrays = &
 #else
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
 #endif
+
+/* For hakmem/inline.h, as that declares it: LTO compares the types. src/api/inline.c compares the places; the cache `cpu`
+ * has others, and no such header. */
+struct hakmem_inline_bins {
+    uint64_t owner;
+    void *bin[HAK_NCLASSES];
+    uint64_t room[HAK_NCLASSES];
+};
+extern HAK_HIDDEN HAK_THREAD_LOCAL struct hakmem_inline_bins HAK_INLINE_NAME __attribute__((alias("hak_self")));

@@ -297,7 +297,8 @@ HAK_INLINE void drain_rest(struct hak_heap *heap, struct rest rest, const bool a
         else
             put_own(heap, slab, &rest, array);
     }
-    flush_groups(heap, &groups);
+    if (heap)
+        flush_groups(heap, &groups);
 }
 
 void hak_drain(struct hak_heap *heap, void *blocks)

@@ -48,7 +48,7 @@ static int open_file(void)
 
 static int map_file(void)
 {
-    void *p;
+    void *p = NULL;
     int fd = open_file();
     if (fd < 0)
         return fd;
