@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * double_free_row WHO SIZE: a block freed twice in a row, after other frees of its size, many or few: the second free
- * does not return, whether the block that came before it lies in a bin or went home at once.
+ * A block freed twice in a row, after other frees of its size, many or few: the second free does not return, whether the
+ * block that came before it lies in a bin or went home at once. WHO frees it:
  *   own     by the thread that allocated it
  *   other   by another thread, which has used malloc
  *   fresh   by another thread, which has not
@@ -104,22 +104,34 @@ static int is_line(const char *said)
     return end && !end[1] && (strstr(said, "hakmem: double free") == said || strstr(said, "hakmem: invalid free") == said);
 }
 
-int main(int argc, char **argv)
+/* How many are not seen. */
+static int try_all(void)
 {
     char said[400];
-    int bad = 0, tried = 0;
-    if (argc != 3)
-        return 2;
-    who = argv[1];
-    size = strtoul(argv[2], NULL, 0);
-    for (before = 0; before <= MOST && (before < 4 || (size_t)before * size <= MOST_BYTES); tried++) {
+    int bad = 0;
+    for (before = 0; before <= MOST && (before < 4 || (size_t)before * size <= MOST_BYTES);) {
         int status = run(said, sizeof said);
         if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !is_line(said)) {
-            printf("after %d frees: status 0x%x, %s\n", before, (unsigned)status, *said ? said : "and no line");
+            printf("%s, %zu bytes, after %d frees: status 0x%x, %s\n", who, size, before, (unsigned)status,
+                   *said ? said : "and no line");
             bad++;
         }
         before += before < 20 ? 1 : before < 140 ? 3 : 11;
     }
-    printf("%d of %d were not seen\n", bad, tried);
+    return bad;
+}
+
+int main(void)
+{
+    static const char *const whos[] = {"own", "other", "fresh", "ended", "moved"};
+    static const size_t sizes[] = {16, 64, 200, 5000, 20000, 52000, 100000, 5000000};
+    int bad = 0;
+    for (size_t i = 0; i < sizeof whos / sizeof *whos; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            who = whos[i];
+            size = sizes[k];
+            bad += try_all();
+        }
+    printf("%d were not seen\n", bad);
     return bad != 0;
 }

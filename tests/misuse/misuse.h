@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * For programs that do one thing wrong: announce() tells expect.py on stdout
- * which pointer the library has to name, and hides from the compiler where the
+ * For programs that do one thing wrong: announce() tells on stdout which
+ * pointer the library has to name, and hides from the compiler where the
  * pointer came from. passed() tells table.py that the misuse was not found at
  * once, and lets a drain look for it.
  */
