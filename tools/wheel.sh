@@ -20,7 +20,8 @@ build() {
     meson install -C "$OUT/build" --quiet
     cp -r "$ROOT/tools/hakmem" "$stage"
     install -D -t "$stage/hakmem_workbench/lib" -m 644 "$OUT/prefix/lib/libhakmem.so.0" "$ROOT/LICENSE"
-    strip --strip-unneeded "$stage/hakmem_workbench/lib/libhakmem.so.0"
+    install -t "$stage/hakmem_workbench/lib" -m 755 "$OUT"/prefix/lib/hakmem/*
+    strip --strip-unneeded "$stage"/hakmem_workbench/lib/*hakmem*
     version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$ROOT/meson.build")
     # The measuring half asks for more than the library needs.
     "$PYTHON" - "$stage/pyproject.toml" "$version" <<'EOF'
@@ -34,7 +35,7 @@ text = re.sub(r"dependencies = (\[[^]]*\])", r"dependencies = []", text, count=1
 text = text.replace('["page.css", "py.typed"]', '["page.css", "py.typed", "lib/*"]')
 open(path, "w").write(text)
 EOF
-    glibc=$(objdump -T "$stage/hakmem_workbench/lib/libhakmem.so.0" | grep -oP 'GLIBC_\K[0-9]+\.[0-9]+' | sort -V | tail -1)
+    glibc=$(objdump -T "$stage"/hakmem_workbench/lib/*hakmem* | grep -oP 'GLIBC_\K[0-9]+\.[0-9]+' | sort -V | tail -1)
     printf '[bdist_wheel]\npython_tag = py3\nplat_name = manylinux_%s_%s\n' "${glibc/./_}" "$(uname -m)" >"$stage/setup.cfg"
     "$PYTHON" -m venv --system-site-packages "$OUT/builder"
     "$OUT/builder/bin/pip" wheel -q --no-index --no-deps --no-build-isolation -w "$OUT" "$stage"

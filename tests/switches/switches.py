@@ -306,11 +306,18 @@ def test_cgroup(t):
         t.problems.append(f"HAKMEM_CGROUP: {stats['container']}")
 
 
+def test_trace(t):
+    loud, quiet = plain(t, HAKMEM_TRACE="/nowhere"), plain(t, HAKMEM_TRACE="/nowhere", HAKMEM_QUIET=1)
+    if "libhakmem-trace.so" not in loud.stderr or len(loud.stderr.splitlines()) != 1 or quiet.stderr:
+        t.problems.append(f"HAKMEM_TRACE: {loud.stderr!r}, {quiet.stderr!r} with HAKMEM_QUIET=1")
+
+
 OTHERS = {
     "HAKMEM_CGROUP": test_cgroup,
     "HAKMEM_STATS": test_stats,
     "HAKMEM_STATS_FILE": test_stats_file,
     "HAKMEM_STRICT": test_strict,
+    "HAKMEM_TRACE": test_trace,
     "HAKMEM_QUIET": test_quiet,
 }
 

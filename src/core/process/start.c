@@ -21,6 +21,9 @@ extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
+/* Of libhakmem-trace.so (tools/trace), where it is loaded. */
+extern const int hak_trace_is_loaded __attribute__((weak));
+
 static HAK_LOCK(init_lock, HAK_RANK_INIT);
 static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
 static bool sealed;
@@ -59,6 +62,8 @@ static bool init_locked(void)
         hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s of %s", HAK_VERSION,
                 hak_parts.backend->name, hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME,
                 hak_heap_owners());
+    if (hak_options.trace[0] && !&hak_trace_is_loaded && !hak_options.quiet)
+        hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads", hak_options.trace);
     if (hak_outlet_wants_stderr())
         hak_outlet_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */

@@ -12,12 +12,12 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     resolve, checks, preload,         is it in effect, which policy is meant,
     variants, mesonbuild              and where it comes from
     inference, factorial              judging
-    results, experiment, live         measuring
+    results, experiment, live, trace  measuring
     report, plots, page, matrix       telling
     commands, cli                     the command line
 
-The exact order is in tests/test_cli.py. What `run`, `verify`, `options`
-and `causes` import is standard library alone.
+The exact order is in tests/test_cli.py. What `run`, `verify`, `options`,
+`causes` and `record` import is standard library alone.
 """
 
 __version__ = "0.1.0"

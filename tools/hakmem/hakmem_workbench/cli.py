@@ -28,6 +28,8 @@ COMMANDS = {
     "options": "every setting: type, range, value, source",
     "stat": "live counters of a running process",
     "causes": "explain a stats file in sentences",
+    "record": "record each malloc and free of a command",
+    "replay": "replay a record under any allocator",
 }
 
 _HELP = """\

@@ -38,9 +38,14 @@ def assignments(library: Library | None, settings: Mapping[str, str]) -> dict[st
     """What has to be set for a command to run under the library with these settings."""
     assigned = dict(settings)
     if library is not None:
-        inherited = os.environ.get("LD_PRELOAD", "")
-        assigned["LD_PRELOAD"] = ":".join(filter(None, [library.path, inherited]))
+        assigned["LD_PRELOAD"] = chain(library.path)
     return assigned
+
+
+def chain(first: str, others: str | None = None) -> str:
+    """LD_PRELOAD with one more library before the others: those that we were started with."""
+    inherited = os.environ.get("LD_PRELOAD", "") if others is None else others
+    return ":".join(filter(None, [first, inherited]))
 
 
 def resolve_command(command: Sequence[str]) -> str:

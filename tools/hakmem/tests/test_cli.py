@@ -58,6 +58,8 @@ MISTAKES = (
     ("options", "--backend", "legcy"),
     ("stat", "4194999"),
     ("causes", "/nowhere.json"),
+    ("record", "--", "no-such-command"),
+    ("replay", "/nowhere.trace"),
 )
 
 
@@ -142,7 +144,7 @@ LAYERS = (
     {"settings", "resolve", "mesonbuild", "factorial"},
     {"preload", "checks"},
     {"variants"},
-    {"results"},
+    {"results", "trace"},
     {"experiment", "live", "report", "plots"},
     {"page"},
     {"matrix"},

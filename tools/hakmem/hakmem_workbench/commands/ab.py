@@ -103,7 +103,7 @@ def add_measuring(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
-def main(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace, stem: str = "hakmem-ab") -> int:
     need("numpy", "matplotlib", "rich")
     from ..experiment import Experiment
     from ..live import Display
@@ -118,7 +118,7 @@ def main(args: argparse.Namespace) -> int:
     contestants = variants.lineup(args.variants, args.baseline, args.library)
     asked = plan(args, contestants)
     warn_of_few(args.runs)
-    with stoppable(), Output(args, "hakmem-ab", "ab.csv") as output:
+    with stoppable(), Output(args, stem, "ab.csv") as output:
         with Display(args.quiet) as display:
             results = Experiment(asked, display, output.record).carry_out()
         return output.conclude(

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""Traces of a program's calls: recorded under any allocator, replayed under any other.
+
+libhakmem-trace.so writes them (docs/trace-format.md), one file for each process.
+hakmem-replay makes a plan of one, and carries the plan out. Both lie beside the
+library: in a build, in an installation and in a wheel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import preload
+from .errors import Problem
+from .library import Library
+from .variants import Variant
+
+RECORDER = "libhakmem-trace.so"
+REPLAYER = "hakmem-replay"
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a trace; `live` is in bytes after each tenth of its calls."""
+
+    program: str
+    pid: int
+    parent: int
+    events: int
+    lost: int
+    threads: int
+    steps: int
+    unknown: int
+    implied: int
+    seconds: float
+    peak: int
+    live: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One replay; lists have a value for each tenth of the calls."""
+
+    seconds: float
+    cpu: float
+    max_rss: int
+    recorded: tuple[int, ...]
+    live: tuple[int, ...]
+    resident: tuple[int, ...]
+
+
+def beside(library: Library, name: str) -> str:
+    """A file that comes with the library."""
+    folder = Path(library.real).parent
+    for place in (folder / "hakmem", folder, folder.parent / "tools" / "trace"):
+        if (place / name).is_file():
+            return str(place / name)
+    if found := shutil.which(name):
+        return found
+    raise Problem(
+        f"{name} was not found beside {library.path}",
+        f"Build it there: meson compile -C DIR {name.removeprefix('lib').removesuffix('.so')}.",
+    )
+
+
+def recording(recorder: str, variant: Variant, pattern: str) -> dict[str, str]:
+    """What has to be set for a command to be recorded under a variant."""
+    found = variant.assignments()
+    found["LD_PRELOAD"] = preload.chain(recorder, found.get("LD_PRELOAD"))
+    # Other allocators' processes load no table of settings that could know it.
+    return found | {"HAKMEM_TRACE": pattern}
+
+
+def facts_of(replayer: str, trace: Path, plan: Path | None = None) -> Facts:
+    """Reads a trace that is not compressed; makes its plan, where one is asked for."""
+    done = subprocess.run(
+        [replayer, "--plan", trace, *([plan] if plan else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().removeprefix("hakmem-replay: ")
+        raise Problem(
+            f"it can't be replayed: {said or f'exit code {done.returncode}'}",
+            "'hakmem record -- CMD' writes a trace.",
+        )
+    found = json.loads(done.stdout)
+    return Facts(**found | {"live": tuple(found["live"])})
+
+
+def compress(trace: Path, target: Path) -> None:
+    with trace.open("rb") as source, gzip.open(target, "wb", compresslevel=4) as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
+
+
+@contextlib.contextmanager
+def expanded(path: Path, folder: Path) -> Iterator[Path]:
+    """The trace as it was written; of a compressed one a copy in the folder."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4)
+    except OSError as error:
+        raise Problem(
+            f"{path} can't be read: {error.strerror}", "'hakmem record -- CMD' writes a trace."
+        ) from error
+    copy = folder / "trace"
+    if head.startswith(_GZIP):
+        try:
+            with gzip.open(path, "rb") as source, copy.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+        except (OSError, EOFError) as error:
+            raise Problem(f"{path} is cut off or damaged", "Record it again.") from error
+    elif head == _ZSTD:
+        done = subprocess.run(
+            ["zstd", "-dqf", path, "-o", copy], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise Problem(f"{path}: {done.stderr.strip()}", "Record it again.")
+    else:
+        yield path
+        return
+    yield copy
+    copy.unlink()
+
+
+def carry_out(
+    replayer: str, plan: Path, assigned: Mapping[str, str], options: Sequence[str] = ()
+) -> Outcome:
+    """One replay in a process of its own."""
+    done = subprocess.run(
+        [replayer, *options, plan],
+        env=preload.neutral_environment() | dict(assigned),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        found = json.loads(done.stdout)
+    except ValueError as error:
+        said = done.stderr.strip().splitlines()
+        raise Problem(
+            f"the replay failed with exit code {done.returncode}",
+            f"It said: {said[-1]}" if said else "Is the allocator in effect? 'hakmem verify' tells.",
+            1,
+        ) from error
+    lists = {name: tuple(found[name]) for name in ("recorded", "live", "resident")}
+    return Outcome(found["seconds"], found["cpu"], found["max_rss"], **lists)
+
+
+def written(folder: Path) -> list[Path]:
+    """What the processes of a run left, in the order of their names."""
+    return sorted(Path(folder, name) for name in os.listdir(folder))
