@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * hakmem: public interface. Sizes and alignments are in bytes. Any thread may call any function, a forked child too;
- * a signal handler may call none. A function that returns NULL for lack of memory sets errno to ENOMEM. No function
- * that frees changes errno. Blocks are aligned to 16 bytes, unless it says otherwise. Functions that are named like
- * those of the C library behave like them; the brackets name the document that says how. */
+ * hakmem: public interface. Functions that are named like those of the C library behave like them; the brackets name
+ * the document that says how. The last line of each comment says
+ *   Units: of the numbers that go in and come out;
+ *   Alignment: of the blocks that it returns, in bytes;
+ *   errno: what it is set to when the function fails; "kept": it is not changed;
+ *   Threads: "any": all threads at once, and a forked child; no signal handler may call any of the functions;
+ *   Since: the version that brought it. */
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
@@ -13,35 +16,49 @@
 extern "C" {
 #endif
 
-/* [C23 7.24.3.6] malloc(0) gives a unique pointer. Above PTRDIFF_MAX: NULL, ENOMEM. */
+/* [C23 7.24.3.6] malloc(0) gives a unique pointer. Above PTRDIFF_MAX: NULL, ENOMEM.
+ * Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_malloc(size_t size);
-/* [C23 7.24.3.3] NULL is ignored. What hakmem did not allocate stops the process with one line. */
+/* [C23 7.24.3.3] NULL is ignored. What hakmem did not allocate stops the process with one line.
+ * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free(void *ptr);
-/* [C23 7.24.3.2] Zeroed; NULL and ENOMEM when count * size overflows. */
+/* [C23 7.24.3.2] Zeroed; NULL and ENOMEM when count * size overflows.
+ * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_calloc(size_t count, size_t size);
 /* [glibc manual 3.2.3.5] realloc(NULL, n) allocates; realloc(p, 0) frees p and returns NULL. On failure the
- * old block is untouched. */
+ * old block is untouched.
+ * Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_realloc(void *ptr, size_t size);
-/* [POSIX.1-2024] realloc of count * size; NULL and ENOMEM on overflow. */
+/* [POSIX.1-2024] realloc of count * size; NULL and ENOMEM on overflow.
+ * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_reallocarray(void *ptr, size_t count, size_t size);
 /* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or ENOMEM;
- * errno is left alone; on failure *out is too. */
+ * errno is left alone; on failure *out is too.
+ * Units: bytes. Alignment: as asked, at least 16. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
-/* [C23 7.24.3.1] NULL and EINVAL when alignment is no power of two. size need not be a multiple of it. */
+/* [C23 7.24.3.1] NULL and EINVAL when alignment is no power of two. size need not be a multiple of it.
+ * Units: bytes. Alignment: as asked, at least 16. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_aligned_alloc(size_t alignment, size_t size);
-/* [glibc manual 3.2.3.6] As aligned_alloc, but an alignment that is no power of two is rounded up. */
+/* [glibc manual 3.2.3.6] As aligned_alloc, but an alignment that is no power of two is rounded up.
+ * Units: bytes. Alignment: as asked, at least 16. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_memalign(size_t alignment, size_t size);
-/* [glibc manual 3.2.3.6] Aligned to a system page. */
+/* [glibc manual 3.2.3.6] Aligned to a system page.
+ * Units: bytes. Alignment: a system page. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_valloc(size_t size);
-/* [glibc manual 3.2.3.6] As valloc, size rounded up to whole pages. */
+/* [glibc manual 3.2.3.6] As valloc, size rounded up to whole pages.
+ * Units: bytes. Alignment: a system page. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_pvalloc(size_t size);
-/* [glibc malloc_usable_size(3)] Bytes that may be used at ptr, at least what was asked for; 0 for NULL. */
+/* [glibc malloc_usable_size(3)] Bytes that may be used at ptr, at least what was asked for; 0 for NULL.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 size_t hakmem_malloc_usable_size(void *ptr);
-/* [C23 7.24.3.4] size: as given to malloc, calloc or realloc. */
+/* [C23 7.24.3.4] size: as given to malloc, calloc or realloc.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free_sized(void *ptr, size_t size);
-/* [C23 7.24.3.5] alignment and size: as given to aligned_alloc. */
+/* [C23 7.24.3.5] alignment and size: as given to aligned_alloc.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size);
-/* [glibc malloc_trim(3)] Gives free memory beyond `pad` bytes back; 1 if some went back, else 0. */
+/* [glibc malloc_trim(3)] Gives free memory beyond `pad` bytes back; 1 if some went back, else 0.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_malloc_trim(size_t pad);
 
 /* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: handed out by the address space;
@@ -50,34 +67,43 @@ int hakmem_malloc_trim(size_t pad);
  * and hblkhd: blocks with a mapping of their own, from 32 MiB on, and the bytes usable in them. The others are 0. So
  * uordblks + hblkhd is the sum of malloc_usable_size over all blocks. Free blocks that wait in the bins of other running
  * threads count as held, since nobody else can walk those; the caller's own, and those of ended threads, do not. Blocks
- * that HAKMEM_GUARD_RATE guards are left out. */
+ * that HAKMEM_GUARD_RATE guards are left out.
+ * Units: bytes, pieces. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 struct hakmem_mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 struct hakmem_mallinfo2 hakmem_mallinfo2(void);
 /* [glibc malloc_info(3)] Writes XML with glibc's element names. 0; EINVAL, as a value, when options is not
- * 0; -1 when the stream fails. */
+ * 0; -1 when the stream fails.
+ * Units: none. Alignment: none. errno: as fprintf. Threads: any. Since: 0.1. */
 int hakmem_malloc_info(int options, FILE *stream);
-/* [glibc malloc_stats(3)] The statistics, as text, to stderr. */
+/* [glibc malloc_stats(3)] The statistics, as text, to stderr.
+ * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 void hakmem_malloc_stats(void);
 /* [glibc mallopt(3)] Changes nothing. 1 for parameters that tune how glibc keeps memory and gives it back, which a
  * program cannot tell from having taken effect; 0 (an error) for all others. docs/limits.md names the settings of the
- * environment that serve the same ends. */
+ * environment that serve the same ends.
+ * Units: those of glibc. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_mallopt(int parameter, int value);
 
 /* Gives free memory of all threads back, but for at most `keep` bytes, which stay ready for reuse. Threads other than
  * the caller empty their bins at their next slow path. Returns about how many bytes of free pages this call handed to
- * the kernel, resident or not: 0 means that there were none. */
+ * the kernel, resident or not: 0 means that there were none.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 size_t hakmem_trim(size_t keep);
 /* Starts the thread of HAKMEM_BACKGROUND=1 in a forked child, which has none. Does nothing without the setting, or where
- * the thread is there. Not for signal handlers. */
+ * the thread is there. Not for signal handlers.
+ * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 void hakmem_main_called(void);
 /* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. 0, or a negative
- * errno (ENOMEM before the library could start, else that of write). Allocates nothing. */
+ * errno (ENOMEM before the library could start, else that of write). Allocates nothing.
+ * Units: a file descriptor. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_stats(int fd, int json);
-/* The version, "major.minor.patch". */
+/* The version, "major.minor.patch".
+ * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 const char *hakmem_version(void);
-/* The span backend in use, such as "shared_pool". */
+/* The span backend in use, such as "shared_pool".
+ * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 const char *hakmem_backend(void);
 
 #ifdef __cplusplus
