@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """CPython's own benchmarks, of the package pyperformance, under several allocators.
 
@@ -57,13 +57,13 @@ def measure(python, script, allocator, scratch):
 def samples(args, scratch):
     folder = find_benchmarks(args.python)
     allocators = run.choose_allocators(args.allocators, run.known_libraries(run.find_build(args.build)))
-    rows = []
+    rows, rng = [], random.Random()
     for repetition in range(args.repetitions):
         for name in args.benchmarks or DEFAULT:
             script = folder / f"bm_{name}" / "run_benchmark.py"
             if not script.is_file():
                 raise run.BenchError(f'no benchmark "{name}"; see {args.python} -m pyperformance list')
-            for allocator in random.sample(allocators, len(allocators)):
+            for allocator in run.shuffled(allocators, rng):
                 rows += [{"repetition": repetition, "work": work, "allocator": allocator.name, "status": "ok",
                           "wall_s": seconds}
                          for work, seconds in measure(args.python, script, allocator, scratch).items()]

@@ -67,10 +67,10 @@ def samples(args, scratch):
                   for text in args.allocators or ["hakmem", *(p for p in run.PEERS if p in known)]]
     chosen = [(work, works.command_line(work, bench_dir, scratch, setup.scale))
               for work in works.MEMORY if re.search(args.works, work.name)]
-    rows = []
+    rows, rng = [], random.Random()
     for _ in range(args.repetitions):
         for work, command in chosen:
-            for allocator in random.sample(allocators, len(allocators)):
+            for allocator in run.shuffled(allocators, rng):
                 rows.append(run.measure(work, command, allocator, setup))
     rows.sort(key=lambda row: [work.name for work, _ in chosen].index(row["work"]))
     return rows, [allocator.name for allocator in allocators]

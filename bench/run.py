@@ -1,11 +1,12 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Compares allocators: works (works.py) times allocators, interleaved at random.
 
 One block is one work under every allocator in random order; a repetition is a block of every
 work. Each ratio is taken inside its block, so slow drift of the machine cancels out, and the
 medians of those are printed. The system allocator runs twice in every block: the second column
-"system2" is what noise alone looks like.
+"system2" is what noise alone looks like. From 8 blocks on, the rule of `hakmem ab` (tools/hakmem/
+hakmem_workbench/inference.py) judges each ratio: "~" marks those that are no difference.
 
 An allocator is one of the words system, hakmem, mimalloc, jemalloc, tcmalloc, or NAME=LIBRARY,
 where LIBRARY is such a word or a file, and may be followed by settings:
@@ -27,6 +28,10 @@ from pathlib import Path
 
 import tables
 import works
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "hakmem"))
+
+from hakmem_workbench.blocks import interleaved, shuffled  # noqa: E402
 
 PEERS = {
     "mimalloc": r"libmimalloc\.so",
@@ -243,11 +248,11 @@ def run_blocks(chosen, allocators, setup, repetitions, rng):
     """All samples; the order inside each block and of the blocks is random."""
     rows = []
     for repetition in range(repetitions):
-        for work, command in rng.sample(chosen, len(chosen)):
+        for work, command in shuffled(chosen, rng):
             if sys.stderr.isatty():
                 print(f"\r{repetition + 1}/{repetitions} {work.name:<24}", end="",
                       file=sys.stderr)
-            for position, allocator in enumerate(rng.sample(allocators, len(allocators))):
+            for _, position, allocator in interleaved(allocators, 1, rng):
                 row = measure(work, command, allocator, setup)
                 rows.append({"repetition": repetition, "position": position} | row)
     if sys.stderr.isatty():

@@ -36,10 +36,10 @@ def take_samples(args, scratch):
     texts = args.allocators or [name for name in ("hakmem", run.BASE, *run.PEERS) if name in (run.BASE, *known)]
     allocators = [run.parse_allocator(text, known) for text in texts]
     chosen = run.choose_works("service", args.works, setup)
-    rows, failures = [], []
+    rows, failures, rng = [], [], random.Random()
     for repetition in range(args.repetitions):
         for work, command in chosen:
-            for allocator in random.sample(allocators, len(allocators)):
+            for allocator in run.shuffled(allocators, rng):
                 row = run.measure(work, command, allocator, setup)
                 if row["status"] != "ok":
                     failures.append(f"{work.name} under {allocator.name} failed: {row['status']}")

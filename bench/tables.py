@@ -2,6 +2,14 @@
 """Tables and the picture of run.py, made from its raw rows alone."""
 import math
 import statistics
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "hakmem"))
+
+from hakmem_workbench.blocks import FEWEST_BLOCKS  # noqa: E402
+
+SEED = 1
 
 TITLES = {
     "wall_s": "Wall time",
@@ -70,9 +78,33 @@ def mean_line(table, works, columns):
     return [f"geometric mean of {len(works)}", "", *cells]
 
 
+def verdicts(rows, metric, base):
+    """{(work, allocator): what `hakmem ab` would say of it} of the works with blocks enough, and with a second base."""
+    blocks = {}
+    for (work, _), values in by_block(rows, metric).items():
+        blocks.setdefault(work, []).append(values)
+    names_of = {work: set.intersection(*map(set, found)) for work, found in blocks.items() if len(found) >= FEWEST_BLOCKS}
+    judged = {work: names for work, names in names_of.items() if {base, base + "2"} < names}
+    if not judged:
+        return {}
+    try:
+        import numpy
+        from hakmem_workbench import inference
+    except ImportError:
+        print("no verdicts: they need numpy (Debian: python3-numpy, for /usr/bin/python3)", file=sys.stderr)
+        return {}
+    found = {}
+    for work, names in judged.items():
+        columns = {name: numpy.array([values[name] for values in blocks[work]]) for name in names}
+        first, again = columns.pop(base), columns.pop(base + "2")
+        comparisons = inference.judge(base, first, again, columns, SEED).comparisons
+        found |= {(work, name): comparison.verdict for name, comparison in comparisons.items()}
+    return found
+
+
 def ratio_table(rows, metric, base, unit, scale):
     """Median ratio to the base of each work and allocator, and the geometric means."""
-    table = ratios(rows, metric, base)
+    table, judged = ratios(rows, metric, base), verdicts(rows, metric, base)
     columns = allocators_in(rows, base)
     works = sorted({work for work, _ in table})
     base_values = {}
@@ -81,13 +113,14 @@ def ratio_table(rows, metric, base, unit, scale):
             base_values.setdefault(work, []).append(values[base])
     lines = []
     for work in works:
-        cells = [f"{statistics.median(table[work, name]):.2f}" if (work, name) in table else "fail"
-                 for name in columns]
+        cells = [f"{statistics.median(table[work, name]):.2f}" + "~" * (judged.get((work, name)) == "same")
+                 if (work, name) in table else "fail" for name in columns]
         lines.append([work, f"{statistics.median(base_values[work]) * scale:.1f}", *cells])
     if len(works) > 1:
         lines.append(mean_line(table, works, columns))
     title = f"{TITLES[metric]}, ratio to {base}, median of {len(names(rows, 'repetition'))} blocks"
-    return f"{title}\n{render(['work', f'{base} {unit}', *columns], lines)}"
+    legend = "~: no difference above the noise\n" if judged else ""
+    return f"{title}\n{legend}{render(['work', f'{base} {unit}', *columns], lines)}"
 
 
 def call_table(counts):

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "hakmem"))
 
 import numpy  # noqa: E402
 from hakmem_workbench import inference, text  # noqa: E402
+from hakmem_workbench.blocks import interleaved  # noqa: E402
 from hakmem_workbench.errors import Problem  # noqa: E402
 from hakmem_workbench.timing import Hyperfine  # noqa: E402
 
@@ -30,11 +31,9 @@ def measure(library, blocks, command):
     """{arm: seconds of each block}"""
     stopwatch = Hyperfine({"PATH": os.environ["PATH"], "PYTHONMALLOC": "malloc"})
     times = {arm: [] for arm in ARMS}
-    order = random.Random(SEED)
-    for _ in range(blocks):
-        for arm in order.sample(ARMS, len(ARMS)):
-            preload = {"LD_PRELOAD": library} if arm == "hakmem" else {}
-            times[arm].append(stopwatch.once(command, preload).seconds)
+    for _, _, arm in interleaved(ARMS, blocks, random.Random(SEED)):
+        preload = {"LD_PRELOAD": library} if arm == "hakmem" else {}
+        times[arm].append(stopwatch.once(command, preload).seconds)
     return times
 
 

@@ -101,9 +101,8 @@ class Lab:
         chosen = {"hakmem": (self.library, {}), **(variants or {}), "system": (None, {}),
                   **{name: (self.known[name], {}) for name in bench_run.PEERS if name in self.known}}
         samples = {name: [] for name in chosen}
-        for _ in range(self.runs):
-            for name in random.sample(list(chosen), len(chosen)):
-                samples[name].append(self.sample(command, *chosen[name]))
+        for _, _, name in bench_run.interleaved(chosen, self.runs, random.Random()):
+            samples[name].append(self.sample(command, *chosen[name]))
         return {name: tuple(map(statistics.median, zip(*found))) for name, found in samples.items()}
 
     def header_library(self):

@@ -11,7 +11,7 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     settings, explain
     resolve, checks, preload,         is it in effect, which policy is meant,
     variants, mesonbuild              and where it comes from
-    inference, factorial              judging
+    blocks, inference, factorial      judging
     results, experiment, live, trace  measuring
     report, plots, page, matrix       telling
     commands, cli                     the command line

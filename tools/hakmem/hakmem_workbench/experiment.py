@@ -14,12 +14,13 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from . import checks, machine, preload, statsfile
+from .blocks import interleaved, shuffled
 from .checks import Finding
 from .errors import TOOL_FAILED, Problem, exit_code_of, name_of
 from .observe import Observation, Request, observe
@@ -239,9 +240,7 @@ class Experiment:
             self._block(number, False)
 
     def _block(self, number: int, warmup: bool) -> None:
-        order = self.arms[:]
-        self.random.shuffle(order)
-        for place, arm in enumerate(order):
+        for place, arm in enumerate(shuffled(self.arms, self.random)):
             self.watcher.step(arm.title)
             timing = self.stopwatch.once(
                 self.plan.command, self.plan.variants[arm.variant].assignments()
@@ -275,7 +274,7 @@ class Experiment:
             longest = statistics.median(run.seconds for run in self.runs)
             rounds = 5 if longest < 2 else 3 if longest < 20 else 1
         self.watcher.phase("Measuring memory", rounds * len(proofs))
-        for index in self._shuffled(rounds, len(proofs)):
+        for _, _, index in interleaved(range(len(proofs)), rounds, self.random):
             self.watcher.step(self.plan.variants[index].label)
             seen = self._observe(self.plan.variants[index].assignments())
             proofs[index].sidecar.add(seen)
@@ -293,9 +292,3 @@ class Experiment:
             if proof.sidecar.system_calls is None:
                 self._note(f"System calls were not counted: {why}.")
                 return
-
-    def _shuffled(self, rounds: int, count: int) -> Iterator[int]:
-        for _ in range(rounds):
-            order = list(range(count))
-            self.random.shuffle(order)
-            yield from order

@@ -25,6 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .blocks import FEWEST_BLOCKS
 from .text import percent, plural
 
 Array = NDArray[np.float64]
@@ -33,7 +34,6 @@ Verdict = Literal["faster", "slower", "same", "few"]
 LEVEL = 0.99
 RESAMPLES = 4000
 SMALLEST_CLAIM = 0.005
-FEWEST_BLOCKS = 8
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_live_counters_as_json_need_nothing() -> None:
 
 LAYERS = (
     {"errors", "text", "glossary", "screen", "children"},
-    {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing"},
+    {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing", "blocks"},
     {"library", "sidecar", "explain", "inference"},
     {"settings", "resolve", "mesonbuild", "factorial"},
     {"preload", "checks"},
