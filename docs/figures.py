@@ -77,7 +77,7 @@ FIGURES = [
      r"memory. The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
     ("ARCHITECTURE.md", r"(\d+) KiB for each millisecond of the delay", waiting),
-    ("docs/memory.md", r"more waits than (\d+) KiB for each millisecond of the delay", waiting),
+    ("docs/memory.md", r"more pages wait than (\d+) KiB for each millisecond of the delay", waiting),
     ("docs/scale.md", r"Over all (\d+) classes", classes),
     ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; the hardened build finds "
      r"(\d+) at once", misuses),
