@@ -112,13 +112,15 @@ HAK_EXPORT size_t hakmem_malloc_usable_size(void *ptr)
 
 HAK_EXPORT void hakmem_free_sized(void *ptr, size_t size)
 {
-    hak_block_check_size(ptr, 1, size, "free_sized");
+    if (HAK_HARDENED)
+        hak_block_check_size(ptr, 1, size, "free_sized");
     edge_free(ptr);
 }
 
 HAK_EXPORT void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size)
 {
-    hak_block_check_size(ptr, alignment, size, "free_aligned_sized");
+    if (HAK_HARDENED)
+        hak_block_check_size(ptr, alignment, size, "free_aligned_sized");
     edge_free(ptr);
 }
 

@@ -33,9 +33,16 @@ CALL = re.compile(r"(?<![\w.>])(?:%s)[ \t\n]*\(|\b(?:SYS|__NR)_(?:%s)\b"
 GENERATED = {"hak_config.h", "hak_settings.def", "sizeclass_table.h"}
 
 
+def header_of(path, src):
+    """Of a file of core/hardened the header that chooses it, which says what it is for and where it stands."""
+    if "core/hardened/" not in str(path):
+        return path
+    return next(found for floor in FLOORS if (found := src / "core" / floor / f"{path.stem}.h").is_file())
+
+
 def floor_of(path, src):
     """The number of a core file's floor."""
-    parts = path.relative_to(src / "core").parts
+    parts = header_of(path, src).relative_to(src / "core").parts
     return FLOORS.index(PAGES[parts[0]] if len(parts) == 1 else parts[0])
 
 
@@ -101,7 +108,7 @@ def call_problems(path, src):
 
 def module_of(path, src):
     """A .c file and its header are one."""
-    return str(path.relative_to(src).with_suffix(""))
+    return str(header_of(path, src).relative_to(src).with_suffix(""))
 
 
 def include_edges(files, src):

@@ -33,16 +33,6 @@ HAK_INLINE bool hak_pages_go_lazily(void)
     return hak_options.madv != 0;
 }
 
-/* HAKMEM_ZERO_ON_FREE of hardened builds. */
-HAK_INLINE bool hak_zeroes_on_free(void)
-{
-#if HAK_HARDENED
-    return hak_options.zero_on_free;
-#else
-    return false;
-#endif
-}
-
 #define HAK_SEALED_PARTS ((sizeof(struct hak_option_values) + HAK_CACHELINE - 1) & ~(size_t)(HAK_CACHELINE - 1))
 
 #endif

@@ -8,23 +8,9 @@
 #define hak_secret (hak_sealed.secrets.of)
 
 #if HAK_HARDENED
-/* From the kernel; where it has none to give, from what it gave the process at its start. */
-void hak_secret_draw(void);
-
-/* A number that depends on x and on the keys. Whoever sees some of them learns neither the keys nor the number of
- * another x: each product is folded, and the second one hides the first. */
-HAK_INLINE uint64_t hak_secret_mix(uint64_t x)
-{
-    __extension__ typedef unsigned __int128 wide;
-    const uint64_t *key = hak_secret.key;
-    wide a = (wide)(x ^ key[0]) * key[1];
-    wide b = (wide)((uint64_t)a ^ (uint64_t)(a >> 64) ^ key[2]) * key[3];
-    return (uint64_t)b ^ (uint64_t)(b >> 64);
-}
+#include "core/hardened/on/secret.h"
 #else
-HAK_INLINE void hak_secret_draw(void)
-{
-}
+#include "core/hardened/off/secret.h"
 #endif
 
 #endif

@@ -5,7 +5,4 @@
 const uint32_t hak_strides[HAK_NCLASSES] = {HAK_STRIDES};
 const uint8_t hak_slab_pages[HAK_NCLASSES] = {HAK_SLAB_PAGES};
 const uint32_t hak_divisors[HAK_NCLASSES] = {HAK_DIVISORS};
-#if HAK_HARDENED
-const uint64_t hak_inverses[HAK_NCLASSES] = {HAK_INVERSES};
-#endif
 const uint8_t hak_class_map[HAK_MAP_SIZE] = {HAK_CLASS_MAP};

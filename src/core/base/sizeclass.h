@@ -13,10 +13,8 @@ extern const uint8_t hak_slab_pages[HAK_NCLASSES]; /* in 64 KiB pages */
 /* 2^32 / stride, rounded up; 0 for classes whose slabs are longer than a page. */
 extern const uint32_t hak_divisors[HAK_NCLASSES];
 
-#if HAK_HARDENED
-/* 2^64 / stride, rounded up: exact for slabs of any length. */
+/* 2^64 / stride, rounded up: exact for slabs of any length. In hardened builds (hardened/on/mark.c). */
 extern HAK_HIDDEN const uint64_t hak_inverses[HAK_NCLASSES];
-#endif
 
 /* The class of a request of at most HAK_SMALL_MAX bytes; zero bytes count as one. */
 HAK_INLINE unsigned hak_class_of(size_t size)

@@ -49,13 +49,11 @@ struct hak_bin {
 #endif
 };
 
-#if HAK_HARDENED
 /* Freed blocks that are held back (quarantine.h). */
 struct hak_quarantine {
     void *first, *last;
     size_t bytes;
 };
-#endif
 
 struct hak_heap {
     uint64_t tag;
@@ -69,9 +67,7 @@ struct hak_heap {
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */
     struct hak_counters counters;
-#if HAK_HARDENED
-    struct hak_quarantine quarantine;
-#endif
+    struct hak_quarantine quarantine[HAK_HARDENED];
 #if HAK_CACHE_LIST
     void *retired_bin[HAK_NCLASSES];     /* its cache, while it is parked */
     uint64_t retired_room[HAK_NCLASSES]; /* inverted: HAK_ROOM_NEVER before the first time */

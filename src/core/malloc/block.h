@@ -17,15 +17,8 @@ _Noreturn HAK_COLD void hak_block_fail_foreign(const void *p, const char *call);
 /* Bytes that the program may use; 0 for NULL. Stops the process for what is no block of ours. */
 size_t hak_block_usable(const void *p, const char *call);
 
-#if HAK_HARDENED
 /* Stops the process unless `size` bytes, aligned to `align`, can have been asked for when p was handed out. Of the
- * other direction nothing is said: a block may be larger for many reasons. */
+ * other direction nothing is said: a block may be larger for many reasons. In hardened builds. */
 void hak_block_check_size(const void *p, size_t align, size_t size, const char *call);
-#else
-HAK_INLINE void hak_block_check_size(const void *p, size_t align, size_t size, const char *call)
-{
-    (void)p, (void)align, (void)size, (void)call;
-}
-#endif
 
 #endif

@@ -528,23 +528,6 @@ struct hak_slab *hak_space_slab(const void *p)
     return slab->base ? slab : NULL;
 }
 
-#if HAK_HARDENED
-void hak_space_fail_link(const void *block)
-{
-    const struct hak_slab *slab = hak_space_slab(block);
-    if (!slab)
-        hak_log_fatal("written after free: a list of free blocks leads to %p, which is none", block);
-    hak_log_fatal("written after free: block %p of slab %p (class %u, %u-byte blocks) is free, and was written to", block,
-                  (void *)slab->base, slab->cls, slab->stride);
-}
-
-void hak_space_check_link(const void *block, const void *next)
-{
-    if ((uintptr_t)next % 16 || !hak_space_contains(next))
-        hak_space_fail_link(block);
-}
-#endif
-
 void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
 {
     for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)

@@ -7,6 +7,7 @@
 
 #include "core/os/fence.h"
 #include "core/os/limit.h"
+#include "core/pages/zero.h"
 #include "core/plugin.h"
 #include "huge.h"
 #include "registry.h"

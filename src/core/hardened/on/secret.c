@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * See secret.h. */
-#include "secret.h"
+ * See core/base/secret.h. */
+#include "core/base/secret.h"
 
-#if HAK_HARDENED
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
 
-#include "cancel.h"
+#include "core/base/cancel.h"
 
 #define GOLDEN 0x9e3779b97f4a7c15u
 
@@ -27,4 +26,3 @@ void hak_secret_draw(void)
     hak_cancel_resume(cancel);
     errno = saved;
 }
-#endif

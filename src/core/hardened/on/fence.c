@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * See fence.h. */
-#include "fence.h"
+ * See core/os/fence.h. */
+#include "core/os/fence.h"
 
-#if HAK_HARDENED
 #include "core/base/secret.h"
-#include "limit.h"
+#include "core/os/limit.h"
 
 static _Atomic(uint32_t) fences;
 
@@ -119,4 +118,3 @@ void hak_fence_close_gaps(char *a, char *b)
         hak_fence_close(b, HAK_PAGE);
     }
 }
-#endif

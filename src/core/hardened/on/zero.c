@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * See zero.h. One bit for each address of a range that is mapped at the first such request: set while it is a block.
- * They are taken in turn, so that an address serves again as late as it can. */
-#include "zero.h"
+ * See core/pages/zero.h. One bit for each address of a range that is mapped at the first such request: set while it is
+ * a block. They are taken in turn, so that an address serves again as late as it can. */
+#include "core/pages/zero.h"
 
-#if HAK_HARDENED
 #include <sys/mman.h>
 
 #include "core/base/log.h"
@@ -73,4 +72,3 @@ bool hak_zero_free(void *p)
     HAK_AND_RELAXED(&taken_addresses[i / 64], ~((uint64_t)1 << i % 64));
     return true;
 }
-#endif

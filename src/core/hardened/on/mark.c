@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * See mark.h. */
-#include "mark.h"
+ * See core/pages/mark.h. */
+#include "core/pages/mark.h"
 
-#if HAK_HARDENED
 #include "core/base/log.h"
+
+const uint64_t hak_inverses[HAK_NCLASSES] = {HAK_INVERSES};
 
 void hak_mark_fail(const void *p, unsigned cls, const char *call)
 {
@@ -18,4 +19,3 @@ void hak_mark_fail(const void *p, unsigned cls, const char *call)
         hak_log_fatal("double free: block %p of %u bytes is free already", p, slab->stride);
     hak_log_fatal("invalid %s: block %p of %u bytes is free", call, p, slab->stride);
 }
-#endif

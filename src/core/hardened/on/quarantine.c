@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * See quarantine.h. */
-#include "quarantine.h"
+ * See core/heap/quarantine.h. */
+#include "core/heap/quarantine.h"
 
-#if HAK_HARDENED
 #include <string.h>
 
 #include "core/base/work.h"
+#include "core/heap/drain.h"
 #include "core/pages/mark.h"
-#include "drain.h"
 
 #define FILL 0xf5u /* eight of them are no address, and no small number */
 
@@ -40,7 +39,7 @@ static void *check_overwritten(const void *block, const struct hak_slab *slab, c
 /* The oldest ones, as a list: it goes home at once. */
 static void let_oldest_go(struct hak_heap *heap, size_t keep)
 {
-    struct hak_quarantine *q = &heap->quarantine;
+    struct hak_quarantine *q = heap->quarantine;
     void *first = q->first, *last = NULL;
     for (; q->first && q->bytes > keep; hak_work_add(1)) {
         const struct hak_slab *slab = hak_space_slab_of_block(q->first);
@@ -76,9 +75,9 @@ bool hak_quarantine_take(struct hak_heap *heap, unsigned cls, void *p)
     if (usable > most)
         return false;
     hak_count(&heap->counters.quarantined, 1);
-    append(&heap->quarantine, p);
-    heap->quarantine.bytes += usable;
-    if (heap->quarantine.bytes > most)
+    append(heap->quarantine, p);
+    heap->quarantine->bytes += usable;
+    if (heap->quarantine->bytes > most)
         let_oldest_go(heap, most - most / 8); /* some together: they go home in one trip */
     return true;
 }
@@ -87,4 +86,3 @@ void hak_quarantine_flush(struct hak_heap *heap)
 {
     let_oldest_go(heap, 0);
 }
-#endif

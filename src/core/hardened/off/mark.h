@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * Other builds than hardened ones: see core/pages/mark.h. */
+#ifndef HAK_OFF_MARK_H
+#define HAK_OFF_MARK_H
+
+HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
+{
+    (void)p, (void)cls, (void)call;
+}
+
+HAK_INLINE bool hak_mark_try_set(void *p, uint64_t cls)
+{
+    (void)p, (void)cls;
+    return true;
+}
+
+HAK_INLINE void hak_mark_set(void *p, uint64_t cls)
+{
+    (void)p, (void)cls;
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ * Other builds than hardened ones: see core/heap/quarantine.h. */
+#ifndef HAK_OFF_QUARANTINE_H
+#define HAK_OFF_QUARANTINE_H
+
+HAK_INLINE bool hak_quarantine_is_on(void)
+{
+    return false;
+}
+
+HAK_INLINE bool hak_quarantine_keep(struct hak_heap *heap, unsigned cls, void *p)
+{
+    (void)heap, (void)cls, (void)p;
+    return false;
+}
+
+HAK_INLINE void hak_quarantine_flush(struct hak_heap *heap)
+{
+    (void)heap;
+}
+
+HAK_INLINE size_t hak_quarantine_bytes(const struct hak_heap *heap)
+{
+    (void)heap;
+    return 0;
+}
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * See core/pages/link.h. */
+#ifndef HAK_ON_LINK_H
+#define HAK_ON_LINK_H
+
+#include "core/base/secret.h"
+#include "core/pages/page_map.h"
+
+HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
+{
+    return next ^ hak_secret_mix((uintptr_t)block + 1); /* a mark is that of the block itself */
+}
+
+/* Whether a block may begin there, told in one compare: in the first zone, and aligned. NULL is no such address. */
+HAK_INLINE bool hak_link_is_near(uintptr_t next)
+{
+    uintptr_t offset = next - hak_page_map.base;
+    return HAK_LIKELY((offset >> 4 | offset << 60) <
+                      *(const size_t *)hak_page_map.units); /* plain: it is one instruction */
+}
+
+HAK_INLINE void *hak_next_load(const void *block)
+{
+    uintptr_t next = hak_link_code(block, *(const uintptr_t *)block);
+    if (!hak_link_is_near(next) && next)
+        hak_space_check_link(block, (const void *)next);
+    return (void *)next;
+}
+
+/* For the fast path, which calls nothing: false where hak_next_load has to look closer. */
+HAK_INLINE bool hak_next_try_load(const void *block, void **next)
+{
+    *next = (void *)hak_link_code(block, *(const uintptr_t *)block);
+    return hak_link_is_near((uintptr_t)*next) || HAK_LIKELY(!*next);
+}
+
+HAK_INLINE void hak_next_store(void *block, void *next)
+{
+    *(uintptr_t *)block = hak_link_code(block, (uintptr_t)next);
+}
+
+/* The second word of a 16-byte block with a header reaches its last byte, which names the next class. */
+HAK_INLINE bool hak_mark_fits(unsigned cls)
+{
+    return !HAK_HEADER_LIMIT || hak_class_usable(cls) >= 16;
+}
+
+HAK_INLINE uintptr_t hak_mark_of(const void *p)
+{
+    return hak_secret_mix((uintptr_t)p);
+}
+
+/* The other one. */
+HAK_INLINE uintptr_t hak_mark_first(uintptr_t mark)
+{
+    return mark ^ hak_secret.first;
+}
+
+HAK_INLINE void hak_mark_put(void *p)
+{
+    uintptr_t *words = p, mark = hak_mark_of(p);
+    if (HAK_CACHE_SLOTS)
+        words[0] = hak_mark_first(mark);
+    words[1] = mark;
+}
+
+/* A block has left its slab. */
+HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
+{
+    if (hak_mark_fits(cls))
+        hak_mark_put(p);
+}
+
+/* Whether a block of a list is as it came there. */
+HAK_INLINE bool hak_mark_is_linked(const void *p, unsigned cls)
+{
+    return !hak_mark_fits(cls) || HAK_LIKELY(((const uintptr_t *)p)[1] == hak_mark_of(p));
+}
+
+/* The same of a bin. */
+HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
+{
+    const uintptr_t *words = p, mark = hak_mark_of(p);
+    return !hak_mark_fits(cls) ||
+           (HAK_LIKELY(words[1] == mark) && (!HAK_CACHE_SLOTS || HAK_LIKELY(words[0] == hak_mark_first(mark))));
+}
+
+/* The program gets to see neither of them, which depend on secrets. */
+HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
+{
+    uintptr_t *words = p;
+    words[0] = 0; /* or a link */
+    if (hak_mark_fits(cls))
+        words[1] = 0;
+}
+
+/* These stop the process if it was written to after free. */
+HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_whole(p, cls)))
+        hak_space_fail_link(p);
+}
+
+HAK_INLINE void hak_mark_check_linked(const void *p, unsigned cls)
+{
+    if (HAK_UNLIKELY(!hak_mark_is_linked(p, cls)))
+        hak_space_fail_link(p);
+}
+
+#endif
