@@ -9,10 +9,10 @@
 enum { ALIGNMENT, SIZE, BLOCKS, ROUNDS, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [ALIGNMENT] = { "ALIGNMENT", 64, sizeof(void *), 1u << 24, NULL },
-    [SIZE] = { "SIZE", 256, 1, 1u << 30, NULL },
-    [BLOCKS] = { "BLOCKS", 256, 1, 1u << 20, NULL },
-    [ROUNDS] = { "ROUNDS", 4000, 1, UINT64_C(1) << 32, NULL },
+    [ALIGNMENT] = {"ALIGNMENT", 64, sizeof(void *), 1u << 24, NULL},
+    [SIZE] = {"SIZE", 256, 1, 1u << 30, NULL},
+    [BLOCKS] = {"BLOCKS", 256, 1, 1u << 20, NULL},
+    [ROUNDS] = {"ROUNDS", 4000, 1, UINT64_C(1) << 32, NULL},
 };
 
 static void *take_plain(size_t alignment, size_t size)
@@ -71,10 +71,10 @@ int main(int argc, char **argv)
     uint32_t count = (uint32_t)params[BLOCKS].value;
     uint64_t rounds = params[ROUNDS].value;
     void **blocks = bench_map(count * sizeof *blocks);
-    struct cost plain = { 0, 0 }, aligned = { 0, 0 };
+    struct cost plain = {0, 0}, aligned = {0, 0};
     row(take_plain, blocks, count, &plain); /* the first touch of the memory belongs to neither */
     row(take_aligned, blocks, count, &aligned);
-    plain = aligned = (struct cost){ 0, 0 };
+    plain = aligned = (struct cost){0, 0};
 
     uint64_t begin = bench_now_ns();
     for (uint64_t i = 0; i < rounds; i++) {

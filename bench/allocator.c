@@ -72,16 +72,16 @@ static void version_tcmalloc(void *symbol, char *out, size_t size)
 }
 
 static const struct known known[] = {
-    { "hakmem_version", "hakmem", version_text },
-    { "mi_version", "mimalloc", version_mimalloc },
-    { "mallctl", "jemalloc", version_jemalloc },
-    { "tc_version", "tcmalloc", version_tcmalloc },
-    { "MallocExtension_Internal_GetNumericProperty", "tcmalloc-google", version_none },
-    { "rpmalloc_initialize", "rpmalloc", version_none },
-    { "hz3_malloc", "hz3", version_none },
-    { "sn_malloc", "snmalloc", version_none },
-    { "__malloc_end_pointer", "snmalloc", version_none },
-    { "gnu_get_libc_version", "system", version_text },
+    {"hakmem_version", "hakmem", version_text},
+    {"mi_version", "mimalloc", version_mimalloc},
+    {"mallctl", "jemalloc", version_jemalloc},
+    {"tc_version", "tcmalloc", version_tcmalloc},
+    {"MallocExtension_Internal_GetNumericProperty", "tcmalloc-google", version_none},
+    {"rpmalloc_initialize", "rpmalloc", version_none},
+    {"hz3_malloc", "hz3", version_none},
+    {"sn_malloc", "snmalloc", version_none},
+    {"__malloc_end_pointer", "snmalloc", version_none},
+    {"gnu_get_libc_version", "system", version_text},
 };
 
 static const char *object_of(void *address)
@@ -106,7 +106,7 @@ struct allocator allocator_identify(void)
     void *(*bound)(size_t) = malloc;
     void *address;
     memcpy(&address, &bound, sizeof address);
-    struct allocator served = { "unknown", object_of(address), "-" };
+    struct allocator served = {"unknown", object_of(address), "-"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         void *symbol = dlsym(RTLD_DEFAULT, known[i].symbol);
         if (!symbol || strcmp(object_of(symbol), served.object) != 0)

@@ -69,7 +69,7 @@ static const char *program_name(const char *path)
 /* _exit, since any thread may come here while the others still run. */
 _Noreturn static void end_with_message(int code, const char *fmt, va_list args)
 {
-    struct line line = { .length = 0 };
+    struct line line = {.length = 0};
     append(&line, "%s: ", program_name(program_invocation_name));
     append_v(&line, fmt, args);
     end_line(&line, STDERR_FILENO);
@@ -101,7 +101,7 @@ static void append_param(struct line *line, const struct bench_param *param)
 
 _Noreturn static void print_usage(char **argv, const struct bench_param *params, size_t count)
 {
-    struct line line = { .length = 0 };
+    struct line line = {.length = 0};
     append(&line, "usage: %s", program_name(argv[0]));
     for (size_t i = 0; i < count; i++)
         append_param(&line, &params[i]);
@@ -140,14 +140,12 @@ static const char *read_choice(const char *text, struct bench_param *param)
     return "unknown word";
 }
 
-_Noreturn static void reject(const char *text, const char *reason,
-                             const struct bench_param *param)
+_Noreturn static void reject(const char *text, const char *reason, const struct bench_param *param)
 {
     if (param->choices)
-        bench_usage_error("%s \"%s\": %s; use one of %s", param->name, text, reason,
-                          param->choices);
-    bench_usage_error("%s \"%s\": %s; give a whole number from %llu to %llu", param->name, text,
-                      reason, (unsigned long long)param->min, (unsigned long long)param->max);
+        bench_usage_error("%s \"%s\": %s; use one of %s", param->name, text, reason, param->choices);
+    bench_usage_error("%s \"%s\": %s; give a whole number from %llu to %llu", param->name, text, reason,
+                      (unsigned long long)param->min, (unsigned long long)param->max);
 }
 
 bool bench_take_flag(int *argc, char **argv, const char *flag)
@@ -166,11 +164,9 @@ void bench_parse(int argc, char **argv, struct bench_param *params, size_t count
         print_usage(argv, params, count);
     for (int i = 1; i < argc; i++) {
         if ((size_t)i > count)
-            bench_usage_error("\"%s\": one argument too many; give at most %zu, see --help",
-                              argv[i], count);
+            bench_usage_error("\"%s\": one argument too many; give at most %zu, see --help", argv[i], count);
         struct bench_param *param = &params[i - 1];
-        const char *reason = param->choices ? read_choice(argv[i], param)
-                                            : read_number(argv[i], param);
+        const char *reason = param->choices ? read_choice(argv[i], param) : read_number(argv[i], param);
         if (reason)
             reject(argv[i], reason, param);
     }
@@ -210,7 +206,7 @@ uint64_t bench_cpu_ns(void)
 
 void bench_wait_ms(uint64_t ms)
 {
-    nanosleep(&(struct timespec){ .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 }, NULL);
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}, NULL);
 }
 
 /* A field of /proc/self/status in KiB; 0 if it cannot be read. */
@@ -285,7 +281,7 @@ uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, s
 
     pthread_barrier_init(&start, NULL, count + 1);
     for (unsigned i = 0; i < count; i++) {
-        workers[i] = (struct worker){ fn, (char *)contexts + i * stride, &start, 0 };
+        workers[i] = (struct worker){fn, (char *)contexts + i * stride, &start, 0};
         int error = pthread_create(&threads[i], NULL, run_worker, &workers[i]);
         if (error)
             bench_die("thread %u of %u: %s; use fewer threads", i + 1, count, strerror(error));
@@ -305,11 +301,11 @@ uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, s
 
 void bench_report(const char *work, uint64_t ops, uint64_t ns, const char *fmt, ...)
 {
-    struct line line = { .length = 0 };
+    struct line line = {.length = 0};
     double seconds = (double)ns / 1e9;
 
-    append(&line, "%s ops=%llu seconds=%.6f mops=%.4g", work,
-           (unsigned long long)ops, seconds, ns ? (double)ops / seconds / 1e6 : 0.0);
+    append(&line, "%s ops=%llu seconds=%.6f mops=%.4g", work, (unsigned long long)ops, seconds,
+           ns ? (double)ops / seconds / 1e6 : 0.0);
     if (fmt[0]) {
         va_list args;
         append(&line, " ");
@@ -318,7 +314,6 @@ void bench_report(const char *work, uint64_t ops, uint64_t ns, const char *fmt, 
         va_end(args);
     }
     struct allocator served = allocator_identify();
-    append(&line, " allocator=%s version=%s object=%s", served.name, served.version,
-           served.object);
+    append(&line, " allocator=%s version=%s object=%s", served.name, served.version, served.object);
     end_line(&line, STDOUT_FILENO);
 }

@@ -7,10 +7,10 @@
 enum { THREADS, CYCLES, WS, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [THREADS] = { "THREADS", 2, 1, BENCH_MAX_THREADS, NULL },
-    [CYCLES] = { "CYCLES", 100000, 1, UINT64_C(1) << 40, NULL },
-    [WS] = { "WS", 256, 1, 1u << 24, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [THREADS] = {"THREADS", 2, 1, BENCH_MAX_THREADS, NULL},
+    [CYCLES] = {"CYCLES", 100000, 1, UINT64_C(1) << 40, NULL},
+    [WS] = {"WS", 256, 1, 1u << 24, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 struct thread {
@@ -62,7 +62,6 @@ int blocks_mt_main(int argc, char **argv, const char *work, uint32_t min, uint32
         };
     }
     uint64_t ns = bench_run_threads(count, run, threads, sizeof threads[0]);
-    bench_report(work, cycles * count, ns, "threads=%u ws=%llu", count,
-                 (unsigned long long)params[WS].value);
+    bench_report(work, cycles * count, ns, "threads=%u ws=%llu", count, (unsigned long long)params[WS].value);
     return 0;
 }

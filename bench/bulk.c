@@ -10,14 +10,14 @@
 enum { THREADS, BLOCKS, ROUNDS, ORDER, SEED, PARAMS };
 enum { IN_ORDER, IN_REVERSE, AT_RANDOM };
 
-static const char *const order_names[] = { "order", "reverse", "random" };
+static const char *const order_names[] = {"order", "reverse", "random"};
 
 static struct bench_param params[PARAMS] = {
-    [THREADS] = { "THREADS", 1, 1, BENCH_MAX_THREADS, NULL },
-    [BLOCKS] = { "BLOCKS", 20000, 1, 1u << 28, NULL },
-    [ROUNDS] = { "ROUNDS", 50, 1, 1u << 30, NULL },
-    [ORDER] = { "ORDER", IN_ORDER, 0, 0, "order|reverse|random" },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [THREADS] = {"THREADS", 1, 1, BENCH_MAX_THREADS, NULL},
+    [BLOCKS] = {"BLOCKS", 20000, 1, 1u << 28, NULL},
+    [ROUNDS] = {"ROUNDS", 50, 1, 1u << 30, NULL},
+    [ORDER] = {"ORDER", IN_ORDER, 0, 0, "order|reverse|random"},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 struct thread {
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
     uint64_t ns = bench_run_threads(count, run, threads, sizeof threads[0]);
     for (unsigned i = 0; i < count; i++)
         bench_unmap(threads[i].blocks, table_size);
-    bench_report("bulk", params[BLOCKS].value * params[ROUNDS].value * count, ns,
-                 "threads=%u order=%s", count, order_names[params[ORDER].value]);
+    bench_report("bulk", params[BLOCKS].value * params[ROUNDS].value * count, ns, "threads=%u order=%s", count,
+                 order_names[params[ORDER].value]);
     return 0;
 }

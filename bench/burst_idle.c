@@ -12,15 +12,15 @@ enum { KIND, MIB, FREED_BY, IDLE_MS, SEED, PARAMS };
 enum { SMALL, POOL, LARGE, MIXED };
 enum { SAME, OTHER };
 
-static const char *const kind_names[] = { "small", "pool", "large", "mixed" };
-static const char *const freed_by_names[] = { "same", "other" };
+static const char *const kind_names[] = {"small", "pool", "large", "mixed"};
+static const char *const freed_by_names[] = {"same", "other"};
 
 static struct bench_param params[PARAMS] = {
-    [KIND] = { "KIND", SMALL, 0, 0, "small|pool|large|mixed" },
-    [MIB] = { "MIB", 1024, 1, 1u << 20, NULL },
-    [FREED_BY] = { "FREED_BY", SAME, 0, 0, "same|other" },
-    [IDLE_MS] = { "IDLE_MS", 2000, 0, 86400000, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [KIND] = {"KIND", SMALL, 0, 0, "small|pool|large|mixed"},
+    [MIB] = {"MIB", 1024, 1, 1u << 20, NULL},
+    [FREED_BY] = {"FREED_BY", SAME, 0, 0, "same|other"},
+    [IDLE_MS] = {"IDLE_MS", 2000, 0, 86400000, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { PAIRS = 1000 };
@@ -88,7 +88,7 @@ static void small_pairs(void)
 int main(int argc, char **argv)
 {
     bench_parse(argc, argv, params, PARAMS);
-    struct burst burst = { NULL, 0 };
+    struct burst burst = {NULL, 0};
     free(bench_malloc(64)); /* the allocator's own start belongs to "before" */
     uint64_t before = bench_rss_kib();
 
@@ -109,8 +109,7 @@ int main(int argc, char **argv)
                  "kind=%s freed_by=%s mib=%llu rss_before_kib=%llu rss_full_kib=%llu "
                  "rss_freed_kib=%llu rss_idle_kib=%llu rss_after_kib=%llu",
                  kind_names[params[KIND].value], freed_by_names[params[FREED_BY].value],
-                 (unsigned long long)params[MIB].value, (unsigned long long)before,
-                 (unsigned long long)full, (unsigned long long)freed, (unsigned long long)idled,
-                 (unsigned long long)bench_rss_kib());
+                 (unsigned long long)params[MIB].value, (unsigned long long)before, (unsigned long long)full,
+                 (unsigned long long)freed, (unsigned long long)idled, (unsigned long long)bench_rss_kib());
     return 0;
 }

@@ -14,11 +14,9 @@ enum { KIND, THREADS, BLOCKS, SIZE, WRITES, PARAMS };
 enum { ACTIVE, PASSIVE };
 
 static struct bench_param params[PARAMS] = {
-    [KIND] = { "KIND", ACTIVE, 0, 0, "active|passive" },
-    [THREADS] = { "THREADS", 2, 1, BENCH_MAX_THREADS, NULL },
-    [BLOCKS] = { "BLOCKS", 20000, 1, UINT64_C(1) << 40, NULL },
-    [SIZE] = { "SIZE", 8, 1, 1u << 20, NULL },
-    [WRITES] = { "WRITES", 2000, 1, 1u << 30, NULL },
+    [KIND] = {"KIND", ACTIVE, 0, 0, "active|passive"},        [THREADS] = {"THREADS", 2, 1, BENCH_MAX_THREADS, NULL},
+    [BLOCKS] = {"BLOCKS", 20000, 1, UINT64_C(1) << 40, NULL}, [SIZE] = {"SIZE", 8, 1, 1u << 20, NULL},
+    [WRITES] = {"WRITES", 2000, 1, 1u << 30, NULL},
 };
 
 struct thread {
@@ -60,8 +58,7 @@ int main(int argc, char **argv)
         threads[i].first = bench_malloc((size_t)params[SIZE].value);
 
     uint64_t ns = bench_run_threads(count, run, threads, sizeof threads[0]);
-    bench_report(passive ? "cache_passive" : "cache_active",
-                 params[BLOCKS].value * params[WRITES].value * count, ns, "threads=%u size=%llu",
-                 count, (unsigned long long)params[SIZE].value);
+    bench_report(passive ? "cache_passive" : "cache_active", params[BLOCKS].value * params[WRITES].value * count, ns,
+                 "threads=%u size=%llu", count, (unsigned long long)params[SIZE].value);
     return 0;
 }

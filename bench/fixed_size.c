@@ -13,10 +13,10 @@
 enum { CYCLES, SIZE, SEED, WS, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [CYCLES] = { "CYCLES", 10000000, 1, UINT64_C(1) << 40, NULL },
-    [SIZE] = { "SIZE", 256, 1, UINT64_C(1) << 30, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
-    [WS] = { "WS", 256, 1, 1u << 28, NULL },
+    [CYCLES] = {"CYCLES", 10000000, 1, UINT64_C(1) << 40, NULL},
+    [SIZE] = {"SIZE", 256, 1, UINT64_C(1) << 30, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
+    [WS] = {"WS", 256, 1, 1u << 28, NULL},
 };
 
 static void *new_block(size_t size)

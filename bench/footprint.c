@@ -15,15 +15,15 @@
 enum { WORK, KIND, AMOUNT, IDLE_MS, SEED, PARAMS };
 enum { PRODCONS, THREADS };
 enum { SMALL, POOL, MIXED };
-static const char *const work_names[] = { "prodcons", "threads" };
-static const char *const kind_names[] = { "small", "pool", "mixed" };
+static const char *const work_names[] = {"prodcons", "threads"};
+static const char *const kind_names[] = {"small", "pool", "mixed"};
 
 static struct bench_param params[PARAMS] = {
-    [WORK] = { "WORK", PRODCONS, 0, 0, "prodcons|threads" },
-    [KIND] = { "KIND", SMALL, 0, 0, "small|pool|mixed" },
-    [AMOUNT] = { "AMOUNT", 10000, 10, UINT64_C(1) << 32, NULL },
-    [IDLE_MS] = { "IDLE_MS", 2000, 0, 86400000, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [WORK] = {"WORK", PRODCONS, 0, 0, "prodcons|threads"},
+    [KIND] = {"KIND", SMALL, 0, 0, "small|pool|mixed"},
+    [AMOUNT] = {"AMOUNT", 10000, 10, UINT64_C(1) << 32, NULL},
+    [IDLE_MS] = {"IDLE_MS", 2000, 0, 86400000, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { SAMPLES = 10, RING = 1024, SLOTS = 32, THREAD_PAIRS = 200, PAIRS = 1000 };
@@ -103,7 +103,7 @@ static uint64_t prodcons(void)
 static void *live(void *arg)
 {
     uint64_t random = *(const uint64_t *)arg;
-    void *slots[SLOTS] = { NULL };
+    void *slots[SLOTS] = {NULL};
     for (unsigned i = 0; i < THREAD_PAIRS; i++) {
         void **slot = &slots[bench_below(&random, SLOTS)];
         free(*slot);
@@ -142,8 +142,8 @@ static void samples_text(char *text, size_t size)
 {
     size_t length = 0;
     for (unsigned i = 0; i < SAMPLES; i++)
-        length += (size_t)snprintf(text + length, size - length, "%s%llu", i ? "," : "",
-                                   (unsigned long long)samples_kib[i]);
+        length +=
+            (size_t)snprintf(text + length, size - length, "%s%llu", i ? "," : "", (unsigned long long)samples_kib[i]);
 }
 
 int main(int argc, char **argv)
@@ -162,8 +162,7 @@ int main(int argc, char **argv)
     bench_report("footprint", ops, ns,
                  "work=%s kind=%s rss_before_kib=%llu rss_kib=%s rss_idle_kib=%llu "
                  "rss_after_kib=%llu",
-                 work_names[params[WORK].value], kind_names[params[KIND].value],
-                 (unsigned long long)before, text, (unsigned long long)idled,
-                 (unsigned long long)bench_rss_kib());
+                 work_names[params[WORK].value], kind_names[params[KIND].value], (unsigned long long)before, text,
+                 (unsigned long long)idled, (unsigned long long)bench_rss_kib());
     return 0;
 }

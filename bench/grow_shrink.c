@@ -10,9 +10,9 @@
 enum { BLOCKS, ROUNDS, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [BLOCKS] = { "BLOCKS", 100000, 10, 1u << 28, NULL },
-    [ROUNDS] = { "ROUNDS", 20, 1, 1u << 30, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [BLOCKS] = {"BLOCKS", 100000, 10, 1u << 28, NULL},
+    [ROUNDS] = {"ROUNDS", 20, 1, 1u << 30, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 int main(int argc, char **argv)

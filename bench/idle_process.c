@@ -9,9 +9,9 @@
 enum { BLOCKS, KIB, IDLE_MS, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [BLOCKS] = { "BLOCKS", 100, 1, 1u << 28, NULL },
-    [KIB] = { "KIB", 4096, 1, 1u << 24, NULL },
-    [IDLE_MS] = { "IDLE_MS", 4000, 0, 86400000, NULL },
+    [BLOCKS] = {"BLOCKS", 100, 1, 1u << 28, NULL},
+    [KIB] = {"KIB", 4096, 1, 1u << 24, NULL},
+    [IDLE_MS] = {"IDLE_MS", 4000, 0, 86400000, NULL},
 };
 
 static double rss_mib(void)

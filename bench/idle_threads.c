@@ -17,14 +17,12 @@
 enum { KIND, THREADS, IDLE_MS, TRIM, SEED, PARAMS };
 enum { SMALL, CLASSES };
 
-static const char *const kind_names[] = { "small", "classes" };
+static const char *const kind_names[] = {"small", "classes"};
 
 static struct bench_param params[PARAMS] = {
-    [KIND] = { "KIND", SMALL, 0, 0, "small|classes" },
-    [THREADS] = { "THREADS", 1000, 1, 4096, NULL },
-    [IDLE_MS] = { "IDLE_MS", 1000, 0, 86400000, NULL },
-    [TRIM] = { "TRIM", 0, 0, 0, "no|trim" },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [KIND] = {"KIND", SMALL, 0, 0, "small|classes"},  [THREADS] = {"THREADS", 1000, 1, 4096, NULL},
+    [IDLE_MS] = {"IDLE_MS", 1000, 0, 86400000, NULL}, [TRIM] = {"TRIM", 0, 0, 0, "no|trim"},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { SLOTS = 64, CYCLES = 10000, CLASSES_MAX = 96, CLASS_BLOCKS = 8, LARGEST = 64 * 1024, STACK = 256 * 1024 };
@@ -33,7 +31,7 @@ static pthread_barrier_t waiting, over;
 
 static void work_small(uint64_t random)
 {
-    void *slots[SLOTS] = { NULL };
+    void *slots[SLOTS] = {NULL};
     for (unsigned i = 0; i < CYCLES; i++) {
         void **slot = &slots[bench_below(&random, SLOTS)];
         size_t size = 16 + bench_below(&random, 1985);

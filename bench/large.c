@@ -11,13 +11,13 @@
 enum { CYCLES, WS, SEED, CHURN_PARAMS };
 
 static struct bench_param churn_params[CHURN_PARAMS] = {
-    [CYCLES] = { "CYCLES", 4000, 1, UINT64_C(1) << 40, NULL },
-    [WS] = { "WS", 64, 1, 1u << 20, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [CYCLES] = {"CYCLES", 4000, 1, UINT64_C(1) << 40, NULL},
+    [WS] = {"WS", 64, 1, 1u << 20, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 static struct bench_param grow_params[] = {
-    { "ROUNDS", 4, 1, 1u << 30, NULL },
+    {"ROUNDS", 4, 1, 1u << 30, NULL},
 };
 
 enum { MIN_SIZE = 64 * 1024, MAX_SIZE = 4 * 1024 * 1024, GROWN_SIZE = 256 * 1024 * 1024 };
@@ -81,8 +81,7 @@ static int run_grow(int argc, char **argv)
     for (uint64_t i = 0; i < grow_params[0].value; i++)
         steps += grow_once();
     uint64_t end = bench_now_ns();
-    bench_report("large_grow", steps, end - begin, "rounds=%llu",
-                 (unsigned long long)grow_params[0].value);
+    bench_report("large_grow", steps, end - begin, "rounds=%llu", (unsigned long long)grow_params[0].value);
     return 0;
 }
 

@@ -17,23 +17,23 @@
 enum { LENGTH, MIN, MAX, CHUNKS, ROUNDS, SEED, THREADS, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [LENGTH] = { "SLEEP_SEC", 2, 1, 86400, NULL },
-    [MIN] = { "MIN", 8, 1, 1u << 30, NULL },
-    [MAX] = { "MAX", 128, 1, 1u << 30, NULL },
-    [CHUNKS] = { "CHUNKS", 1024, 1, 1u << 28, NULL },
-    [ROUNDS] = { "ROUNDS", 1, 1, 1u << 30, NULL },
-    [SEED] = { "SEED", 12345, 1, UINT32_MAX, NULL },
-    [THREADS] = { "THREADS", 4, 1, BENCH_MAX_THREADS, NULL },
+    [LENGTH] = {"SLEEP_SEC", 2, 1, 86400, NULL},
+    [MIN] = {"MIN", 8, 1, 1u << 30, NULL},
+    [MAX] = {"MAX", 128, 1, 1u << 30, NULL},
+    [CHUNKS] = {"CHUNKS", 1024, 1, 1u << 28, NULL},
+    [ROUNDS] = {"ROUNDS", 1, 1, 1u << 30, NULL},
+    [SEED] = {"SEED", 12345, 1, UINT32_MAX, NULL},
+    [THREADS] = {"THREADS", 4, 1, BENCH_MAX_THREADS, NULL},
 };
 
 /* An array of blocks and the threads that own it one after the other. */
 struct chain {
     _Alignas(BENCH_CACHE_LINE) void **blocks;
     uint64_t random;
-    uint64_t left;        /* replacements until the end of the work */
+    uint64_t left; /* replacements until the end of the work */
     uint64_t done;
     uint64_t threads;
-    pthread_t owner;      /* valid once threads > 0 */
+    pthread_t owner; /* valid once threads > 0 */
 };
 
 static struct chain chains[BENCH_MAX_THREADS];
@@ -148,8 +148,7 @@ static void read_arguments(int argc, char **argv, bool fixed_work)
     }
     bench_parse(argc, argv, params, PARAMS);
     if (params[MAX].value < params[MIN].value)
-        bench_usage_error("MAX %llu is below MIN %llu; give MAX >= MIN",
-                          (unsigned long long)params[MAX].value,
+        bench_usage_error("MAX %llu is below MIN %llu; give MAX >= MIN", (unsigned long long)params[MAX].value,
                           (unsigned long long)params[MIN].value);
 }
 
@@ -165,7 +164,7 @@ int main(int argc, char **argv)
     uint64_t begin = bench_now_ns();
     start_chains(count);
     if (!fixed_work) {
-        nanosleep(&(struct timespec){ .tv_sec = (time_t)params[LENGTH].value }, NULL);
+        nanosleep(&(struct timespec){.tv_sec = (time_t)params[LENGTH].value}, NULL);
         atomic_store_explicit(&stop, true, memory_order_relaxed);
     }
     wait_for_chains(count);
@@ -178,7 +177,6 @@ int main(int argc, char **argv)
         threads += chains[i].threads;
         free_chain(&chains[i]);
     }
-    bench_report("larson", done, end - begin, "threads=%u created=%llu", count,
-                 (unsigned long long)threads);
+    bench_report("larson", done, end - begin, "threads=%u created=%llu", count, (unsigned long long)threads);
     return 0;
 }

@@ -19,17 +19,17 @@
 enum { WORK, THREADS, CYCLES, MAX, REMOTE, SPREAD_MS, MIB, SEED, PARAMS };
 enum { STEADY, BURSTS, PURGE };
 
-static const char *const work_names[] = { "steady", "bursts", "purge" };
+static const char *const work_names[] = {"steady", "bursts", "purge"};
 
 static struct bench_param params[PARAMS] = {
-    [WORK] = { "WORK", STEADY, 0, 0, "steady|bursts|purge" },
-    [THREADS] = { "THREADS", 2, 1, 64, NULL },
-    [CYCLES] = { "CYCLES", 2000000, 1, UINT64_C(1) << 40, NULL },
-    [MAX] = { "MAX", 20000, 32, 1u << 30, NULL },
-    [REMOTE] = { "REMOTE", 0, 0, 100, NULL },
-    [SPREAD_MS] = { "SPREAD_MS", 0, 0, 86400000, NULL },
-    [MIB] = { "MIB", 1024, 1, 1u << 20, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [WORK] = {"WORK", STEADY, 0, 0, "steady|bursts|purge"},
+    [THREADS] = {"THREADS", 2, 1, 64, NULL},
+    [CYCLES] = {"CYCLES", 2000000, 1, UINT64_C(1) << 40, NULL},
+    [MAX] = {"MAX", 20000, 32, 1u << 30, NULL},
+    [REMOTE] = {"REMOTE", 0, 0, 100, NULL},
+    [SPREAD_MS] = {"SPREAD_MS", 0, 0, 86400000, NULL},
+    [MIB] = {"MIB", 1024, 1, 1u << 20, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum {
@@ -236,13 +236,13 @@ struct text {
 static void add_quantile(struct text *text, const char *call, const char *name, uint64_t value)
 {
     size_t room = sizeof text->text - text->length;
-    text->length += (size_t)snprintf(text->text + text->length, room, " %s_%s_ns=%.1f", call, name,
-                                     ticks.ns * (double)value);
+    text->length +=
+        (size_t)snprintf(text->text + text->length, room, " %s_%s_ns=%.1f", call, name, ticks.ns * (double)value);
 }
 
 static struct text quantiles(const char *call, const struct histogram *h)
 {
-    struct text text = { .length = 0 };
+    struct text text = {.length = 0};
     add_quantile(&text, call, "p50", histogram_quantile(h, 1, 2));
     add_quantile(&text, call, "p99", histogram_quantile(h, 1, 100));
     add_quantile(&text, call, "p999", histogram_quantile(h, 1, 1000));

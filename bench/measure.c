@@ -9,12 +9,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 struct sum {
@@ -61,7 +61,7 @@ static int measure(char **command, struct sum *sum)
 
 int main(int argc, char **argv)
 {
-    struct bench_param repeat[] = { { "REPEAT", 1, 1, 1u << 20, NULL } };
+    struct bench_param repeat[] = {{"REPEAT", 1, 1, 1u << 20, NULL}};
     if (argc < 4)
         bench_usage_error("%d arguments; give REPEAT PRELOAD COMMAND...", argc - 1);
     bench_parse(2, argv, repeat, 1);
@@ -69,12 +69,11 @@ int main(int argc, char **argv)
     if (strcmp(argv[2], "-") != 0)
         setenv("LD_PRELOAD", argv[2], 1);
 
-    struct sum sum = { 0 };
+    struct sum sum = {0};
     int code = 0;
     for (uint64_t i = 0; i < repeat[0].value && code == 0; i++)
         code = measure(&argv[3], &sum);
-    printf("measured wall_ns=%" PRIu64 " user_us=%" PRIu64 " system_us=%" PRIu64
-           " peak_kib=%ld code=%d\n",
-           sum.wall_ns, sum.user_us, sum.system_us, sum.peak_kib, code);
+    printf("measured wall_ns=%" PRIu64 " user_us=%" PRIu64 " system_us=%" PRIu64 " peak_kib=%ld code=%d\n", sum.wall_ns,
+           sum.user_us, sum.system_us, sum.peak_kib, code);
     return 0;
 }

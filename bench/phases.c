@@ -16,10 +16,10 @@ enum { THREADS, OBJECTS, PHASE_MS, SEED, PARAMS };
 enum { SERVERS_MAX = 64 };
 
 static struct bench_param params[PARAMS] = {
-    [THREADS] = { "THREADS", 1, 1, SERVERS_MAX, NULL },
-    [OBJECTS] = { "OBJECTS", 1000000, 1000, UINT64_C(1) << 40, NULL },
-    [PHASE_MS] = { "PHASE_MS", 0, 0, 86400000, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [THREADS] = {"THREADS", 1, 1, SERVERS_MAX, NULL},
+    [OBJECTS] = {"OBJECTS", 1000000, 1000, UINT64_C(1) << 40, NULL},
+    [PHASE_MS] = {"PHASE_MS", 0, 0, 86400000, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 /* The last phase is the quiet end. */
@@ -27,20 +27,20 @@ static const struct {
     uint32_t typical;
     uint32_t live_mib;
 } phases[] = {
-    { 120, 48 }, { 400, 96 },  { 60, 32 },  { 2000, 128 }, { 9000, 64 },  { 250, 40 },
-    { 700, 112 }, { 4000, 80 }, { 90, 56 }, { 1500, 120 }, { 6000, 128 }, { 180, 24 },
+    {120, 48},  {400, 96},  {60, 32}, {2000, 128}, {9000, 64},  {250, 40},
+    {700, 112}, {4000, 80}, {90, 56}, {1500, 120}, {6000, 128}, {180, 24},
 };
 
 enum {
     PHASES = sizeof phases / sizeof phases[0],
-    SAMPLES = 32,            /* of the resident set in each phase */
-    SIZES = 4096,            /* drawn for each phase before it all begins: no exp in the measured loop */
+    SAMPLES = 32, /* of the resident set in each phase */
+    SIZES = 4096, /* drawn for each phase before it all begins: no exp in the measured loop */
     SMALLEST = 16,
     LARGEST = 256 * 1024,
-    ONE_IN_LONG = 8,         /* sessions that live long */
-    ONE_IN_GROWN = 8,        /* objects that grow */
-    ONE_IN_SENT = 5,         /* sessions that end on another thread */
-    ENDS_AT_ONCE = 4,        /* sessions that may end while one begins: load drops gradually */
+    ONE_IN_LONG = 8,  /* sessions that live long */
+    ONE_IN_GROWN = 8, /* objects that grow */
+    ONE_IN_SENT = 5,  /* sessions that end on another thread */
+    ENDS_AT_ONCE = 4, /* sessions that may end while one begins: load drops gradually */
     MAILBOX_SESSIONS = 256,
     CROWD = 1 << 20,
 };
@@ -88,7 +88,7 @@ static uint64_t mean_kib, live_kib, quiet_kib;
 
 static struct object new_object(size_t size)
 {
-    struct object object = { bench_malloc(size), size };
+    struct object object = {bench_malloc(size), size};
     bench_touch_pages(object.block, size);
     bench_touch_ends(object.block, size);
     return object;
@@ -100,7 +100,7 @@ static void grow(struct session *session, struct object *object)
     void *block = realloc(object->block, object->size + more);
     if (!block)
         bench_die("realloc to %zu returned NULL; raise the memory limit", object->size + more);
-    *object = (struct object){ block, object->size + more };
+    *object = (struct object){block, object->size + more};
     bench_touch_ends(block, object->size);
     session->bytes += more;
 }

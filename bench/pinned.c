@@ -10,10 +10,10 @@
 enum { MIB, SIZE, EVERY, ROUNDS, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [MIB] = { "MIB", 350, 1, 1u << 20, NULL },
-    [SIZE] = { "SIZE", 256, 16, 1u << 20, NULL },
-    [EVERY] = { "EVERY", 50, 1, 1u << 20, NULL },
-    [ROUNDS] = { "ROUNDS", 200, 0, 1u << 20, NULL },
+    [MIB] = {"MIB", 350, 1, 1u << 20, NULL},
+    [SIZE] = {"SIZE", 256, 16, 1u << 20, NULL},
+    [EVERY] = {"EVERY", 50, 1, 1u << 20, NULL},
+    [ROUNDS] = {"ROUNDS", 200, 0, 1u << 20, NULL},
 };
 
 enum { ROUND_MS = 10, ROUND_BLOCKS = 100 };

@@ -12,10 +12,10 @@
 enum { PAIRS, BLOCKS, RING, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [PAIRS] = { "PAIRS", 1, 1, BENCH_MAX_THREADS / 2, NULL },
-    [BLOCKS] = { "BLOCKS", 5000000, 1, UINT64_C(1) << 40, NULL },
-    [RING] = { "RING", 4096, 2 * RING_BATCH, 1u << 24, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [PAIRS] = {"PAIRS", 1, 1, BENCH_MAX_THREADS / 2, NULL},
+    [BLOCKS] = {"BLOCKS", 5000000, 1, UINT64_C(1) << 40, NULL},
+    [RING] = {"RING", 4096, 2 * RING_BATCH, 1u << 24, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 struct thread {
@@ -70,8 +70,7 @@ int main(int argc, char **argv)
     unsigned pairs = (unsigned)params[PAIRS].value;
     uint64_t capacity = params[RING].value;
     if (capacity & (capacity - 1))
-        bench_usage_error("RING %llu is no power of two; give 32, 64, 128 …",
-                          (unsigned long long)capacity);
+        bench_usage_error("RING %llu is no power of two; give 32, 64, 128 …", (unsigned long long)capacity);
     for (unsigned i = 0; i < 2 * pairs; i++) {
         threads[i].ring = &rings[i / 2];
         threads[i].random = bench_seed(params[SEED].value, i);
@@ -86,7 +85,7 @@ int main(int argc, char **argv)
         waits += threads[i].waits;
     for (unsigned i = 0; i < pairs; i++)
         ring_destroy(&rings[i]);
-    bench_report("prodcons", params[BLOCKS].value * pairs, ns, "pairs=%u ring=%llu waits=%llu",
-                 pairs, (unsigned long long)capacity, (unsigned long long)waits);
+    bench_report("prodcons", params[BLOCKS].value * pairs, ns, "pairs=%u ring=%llu waits=%llu", pairs,
+                 (unsigned long long)capacity, (unsigned long long)waits);
     return 0;
 }

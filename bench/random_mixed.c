@@ -10,9 +10,9 @@
 enum { CYCLES, WS, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [CYCLES] = { "CYCLES", 10000000, 1, UINT64_C(1) << 40, NULL },
-    [WS] = { "WS", 8192, 1, 1u << 28, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [CYCLES] = {"CYCLES", 10000000, 1, UINT64_C(1) << 40, NULL},
+    [WS] = {"WS", 8192, 1, 1u << 28, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 static inline uint32_t xorshift32(uint32_t *state)

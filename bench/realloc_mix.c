@@ -10,9 +10,9 @@
 enum { CYCLES, WS, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [CYCLES] = { "CYCLES", 5000000, 1, UINT64_C(1) << 40, NULL },
-    [WS] = { "WS", 1000, 1, 1u << 26, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [CYCLES] = {"CYCLES", 5000000, 1, UINT64_C(1) << 40, NULL},
+    [WS] = {"WS", 1000, 1, 1u << 26, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { MAX_SIZE = 64 * 1024 };

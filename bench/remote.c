@@ -13,20 +13,18 @@
 enum { THREADS, CYCLES, WS, PERCENT, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [THREADS] = { "THREADS", 2, 1, 64, NULL },
-    [CYCLES] = { "CYCLES", 5000000, 1, UINT64_C(1) << 40, NULL },
-    [WS] = { "WS", 1000, 1, 1u << 24, NULL },
-    [PERCENT] = { "PERCENT", 50, 0, 100, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [THREADS] = {"THREADS", 2, 1, 64, NULL},    [CYCLES] = {"CYCLES", 5000000, 1, UINT64_C(1) << 40, NULL},
+    [WS] = {"WS", 1000, 1, 1u << 24, NULL},     [PERCENT] = {"PERCENT", 50, 0, 100, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { MAILBOX_BLOCKS = 4096 };
 
 struct thread {
     _Alignas(BENCH_CACHE_LINE) unsigned index;
-    unsigned inbox;    /* whose mailbox is looked into next */
+    unsigned inbox; /* whose mailbox is looked into next */
     uint64_t random;
-    uint64_t waits;    /* times a mailbox was full */
+    uint64_t waits; /* times a mailbox was full */
 };
 
 static struct mailboxes boxes;
@@ -125,9 +123,8 @@ int main(int argc, char **argv)
     uint64_t waits = 0;
     for (unsigned i = 0; i < boxes.threads; i++)
         waits += threads[i].waits;
-    bench_report("remote", params[CYCLES].value * thread_count, ns,
-                 "threads=%u ws=%llu percent=%llu waits=%llu", thread_count,
-                 (unsigned long long)params[WS].value, (unsigned long long)params[PERCENT].value,
+    bench_report("remote", params[CYCLES].value * thread_count, ns, "threads=%u ws=%llu percent=%llu waits=%llu",
+                 thread_count, (unsigned long long)params[WS].value, (unsigned long long)params[PERCENT].value,
                  (unsigned long long)waits);
     return 0;
 }

@@ -12,10 +12,10 @@
 enum { THREADS, PAIRS, AT_ONCE, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [THREADS] = { "THREADS", 16000, 1, UINT64_C(1) << 32, NULL },
-    [PAIRS] = { "PAIRS", 200, 1, 1u << 30, NULL },
-    [AT_ONCE] = { "AT_ONCE", 4, 1, BENCH_MAX_THREADS, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [THREADS] = {"THREADS", 16000, 1, UINT64_C(1) << 32, NULL},
+    [PAIRS] = {"PAIRS", 200, 1, 1u << 30, NULL},
+    [AT_ONCE] = {"AT_ONCE", 4, 1, BENCH_MAX_THREADS, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { SLOTS = 32 };
@@ -23,7 +23,7 @@ enum { SLOTS = 32 };
 static void *live(void *arg)
 {
     uint64_t random = *(const uint64_t *)arg;
-    void *slots[SLOTS] = { NULL };
+    void *slots[SLOTS] = {NULL};
     for (uint64_t i = 0; i < params[PAIRS].value; i++) {
         void **slot = &slots[bench_below(&random, SLOTS)];
         size_t size = bench_mixed_size(&random);
@@ -45,8 +45,7 @@ static void run_group(unsigned count, uint64_t first)
         seeds[i] = bench_seed(params[SEED].value, first + i);
         int error = pthread_create(&threads[i], NULL, live, &seeds[i]);
         if (error)
-            bench_die("thread %u of %u: %s; give a smaller AT_ONCE", i + 1, count,
-                      strerror(error));
+            bench_die("thread %u of %u: %s; give a smaller AT_ONCE", i + 1, count, strerror(error));
     }
     for (unsigned i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
@@ -63,8 +62,7 @@ int main(int argc, char **argv)
         run_group((unsigned)(total - done < at_once ? total - done : at_once), done);
     uint64_t end = bench_now_ns();
 
-    bench_report("short_threads", total * params[PAIRS].value, end - begin,
-                 "threads=%llu at_once=%llu", (unsigned long long)total,
-                 (unsigned long long)at_once);
+    bench_report("short_threads", total * params[PAIRS].value, end - begin, "threads=%llu at_once=%llu",
+                 (unsigned long long)total, (unsigned long long)at_once);
     return 0;
 }

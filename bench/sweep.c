@@ -11,10 +11,10 @@
 enum { STRETCHES, SIZE, BEATS, SEED, PARAMS };
 
 static struct bench_param params[PARAMS] = {
-    [STRETCHES] = { "STRETCHES", 40000, 1, 1u << 20, NULL },
-    [SIZE] = { "SIZE", 1024, 16, 32768, NULL },
-    [BEATS] = { "BEATS", 300, 1, 1u << 20, NULL },
-    [SEED] = { "SEED", 42, 1, UINT32_MAX, NULL },
+    [STRETCHES] = {"STRETCHES", 40000, 1, 1u << 20, NULL},
+    [SIZE] = {"SIZE", 1024, 16, 32768, NULL},
+    [BEATS] = {"BEATS", 300, 1, 1u << 20, NULL},
+    [SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { STRETCH = 64 * 1024, BEAT_MS = 10, BEAT_BLOCKS = 1000, BEAT_KEPT = 16, WORK_SIZES = 2048 };

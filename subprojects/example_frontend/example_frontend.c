@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A small frontend: 2 to 6 KiB, from pages of its own. It takes them from the page heap in batches, and cuts slabs off a
- * batch under one lock. docs/write-your-own-frontend.md tells what else a frontend may do. */
+ * A small frontend: 2 to 6 KiB, from pages of its own. It takes them from the page heap in batches, and cuts slabs off
+ * a batch under one lock. docs/write-your-own-frontend.md tells what else a frontend may do. */
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "core/plugin.h"

@@ -24,19 +24,34 @@
 
 /* Of glibc's mallopt, which not every malloc.h has. */
 enum {
-    MXFAST = 1, TRIM_THRESHOLD = -1, TOP_PAD = -2, MMAP_THRESHOLD = -3, MMAP_MAX = -4, PERTURB = -6, ARENA_TEST = -7,
+    MXFAST = 1,
+    TRIM_THRESHOLD = -1,
+    TOP_PAD = -2,
+    MMAP_THRESHOLD = -3,
+    MMAP_MAX = -4,
+    PERTURB = -6,
+    ARENA_TEST = -7,
     ARENA_MAX = -8
 };
 
 /* Both sides of each border: tiny, 2-8 KiB, pool, large, direct. */
 static const size_t border_sizes[] = {
-    1,         7,        8,         15,        16,      17,      31,      32,      33,
-    63,        64,       65,        127,       128,     129,     255,     256,     257,
-    511,       512,      513,       1000,      1023,    1024,    1025,    1040,    2047,
-    2048,      2049,     3000,      4095,      4096,    4097,    8191,    8192,    8193,
-    12000,     16384,    24 * KIB,  32 * KIB,  40000,   48 * KIB, 52 * KIB, 53248, 53249,
-    57000,     65535,    65536,     65537,     100000,  128 * KIB, 256 * KIB + 1,  500000,
-    1 * MIB,   MIB + 1,  2 * MIB,   2 * MIB + 1, 3 * MIB, 4 * MIB, 4 * MIB + 1, 5000000,
+    1,           7,        8,         15,
+    16,          17,       31,        32,
+    33,          63,       64,        65,
+    127,         128,      129,       255,
+    256,         257,      511,       512,
+    513,         1000,     1023,      1024,
+    1025,        1040,     2047,      2048,
+    2049,        3000,     4095,      4096,
+    4097,        8191,     8192,      8193,
+    12000,       16384,    24 * KIB,  32 * KIB,
+    40000,       48 * KIB, 52 * KIB,  53248,
+    53249,       57000,    65535,     65536,
+    65537,       100000,   128 * KIB, 256 * KIB + 1,
+    500000,      1 * MIB,  MIB + 1,   2 * MIB,
+    2 * MIB + 1, 3 * MIB,  4 * MIB,   4 * MIB + 1,
+    5000000,
 };
 
 static long resident_bytes(void)
@@ -88,13 +103,13 @@ static void check_block(void *p, size_t n, size_t align)
     memset(p, 0x5a, usable);
 }
 
-#define assert_refused(call, code)                                                                 \
-    do {                                                                                           \
-        errno = 0;                                                                                 \
-        const void *got_ = (call);                                                                 \
-        int errno_ = errno;                                                                        \
-        assert_null(got_);                                                                         \
-        assert_int_equal(errno_, (code));                                                          \
+#define assert_refused(call, code)        \
+    do {                                  \
+        errno = 0;                        \
+        const void *got_ = (call);        \
+        int errno_ = errno;               \
+        assert_null(got_);                \
+        assert_int_equal(errno_, (code)); \
     } while (0)
 
 static void test_malloc_sizes(void **state)
@@ -125,8 +140,8 @@ static void test_zero_size(void **state)
 {
     (void)state;
     void *p[8] = {
-        api.malloc(0),      api.malloc(0),         api.calloc(0, 0),       api.calloc(0, 16),
-        api.calloc(16, 0),  api.realloc(NULL, 0),  api.memalign(64, 0),    api.aligned_alloc(64, 0),
+        api.malloc(0),     api.malloc(0),        api.calloc(0, 0),    api.calloc(0, 16),
+        api.calloc(16, 0), api.realloc(NULL, 0), api.memalign(64, 0), api.aligned_alloc(64, 0),
     };
     for (size_t i = 0; i < COUNT(p); i++) {
         assert_non_null(p[i]);
@@ -157,7 +172,7 @@ static void test_too_big(void **state)
 {
     (void)state;
     static const size_t sizes[] = {
-        (size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX, SIZE_MAX, SIZE_MAX - 1,    SIZE_MAX - 15,
+        (size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX, SIZE_MAX,        SIZE_MAX - 1,     SIZE_MAX - 15,
         SIZE_MAX - 16,           SIZE_MAX - 4095,     SIZE_MAX - 4096, SIZE_MAX - 65536, SIZE_MAX / 2,
     };
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -458,9 +473,8 @@ static void test_absurd_alignment(void **state)
 static void test_every_alignment(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {1,    8,    16,       24,        100,  128,      255,     256, 1000,
-                                   1024, 2048, 4096,     5000,      8192, 20000,    65536,   65537,
-                                   100000, MIB, MIB + 1, 3 * MIB};
+    static const size_t sizes[] = {1,    8,    16,   24,    100,   128,   255,    256, 1000,    1024,   2048,
+                                   4096, 5000, 8192, 20000, 65536, 65537, 100000, MIB, MIB + 1, 3 * MIB};
     for (size_t align = 8; align <= 2 * MIB; align *= 2)
         for (size_t i = 0; i < COUNT(sizes); i++) {
             size_t n = sizes[i];
@@ -695,13 +709,13 @@ static void test_mallopt(void **state)
 int mallopt(int parameter, int value);
 int malloc_info(int options, FILE *stream);
 
-#define ASSERT_SAME(call)                      \
-    do {                                       \
-        errno = EDOM;                          \
+#define ASSERT_SAME(call)                       \
+    do {                                        \
+        errno = EDOM;                           \
         int theirs = call, their_errno = errno; \
-        errno = EDOM;                          \
-        assert_int_equal(api.call, theirs);    \
-        assert_int_equal(errno, their_errno);  \
+        errno = EDOM;                           \
+        assert_int_equal(api.call, theirs);     \
+        assert_int_equal(errno, their_errno);   \
     } while (0)
 
 /* Beside its own malloc. */

@@ -42,20 +42,20 @@ enum call {
 #define X(name) CALL_##name,
     CALLS(X)
 #undef X
-    CALL_any,
+        CALL_any,
     NCALLS
 };
 static const char *const call_names[NCALLS] = {
 #define X(name) #name,
     CALLS(X)
 #undef X
-    "any"};
+        "any"};
 
 enum how { NONE, PART = 10001, LOCKED, LATE }; /* or an error number */
 static const struct {
     const char *name;
     int how;
-} hows[] = {{"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN}, {"EINTR", EINTR}, {"EPERM", EPERM},
+} hows[] = {{"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN}, {"EINTR", EINTR},   {"EPERM", EPERM},
             {"EINVAL", EINVAL}, {"part", PART},     {"locked", LOCKED}, {"late", LATE}};
 
 static _Atomic(unsigned long) calls[NCALLS];
@@ -241,9 +241,10 @@ static long pass(enum call call, long nr, long a, long b, long c, long d, long e
     return raw(nr, a, b, c, d, e, f);
 }
 
-#define DOOR(name, a, b, c, d, e, f)                                                                    \
-    answer(FROM_LIBRARY ? pass(CALL_##name, SYS_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)) \
-                        : raw(SYS_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)))
+#define DOOR(name, a, b, c, d, e, f)                                                                             \
+    answer(FROM_LIBRARY                                                                                          \
+               ? pass(CALL_##name, SYS_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)) \
+               : raw(SYS_##name, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)))
 
 EXPORT void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t offset)
 {
@@ -284,12 +285,12 @@ EXPORT int mincore(void *addr, size_t size, unsigned char *each)
     return (int)DOOR(mincore, addr, size, each, 0, 0, 0);
 }
 
-#define SIX_MORE(last, a)                        \
-    long a[6];                                   \
-    va_list rest_;                               \
-    va_start(rest_, last);                       \
-    for (unsigned i_ = 0; i_ < 6; i_++)          \
-        a[i_] = va_arg(rest_, long);             \
+#define SIX_MORE(last, a)               \
+    long a[6];                          \
+    va_list rest_;                      \
+    va_start(rest_, last);              \
+    for (unsigned i_ = 0; i_ < 6; i_++) \
+        a[i_] = va_arg(rest_, long);    \
     va_end(rest_)
 
 EXPORT int prctl(int option, ...)

@@ -117,7 +117,8 @@ static void refuse(int resource, size_t size, uint64_t usual)
     size_t again = take(size, n);
     calls = kernel_calls() - calls;
     look(raised);
-    say("%zu-byte blocks: %zu MiB under %d MiB; after %d more requests, which made %llu calls, %zu KiB more are charged "
+    say("%zu-byte blocks: %zu MiB under %d MiB; after %d more requests, which made %llu calls, %zu KiB more are "
+        "charged "
         "and %zu mapped; raised by %d MiB: %zu MiB by %llu calls (%llu in a fresh process), %zu MiB charged for them",
         size, got * size / MIB, LIMIT_MIB, REFUSALS, (unsigned long long)refused_calls, (later[0] - at_limit[0]) / KIB,
         (later[1] - at_limit[1]) / KIB, LIMIT_MIB, again * size / MIB, (unsigned long long)calls,
@@ -132,7 +133,8 @@ static void refuse(int resource, size_t size, uint64_t usual)
         die("a refused request makes more than 20 calls");
 }
 
-static int in_a_child(void (*run)(int resource, size_t size, uint64_t *usual), int resource, size_t size, uint64_t *usual)
+static int in_a_child(void (*run)(int resource, size_t size, uint64_t *usual), int resource, size_t size,
+                      uint64_t *usual)
 {
     int s = 0;
     pid_t pid = fork();
@@ -164,6 +166,7 @@ int main(int argc, char **argv)
     int resource = strcmp(argv[1], "as") ? RLIMIT_DATA : RLIMIT_AS, failed = 0;
     uint64_t *usual = mmap(NULL, sizeof *usual, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (size_t i = 0; i < COUNT(sizes); i++)
-        failed |= in_a_child(without_limit, resource, sizes[i], usual) | in_a_child(with_limit, resource, sizes[i], usual);
+        failed |=
+            in_a_child(without_limit, resource, sizes[i], usual) | in_a_child(with_limit, resource, sizes[i], usual);
     return failed != 0;
 }

@@ -38,9 +38,7 @@ static size_t size_of(uint64_t *random)
 static void *take(uint64_t r, size_t size)
 {
     errno = 0;
-    void *p = r % 5 == 0   ? calloc(1, size)
-              : r % 5 == 1 ? memalign((size_t)32 << r % 12, size)
-                           : malloc(size);
+    void *p = r % 5 == 0 ? calloc(1, size) : r % 5 == 1 ? memalign((size_t)32 << r % 12, size) : malloc(size);
     if (!p)
         refused("a request", size);
     else if (r % 5 == 0 && (((unsigned char *)p)[0] || ((unsigned char *)p)[size - 1]))

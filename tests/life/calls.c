@@ -141,8 +141,8 @@ static void cancelled(unsigned count)
         const char *name;
         void (*call)(void);
     } calls[] = {
-        {"malloc and free", call_mixed}, {"large blocks", call_large}, {"realloc", call_realloc},
-        {"calloc", call_calloc}, {"aligned_alloc", call_aligned}, {"malloc_trim", call_trim},
+        {"malloc and free", call_mixed}, {"large blocks", call_large},    {"realloc", call_realloc},
+        {"calloc", call_calloc},         {"aligned_alloc", call_aligned}, {"malloc_trim", call_trim},
         {"malloc_info", call_info},
     };
     null = fopen("/dev/null", "w");

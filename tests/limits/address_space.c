@@ -165,8 +165,8 @@ static void judge(const struct worker *workers)
         freed += workers[i].freed;
         again += workers[i].again;
     }
-    say("%7zu-byte blocks: %zu MiB of %zu in %zu blocks, %zu freed, %zu of them served again", block_size,
-        bytes / MIB, limit_bytes / MIB, blocks, freed, again);
+    say("%7zu-byte blocks: %zu MiB of %zu in %zu blocks, %zu freed, %zu of them served again", block_size, bytes / MIB,
+        limit_bytes / MIB, blocks, freed, again);
     if (bytes > limit_bytes)
         die("the limit did not hold");
     if (bytes < limit_bytes / 100 * USABLE_SHARE)
@@ -190,9 +190,9 @@ static int run(bool late)
         set_limit();
     }
     size_t sizes_bytes = thread_count * MIXED_BLOCKS * sizeof(uint32_t);
-    uint32_t *sizes = block_size != MIXED ? NULL
-                                          : mmap(NULL, sizes_bytes, PROT_READ | PROT_WRITE,
-                                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t *sizes = block_size != MIXED
+                          ? NULL
+                          : mmap(NULL, sizes_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (sizes == MAP_FAILED)
         die("no room for the test's own notes");
     for (size_t i = 0; i < thread_count; i++) {

@@ -91,14 +91,14 @@ static void on_memory_call(int sig, siginfo_t *info, void *context)
         report->refused++;
 #if defined(__x86_64__)
     if (!refuse)
-        result = own_syscall(info->si_syscall, (long)m->gregs[REG_RDI], (long)m->gregs[REG_RSI],
-                             (long)m->gregs[REG_RDX], (long)m->gregs[REG_R10], (long)m->gregs[REG_R8],
-                             (long)m->gregs[REG_R9]);
+        result =
+            own_syscall(info->si_syscall, (long)m->gregs[REG_RDI], (long)m->gregs[REG_RSI], (long)m->gregs[REG_RDX],
+                        (long)m->gregs[REG_R10], (long)m->gregs[REG_R8], (long)m->gregs[REG_R9]);
     m->gregs[REG_RAX] = result;
 #else
     if (!refuse)
-        result = own_syscall(info->si_syscall, (long)m->regs[0], (long)m->regs[1], (long)m->regs[2],
-                             (long)m->regs[3], (long)m->regs[4], (long)m->regs[5]);
+        result = own_syscall(info->si_syscall, (long)m->regs[0], (long)m->regs[1], (long)m->regs[2], (long)m->regs[3],
+                             (long)m->regs[4], (long)m->regs[5]);
     m->regs[0] = (unsigned long)result;
 #endif
 }
@@ -130,8 +130,7 @@ static void intercept_memory_calls(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
     };
     struct sock_fprog program = {COUNT(filter), filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
         skip("seccomp: %s", strerror(errno));
 }
 
@@ -170,9 +169,7 @@ enum { BLOCKS = 96 };
 static void *request(size_t i, size_t size)
 {
     errno = 0;
-    void *p = i % 5 == 3   ? lib.calloc(1, size)
-              : i % 5 == 4 ? lib.memalign(i % 2 ? 64 : 65536, size)
-                           : lib.malloc(size);
+    void *p = i % 5 == 3 ? lib.calloc(1, size) : i % 5 == 4 ? lib.memalign(i % 2 ? 64 : 65536, size) : lib.malloc(size);
     if (p == NULL) {
         report->nulls++;
         if (errno != ENOMEM)
@@ -272,8 +269,7 @@ static void run(const char *path, bool from_start, unsigned long n, enum mode mo
     if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
         _exit(SKIPPED);
     if (WIFSIGNALED(status))
-        die("%s: killed by signal %d%s", what, WTERMSIG(status),
-            WTERMSIG(status) == SIGALRM ? ", it hung" : "");
+        die("%s: killed by signal %d%s", what, WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ", it hung" : "");
     if (WEXITSTATUS(status) != 0)
         die("%s: exit status %d", what, WEXITSTATUS(status));
 }
@@ -289,8 +285,7 @@ int main(int argc, char **argv)
 
     run(argv[2], from_start, 0, ONE);
     if (!report->loaded || report->calls == 0)
-        die("without refusals: library %sloaded, %lu memory calls seen", report->loaded ? "" : "not ",
-            report->calls);
+        die("without refusals: library %sloaded, %lu memory calls seen", report->loaded ? "" : "not ", report->calls);
     unsigned long last = report->calls < LEAST_N ? LEAST_N : report->calls < MOST_N ? report->calls : MOST_N;
     unsigned long loaders = 0, refused = 0, nulls = 0;
     for (unsigned long n = 1; n <= last; n++)
@@ -300,8 +295,8 @@ int main(int argc, char **argv)
             refused += report->refused;
             nulls += report->nulls;
         }
-    say("n up to %lu, %lu calls refused, %lu requests answered NULL; in %lu runs the loader gave up", last,
-        refused, nulls, loaders);
+    say("n up to %lu, %lu calls refused, %lu requests answered NULL; in %lu runs the loader gave up", last, refused,
+        nulls, loaders);
     return 0;
 }
 

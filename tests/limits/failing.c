@@ -13,8 +13,8 @@ static size_t used(int which)
 {
     size_t pages[6] = {0};
     FILE *f = fopen("/proc/self/statm", "r"); /* size resident shared text lib data */
-    if (f == NULL || fscanf(f, "%zu %zu %zu %zu %zu %zu", &pages[0], &pages[1], &pages[2], &pages[3], &pages[4],
-                            &pages[5]) != 6)
+    if (f == NULL ||
+        fscanf(f, "%zu %zu %zu %zu %zu %zu", &pages[0], &pages[1], &pages[2], &pages[3], &pages[4], &pages[5]) != 6)
         die("/proc/self/statm: %s", strerror(errno));
     fclose(f);
     return pages[which == RLIMIT_AS ? 0 : 5] * (size_t)sysconf(_SC_PAGESIZE);

@@ -63,8 +63,7 @@ static void use(uint64_t seed)
         mark(others[i], size[i] % 5000 + 1, (unsigned char)(i + 1));
     }
     for (int i = 0; i < BLOCKS; i++) {
-        if (!marked(p[i], size[i], (unsigned char)i) ||
-            !marked(others[i], size[i] % 5000 + 1, (unsigned char)(i + 1)))
+        if (!marked(p[i], size[i], (unsigned char)i) || !marked(others[i], size[i] % 5000 + 1, (unsigned char)(i + 1)))
             die("block %p of %zu bytes changed", p[i], size[i]);
         free(others[i]);
         p[i] = lib.realloc(p[i], size[i] * 2);

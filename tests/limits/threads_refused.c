@@ -52,8 +52,8 @@ static int run(void)
         pthread_mutex_unlock(&gate);
         for (uintptr_t i = 0; i < n; i++)
             pthread_join(threads[i], NULL);
-        say("round %d: %zu threads, then: %s; %lu blocks served, %lu refused", round, (size_t)n,
-            strerror(err), atomic_load(&served), atomic_load(&refused));
+        say("round %d: %zu threads, then: %s; %lu blocks served, %lu refused", round, (size_t)n, strerror(err),
+            atomic_load(&served), atomic_load(&refused));
         if (n == 0 || atomic_load(&served) == 0)
             die("nothing was served");
         void *p = malloc(MIB);

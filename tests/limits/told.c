@@ -54,11 +54,22 @@ static const struct {
     const char *name;
     unsigned number;
 } refused[] = {
-    {"memfd_create", SYS_memfd_create}, {"ftruncate", SYS_ftruncate}, {"fcntl", SYS_fcntl},
-    {"fchmod", SYS_fchmod}, {"readlinkat", SYS_readlinkat}, {"clone", SYS_clone}, {"prlimit64", SYS_prlimit64},
-    {"getrandom", SYS_getrandom}, {"rt_sigprocmask", SYS_rt_sigprocmask}, {"rt_sigpending", SYS_rt_sigpending},
-    {"rt_sigtimedwait", SYS_rt_sigtimedwait}, {"prctl", SYS_prctl}, {"clock_gettime", SYS_clock_gettime},
-    {"sched_getaffinity", SYS_sched_getaffinity}, {"getpid", SYS_getpid}, {"madvise", SYS_madvise},
+    {"memfd_create", SYS_memfd_create},
+    {"ftruncate", SYS_ftruncate},
+    {"fcntl", SYS_fcntl},
+    {"fchmod", SYS_fchmod},
+    {"readlinkat", SYS_readlinkat},
+    {"clone", SYS_clone},
+    {"prlimit64", SYS_prlimit64},
+    {"getrandom", SYS_getrandom},
+    {"rt_sigprocmask", SYS_rt_sigprocmask},
+    {"rt_sigpending", SYS_rt_sigpending},
+    {"rt_sigtimedwait", SYS_rt_sigtimedwait},
+    {"prctl", SYS_prctl},
+    {"clock_gettime", SYS_clock_gettime},
+    {"sched_getaffinity", SYS_sched_getaffinity},
+    {"getpid", SYS_getpid},
+    {"madvise", SYS_madvise},
     {"mincore", SYS_mincore},
 #ifdef SYS_readlink
     {"readlink", SYS_readlink},
@@ -177,7 +188,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i <= COUNT(limits) + COUNT(refused); i++)
         for (enum err err = 0; err < ERRS; err++) {
             size_t call = i - COUNT(limits) - 1;
-            const char *name = i < COUNT(limits) ? limits[i].name : call < COUNT(refused) ? refused[call].name : "no limit";
+            const char *name = i < COUNT(limits)       ? limits[i].name
+                               : call < COUNT(refused) ? refused[call].name
+                                                       : "no limit";
             call = i > COUNT(limits) ? call : SIZE_MAX;
             int alone = run(library, NULL, i, call, err, alone_said);
             left_out += alone != 0;
@@ -195,6 +208,7 @@ int main(int argc, char **argv)
     unlink("told.stats");
     if (chdir("/") != 0 || rmdir(folder) != 0)
         say("%s: %s", folder, strerror(errno));
-    say("%u runs, %u of them ended otherwise; %u limits under which the program fails by itself", runs, failed, left_out);
+    say("%u runs, %u of them ended otherwise; %u limits under which the program fails by itself", runs, failed,
+        left_out);
     return failed != 0;
 }

@@ -157,9 +157,12 @@ static void check_exit(void)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; void (*check)(void); } checks[] = {
-        {"rss", check_rss}, {"bins", check_bins}, {"signals", check_signals}, {"fork", check_fork},
-        {"none", check_none}, {"exit", check_exit},
+    static const struct {
+        const char *name;
+        void (*check)(void);
+    } checks[] = {
+        {"rss", check_rss},   {"bins", check_bins}, {"signals", check_signals},
+        {"fork", check_fork}, {"none", check_none}, {"exit", check_exit},
     };
     for (size_t i = 0; i < COUNT(checks); i++)
         if (argc == 2 && !strcmp(argv[1], checks[i].name)) {

@@ -68,7 +68,8 @@ struct cost {
 
 static struct cost cost_of_giving_back(void)
 {
-    static const char *const causes[] = {"partial_release", "batch_release", "direct_release", "lru_evict", "purge", "trim"};
+    static const char *const causes[] = {"partial_release", "batch_release", "direct_release",
+                                         "lru_evict",       "purge",         "trim"};
     static char text[1 << 20];
     FILE *f = tmpfile();
     if (!f || hakmem_stats(fileno(f), 1))

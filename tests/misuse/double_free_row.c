@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A block freed twice in a row, after other frees of its size, many or few: the second free does not return, whether the
- * block that came before it lies in a bin or went home at once. WHO frees it:
- *   own     by the thread that allocated it
- *   other   by another thread, which has used malloc
- *   fresh   by another thread, which has not
- *   ended   by another thread than the one that allocated it, and has ended
- *   moved   by the thread that allocated it: realloc has freed it the first time
- * Each number of frees is tried in a process of its own. They stay on one processor: a build with -Dcache=cpu knows the
- * block that came last to each. */
+ * A block freed twice in a row, after other frees of its size, many or few: the second free does not return, whether
+ * the block that came before it lies in a bin or went home at once. WHO frees it: own     by the thread that allocated
+ * it other   by another thread, which has used malloc fresh   by another thread, which has not ended   by another
+ * thread than the one that allocated it, and has ended moved   by the thread that allocated it: realloc has freed it
+ * the first time Each number of frees is tried in a process of its own. They stay on one processor: a build with
+ * -Dcache=cpu knows the block that came last to each. */
 #include "misuse.h"
 
 #include <sched.h>
@@ -101,7 +98,8 @@ static int run(char *said, size_t room)
 static int is_line(const char *said)
 {
     const char *end = strchr(said, '\n');
-    return end && !end[1] && (strstr(said, "hakmem: double free") == said || strstr(said, "hakmem: invalid free") == said);
+    return end && !end[1] &&
+           (strstr(said, "hakmem: double free") == said || strstr(said, "hakmem: invalid free") == said);
 }
 
 /* How many are not seen. */

@@ -114,7 +114,7 @@ static struct {
     uint64_t value;
 } steps[DEPTH];
 static unsigned depth;
-static unsigned late; /* sleeps of this run that took too long */
+static unsigned late;         /* sleeps of this run that took too long */
 static uint32_t runs, pruned; /* of this model */
 static uint32_t serial;       /* of the run, over all models */
 static uint64_t outcomes;
@@ -857,18 +857,24 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 
 int model_sleep(const void *word, unsigned value, int timed)
 {
-    return (int)request((struct operation){.kind = SLEEP, .address = (uintptr_t)word, .size = sizeof value,
-                                           .expected = value, .operand = timed != 0, .site = (uintptr_t)SITE});
+    return (int)request((struct operation){.kind = SLEEP,
+                                           .address = (uintptr_t)word,
+                                           .size = sizeof value,
+                                           .expected = value,
+                                           .operand = timed != 0,
+                                           .site = (uintptr_t)SITE});
 }
 
 void model_wake(const void *word)
 {
-    request((struct operation){.kind = WAKE, .address = (uintptr_t)word, .size = sizeof(unsigned), .site = (uintptr_t)SITE});
+    request((struct operation){
+        .kind = WAKE, .address = (uintptr_t)word, .size = sizeof(unsigned), .site = (uintptr_t)SITE});
 }
 
 int model_is_waiting(unsigned thread)
 {
-    return (int)request((struct operation){.kind = LOOK, .size = sizeof thread, .operand = thread, .site = (uintptr_t)SITE});
+    return (int)request(
+        (struct operation){.kind = LOOK, .size = sizeof thread, .operand = thread, .site = (uintptr_t)SITE});
 }
 
 /* --- the object --------------------------------------------------------------------------------------------- */

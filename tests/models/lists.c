@@ -7,8 +7,8 @@
 #include "backends/shared_pool/slab_cache.h"
 #include "core/pages/page_heap.h"
 #include "core/pages/slab_stack.h"
-#include "core/parts/purge.h"
 #include "core/parts/parts.h"
+#include "core/parts/purge.h"
 #include "world.h"
 
 static struct hak_slab *slabs[WORLD_PAGES];

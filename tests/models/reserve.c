@@ -56,7 +56,8 @@ static void take(unsigned self)
     atomic_fetch_add_explicit(&cut, 1, memory_order_relaxed);
 }
 
-/* --- age: the owner cuts and refills, and another thread takes what is left ------------------------------------------ */
+/* --- age: the owner cuts and refills, and another thread takes what is left ------------------------------------------
+ */
 
 static void cut_or_age(unsigned self)
 {
@@ -80,7 +81,8 @@ static void cut_or_look(unsigned self)
     hak_reserve_age(false);
 }
 
-/* --- owners: two of them, and one who takes from both --------------------------------------------------------------- */
+/* --- owners: two of them, and one who takes from both ---------------------------------------------------------------
+ */
 
 static void cut_by_two(unsigned self)
 {
@@ -90,7 +92,8 @@ static void cut_by_two(unsigned self)
         take(self);
 }
 
-/* --- end: an ended thread's reserve goes beside a purge ------------------------------------------------------------- */
+/* --- end: an ended thread's reserve goes beside a purge -------------------------------------------------------------
+ */
 
 static void end_or_age(unsigned self)
 {
@@ -104,7 +107,8 @@ static void end_or_age(unsigned self)
     MODEL_CHECK(!threads[0].local[0]);
 }
 
-/* --- after them: what was not cut is free, once all rests are back --------------------------------------------------- */
+/* --- after them: what was not cut is free, once all rests are back ---------------------------------------------------
+ */
 
 static void expect_all(void)
 {
@@ -119,7 +123,8 @@ static void expect_all(void)
     MODEL_CHECK(charged == (zero ? missing * SLAB * HAK_PAGE : 0));
 }
 
-/* --- what reserve.c calls ------------------------------------------------------------------------------------------- */
+/* --- what reserve.c calls -------------------------------------------------------------------------------------------
+ */
 
 /* Under the lock of reserve.c, as are all that change what is free. */
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)

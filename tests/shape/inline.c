@@ -40,8 +40,10 @@ __attribute__((noinline)) static void bare(unsigned long count)
 /* Sizes that the compiler knows, and one that it does not. */
 static void *take(unsigned i, unsigned size)
 {
-    return i % 4 == 0 ? hakmem_inline_malloc(24) : i % 4 == 1 ? hakmem_inline_malloc(64)
-           : i % 4 == 2 ? hakmem_inline_malloc(1000) : hakmem_inline_malloc(size);
+    return i % 4 == 0   ? hakmem_inline_malloc(24)
+           : i % 4 == 1 ? hakmem_inline_malloc(64)
+           : i % 4 == 2 ? hakmem_inline_malloc(1000)
+                        : hakmem_inline_malloc(size);
 }
 
 static void give(unsigned i, unsigned size, void *p)

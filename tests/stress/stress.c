@@ -144,8 +144,7 @@ static void fill(const struct block *b)
 }
 
 /* Checks the pattern in the first `size` bytes at `ptr`, where b's content is now. */
-static void verify(const struct lane *l, const struct block *b, const unsigned char *ptr, size_t size,
-                   const char *when)
+static void verify(const struct lane *l, const struct block *b, const unsigned char *ptr, size_t size, const char *when)
 {
     size_t words = b->usable & ~(size_t)7;
     for (size_t at = 0; at < words && at + 8 <= size; at = next_word(b, at)) {
@@ -154,20 +153,19 @@ static void verify(const struct lane *l, const struct block *b, const unsigned c
         if (word != b->key + at)
             stress_fail("stress: %s: block %p of %zu (%zu usable) changed at %zu: %#zx, not %#zx; "
                         "lane %u, seed %zu, %zu operations left",
-                        when, (const void *)b->ptr, b->size, b->usable, at, (size_t)word,
-                        (size_t)(b->key + at), l->id, (size_t)seed, (size_t)l->ops_left);
+                        when, (const void *)b->ptr, b->size, b->usable, at, (size_t)word, (size_t)(b->key + at), l->id,
+                        (size_t)seed, (size_t)l->ops_left);
     }
     for (size_t at = words; at < b->usable && at < size; at++)
         if (ptr[at] != (unsigned char)(b->key + at))
-            stress_fail("stress: %s: block %p of %zu (%zu usable) changed at %zu; lane %u, seed %zu",
-                        when, (const void *)b->ptr, b->size, b->usable, at, l->id, (size_t)seed);
+            stress_fail("stress: %s: block %p of %zu (%zu usable) changed at %zu; lane %u, seed %zu", when,
+                        (const void *)b->ptr, b->size, b->usable, at, l->id, (size_t)seed);
 }
 
 static void adopt(struct lane *l, struct block *b, void *ptr, size_t size, size_t align)
 {
     if (ptr == NULL)
-        stress_fail("stress: %zu bytes refused (errno %d); lane %u, seed %zu", size, errno, l->id,
-                    (size_t)seed);
+        stress_fail("stress: %zu bytes refused (errno %d); lane %u, seed %zu", size, errno, l->id, (size_t)seed);
     if ((uintptr_t)ptr % align != 0)
         stress_fail("stress: %p is not aligned to %zu", ptr, align);
     b->ptr = ptr;
@@ -185,8 +183,8 @@ static void check_zero(const unsigned char *p, size_t size)
     size_t step = size <= 16 * KIB ? 1 : 61;
     for (size_t at = 0; p != NULL && at < size; at += step)
         if (p[at] != 0 || p[size - 1 - at] != 0)
-            stress_fail("stress: calloc of %zu gave %p, which is not zero %zu bytes from its %s", size,
-                        (const void *)p, at, p[at] != 0 ? "start" : "end");
+            stress_fail("stress: calloc of %zu gave %p, which is not zero %zu bytes from its %s", size, (const void *)p,
+                        at, p[at] != 0 ? "start" : "end");
 }
 
 static void allocate(struct lane *l, struct block *b, size_t size)
@@ -471,8 +469,7 @@ int main(int argc, char **argv)
     uint64_t births = 0;
     for (size_t i = 0; i < count; i++)
         births += lanes[i].births;
-    printf("%zu lanes, %zu operations, %zu threads, %.1f s: every block kept its place and its content\n",
-           count, (size_t)ops, (size_t)births,
-           (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
+    printf("%zu lanes, %zu operations, %zu threads, %.1f s: every block kept its place and its content\n", count,
+           (size_t)ops, (size_t)births, (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9);
     return 0;
 }

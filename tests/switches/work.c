@@ -174,7 +174,8 @@ int main(int argc, char **argv)
         whole();
         idle();
     } else {
-        fprintf(stderr, "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|helped|whole|whole-idle|open\n");
+        fprintf(stderr,
+                "usage: work churn SIZE|shrink|idle|remote|pool|pool-idle|large|helped|whole|whole-idle|open\n");
         return 2;
     }
     return 0;

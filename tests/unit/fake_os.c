@@ -57,15 +57,16 @@ static intptr_t leave(enum hak_os_call call, size_t size, intptr_t result)
     return result;
 }
 
-#define PASS(call, size, real)                                     \
-    int error_ = arrive(HAK_OS_##call);                            \
+#define PASS(call, size, real)          \
+    int error_ = arrive(HAK_OS_##call); \
     return leave(HAK_OS_##call, size, error_ ? -error_ : (real))
 
 static intptr_t fake_map(void *hint, size_t size, int prot, int flags)
 {
-    PASS(mmap, size, hint && place_error  ? -place_error
-                     : size > map_limit ? -ENOMEM
-                                        : hak_os_linux.map(hint, size, prot, flags));
+    PASS(mmap, size,
+         hint && place_error ? -place_error
+         : size > map_limit  ? -ENOMEM
+                             : hak_os_linux.map(hint, size, prot, flags));
 }
 
 static intptr_t fake_map_file(int fd, size_t size)

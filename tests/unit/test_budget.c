@@ -47,7 +47,7 @@ TEST(what_is_held_is_what_could_be_resident)
 TEST(what_is_idle_goes_back_before_the_limit_is_passed)
 {
     unit_start("HAKMEM_LIMIT_MB=32 HAKMEM_PURGE_DELAY_MS=3600000");
-    for (unsigned i = 0; i < 4; i++) { /* one kind makes room for the other */
+    for (unsigned i = 0; i < 4; i++) {                 /* one kind makes room for the other */
         hak_free(large_block((20 + 3 * i) * HAK_MIB)); /* longer than what is free */
         assert_true(hak_budget_held() <= 32 * HAK_MIB);
         unit_free_blocks(unit_blocks(1000, 20 * 1000));

@@ -138,7 +138,8 @@ TEST(far_from_it_idle_memory_waits)
 TEST(page_cache_that_is_not_in_use_does_not_count)
 {
     make_tree("max\n", "100000000\n", "max\n", "100000000\n");
-    put(own, "memory.stat", "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\nactive_file 7\n");
+    put(own, "memory.stat",
+        "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\nactive_file 7\n");
     assert_tight(false);
     assert_int_equal(unit_stat("container", "current_bytes"), 87500000);
     remove_tree();

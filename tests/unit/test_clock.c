@@ -104,8 +104,8 @@ static size_t resident(const struct idle *s)
 /* What may stay: the slab or span of each block that does. */
 static void assert_gone(const struct idle *s, const char *when)
 {
-    size_t around = s->size <= HAK_SMALL_MAX ? hak_slab_pages[hak_class_of(s->size)] * HAK_PAGE
-                                             : hak_align_up(s->size, HAK_PAGE);
+    size_t around =
+        s->size <= HAK_SMALL_MAX ? hak_slab_pages[hak_class_of(s->size)] * HAK_PAGE : hak_align_up(s->size, HAK_PAGE);
     size_t now = resident(s), most = (s->n / s->stays + 1) * around + STAYS;
     if (now > most)
         fail_msg("of %zu KiB idle in %zu-byte blocks %zu stay %s, more than %zu", s->n * s->size / HAK_KIB, s->size,

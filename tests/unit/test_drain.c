@@ -147,7 +147,8 @@ static void drain_shared(void)
     drain_one(shared);
 }
 
-/* A block freed twice, whose slab went home meanwhile: the pages are a span's, and what was the slab's means nothing. */
+/* A block freed twice, whose slab went home meanwhile: the pages are a span's, and what was the slab's means nothing.
+ */
 TEST(blocks_do_not_go_home_to_a_span)
 {
     start("HAKMEM_PARKED_THREADS=0");
@@ -296,7 +297,8 @@ TEST(one_slab_of_a_class_stays)
     }
 }
 
-UNIT_MAIN(OF_SLOTS T(blocks_go_home_in_any_order), T(blocks_do_not_go_home_to_a_span), T(a_slab_does_not_go_with_a_live_block), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
+UNIT_MAIN(OF_SLOTS T(blocks_go_home_in_any_order), T(blocks_do_not_go_home_to_a_span),
+          T(a_slab_does_not_go_with_a_live_block), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
           T(without_a_descriptor_remote_blocks_go_home_at_once), T(tags_go_with_the_last_block),
           T(what_is_no_block_does_not_go_home), T(full_slabs_are_reclaimed_by_their_last_owner),
           T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),

@@ -431,11 +431,10 @@ TEST(fork_while_threads_allocate)
         pthread_join(threads[i], NULL);
     unit_census();
 }
-#define WHILE_THREADS                                                                                    \
+#define WHILE_THREADS                                                                                              \
     , T(fork_while_threads_allocate), T(fork_waits_for_no_purge), T(a_child_ends_a_purge_that_is_settled_in_part), \
-        T(during_a_fork_nobody_begins_a_purge), T(a_thread_that_waits_for_a_lock_has_none), \
-        T(a_handlers_child_that_needs_a_lost_lock_stops), \
-        T(locks_of_two_parts_may_have_one_rank)
+        T(during_a_fork_nobody_begins_a_purge), T(a_thread_that_waits_for_a_lock_has_none),                        \
+        T(a_handlers_child_that_needs_a_lost_lock_stops), T(locks_of_two_parts_may_have_one_rank)
 #else
 #define WHILE_THREADS
 #endif

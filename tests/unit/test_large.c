@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
+#include "core/malloc/malloc.h"
 #include "core/os/meta.h"
 #include "core/plugin.h"
-#include "core/malloc/malloc.h"
 #include "unit.h"
 
 #define DIRECT (40 * HAK_MIB)
@@ -50,7 +50,7 @@ TEST(big_blocks_have_mappings_of_their_own)
 TEST(a_mapping_gets_huge_pages_where_the_sample_was_used)
 {
     unit_start(NULL);
-    fake_os_clock(100); /* they come quickly */
+    fake_os_clock(100);                    /* they come quickly */
     memset(hak_malloc(DIRECT), 1, DIRECT); /* nothing is known yet */
     assert_int_equal(fake_os_huge_bytes(), 0);
     char *p = hak_malloc(DIRECT);
@@ -222,7 +222,7 @@ TEST(trace_exhaustion_of_a_class)
     memset(p, 1, 17 * HAK_PAGE);
     while (unit_stat("large", "live_bytes") < unit_stat("page_heap", "superslabs_mapped") * HAK_SUPERSLAB)
         assert_non_null(hak_malloc(HAK_PAGE)); /* all others are taken */
-    hak_resize(p, HAK_PAGE); /* 17 of the 18 pages of its class are free behind it */
+    hak_resize(p, HAK_PAGE);                   /* 17 of the 18 pages of its class are free behind it */
     assert_non_null(strstr(trace_of(17 * HAK_PAGE, 1), "ACE Exhaustion: 1114112 bytes, "));
     assert_true(served);
     hak_free(q);

@@ -71,13 +71,15 @@ TEST(one_class_in_a_superslab)
     assert_ptr_equal(legacy->acquire_slab(t, cls + 2, HAK_ACQUIRE_ANY)->base, content); /* and it is any class's */
     assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
     release(all[1]);
-    assert_ptr_equal(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY)->base, all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
+    assert_ptr_equal(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY)->base,
+                     all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
 }
 
 TEST(free_slabs_go_back_after_the_delay)
 {
     start();
-    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY), *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
+    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY),
+                    *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     char *content = slab->base;
     fake_os_clock(1); /* a tick has time enough, on a slow processor too */
     content[0] = 1;
@@ -99,7 +101,8 @@ TEST(free_slabs_go_back_after_the_delay)
 TEST(trim_gives_free_slabs_back)
 {
     start();
-    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY), *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
+    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY),
+                    *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
     size_t size = slab->pages * HAK_PAGE;
     release(slab);
     assert_int_equal(hak_purge_all(size), 0);
@@ -245,6 +248,6 @@ TEST(both_backends_give_the_same_results)
     }
 }
 
-UNIT_MAIN(T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay),
-          T(trim_gives_free_slabs_back), T(partial_slabs_come_first), T(what_the_kernel_refuses_stays),
-          T(without_memory_null_and_later_served), T(visible_results), T(both_backends_give_the_same_results))
+UNIT_MAIN(T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay), T(trim_gives_free_slabs_back),
+          T(partial_slabs_come_first), T(what_the_kernel_refuses_stays), T(without_memory_null_and_later_served),
+          T(visible_results), T(both_backends_give_the_same_results))

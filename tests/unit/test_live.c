@@ -359,5 +359,4 @@ UNIT_MAIN(T(nothing_without_the_setting), T(the_file_is_there_at_once_and_for_it
           T(records_keep_their_places), T(a_program_that_closes_the_descriptor_gets_another_file),
           T(a_descriptor_in_its_place_is_left_alone), T(it_is_not_among_the_first_descriptors),
           T(a_file_that_cannot_be_made_is_told_once), T(a_refused_mapping_leaves_no_file), T(errno_is_kept),
-          T(a_child_makes_its_own), T(a_child_of_the_same_number_makes_its_own),
-          T(threads_refresh_by_turns))
+          T(a_child_makes_its_own), T(a_child_of_the_same_number_makes_its_own), T(threads_refresh_by_turns))

@@ -106,5 +106,5 @@ TEST(a_failed_check_stops_with_one_line)
 }
 
 UNIT_MAIN(T(a_line_has_a_prefix_and_keeps_errno), T(a_long_line_is_cut_and_ended), T(text_is_always_terminated),
-          T(no_signal_comes_of_a_line_that_nobody_reads),
-          T(fatal_stops_the_process), T(a_failed_check_stops_with_one_line))
+          T(no_signal_comes_of_a_line_that_nobody_reads), T(fatal_stops_the_process),
+          T(a_failed_check_stops_with_one_line))

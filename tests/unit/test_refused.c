@@ -13,7 +13,7 @@
 #include "unit.h"
 
 #define AROUND_A_PAGE (HAK_SUPERSLAB + HAK_MIB) /* may stay with it */
-#define OWN_SLABS (2 * HAK_MIB)                       /* what the thread's bins keep */
+#define OWN_SLABS (2 * HAK_MIB)                 /* what the thread's bins keep */
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000"
 
 static const struct kind {
@@ -169,18 +169,18 @@ TEST(a_trim_goes_around_a_locked_page_among_others)
     }
 }
 
-#define FOR_KIND(number, kind)                                  \
-    TEST(a_trim_goes_around_a_locked_page_##kind)               \
-    {                                                           \
-        trim_around_a_page(&kinds[number], AN_HOUR);            \
-    }                                                           \
-    TEST(giving_back_at_once_goes_around_a_locked_page_##kind)  \
-    {                                                           \
+#define FOR_KIND(number, kind)                                       \
+    TEST(a_trim_goes_around_a_locked_page_##kind)                    \
+    {                                                                \
+        trim_around_a_page(&kinds[number], AN_HOUR);                 \
+    }                                                                \
+    TEST(giving_back_at_once_goes_around_a_locked_page_##kind)       \
+    {                                                                \
         trim_around_a_page(&kinds[number], "HAKMEM_RELEASE=direct"); \
-    }                                                           \
-    TEST(time_goes_around_a_locked_page_##kind)                 \
-    {                                                           \
-        wait_around_a_page(&kinds[number]);                     \
+    }                                                                \
+    TEST(time_goes_around_a_locked_page_##kind)                      \
+    {                                                                \
+        wait_around_a_page(&kinds[number]);                          \
     }
 FOR_KIND(0, small)
 FOR_KIND(1, pool)

@@ -99,5 +99,4 @@ TEST(an_address_is_there_once)
 }
 
 UNIT_MAIN(T(entries_are_found_and_taken_out), T(an_entry_is_used_again_without_memory),
-          T(a_detached_entry_comes_back_changed), T(without_memory_no_entry),
-          T(an_address_is_there_once))
+          T(a_detached_entry_comes_back_changed), T(without_memory_no_entry), T(an_address_is_there_once))

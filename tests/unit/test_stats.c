@@ -54,8 +54,9 @@ TEST(json)
 {
     struct hak_stats_writer w = writer(true);
     write_sample(&w);
-    assert_text("{\n \"a\": {\n  \"n\": 18446744073709551615,\n  \"yes\": true,\n  \"cut\": \"abc\"},"
-                "\n \"list\": [\n  {\n   \"x\": 0,\n   \"y\": 0},\n  {\n   \"x\": 1,\n   \"y\": 1}],\n \"none\": {}}\n");
+    assert_text(
+        "{\n \"a\": {\n  \"n\": 18446744073709551615,\n  \"yes\": true,\n  \"cut\": \"abc\"},"
+        "\n \"list\": [\n  {\n   \"x\": 0,\n   \"y\": 0},\n  {\n   \"x\": 1,\n   \"y\": 1}],\n \"none\": {}}\n");
 }
 
 TEST(the_same_as_text)

@@ -604,8 +604,7 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     assert_int_equal(unit_census().used, 0);
 }
 
-UNIT_MAIN(T(who_frees_a_little_has_no_heap), T(a_forked_child_is_alone),
-          T(what_the_orphan_counted_is_in_the_totals),
+UNIT_MAIN(T(who_frees_a_little_has_no_heap), T(a_forked_child_is_alone), T(what_the_orphan_counted_is_in_the_totals),
           T(blocks_in_bins_of_parked_threads_are_free), T(before_its_first_slow_path_a_thread_has_nothing),
           T(descriptors_are_recycled), T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active),
           T(full_slabs_stay_full), T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "../watchdog.h"
-#include "core/parts/purge.h"
 #include "core/malloc/malloc.h"
+#include "core/parts/purge.h"
 
 #define OUT_FD 9
 #define SECONDS_FOR_ONE 120

@@ -5,13 +5,14 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-int main(int count, char **words) {
-  void *object = count > 2 ? dlmopen(LM_ID_NEWLM, words[1], RTLD_NOW) : dlopen(words[1], RTLD_NOW | RTLD_DEEPBIND);
-  if (!object) {
-    fprintf(stderr, "%s\n", dlerror());
-    return 1;
-  }
-  void (*plug)(void) = (void (*)(void))dlsym(object, "plug");
-  plug();
-  return 0;
+int main(int count, char **words)
+{
+    void *object = count > 2 ? dlmopen(LM_ID_NEWLM, words[1], RTLD_NOW) : dlopen(words[1], RTLD_NOW | RTLD_DEEPBIND);
+    if (!object) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    void (*plug)(void) = (void (*)(void))dlsym(object, "plug");
+    plug();
+    return 0;
 }

@@ -4,7 +4,8 @@
 
 void *volatile kept;
 
-void plug(void) {
-  kept = malloc(100);
-  free(kept);
+void plug(void)
+{
+    kept = malloc(100);
+    free(kept);
 }

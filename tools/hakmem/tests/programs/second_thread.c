@@ -6,21 +6,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static void *grow(void *unused) {
-  char *big = malloc(24 << 20), *small = malloc(8 << 20);
-  memset(big, 1, 24 << 20);
-  memset(small, 1, 8 << 20);
-  free(big);
-  usleep(30000);
-  return unused;
+static void *grow(void *unused)
+{
+    char *big = malloc(24 << 20), *small = malloc(8 << 20);
+    memset(big, 1, 24 << 20);
+    memset(small, 1, 8 << 20);
+    free(big);
+    usleep(30000);
+    return unused;
 }
 
-int main(int count, char **words) {
-  pthread_t thread;
-  (void)words;
-  pthread_create(&thread, 0, grow, 0);
-  pthread_join(thread, 0);
-  if (count > 1)
-    _exit(0);
-  return 0;
+int main(int count, char **words)
+{
+    pthread_t thread;
+    (void)words;
+    pthread_create(&thread, 0, grow, 0);
+    pthread_join(thread, 0);
+    if (count > 1)
+        _exit(0);
+    return 0;
 }
