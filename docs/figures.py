@@ -74,7 +74,7 @@ def promised(pattern):
 # document, words around the figures, where the figures come from
 FIGURES = [
     ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
-     r"memory. The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
+     r"memory\.[^×]*?The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
     ("ARCHITECTURE.md", r"(\d+) KiB for each millisecond of the delay", waiting),
     ("docs/memory.md", r"more pages wait than (\d+) KiB for each millisecond of the delay", waiting),

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site]...    (all when nothing is said)
 #
 # `suites` are the sources that tools/test.sh --long runs the tests of.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
+# `site` is what tools/site.py makes the documents a site with.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
@@ -27,6 +28,7 @@ readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-whe
                     python3-numpy python3-matplotlib python3-rich)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
 
+readonly SITE=(mkdocs mkdocs-material mandoc git python3)
 readonly SUITES=(make zlib1g-dev tcl perl)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
@@ -268,13 +270,14 @@ setup() {
             install_packages "${BUILD[@]}" git make
             fetch_wraps
             ;;
+        site) install_packages "${SITE[@]}" ;;
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
             build_cmockas
             ;;
         *)
-            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, wraps or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, wraps, site or all"
             ;;
     esac
 }
