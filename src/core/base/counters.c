@@ -2,6 +2,8 @@
  * See counters.h. */
 #include "counters.h"
 
+#include "layout.h"
+
 HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
 struct hak_counters hak_counters_nobodys;
 
@@ -25,6 +27,7 @@ void hak_count_stage(unsigned stage)
 
 void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c)
 {
+    HAK_SHOW_VARIABLE(hak_counters_nobodys);
     _Atomic(uint64_t) *to = (_Atomic(uint64_t) *)sum;
     const _Atomic(uint64_t) *from = (const _Atomic(uint64_t) *)c;
     for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)

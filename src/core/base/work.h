@@ -14,6 +14,8 @@ extern HAK_HIDDEN HAK_THREAD_LOCAL uint32_t hak_work;
 extern HAK_HIDDEN _Atomic(bool) hak_purge_waits;
 /* Nobody came to a slow path for the purge delay before: all that was free then is idle. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_slept_ms;
+/* When a thread of the program last ticked: a time that costs no look at the clock. */
+extern HAK_HIDDEN _Atomic(uint64_t) hak_awake_ms;
 
 HAK_INLINE void hak_work_add(uint32_t blocks)
 {

@@ -57,6 +57,7 @@ struct hak_quarantine {
 
 struct hak_heap {
     uint64_t tag;
+    const struct hak_cache *cache; /* its thread's bins, for tools outside of the process; NULL where it has none */
     struct hak_heap *next, *prev; /* all live threads, or the parked, or the recycled ones */
     uint64_t retired_ms;          /* when it was parked last, */
     size_t retired_bytes;         /* and the bytes of blocks cut from its slabs then */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bins.h"
+#include "core/base/layout.h"
 #include "core/base/list.h"
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
@@ -194,8 +195,31 @@ static void add_heap(struct hak_heaps_totals *totals, const struct hak_heap *hea
     hak_counters_add(&totals->counters, &heap->counters);
 }
 
+/* What bins hold is shown by the chosen cache. */
+static void show_heaps(void)
+{
+    HAK_SHOW_VARIABLE(used);
+    HAK_SHOW_VARIABLE(retired);
+    HAK_SHOW_VARIABLE(orphan);
+    HAK_SHOW_VARIABLE(ended_counters);
+    HAK_SHOW_VARIABLE(started);
+    HAK_SHOW_VARIABLE(pinned_slabs);
+    HAK_SHOW_SIZE(hak_heap);
+    HAK_SHOW_FIELD(hak_heap, cache);
+    HAK_SHOW_FIELD(hak_heap, next);
+    HAK_SHOW_FIELD(hak_heap, retired_ms);
+    HAK_SHOW_FIELD(hak_heap, counters);
+    HAK_SHOW_FIELD(hak_heap, bins);
+    HAK_SHOW_SIZE(hak_bin);
+    HAK_SHOW_FIELD(hak_bin, remote_count);
+#define X(name, meaning) HAK_SHOW_FIELD(hak_counters, name);
+    HAK_COUNTERS(X)
+#undef X
+}
+
 void hak_heaps_totals(struct hak_heaps_totals *totals)
 {
+    show_heaps();
     hak_lock_acquire(&hak_heaps_lock);
     memset(totals, 0, sizeof *totals);
     totals->started = started;

@@ -26,6 +26,7 @@ static HAK_COLD struct hak_heap *start_thread(void)
         return NULL;
     heap->flush_done = HAK_LOAD_RELAXED(&flush_request);
     hak_self.tag = hak_quarantine_is_on() ? HAK_TAG_NOBODY : heap->tag;
+    heap->cache = &hak_self;
     hak_self.heap = heap; /* before setspecific, which may allocate */
     hak_counters_own = &heap->counters;
     hak_bins_resume(heap);
@@ -81,6 +82,7 @@ static void end_thread(void *value)
     hak_bins_retire(heap);
     hak_self.tag = HAK_TAG_NOBODY;
     hak_self.heap = NULL;
+    heap->cache = NULL;
     hak_counters_own = NULL;
     hak_self.ended = true;
     heap->retired_ms = hak_clock_ms();

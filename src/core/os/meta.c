@@ -3,22 +3,42 @@
  * with the page tables, so that a small program needs no mapping for it. See meta.h. */
 #include "meta.h"
 
+#include "core/base/layout.h"
 #include "fence.h"
 #include "limit.h"
 
 #define CHUNK (256 * HAK_KIB)
 #define CHUNK_TIGHT (32 * HAK_KIB)
 #define LOOKED_AT 8u /* spare pages */
+#define NOTED 64u
 
 struct pages {
     struct pages *next;
     size_t size;
 };
 
+/* The mappings beside the first chunk, for tools that read the process from outside. Most often the kernel puts one
+ * below the last one, and both are noted as one. */
+static struct noted {
+    char *base;
+    size_t size;
+} noted[NOTED];
+static unsigned noted_count;
 static struct pages *spare;
 static char *next_byte;
 static size_t room, total;
 HAK_LOCK(hak_meta_lock, HAK_RANK_META);
+
+static void note(char *base, size_t size)
+{
+    HAK_SHOW_VARIABLE(noted);
+    HAK_SHOW_VARIABLE(noted_count);
+    struct noted *last = &noted[noted_count - 1];
+    if (noted_count && base + size == last->base)
+        *last = (struct noted){base, last->size + size};
+    else if (noted_count < NOTED)
+        noted[noted_count++] = (struct noted){base, size};
+}
 
 /* The rest of the old chunk is given up; chunks are large against what is asked for. */
 static bool new_chunk(size_t size)
@@ -27,6 +47,7 @@ static bool new_chunk(size_t size)
     bool fenced;
     if (hak_fence_map(&p, size, &fenced, HAK_CAUSE_metadata))
         return false;
+    note(p, size);
     next_byte = p;
     room = size;
     return true;

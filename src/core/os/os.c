@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/memcheck.h"
 
@@ -42,6 +43,19 @@ static const char call_names[][16] = {
 
 const char *hak_cause_name(enum hak_cause cause)
 {
+    HAK_SHOW_VARIABLE(hak_ledger);
+    HAK_SHOW_SIZE(hak_ledger_entry);
+    HAK_SHOW_FIELD(hak_ledger_entry, calls);
+    HAK_SHOW_FIELD(hak_ledger_entry, failed);
+    HAK_SHOW_FIELD(hak_ledger_entry, bytes);
+    HAK_SHOW_FIELD(hak_ledger_entry, ns);
+    HAK_SHOW_FIELD(hak_ledger_entry, regret_bytes);
+#define X(name, meaning) HAK_SHOW_NUMBER("cause." #name, HAK_CAUSE_##name);
+    HAK_CAUSES(X)
+#undef X
+#define X(name) HAK_SHOW_NUMBER("call." #name, HAK_OS_##name);
+    HAK_OS_CALLS(X)
+#undef X
     return cause_names[cause];
 }
 

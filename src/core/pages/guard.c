@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/base/layout.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
@@ -114,6 +115,9 @@ static void check_fill(const struct place *p, const char *verb)
 
 void hak_guard_start(void)
 {
+    HAK_SHOW_VARIABLE(first);
+    HAK_SHOW_VARIABLE(stride);
+    HAK_SHOW_NUMBER("guard_places", PLACES);
     page = hak_os_page_size();
     stride = page + hak_align_up(BLOCK_MAX, page);
     void *base;

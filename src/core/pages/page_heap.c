@@ -9,6 +9,7 @@
 
 #include "budget.h"
 #include "core/base/clock.h"
+#include "core/base/layout.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
@@ -48,6 +49,14 @@ _Atomic(bool) hak_pages_due;
 
 void hak_pages_start(uint64_t delay_ms, bool at_once)
 {
+    HAK_SHOW_SIZE(superslab);
+    HAK_SHOW_FIELD(superslab, free);
+    HAK_SHOW_FIELD(superslab, state);
+    HAK_SHOW_FIELD(superslab, cached_ms);
+    HAK_SHOW_FIELD(superslab, pages.old);
+    HAK_SHOW_FIELD(superslab, pages.refused);
+    HAK_SHOW_FIELD(superslab, pages.checked_ms);
+    HAK_SHOW_NUMBER("superslab.cached", CACHED);
     hak_dirty_queue.delay_ms = delay_ms;
     hak_dirty_queue.at_once = at_once;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/log.h"
+#include "core/base/work.h"
 #include "core/os/meta.h"
 #include "tags.h"
 
@@ -103,6 +104,7 @@ void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner
     slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
     slab->carved = slab->used = slab->free_count = slab->marked = slab->map_divisor = 0;
     slab->free = NULL;
+    slab->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
     HAK_STORE_RELAXED(&slab->owner, owner);
     hak_count_transition(from, HAK_SLAB_ACTIVE);
     HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));

@@ -59,7 +59,7 @@ struct hak_slab {
     uint64_t *map;        /* bit i: block i is free, and on no list */
     void *region;         /* of a superslab's first page: page_heap.c's own */
     union {
-        uint64_t since_ms; /* cached spans: when they were freed */
+        uint64_t since_ms; /* slabs: when their first block was cut, or shortly before; cached spans: when freed */
         size_t run_first;  /* the last page of a free run: pages from the first one (page_heap.c) */
     };
     union {

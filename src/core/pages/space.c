@@ -13,6 +13,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/fence.h"
@@ -128,9 +129,49 @@ static bool plan(uintptr_t quarter, uint64_t random)
     return add_first_zones(base, size / HAK_SUPERSLAB);
 }
 
+static void show_pages(void)
+{
+    HAK_SHOW_VARIABLE(zones);
+    HAK_SHOW_VARIABLE(zone_count);
+    HAK_SHOW_VARIABLE(entries);
+    HAK_SHOW_VARIABLE(hak_page_map);
+    HAK_SHOW_SIZE(zone);
+    HAK_SHOW_FIELD(zone, base);
+    HAK_SHOW_FIELD(zone, mapped);
+    HAK_SHOW_FIELD(zone, superslabs);
+    HAK_SHOW_FIELD(hak_page_map, descriptors);
+    HAK_SHOW_FIELD(hak_page_map, rotation);
+    HAK_SHOW_FIELD(hak_page_map, mask);
+    HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
+    HAK_SHOW_SIZE(hak_slab);
+    HAK_SHOW_FIELD(hak_slab, base);
+    HAK_SHOW_FIELD(hak_slab, next);
+    HAK_SHOW_FIELD(hak_slab, used);
+    HAK_SHOW_FIELD(hak_slab, carved);
+    HAK_SHOW_FIELD(hak_slab, capacity);
+    HAK_SHOW_FIELD(hak_slab, stride);
+    HAK_SHOW_FIELD(hak_slab, pages);
+    HAK_SHOW_FIELD(hak_slab, cls);
+    HAK_SHOW_FIELD(hak_slab, word);
+    HAK_SHOW_FIELD(hak_slab, owner);
+    HAK_SHOW_FIELD(hak_slab, head_offset);
+    HAK_SHOW_FIELD(hak_slab, region);
+    HAK_SHOW_FIELD(hak_slab, since_ms);
+    HAK_SHOW_FIELD(hak_slab, requested);
+    HAK_SHOW_NUMBER("state.active", HAK_SLAB_ACTIVE);
+    HAK_SHOW_NUMBER("state.full", HAK_SLAB_FULL);
+    HAK_SHOW_NUMBER("state.partial", HAK_SLAB_PARTIAL);
+    HAK_SHOW_NUMBER("state.empty", HAK_SLAB_EMPTY);
+    HAK_SHOW_NUMBER("state.span", HAK_SLAB_SPAN);
+    HAK_SHOW_NUMBER("state_mask", HAK_SLAB_STATE_MASK);
+    HAK_SHOW_NUMBER("remote_shift", HAK_SLAB_COUNT_SHIFT);
+    HAK_SHOW_NUMBER("remote_mask", HAK_SLAB_COUNT_MASK);
+}
+
 /* The stack is near the end of the addresses, and it and the library lie where the kernel's dice fell. */
 int hak_space_init(void)
 {
+    show_pages();
     uintptr_t stack = getauxval(AT_RANDOM), quarter;
     if (!stack)
         stack = (uintptr_t)__builtin_frame_address(0);

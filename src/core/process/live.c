@@ -12,6 +12,7 @@
 #include "core/base/cancel.h"
 #include "core/base/file.h"
 #include "core/base/identity.h"
+#include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/os.h"
@@ -66,6 +67,8 @@ static int map_file(void)
 
 static bool make_file(void)
 {
+    HAK_SHOW_VARIABLE(file);
+    HAK_SHOW_NUMBER("live_file_bytes", SIZE);
     int cancel = hak_cancel_suspend(), error = map_file();
     hak_cancel_resume(cancel);
     refused = error != 0;

@@ -23,7 +23,6 @@
 
 static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired by who ticks, and released by the same */
-static _Atomic(uint64_t) awake_ms; /* when a thread of the program last ticked */
 
 /* Whether nobody came to a slow path for the purge delay: what is free is idle then, as is what ended threads left. */
 static bool has_slept(uint64_t awake, uint64_t now_ms)
@@ -95,7 +94,7 @@ void hak_pulse_fork_child(void)
 
 static void tick_awake(uint64_t now_ms)
 {
-    tick(now_ms, HAK_EXCHANGE_RELAXED(&awake_ms, now_ms));
+    tick(now_ms, HAK_EXCHANGE_RELAXED(&hak_awake_ms, now_ms));
 }
 
 void hak_purge_tick(void)
@@ -121,9 +120,9 @@ static void ask_sleepers(uint64_t awake, uint64_t now_ms)
 static void purge_in_background(void)
 {
     unsigned rounds = 0;
-    ask_sleepers(HAK_LOAD_RELAXED(&awake_ms), hak_clock_ms());
+    ask_sleepers(HAK_LOAD_RELAXED(&hak_awake_ms), hak_clock_ms());
     do
-        tick(hak_clock_ms(), HAK_LOAD_RELAXED(&awake_ms));
+        tick(hak_clock_ms(), HAK_LOAD_RELAXED(&hak_awake_ms));
     while (HAK_LOAD_RELAXED(&hak_purge_waits) && ++rounds < BACKGROUND_ROUNDS);
 }
 

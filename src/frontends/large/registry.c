@@ -2,6 +2,7 @@
  * See registry.h. Direct mappings are few and large, so a fixed number of short chains is enough. */
 #include "registry.h"
 
+#include "core/base/layout.h"
 #include "core/os/meta.h"
 
 #define BUCKETS 1024
@@ -92,6 +93,12 @@ bool hak_registry_find(const void *block, struct mapping *out)
 
 size_t hak_registry_bytes(size_t *count)
 {
+    HAK_SHOW_VARIABLE(buckets);
+    HAK_SHOW_SIZE(mapping);
+    HAK_SHOW_FIELD(mapping, base);
+    HAK_SHOW_FIELD(mapping, size);
+    HAK_SHOW_FIELD(mapping, usable);
+    HAK_SHOW_FIELD(mapping, next);
     hak_lock_acquire(&registry_lock);
     size_t n = bytes;
     *count = mappings;

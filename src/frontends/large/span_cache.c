@@ -2,6 +2,7 @@
  * See span_cache.h. */
 #include "span_cache.h"
 
+#include "core/base/layout.h"
 #include "core/plugin.h"
 
 #define BUDGET_MAX 16u
@@ -81,6 +82,9 @@ struct hak_slab *hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms)
 void hak_span_cache_stats(struct hak_stats_writer *w)
 {
     uint64_t hits = 0, misses = 0, budget = 0;
+    HAK_SHOW_VARIABLE(caches);
+    HAK_SHOW_SIZE(class_cache);
+    HAK_SHOW_FIELD(class_cache, top);
     for (unsigned i = 0; i < SPAN_CLASSES; i++) {
         hits += caches[i].hits;
         misses += caches[i].misses;

@@ -27,7 +27,8 @@ COMMANDS = {
     "matrix": "factorial experiment over build options",
     "options": "every setting: type, range, value, source",
     "stat": "live counters of a running process",
-    "causes": "explain a stats file in sentences",
+    "top": "processes by live, retained and resident memory",
+    "causes": "why a process keeps memory, who made its system calls",
     "record": "record each malloc and free of a command",
     "replay": "replay a record under any allocator",
 }

@@ -11,9 +11,10 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 _PT_DYNAMIC, _PT_INTERP, _PT_NOTE, _PT_LOAD = 2, 3, 4, 1
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_SONAME = 1, 4, 5, 6, 14
@@ -82,6 +83,30 @@ def objects(path: str, prefix: str) -> list[str]:
     """
     with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _Reader(path, data).variables(prefix)
+
+
+def section(path: str, name: str) -> bytes:
+    """The content of a section; empty where there is none. May raise NotElf."""
+    return _with_reader(path, lambda reader: reader.content(name))
+
+
+def first_address(path: str) -> int:
+    """The address of the start of the file, where the file itself would be loaded."""
+    return _with_reader(path, lambda reader: reader.first_address())
+
+
+_Result = TypeVar("_Result")
+
+
+def _with_reader(path: str, work: Callable[[_Reader], _Result]) -> _Result:
+    try:
+        with open(path, "rb") as stream:
+            if stream.read(4) != b"\x7fELF":
+                raise NotElf(f"{path}: not an ELF file")
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return work(_Reader(path, data))
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise NotElf(f"{path}: {error}") from error
 
 
 @lru_cache(maxsize=4096)
@@ -163,6 +188,22 @@ class _Reader:
         else:
             _, kind, _, _, offset, length, link = self._unpack("IIIIIII", at)
         return kind, offset, length, link
+
+    def content(self, name: str) -> bytes:
+        start = 0x3A if self.wide else 0x2E
+        (at,) = self._unpack("Q" if self.wide else "I", 0x28 if self.wide else 0x20)
+        size, _, names = self._unpack("HHH", start)
+        strings = self.sections[names][1] if self.sections else 0
+        for i, (_, offset, length, _) in enumerate(self.sections):
+            (index,) = self._unpack("I", at + i * size)
+            if self._string(strings + index) == name:
+                return self.data[offset : offset + length]
+        return b""
+
+    def first_address(self) -> int:
+        loads = [row for row in self.programs if row[0] == _PT_LOAD]
+        _, offset, address, _ = min(loads, key=lambda row: row[1])
+        return address - offset
 
     def _string(self, at: int) -> str:
         return self.data[at : self.data.find(b"\0", at)].decode("utf-8", "replace")

@@ -34,18 +34,71 @@ CAUSES = {
     "name": "mappings were named for /proc/PID/maps",
 }
 
-_REASONS = {
-    "thread_caches": "free blocks in the bins of threads, ready for their next malloc",
-    "partial": "free blocks in slabs that still hold live ones; they serve the next malloc",
-    "empty": "slabs without any live block, kept for any class",
-    "lru": "whole superslabs kept for the next need; of them only what is dirty costs memory",
-    "dirty": "pages without any block, not given back yet",
-    "pinned": "slabs that can't be returned, as after a fork from a process with threads",
-    "unused": "parts of superslabs that no slab was cut from yet",
-    "arena": "the rest of thread arenas that nothing was carved from yet",
-    "large": "freed large spans kept for reuse",
-}
+@dataclass(frozen=True)
+class Reason:
+    """Why memory is kept, what would release it and at which cost, and the setting to try."""
 
+    meaning: str
+    release: str = ""
+    setting: str = ""  # NAME=VALUE
+
+
+REASONS = {
+    "dirty": Reason(
+        "pages without any block, not given back yet",
+        "goes back after the purge delay, though the program is idle; costs a thread",
+        "HAKMEM_BACKGROUND=1",
+    ),
+    "cached": Reason(
+        "whole superslabs kept for the next need",
+        "none is kept; costs a page fault for each page at the next need",
+        "HAKMEM_SUPERSLAB_MAX_CACHED=0",
+    ),
+    "empty": Reason(
+        "slabs and large blocks that were freed, kept whole for the next one of their size",
+        "fewer are kept; costs a lock, and perhaps page faults, at the next one",
+        "HAKMEM_SS_HOT_SLABS=1",
+    ),
+    "bins": Reason(
+        "free blocks in the bins of threads, ready for their next malloc",
+        "hakmem_trim(0), called in the program: each thread empties its bins when it next comes "
+        "to a slow path; costs a refill of each bin",
+    ),
+    "sparse": Reason(
+        "free blocks in slabs that still hold live ones; they serve the next malloc of their size",
+        "no setting, but that the program frees the live blocks beside it",
+    ),
+    "spans": Reason(
+        "the ends of large blocks, beyond what the program asked for",
+        "large blocks get exactly their pages; costs cache hits",
+        "HAKMEM_ACE_WASTE_PCT=0",
+    ),
+    "reserve": Reason(
+        "pages taken ahead for blocks of 2 to 52 KiB",
+        "batches stay small; costs a lock more often",
+        "HAKMEM_POOL_TLS_ARENA_MB_MAX=1",
+    ),
+    "pinned": Reason(
+        "free blocks of threads that this process does not have: it was forked while they ran",
+        "no setting; fork before threads start, or exec in the child",
+    ),
+    "refused": Reason(
+        "pages that the kernel did not take back, as those that are locked",
+        "no setting; munlock, or mlockall without MCL_FUTURE",
+    ),
+    "lazy": Reason(
+        "pages given back lazily, which the kernel takes when it needs memory",
+        "the kernel takes them at once; costs a page fault for each that is needed again",
+        "HAKMEM_MADV=dontneed",
+    ),
+    "metadata": Reason("descriptors and tables of the allocator itself"),
+    "thread_caches": Reason("free blocks in the bins of threads, ready for their next malloc"),
+    "partial": Reason("free blocks in slabs that still hold live ones; they serve the next malloc"),
+    "lru": Reason("whole superslabs kept for the next need; of them only what is dirty costs memory"),
+    "unused": Reason("parts of superslabs that no slab was cut from yet"),
+    "arena": Reason("the rest of thread arenas that nothing was carved from yet"),
+    "large": Reason("freed large spans kept for reuse"),
+}
 _WATCHING = ("HAKMEM_STATS_SHM",)
 
 # What a setting moves that also changes a cause or a reason under another name.
@@ -92,10 +145,10 @@ class Section:
 
 def explain(stats: Stats) -> list[Section]:
     """The whole story, in the order in which a person asks."""
+    memory, calls = _retained(stats), _system_calls(stats)
     sections = [
         _in_short(stats),
-        _system_calls(stats),
-        _retained(stats),
+        *((memory, calls) if stats.running else (calls, memory)),
         _supply(stats),
         _books(stats),
     ]
@@ -112,22 +165,27 @@ def _in_short(stats: Stats) -> Section | None:
     first = next(iter(groups))
     words = f"The kernel worked {duration(total)} for the allocator"
     words += f", {percent(costs[first] / total)} of it for {first}." if total else "."
-    kept = [row for row in stats.retained if row.bytes and row.memory]
+    kept = [row for row in stats.retained if row.bytes and row.free]
+    most = max(kept, key=lambda row: row.bytes, default=None)
     if stats.retained:
         amount = size(sum(row.bytes for row in kept)) + " of" if kept else "No"
-        words += f" {amount} free memory was kept at the end."
+        words += f" {amount} free memory {'is' if stats.running else 'was'} kept"
+        words += "." if stats.running else " at the end."
+    if most and most.bytes >= _MUCH_KEPT and not _asked(most.reason) and _release(most):
+        words += f" Most of it is {most.reason}. {_release(most)}"
     section = Section("In short", words)
     wasted = [cause for cause in groups if _was_in_vain(groups[cause])]
     dear = [first] if costs[first] >= _DEAR_SECONDS else []
     tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
-    if any(row.reason == "dirty" and row.bytes >= _MUCH_KEPT for row in kept):
-        tries += [s for s in _sooner(stats) if s not in tries]
+    much = max((row for row in kept if _asked(row.reason)), key=lambda row: row.bytes, default=None)
+    if much and much.bytes >= _MUCH_KEPT:
+        tries.insert(0, f"set:{REASONS[much.reason].setting.removeprefix('HAKMEM_')}")
     if tries:
         words = f"hakmem ab hakmem {' '.join(tries)} -- CMD"
         section.lead += f" To see whether that matters to the program: {words}"
     elif dear:
         section.lead += " No setting changes how much of that there is."
-    else:
+    elif not (most and most.bytes >= _MUCH_KEPT):
         section.lead += " Nothing in it asks for a change."
     return section
 
@@ -150,13 +208,8 @@ def _tries(stats: Stats, cause: str) -> list[str]:
     return found
 
 
-def _sooner(stats: Stats) -> list[str]:
-    """A tenth of the delay after which dirty pages go back."""
-    return [
-        f"set:{setting.name.removeprefix('HAKMEM_')}={int(setting.value) // 10}"
-        for setting in settings_that_move(stats, "purge")
-        if setting.type == "int" and setting.value.isdigit() and int(setting.value)
-    ]
+def _asked(reason: str) -> bool:
+    return reason in REASONS and bool(REASONS[reason].setting)
 
 
 def _other_value(setting: Setting) -> str | None:
@@ -251,15 +304,14 @@ def _made(row: OsCall) -> str:
 
 def _retained(stats: Stats) -> Section | None:
     rows = sorted((row for row in stats.retained if row.bytes), key=lambda row: -row.bytes)
-    kept = [row for row in rows if row.memory]
+    kept = [row for row in rows if row.free]
     if not stats.retained:
         return None
     section = Section("Memory that is kept", _kept(kept))
     if stats.live_bytes:
-        section.lead += (
-            f" {size(stats.live_bytes)} are in blocks that the program holds, or that wait in the "
-            "bins of its threads."
-        )
+        section.lead += f" {size(stats.live_bytes)} are in blocks that the program holds."
+        if not any(row.reason == "bins" for row in rows):
+            section.lead = f"{section.lead[:-1]}, or that wait in the bins of its threads."
     for row in rows:
         fact = size(row.bytes)
         if row.age_seconds:
@@ -268,12 +320,22 @@ def _retained(stats: Stats) -> Section | None:
             Item(
                 row.reason,
                 fact,
-                _REASONS.get(row.reason, ""),
-                "",
+                REASONS[row.reason].meaning if row.reason in REASONS else "",
+                _release(row),
                 settings_that_move(stats, row.reason),
             )
         )
     return section
+
+
+def _release(row: Retained) -> str:
+    """What would give it back, how much that is, and what it costs."""
+    reason = REASONS.get(row.reason)
+    if reason is None or not reason.release:
+        return ""
+    if reason.setting:
+        return f"{reason.setting} gives back up to {size(row.bytes)}: {reason.release}."
+    return f"What would release it: {reason.release}."
 
 
 def _kept(kept: list[Retained]) -> str:

@@ -149,6 +149,14 @@ def open_live(pid: int) -> Live:
     return Live(path, pid)
 
 
+def shows(pid: int) -> bool:
+    """Whether it has live counters, or is none whose counters anybody could look for."""
+    try:
+        return not alive(pid) or _file_of(pid) is not None
+    except OSError:
+        return True
+
+
 def program(pid: int) -> str:
     """The command line of the process, as it shows itself; empty once it has ended."""
     return " ".join(_strings(pid, "cmdline"))

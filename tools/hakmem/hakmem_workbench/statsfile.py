@@ -69,6 +69,11 @@ class Retained:
     age_seconds: float | None = None
     memory: bool = True  # False: address space, whose memory is counted under other reasons
 
+    @property
+    def free(self) -> bool:
+        """Whether a malloc could have it: what the allocator itself needs is none such."""
+        return self.memory and self.reason != "metadata"
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -83,6 +88,7 @@ class Stats:
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
     violations: int | None = None
+    running: bool = False  # read from a process that goes on
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -138,10 +144,13 @@ def loads(text: str, origin: str) -> Stats:
                 "A process that is killed while it writes leaves such a file.",
             ) from error
         start = text.find("{", end)
-    if not isinstance(value, dict) or not {"allocator", "os_calls", "settings"} & value.keys():
+    if isinstance(value, dict) and "values" in value and "allocator" not in value:
         raise Problem(
-            f"{origin} is JSON, but not of hakmem: no allocator, settings or os_calls", _WRITE_ONE
+            f"{origin} is what `hakmem stat --json` wrote, which is no report",
+            "'hakmem causes PID' explains a running process.",
         )
+    if not isinstance(value, dict) or not {"allocator", "os_calls"} & value.keys():
+        raise Problem(f"{origin} is JSON, but no report of hakmem: no allocator, no os_calls", _WRITE_ONE)
     return parse(value)
 
 

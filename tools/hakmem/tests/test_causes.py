@@ -3,12 +3,13 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Hakmem
+from conftest import Hakmem, clean_environment
 
 from hakmem_workbench import explain, statsfile
 
@@ -104,11 +105,12 @@ def test_in_short_says_what_to_try() -> None:
     dear = {"cause": "lru_evict", "call": "madvise", "calls": 9, "bytes": 1, "ns": 5_000_000}
     section = explain.explain(statsfile.parse({**STATS, "os_calls": [dear]}))[0]
     assert section.lead.endswith("hakmem ab hakmem set:SUPERSLAB_MAX_CACHED=80 -- CMD")
-    delay = {"name": "HAKMEM_PURGE_DELAY_MS", "type": "int", "value": 500}
-    delay["moves"] = "os_calls.purge"
-    kept = {"settings": [delay], "os_calls": [row], "retained": {"dirty": 64 << 20}}
+    kept = {"os_calls": [row], "retained": {"dirty": 64 << 20}}
     section = explain.explain(statsfile.parse({**STATS, **kept}))[0]
-    assert section.lead.endswith("hakmem ab hakmem set:PURGE_DELAY_MS=50 -- CMD")
+    assert section.lead.endswith("hakmem ab hakmem set:BACKGROUND=1 -- CMD")
+    kept = {"os_calls": [row], "retained": {"sparse": 64 << 20, "dirty": 1 << 20}}
+    section = explain.explain(statsfile.parse({**STATS, **kept}))[0]
+    assert section.lead.endswith("no setting, but that the program frees the live blocks beside it.")
     dear["cause"] = "large_unmap"
     section = explain.explain(statsfile.parse({**STATS, "os_calls": [dear]}))[0]
     assert section.lead.endswith("No setting changes how much of that there is.")
@@ -161,7 +163,8 @@ def test_command_and_standard_input(hakmem: Hakmem, library: Path) -> None:
         ("", "is empty"),
         ("hello", "holds no JSON"),
         ('{"allocator": {', "is damaged"),
-        ('{"a": 1}', "not of hakmem"),
+        ('{"a": 1}', "no report of hakmem"),
+        ('{"pid": 1, "settings": [], "values": {}}', "`hakmem stat --json` wrote"),
         (b"\xff\xfe\x00", "is not text"),
     ],
 )
@@ -192,3 +195,47 @@ def test_programs_that_close_stderr(hakmem: Hakmem, real_library: Path, command:
     done = hakmem("causes", "--library", real_library, "--", *command.split())
     assert done.code == 0, done.err
     assert "System calls" in done.out and "They balance" in done.out
+
+
+@pytest.mark.library
+def test_each_setting_that_releases_memory_is_there() -> None:
+    table = (Path(__file__).resolve().parents[3] / "src" / "core" / "options.def").read_text()
+    for reason in explain.REASONS.values():
+        assert not reason.setting or f'"{reason.setting.partition("=")[0]}"' in table
+
+
+@pytest.mark.library
+def test_a_running_process(hakmem: Hakmem, real_library: Path) -> None:
+    """Every second of its blocks is free: neither the program's, nor in need of a setting."""
+    work = """
+import sys
+blocks = [bytes(1000) for _ in range(60000)]
+blocks[::2] = [None] * 30000
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library), "PYTHONMALLOC": "malloc"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", work],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout and child.stdout.readline()
+    pid = str(child.pid)
+    causes, top = hakmem("causes", pid), hakmem("top", "--once")
+    child.kill()
+    child.communicate()
+    if "can't be read" in causes.err:
+        pytest.skip(causes.err)
+    text = " ".join(causes.out.split())
+    assert re.search(r"live \d\d\.\d MiB in blocks that the program holds retained \d\d\.\d MiB: sparse", text)
+    assert "Most of it is sparse. What would release it: no setting" in text
+    assert "System calls The allocator made" in text
+    assert "to 50-60 %" in text
+    if top.code == 0:  # else rich is missing
+        assert any(line.split()[0] == pid and "sparse" in line for line in top.out.splitlines())
+
+
+def test_no_process(hakmem: Hakmem) -> None:
+    assert "there is no process 4194999" in hakmem("causes", "4194999").err

@@ -140,7 +140,7 @@ def test_live_counters_as_json_need_nothing() -> None:
 LAYERS = (
     {"errors", "text", "glossary", "screen", "children"},
     {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing", "blocks"},
-    {"library", "sidecar", "explain", "inference"},
+    {"library", "sidecar", "explain", "inference", "inspection"},
     {"settings", "resolve", "mesonbuild", "factorial"},
     {"preload", "checks"},
     {"variants"},

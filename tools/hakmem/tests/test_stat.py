@@ -132,7 +132,7 @@ def test_refreshes_on_a_terminal(process: int) -> None:
 def test_no_counters(hakmem: Hakmem) -> None:
     done = hakmem("stat", str(os.getpid()))
     assert done.code == 1
-    assert "HAKMEM_STATS_SHM=1" in done.err
+    assert "not served by a hakmem" in done.err
     done = hakmem("stat", "4194999")
     assert done.code == 1 and "there is no process" in done.err
 
@@ -150,7 +150,7 @@ def test_the_parents_counters_are_not_the_childs(hakmem: Hakmem, shown: tuple[in
     process, path = shown
     path.write_bytes(segment(process + 1, VALUES))
     done = hakmem("stat", str(process))
-    assert done.code == 1 and "shows no live counters" in done.err
+    assert done.code == 1 and "not served by a hakmem" in done.err
     assert process not in shm.running()
     path.write_bytes(segment(process, VALUES))
     assert process in shm.running()

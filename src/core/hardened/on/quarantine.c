@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/layout.h"
 #include "core/base/work.h"
 #include "core/heap/drain.h"
 #include "core/pages/mark.h"
@@ -20,6 +21,7 @@ static unsigned char *inside(const void *p, unsigned cls, size_t *size)
 
 static unsigned fill_byte(void)
 {
+    HAK_SHOW_FIELD(hak_heap, quarantine[0].bytes);
     return hak_options.zero_on_free ? 0 : FILL;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Explain a stats file: who made the system calls, what is kept, what to change."""
+"""Explain a process or a stats file: what is kept and why, who called the kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .. import library, preload, settings, statsfile
+from .. import inspection, library, preload, settings, shm, statsfile
 from ..errors import Problem
 from ..explain import Item, Section, explain
 from ..statsfile import Stats
@@ -17,9 +17,11 @@ from ..text import Printer
 from .common import add_command, add_policy, policy
 
 EPILOG = """\
+A running process is read from outside: it needs no setting, and is not stopped.
 FILE is what a process wrote under HAKMEM_STATS=json; - is standard input.
 
 examples:
+  hakmem causes 4711
   HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json hakmem run -- ./server
   hakmem causes stats-4711.json
   hakmem causes -- ./my-benchmark 1000      runs it, then explains
@@ -29,28 +31,45 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_policy(parser)
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", help="a stats file, or - for standard input"
+        "file", metavar="PID|FILE", nargs="?", help="a process, a stats file, or - for standard input"
     )
-    add_command(parser, before="FILE | -- CMD …")
+    add_command(parser, before="PID | FILE | -- CMD …")
 
 
 def main(args: argparse.Namespace) -> int:
     if bool(args.file) == bool(args.command):
         raise Problem(
-            "either a stats FILE or a command behind -- is needed",
-            "As in: hakmem causes stats-4711.json, or hakmem causes -- ls.",
+            "either a PID, a stats FILE or a command behind -- is needed",
+            "As in: hakmem causes 4711, or hakmem causes -- ls.",
         )
+    printer = Printer()
+    if args.file and args.file.isdecimal() and not Path(args.file).exists():
+        _running(printer, inspection.look(int(args.file)))
+        return 0
     if args.file == "-":
         stats = statsfile.loads(sys.stdin.read(), "standard input")
     elif args.file:
         stats = statsfile.load(Path(args.file))
     else:
         stats = _run(args)
-    printer = Printer()
     _head(printer, stats)
     for section in explain(stats):
         _section(printer, section)
     return 0
+
+
+def _running(printer: Printer, heap: inspection.Heap) -> None:
+    """The same of a process that goes on, and what fills its slabs."""
+    printer.line(f"process {heap.pid}  {shm.program(heap.pid)[:80]}", "bold")
+    printer.line(f"  {heap.library}")
+    for words in heap.lines():
+        printer.paragraph(words, "  ")
+    if heap.note:
+        printer.paragraph(f"{heap.note[0].upper()}{heap.note[1:]}.", "  ", "yellow")
+    for section in explain(heap.stats()):
+        _section(printer, section)
+        if section.title == "Memory that is kept" and any(heap.occupancy):
+            printer.paragraph(f"Slabs by how full they are: {heap.filling()}.", "    ")
 
 
 def _run(args: argparse.Namespace) -> Stats:

@@ -9,7 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from .. import shm
+from .. import inspection, shm
 from ..errors import Problem
 from ..shm import Live, Snapshot
 from ..text import count, duration, listing, size
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 EPILOG = """\
-The process must have been started with HAKMEM_STATS_SHM=1
-(hakmem run --live -- CMD).
-Without PID, the one process that shows counters is taken.
+A process is read from outside: it needs no setting, and is not stopped.
+Started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD) it shows more
+counters, and to a user who may not read its memory, too.
+Without PID, the one process that shows live counters is taken.
 """
 
 
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-i",
         "--interval",
-        type=_seconds,
+        type=seconds,
         default=1.0,
         metavar="SECONDS",
         help="default 1",
@@ -47,7 +48,7 @@ def _pid(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
@@ -57,7 +58,7 @@ def _seconds(text: str) -> float:
 def main(args: argparse.Namespace) -> int:
     if not args.json:
         need("rich")
-    live = shm.open_live(args.pid if args.pid is not None else _only_one())
+    live = _open(args.pid if args.pid is not None else _only_one())
     try:
         if args.json:
             now = live.read()
@@ -68,6 +69,11 @@ def main(args: argparse.Namespace) -> int:
         live.close()
 
 
+def _open(pid: int) -> Live | inspection.Outside:
+    """Its live counters; else what is read from outside. A Problem says why neither can be had."""
+    return shm.open_live(pid) if shm.shows(pid) else inspection.Outside(pid)
+
+
 def _only_one() -> int:
     pids = shm.running()
     if len(pids) == 1:
@@ -76,7 +82,7 @@ def _only_one() -> int:
         found = [f"{pid} ({shm.program(pid)[:40]})" for pid in pids]
         raise Problem(f"several processes show counters: {listing(found)}", "Name one by its PID.")
     raise Problem(
-        "no process shows live counters", "Start one with hakmem run --live -- CMD.", code=1
+        "no process shows live counters", "Name a process by its PID; 'hakmem top' lists them.", code=1
     )
 
 
@@ -91,7 +97,7 @@ def _as_json(pid: int, now: Snapshot) -> dict[str, object]:
     }
 
 
-def _show(live: Live, interval: float, once: bool, everything: bool) -> int:
+def _show(live: Live | inspection.Outside, interval: float, once: bool, everything: bool) -> int:
     from rich.live import Live as Screen
 
     from ..glossary import explained
@@ -127,6 +133,7 @@ def _picture(
     from rich.table import Table
     from rich.text import Text
 
+    memory = _memory(pid, now)
     head = Text.assemble(
         ("process ", "dim"),
         (str(now.pid), "bold"),
@@ -151,7 +158,18 @@ def _picture(
             for row in rows:
                 table.add_row(*row)
     counters = table if table.row_count else Text("all counters are zero", "dim")
-    return Group(head, counters, Text(), *_configuration(pid, now))
+    return Group(head, *memory, counters, Text(), *_configuration(pid, now))
+
+
+def _memory(pid: int, now: Snapshot) -> list[Text]:
+    """The five lines of memory; one that says why there are none."""
+    from rich.text import Text
+
+    try:
+        lines = (now.heap if isinstance(now, inspection.Seen) else inspection.look(pid)).lines()
+    except Problem as problem:
+        lines = [f"memory    {problem.line}"]
+    return [Text(f"  {line}") for line in lines]
 
 
 def _configuration(pid: int, now: Snapshot) -> list[Text]:

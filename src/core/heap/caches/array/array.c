@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/base/layout.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
@@ -242,6 +243,10 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 
 size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
+    HAK_SHOW_FIELD(hak_cache, bin);
+    HAK_SHOW_FIELD(hak_bin, slots);
+    HAK_SHOW_FIELD(hak_bin, slots_lg);
+    HAK_SHOW_FIELD(hak_bin, retired);
     return heap->bins[cls].retired;
 }
 

@@ -3,6 +3,7 @@
  * and plainly, those of a thread where sequences are off, or those of a processor while they are closed. */
 #include "cpu.h"
 
+#include "core/base/layout.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
@@ -308,6 +309,10 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 
 size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
+    HAK_SHOW_FIELD(hak_heap, arrays);
+    HAK_SHOW_FIELD(hak_arrays, top);
+    HAK_SHOW_FIELD(hak_arrays, end);
+    HAK_SHOW_SIZE(hak_arrays);
     return heap->arrays ? array_length(heap->arrays, cls) : 0;
 }
 

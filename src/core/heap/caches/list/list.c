@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/layout.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
@@ -156,6 +157,8 @@ static size_t list_length(const void *blocks)
 
 size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
+    HAK_SHOW_FIELD(hak_cache, bin);
+    HAK_SHOW_FIELD(hak_heap, retired_bin);
     return list_length(heap->retired_bin[cls]);
 }
 

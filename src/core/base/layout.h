@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * Tells tools where the library's variables are and how its structures are laid out, so that they can read a running
+ * process or a core from outside. Each line below adds a record to the section .hakmem.layout, which is not loaded: it
+ * costs no byte of memory, survives strip, and the linker fills the addresses in. A record is a text with a zero byte
+ * behind it, "variable NAME", "field STRUCTURE.NAME" or "number NAME", and two words of 64 bits: address and size, offset
+ * and size, or value and 0. Readers: tools/hakmem/hakmem_workbench/inspection.py. A line stands in a function that exists
+ * once and is called seldom; it compiles to no instruction. */
+#ifndef HAK_LAYOUT_H
+#define HAK_LAYOUT_H
+
+#include <stddef.h>
+
+#if defined(__aarch64__)
+#define HAK_SHOW_ADDRESS "S"
+#else
+#define HAK_SHOW_ADDRESS "i"
+#endif
+#define HAK_SHOW_RECORD(text, kind, value, size)                                                                  \
+    __asm__ volatile(".pushsection .hakmem.layout,\"\",%%progbits\n\t.asciz \"" text "\"\n\t.8byte %c0, %c1\n\t" \
+                     ".popsection"                                                                              \
+                     :                                                                                          \
+                     : kind(value), "i"(size))
+
+#define HAK_SHOW_VARIABLE(variable) HAK_SHOW_RECORD("variable " #variable, HAK_SHOW_ADDRESS, &(variable), sizeof(variable))
+#define HAK_SHOW_FIELD(type, field) \
+    HAK_SHOW_RECORD("field " #type "." #field, "i", offsetof(struct type, field), sizeof(((struct type *)0)->field))
+#define HAK_SHOW_SIZE(type) HAK_SHOW_RECORD("number sizeof." #type, "i", sizeof(struct type), 0)
+#define HAK_SHOW_NUMBER(name, value) HAK_SHOW_RECORD("number " name, "i", value, 0)
+
+#endif

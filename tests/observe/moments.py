@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Live bytes and reasons add up to what the kernel counts as resident, at ten moments of a program.
+
+  PYTHONPATH=tests:tools/hakmem moments.py LIBRARY PROGRAM small|large
+
+PROGRAM says its process at each moment and waits. The sum of what the workbench reads from outside must be the Rss of
+the library's mappings in smaps, to the page. With `small` frontends half of the small blocks are deleted at one
+moment, and must be told from the program's.
+"""
+import os
+import subprocess
+import sys
+
+from common import finish, skip
+from hakmem_workbench import inspection
+from hakmem_workbench.errors import Problem
+
+
+def rss(heap):
+    """Of the mappings that lie in the library's ranges. The kernel may have merged one with its neighbour's: that one has
+    no figure of its own."""
+    total = merged = 0
+    for one in inspection.mappings(heap.pid):
+        parts = [(max(a, one.start), min(b, one.end)) for a, b in heap.ranges if a < one.end and b > one.start]
+        if sum(b - a for a, b in parts) == one.end - one.start:
+            total += one.resident
+        elif parts:
+            merged += sum(b - a for a, b in parts)
+    return total, merged
+
+
+def check(heap, moment, problems):
+    total, merged = rss(heap)
+    seen = heap.live + sum(heap.kept.values())
+    if seen != heap.resident:
+        problems.append(f"{moment}: live and reasons are {seen}, the resident pages {heap.resident}")
+    if not total <= heap.resident <= total + merged:
+        problems.append(f"{moment}: resident are {heap.resident}, smaps has {total} and at most {merged} in merged mappings")
+    if min([heap.live, *heap.kept.values()]) < 0:
+        problems.append(f"{moment}: {heap.live} live, {heap.kept}")
+
+
+def main():
+    library, program, sizes = sys.argv[1:]
+    problems, live, sparse = [], {}, {}
+    with subprocess.Popen([sys.executable, program], env={**os.environ, "LD_PRELOAD": library, "HAKMEM_STATS": "0"},
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            pid, _, moment = line.strip().partition(" ")
+            try:
+                heap = inspection.look(int(pid))
+            except Problem as problem:
+                if "can't be read" in problem.line:
+                    process.kill()
+                    skip(problem.line)
+                raise
+            check(heap, moment, problems)
+            live[moment], sparse[moment] = heap.live, heap.kept.get("sparse", 0)
+            if heap.threads < (5 if moment == "four threads" else 1) or not heap.heaps:
+                problems.append(f"{moment}: {heap.threads} threads and {heap.heaps} heaps are known")
+            process.stdin.write("\n")
+            process.stdin.flush()
+    if process.returncode or len(live) != 10:
+        problems.append(f"the program ended with {process.returncode} after {len(live)} moments")
+    elif sizes == "small":
+        deleted = live["20000 blocks"] - live["every second deleted"]
+        if not 9_000_000 < deleted < 13_000_000:
+            problems.append(f"10000 blocks of 1 KB were deleted, live bytes fell by {deleted}")
+        if sparse["every second deleted"] < 8_000_000:
+            problems.append(f"10000 of 20000 blocks are free, and sparse slabs have {sparse['every second deleted']}")
+    finish(problems, f"{len(live)} moments: live and reasons equal Rss")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,673 @@
+# SPDX-License-Identifier: MIT
+"""Reads the heap of a running process from outside: it needs no setting, and stops nothing.
+
+The library says where its variables are and how its structures are laid out, in a section
+that is not loaded (src/core/base/layout.h). /proc/PID/mem has their content, and
+/proc/PID/pagemap tells which pages are resident. Each resident page of the library's
+mappings goes to one reason or to the program's blocks, so their sum is the Rss that the
+kernel counts for these mappings. A process that runs meanwhile changes under our eyes:
+figures of one moment need one that waits.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import struct
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import elf
+from .errors import Problem
+from .shm import Snapshot
+from .statsfile import OsCall, Retained, Stats
+from .text import count, duration, plural, size
+
+SECTION = ".hakmem.layout"
+PAGE = 1 << 16  # of the library
+SYSTEM_PAGE = mmap.PAGESIZE
+_WORD = struct.Struct("=QQ")
+_MOST = 1 << 20  # nodes of one list, in case it is read while it changes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the library says of itself: address and size, offset and size, value."""
+
+    variables: dict[str, tuple[int, int]]
+    fields: dict[str, tuple[int, int]]
+    numbers: dict[str, int]
+
+
+def layout(path: str) -> Layout | None:
+    """The records in a library or program; None where it has none."""
+    data = elf.section(path, SECTION)
+    if not data:
+        return None
+    tables: dict[str, dict[str, tuple[int, int]]] = {"variable": {}, "field": {}, "number": {}}
+    at = 0
+    while (end := data.find(b"\0", at)) >= 0 and end + 1 + _WORD.size <= len(data):
+        kind, _, name = data[at:end].decode("ascii", "replace").partition(" ")
+        tables.setdefault(kind, {})[name] = _WORD.unpack_from(data, end + 1)
+        at = end + 1 + _WORD.size
+    numbers = {name: value for name, (value, _) in tables["number"].items()}
+    return Layout(tables["variable"], tables["field"], numbers)
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A line of /proc/PID/smaps."""
+
+    start: int
+    end: int
+    offset: int
+    inode: int
+    path: str
+    resident: int
+
+
+def mappings(pid: int) -> list[Mapping]:
+    found: list[list[int | str]] = []
+    for line in Path(f"/proc/{pid}/smaps").read_text(errors="replace").splitlines():
+        if head := re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ (\d+) *(.*)", line):
+            start, end, offset, inode, path = head.groups()
+            found.append([int(start, 16), int(end, 16), int(offset, 16), int(inode), path, 0])
+        elif line.startswith("Rss:"):
+            found[-1][5] = int(line.split()[1]) << 10
+    return [Mapping(*line) for line in found]  # type: ignore[arg-type]
+
+
+class Process:
+    """Memory of one process, by the library's own names."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self.mappings = mappings(pid)
+            self.library, self.layout, self.bias = self._find()
+            self.memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+            self.pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise Problem(f"there is no process {pid}", "It may have ended.", 1) from error
+        except PermissionError as error:
+            raise Problem(
+                f"process {pid} can't be read: {error.strerror}",
+                "Look as its user; where kernel.yama.ptrace_scope is not 0, as root. "
+                "Processes started with HAKMEM_STATS_SHM=1 show their counters to their user.",
+                code=1,
+            ) from error
+
+    def close(self) -> None:
+        os.close(self.memory)
+        os.close(self.pages)
+
+    def _find(self) -> tuple[str, Layout, int]:
+        """The file with the records, and how far from its own addresses it was loaded."""
+        replaced = ""
+        for one in self.mappings:
+            if one.offset or not one.inode or not one.path.startswith("/"):
+                continue
+            path = f"/proc/{self.pid}/root{one.path}"
+            if one.path.endswith(" (deleted)"):
+                replaced = one.path if "hakmem" in one.path else replaced
+                path = f"/proc/{self.pid}/map_files/{one.start:x}-{one.end:x}"
+            try:
+                if os.stat(path).st_ino != one.inode:
+                    replaced = one.path if "hakmem" in one.path else replaced
+                    continue
+                records = layout(path)
+            except (OSError, elf.NotElf):
+                continue
+            if records and records.variables:
+                return one.path, records, one.start - elf.first_address(path)
+        if replaced:
+            raise Problem(
+                f"the library of process {self.pid} was replaced while it ran ({replaced})",
+                "Only a newly started process can be read.",
+                code=1,
+            )
+        raise Problem(
+            f"process {self.pid} is not served by a hakmem that can be read from outside",
+            "Is hakmem in effect? 'hakmem verify -- CMD' tells.",
+            code=1,
+        )
+
+    def read(self, address: int, size: int) -> bytes:
+        """Zeros where nothing can be read: what ends meanwhile has nothing left."""
+        try:
+            data = os.pread(self.memory, size, address)
+        except (OSError, OverflowError, ValueError):
+            return bytes(size)
+        return data + bytes(size - len(data))
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self.read(address, 8), "little")
+
+    def has(self, variable: str) -> bool:
+        return variable in self.layout.variables
+
+    def address(self, variable: str) -> int:
+        return self.layout.variables[variable][0] + self.bias
+
+    def variable(self, name: str) -> bytes:
+        return self.read(self.address(name), self.layout.variables[name][1])
+
+    def number(self, variable: str) -> int:
+        return int.from_bytes(self.variable(variable), "little")
+
+    def get(self, data: bytes, name: str, at: int = 0) -> int:
+        """The field of the structure that lies there."""
+        offset, size = self.layout.fields[name]
+        return int.from_bytes(data[at + offset : at + offset + size], "little")
+
+    def size_of(self, structure: str) -> int:
+        return self.layout.numbers[f"sizeof.{structure}"]
+
+    def list(self, first: int, link: str, size: int) -> Iterator[tuple[int, bytes]]:
+        """Address and content of each structure of a linked list."""
+        for _ in range(_MOST):
+            if not first:
+                return
+            data = self.read(first, size)
+            yield first, data
+            first = self.get(data, link)
+
+    def pagemap(self, start: int, end: int) -> array[int]:
+        """One word for each system page."""
+        first, count = start // SYSTEM_PAGE, (end - start) // SYSTEM_PAGE
+        words = array("Q")
+        data = os.pread(self.pages, count * 8, first * 8)
+        words.frombytes(data + bytes(count * 8 - len(data)))
+        return words
+
+
+_PRESENT, _SWAPPED, _EXCLUSIVE = 1 << 63, 1 << 62, 1 << 56
+
+
+class Residence:
+    """Which system pages of the library's mappings are resident, one byte each."""
+
+    def __init__(self, process: Process, ranges: list[tuple[int, int]]) -> None:
+        self.parts: list[tuple[int, int, bytes]] = []
+        self.total = 0
+        merged = sorted(ranges)
+        for one in process.mappings:
+            wanted = [
+                (max(start, one.start), min(end, one.end))
+                for start, end in merged
+                if start < one.end and end > one.start
+            ]
+            if not wanted or not one.resident:
+                continue
+            words = process.pagemap(one.start, one.end)
+            flags = bytearray(word >> 63 for word in words)
+            # The page of zeros, which reads of new memory are given, counts as present, but not in Rss.
+            surplus = flags.count(1) - one.resident // SYSTEM_PAGE
+            for i, word in enumerate(words if surplus > 0 else ()):
+                if surplus > 0 and word & _PRESENT and not word & _EXCLUSIVE:
+                    flags[i] = 0
+                    surplus -= 1
+            for start, end in wanted:
+                first, last = (start - one.start) // SYSTEM_PAGE, (end - one.start) // SYSTEM_PAGE
+                self.parts.append((start, end, bytes(flags[first:last])))
+        self.total = sum(flags.count(1) for _, _, flags in self.parts) * SYSTEM_PAGE
+
+    def bytes(self, start: int, end: int) -> int:
+        """How many bytes of the range are resident."""
+        return SYSTEM_PAGE * sum(
+            flags.count(1, max(start - first, 0) // SYSTEM_PAGE, (min(end, last) - first) // SYSTEM_PAGE)
+            for first, last, flags in self.parts
+            if start < last and end > first
+        )
+
+    def only(self, start: int, end: int) -> Residence:
+        """The same for a part, which is then found at once."""
+        part = Residence.__new__(Residence)
+        part.parts = [p for p in self.parts if start < p[1] and end > p[0]]
+        part.total = 0
+        return part
+
+
+@dataclass
+class Heap:
+    """One moment of a process: its live bytes, and what is resident beside them, by reason."""
+
+    pid: int
+    library: str
+    live: int = 0
+    resident: int = 0
+    kept: dict[str, int] = field(default_factory=dict)
+    since: dict[str, int] = field(default_factory=dict)  # ms of the monotonic clock
+    occupancy: list[int] = field(default_factory=lambda: [0] * 10)  # slabs by tenths in use
+    threads: int = 0
+    heaps: int = 0  # of threads, or of processors
+    age_seconds: float = 0.0
+    os_calls: tuple[OsCall, ...] = ()
+    counters: dict[str, int] = field(default_factory=dict)
+    ranges: list[tuple[int, int]] = field(default_factory=list)  # addresses that are the library's
+    note: str = ""
+
+    def add(self, reason: str, amount: int, since_ms: int = 0) -> None:
+        if amount:
+            self.kept[reason] = self.kept.get(reason, 0) + amount
+        if amount and since_ms:
+            self.since[reason] = min(self.since.get(reason, since_ms), since_ms)
+
+    def lines(self) -> list[str]:
+        """The five lines of memory."""
+        free = {row.reason: row.bytes for row in self.retained()}
+        kept = ", ".join(f"{reason} {size(amount)}" for reason, amount in free.items())
+        return [
+            f"live      {size(self.live)} in blocks that the program holds",
+            f"retained  {size(sum(free.values()))}: {kept or 'nothing'}",
+            f"resident  {size(self.resident)} of the heap, {size(resident_of(self.pid))} of the process",
+            f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use, {self.counters.get('threads.parked', 0)} of ended threads",
+            f"age       the process {duration(self.age_seconds)}, these figures 0 s",
+        ]
+
+    def filling(self) -> str:
+        return ", ".join(
+            f"{count(number)} to {10 * tenth}-{10 * tenth + 10} %"
+            for tenth, number in enumerate(self.occupancy)
+            if number
+        )
+
+    def stats(self) -> Stats:
+        return Stats(
+            os_calls=self.os_calls, retained=self.retained(), live_bytes=self.live, running=True
+        )
+
+    def values(self) -> dict[str, int]:
+        """The same as numbers by name, as the live counters have them."""
+        found = {"memory.live_bytes": self.live, "memory.resident_bytes": self.resident}
+        found |= {f"memory.retained.{row.reason}_bytes": row.bytes for row in self.retained()}
+        found |= self.counters
+        for call in self.os_calls:
+            stem = f"os_calls.{call.cause}.{call.call}"
+            for key in ("calls", "failed", "bytes", "ns", "regret_bytes"):
+                found[f"{stem}.{key}"] = getattr(call, key)
+        return found
+
+    def retained(self) -> tuple[Retained, ...]:
+        now = time.monotonic() * 1000
+        return tuple(
+            Retained(
+                reason,
+                amount,
+                max(now - self.since[reason], 0) / 1000 if reason in self.since else None,
+            )
+            for reason, amount in sorted(self.kept.items(), key=lambda row: -row[1])
+        )
+
+
+@dataclass(frozen=True)
+class Seen(Snapshot):
+    """A moment that was read from outside."""
+
+    heap: Heap
+
+
+class Outside:
+    """What `shm.Live` gives, of a process that shows no live counters."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.path, self.updates = pid, Path(f"/proc/{pid}"), 0
+        self.read()
+
+    def read(self) -> Seen:
+        heap = look(self.pid)
+        self.updates += 1
+        started = time.time() - heap.age_seconds
+        return Seen(self.pid, self.updates, int(started * 1e9), heap.values(), heap)
+
+    def follow(self) -> None:
+        """Each look finds what the process is now."""
+
+    def close(self) -> None:
+        """Nothing is kept open between two looks."""
+
+
+def look(pid: int) -> Heap:
+    """All of one process."""
+    process = Process(pid)
+    try:
+        return _Look(process).heap
+    finally:
+        process.close()
+
+
+class _Look:
+    def __init__(self, process: Process) -> None:
+        self.p = process
+        self.heap = Heap(process.pid, process.library)
+        self.heap.age_seconds = age_of(process.pid)
+        self.threads = [*self._threads("used"), *self._threads("retired")]
+        self.heap.threads = threads_of(process.pid)
+        self.heap.heaps = sum(1 for kind, *_ in self.threads if kind == "used")
+        self._count()
+        self._memory()
+
+    # --- counters ---------------------------------------------------------------------------
+
+    def _threads(self, kind: str) -> list[tuple[str, int, bytes]]:
+        size = self.p.size_of("hak_heap")
+        first = self.p.number(kind)
+        return [(kind, at, data) for at, data in self.p.list(first, "hak_heap.next", size)]
+
+    def _count(self) -> None:
+        p, heap = self.p, self.heap
+        names = [name for name in p.layout.fields if name.startswith("hak_counters.")]
+        base = p.layout.fields["hak_heap.counters"][0]
+        orphan = p.variable("orphan")
+        sums = [(p.variable("ended_counters"), 0), (p.variable("hak_counters_nobodys"), 0)]
+        sums += [(orphan, base), *((data, base) for _, _, data in self.threads)]
+        for name in names:
+            total = sum(p.get(data, name, at) for data, at in sums)
+            heap.counters[f"bins.{name.partition('.')[2]}"] = total
+        heap.counters["threads.live"] = heap.heaps
+        heap.counters["threads.parked"] = len(self.threads) - heap.heaps
+        heap.counters["threads.started"] = p.number("started")
+        heap.counters["threads.pinned_by_fork"] = p.number("pinned_slabs")
+        heap.os_calls = tuple(self._ledger())
+
+    def _ledger(self) -> Iterator[OsCall]:
+        p = self.p
+        data, size = p.variable("hak_ledger"), p.size_of("hak_ledger_entry")
+        causes, calls = self._names("cause."), self._names("call.")
+        for cause, row in causes.items():
+            for call, column in calls.items():
+                at = (row * len(calls) + column) * size
+                entry = {
+                    key: p.get(data, f"hak_ledger_entry.{key}", at)
+                    for key in ("calls", "bytes", "ns", "regret_bytes", "failed")
+                }
+                if entry["calls"]:
+                    yield OsCall(cause, call, **entry)
+
+    def _names(self, prefix: str) -> dict[str, int]:
+        numbers = self.p.layout.numbers
+        return {k.removeprefix(prefix): v for k, v in numbers.items() if k.startswith(prefix)}
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def _memory(self) -> None:
+        p, heap = self.p, self.heap
+        zones = self._zones()
+        plan = self._plan()
+        chunks = self._chunks()
+        direct = list(self._direct())
+        guard = self._guard()
+        live_file = self._live_file()
+        ranges = [plan, *chunks, *((at, at + size) for at, size, _ in direct), *guard, *live_file]
+        heap.ranges = [one for one in ranges if one[1] > one[0]]
+        self.resident = Residence(p, heap.ranges)
+        heap.resident = self.resident.total
+        tables = self.resident.bytes(*plan)
+        self.strides: dict[int, int] = {}
+        self.held = 0
+        self.spans = self._cached_spans()
+        self.owners = {at for _, at, _ in self.threads} | {p.address("orphan")}
+        for base, mapped in zones:
+            tables -= self.resident.bytes(base, base + mapped)
+            self._zone(base, mapped)
+        binned = min(self._binned(), self.held)
+        heap.live += self.held - binned
+        heap.add("bins", binned)
+        heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in [*chunks, *live_file]))
+        for at, size, usable in direct:
+            amount = self.resident.bytes(at, at + size)
+            heap.live += min(amount, usable)
+            heap.add("spans", amount - min(amount, usable))
+        heap.live += sum(self.resident.bytes(*r) for r in guard)
+
+    def _zones(self) -> list[tuple[int, int]]:
+        p = self.p
+        data, size = p.variable("zones"), p.size_of("zone")
+        return [
+            (p.get(data, "zone.base", i * size), p.get(data, "zone.mapped", i * size))
+            for i in range(p.number("zone_count"))
+        ]
+
+    def _plan(self) -> tuple[int, int]:
+        """Tables and zones; nobody else has a mapping among them."""
+        p = self.p
+        data, size = p.variable("zones"), p.size_of("zone")
+        table = p.get(p.variable("hak_page_map"), "hak_page_map.descriptors")
+        end = max(
+            p.get(data, "zone.base", i * size)
+            + (p.get(data, "zone.superslabs", i * size) << p.layout.numbers["superslab_lg"])
+            for i in range(max(p.number("zone_count"), 1))
+        )
+        return table, end
+
+    def _chunks(self) -> list[tuple[int, int]]:
+        """What was mapped for metadata beside the tables."""
+        p = self.p
+        data, count = p.variable("noted"), p.number("noted_count")
+        if 16 * count == len(data):
+            self.heap.note = "there may be more metadata than is shown"
+        pairs = [_WORD.unpack_from(data, 16 * i) for i in range(count)]
+        return [(base, base + size) for base, size in pairs]
+
+    def _direct(self) -> Iterator[tuple[int, int, int]]:
+        p = self.p
+        if not p.has("buckets"):
+            return
+        size = p.size_of("mapping")
+        for first in struct.unpack(f"={p.layout.variables['buckets'][1] // 8}Q", p.variable("buckets")):
+            for _, data in p.list(first, "mapping.next", size):
+                yield (
+                    p.get(data, "mapping.base"),
+                    -(-p.get(data, "mapping.size") // SYSTEM_PAGE) * SYSTEM_PAGE,
+                    p.get(data, "mapping.usable"),
+                )
+
+    def _guard(self) -> list[tuple[int, int]]:
+        if not self.p.has("first") or not (first := self.p.number("first")):
+            return []
+        size = self.p.layout.numbers["guard_places"] * self.p.number("stride") + SYSTEM_PAGE
+        return [(first, first + size)]
+
+    def _live_file(self) -> list[tuple[int, int]]:
+        if not self.p.has("file") or not (first := self.p.number("file")):
+            return []
+        return [(first, first + self.p.layout.numbers["live_file_bytes"])]
+
+    def _cached_spans(self) -> dict[int, int]:
+        """Spans that are kept whole, by their address: since when."""
+        p = self.p
+        if not p.has("caches"):
+            return {}
+        data, size = p.variable("caches"), p.size_of("class_cache")
+        found = {}
+        for at in range(0, len(data), size):
+            top = p.get(data, "class_cache.top", at)
+            for _, slab in p.list(top, "hak_slab.next", p.size_of("hak_slab")):
+                found[p.get(slab, "hak_slab.base")] = p.get(slab, "hak_slab.since_ms")
+        return found
+
+    def _zone(self, base: int, mapped: int) -> None:
+        """Superslab by superslab: what has no descriptor in memory has no page in use."""
+        p = self.p
+        superslab = 1 << p.layout.numbers["superslab_lg"]
+        size = p.size_of("hak_slab")
+        pages = superslab // PAGE
+        table = p.variable("hak_page_map")
+        descriptors = p.get(table, "hak_page_map.descriptors")
+        rotation, mask = (p.get(table, f"hak_page_map.{name}") for name in ("rotation", "mask"))
+        here = self.resident.only(base, base + mapped)
+        behind = base  # of a run that reaches into further superslabs
+        for start in range(base, base + mapped, superslab):
+            if not here.bytes(start, start + superslab):
+                continue
+            index = ((start >> 16) + rotation) & mask
+            data = p.read(descriptors + index * size, pages * size)
+            behind = self._superslab(here, start, data, max(behind, start))
+
+    def _superslab(self, here: Residence, start: int, data: bytes, at: int) -> int:
+        p, n, size = self.p, self.p.layout.numbers, self.p.size_of("hak_slab")
+        region = p.get(data, "hak_slab.region")
+        whole = p.read(region, p.size_of("superslab")) if region else bytes(p.size_of("superslab"))
+        free = p.get(whole, "superslab.free") if region else 0
+        end = start + (1 << n["superslab_lg"])
+        use: dict[int, Callable[[Residence, bytes, int, int, int], None]] = {
+            n["state.active"]: self._slab,
+            n["state.full"]: self._slab,
+            n["state.partial"]: self._slab,
+            n["state.empty"]: self._empty,
+            n["state.span"]: self._span,
+        }
+        while at < end:
+            i = (at - start) // PAGE
+            d = i * size
+            state = p.get(data, "hak_slab.word", d) & n["state_mask"]
+            if free >> i & 1:
+                self._free(here.bytes(at, at + PAGE), whole, i)
+            elif p.get(data, "hak_slab.base", d) == at and (state in use or at in self.spans):
+                run = at + max(p.get(data, "hak_slab.pages", d), 1) * PAGE
+                use.get(state, self._cached)(here, data, d, at, run)
+                at = run
+                continue
+            else:
+                self.heap.add("reserve", here.bytes(at, at + PAGE))
+            at += PAGE
+        return at
+
+    def _slab(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
+        """Blocks that are out, and free ones: on its lists, on its remote list, or not cut yet."""
+        p, n = self.p, self.p.layout.numbers
+        amount = here.bytes(at, end)
+        word, used = p.get(data, "hak_slab.word", d), p.get(data, "hak_slab.used", d)
+        stride = self.strides[p.get(data, "hak_slab.cls", d)] = p.get(data, "hak_slab.stride", d)
+        remote = min(word >> n["remote_shift"] & n["remote_mask"], used)
+        held = min((used - remote) * stride, amount)
+        since = p.get(data, "hak_slab.since_ms", d)
+        owner = p.get(data, "hak_slab.owner", d)
+        lost = word & n["state_mask"] == n["state.active"] and owner not in self.owners
+        self.held += held
+        self.heap.add("pinned" if lost else "sparse", amount - held, since)
+        capacity = max(p.get(data, "hak_slab.capacity", d), 1)
+        self.heap.occupancy[min(10 * (used - remote) // capacity, 9)] += 1
+
+    def _empty(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
+        self.heap.add("empty", here.bytes(at, end))
+
+    def _cached(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
+        self.heap.add("empty", here.bytes(at, end), self.spans[at])
+
+    def _span(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
+        amount = here.bytes(at, end)
+        live = min(amount, self.p.get(data, "hak_slab.requested", d))
+        self.heap.live += live
+        self.heap.add("spans", amount - live)
+
+    def _free(self, amount: int, whole: bytes, i: int) -> None:
+        p = self.p
+        since = p.get(whole, "superslab.pages.checked_ms")
+        if p.get(whole, "superslab.pages.refused") >> i & 1:
+            self.heap.add("refused", amount, since)
+        elif not p.get(whole, "superslab.pages.old") >> i & 1:
+            self.heap.add("lazy", amount)
+        elif p.get(whole, "superslab.state") == p.layout.numbers["superslab.cached"]:
+            self.heap.add("cached", amount, p.get(whole, "superslab.cached_ms"))
+        else:
+            self.heap.add("dirty", amount, since)
+
+    def _binned(self) -> int:
+        """Bytes of blocks in the bins of threads, and of others' blocks on their way back."""
+        p = self.p
+        total = 0
+        orphan = p.variable("orphan")
+        for kind, data in [("orphan", orphan), *((kind, data) for kind, _, data in self.threads)]:
+            total += self._bins(data, kind)
+            if "hak_heap.quarantine[0].bytes" in p.layout.fields:
+                total += p.get(data, "hak_heap.quarantine[0].bytes")
+        return total
+
+    def _bins(self, thread: bytes, kind: str) -> int:
+        p = self.p
+        bins, _ = p.layout.fields["hak_heap.bins"]
+        size = p.size_of("hak_bin")
+        lengths = self._lengths(thread, kind)
+        return sum(
+            stride * (lengths(cls) + p.get(thread, "hak_bin.remote_count", bins + cls * size))
+            for cls, stride in self.strides.items()
+        )
+
+    def _lengths(self, thread: bytes, kind: str) -> Callable[[int], int]:
+        """How many blocks are in the bin of a class, by the kind of cache that was built."""
+        p = self.p
+        fields = p.layout.fields
+        if "hak_heap.arrays" in fields:
+            return self._lengths_of_arrays(p.get(thread, "hak_heap.arrays"))
+        cache = p.get(thread, "hak_heap.cache") if kind == "used" else 0
+        offset, size = fields["hak_cache.bin"]
+        bins, step = fields["hak_heap.bins"][0], p.size_of("hak_bin")
+        heads = struct.unpack(f"={size // 8}Q", p.read(cache + offset, size)) if cache else ()
+        if "hak_bin.slots" in fields:
+
+            def length(cls: int) -> int:
+                at = bins + cls * step
+                if not cache or not p.get(thread, "hak_bin.slots_lg", at):
+                    return 0 if cache else p.get(thread, "hak_bin.retired", at)
+                return max(heads[cls] - p.get(thread, "hak_bin.slots", at), 0) // 8
+
+            return length
+        if "hak_heap.quarantine[0].bytes" in fields:
+            self.heap.note = "the blocks in bins of a hardened build with lists count as the program's"
+            return lambda cls: 0
+        at, size = fields["hak_heap.retired_bin"]
+        lists = heads or struct.unpack(f"={size // 8}Q", thread[at : at + size])
+        return lambda cls: self._length_of_list(lists[cls])
+
+    def _lengths_of_arrays(self, arrays: int) -> Callable[[int], int]:
+        p = self.p
+        top, end = (p.layout.fields[f"hak_arrays.{name}"][0] for name in ("top", "end"))
+        slots = p.size_of("hak_arrays")  # they follow on it
+        data = p.read(arrays, slots) if arrays else b""
+
+        def length(cls: int) -> int:
+            if not data:
+                return 0
+            first = int.from_bytes(data[end + 8 * cls - 8 : end + 8 * cls], "little") + 8
+            last = int.from_bytes(data[top + 8 * cls : top + 8 * cls + 8], "little")
+            return max(last - (first if cls else arrays + slots), 0) // 8
+
+        return length
+
+    def _length_of_list(self, block: int) -> int:
+        count, seen = 0, {}
+        while block and count < 4096:
+            page = block & -SYSTEM_PAGE
+            if page not in seen:
+                seen[page] = self.p.read(page, SYSTEM_PAGE)
+            block = int.from_bytes(seen[page][block - page : block - page + 8], "little")
+            count += 1
+        return count
+
+
+def age_of(pid: int) -> float:
+    """Seconds since the process was started."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[19]) / os.sysconf("SC_CLK_TCK"), 0)
+    except (OSError, IndexError):
+        return 0.0
+
+
+def threads_of(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+
+
+def resident_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * SYSTEM_PAGE
+    except (OSError, IndexError):
+        return 0
