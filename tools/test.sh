@@ -45,7 +45,7 @@ readonly STAGES=(programs workbench wheel install subproject lto linked-backend 
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak wraps rust site fresh readme deb)
+readonly LONG_STAGES=(programs-more suites soak wraps rust site release fresh readme deb)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 # These begin first, in this order, so that no long stage is left alone at the end. The default build comes first of
@@ -674,6 +674,7 @@ run_stage() {
         install) stage_command install installs ;;
         lto) stage_command lto lto ;;
         site) stage_command site site ;;
+        release) stage_command release tools/release.sh --try 1.0.0 ;;
         subproject) stage_command subproject embeds ;;
         linked-backend) stage_command linked-backend links_backend ;;
         quickstart) stage_command quickstart in_default_build tools/quickstart.sh ;;
