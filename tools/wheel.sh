@@ -32,7 +32,7 @@ text = text.replace('name = "hakmem-workbench"', f'name = "hakmem"\nversion = "{
 text = re.sub(r'\[tool.setuptools.dynamic\]\n.*\n', "", text)
 text = re.sub(r"dependencies = (\[[^]]*\])", r"dependencies = []", text, count=1) \
     .replace('test = ["pytest>=7"]', f'test = ["pytest>=7"]\nmeasure = {re.search(r"dependencies = (.[^]]*.)", text)[1]}')
-text = text.replace('["page.css", "py.typed"]', '["page.css", "py.typed", "lib/*"]')
+text = text.replace('"py.typed"]', '"py.typed", "lib/*"]')
 open(path, "w").write(text)
 EOF
     glibc=$(objdump -T "$stage"/hakmem_workbench/lib/*hakmem* | grep -oP 'GLIBC_\K[0-9]+\.[0-9]+' | sort -V | tail -1)

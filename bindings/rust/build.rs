@@ -113,6 +113,7 @@ fn main() {
             || (cache != "cpu" && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
             || path.ends_with("api/dlopen.c")
             || path.ends_with("api/inline.c")
+            || path.ends_with("src/observers")
     };
     let mut files = vec![out.join("parts.c")];
     sources(&src, &skip, &mut files);

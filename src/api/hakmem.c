@@ -150,6 +150,13 @@ HAK_EXPORT int hakmem_stats(int fd, int json)
     return hak_init() ? hak_stats_write(fd, json != 0) : -ENOMEM;
 }
 
+/* libhakmem-profile.so has another one, which is found before this. */
+HAK_EXPORT int hakmem_profile(size_t mean)
+{
+    (void)mean;
+    return -ENOSYS;
+}
+
 HAK_EXPORT const char *hakmem_version(void)
 {
     return HAK_VERSION;

@@ -99,6 +99,11 @@ void hakmem_main_called(void);
  * errno (ENOMEM before the library could start, else that of write). Allocates nothing.
  * Units: a file descriptor. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_stats(int fd, int json);
+/* Samples the heap: one allocation every `mean` bytes, on average; 0 ends that. Other threads follow within 1 MiB of
+ * allocations. 0; -ENOSYS where libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40, -ENOMEM without
+ * a file.
+ * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+int hakmem_profile(size_t mean);
 /* The version, "major.minor.patch".
  * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 const char *hakmem_version(void);

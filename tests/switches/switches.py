@@ -312,7 +312,28 @@ def test_trace(t):
         t.problems.append(f"HAKMEM_TRACE: {loud.stderr!r}, {quiet.stderr!r} with HAKMEM_QUIET=1")
 
 
+def test_profile(t):
+    said = plain(t, HAKMEM_PROFILE=1000).stderr
+    if not re.fullmatch("hakmem: HAKMEM_PROFILE: libhakmem-profile.so is not loaded.*\n", said):
+        t.problems.append(f"HAKMEM_PROFILE without its library: {said[:200]!r}")
+
+
+def test_profile_file(t):
+    """A process of its own has samples in it, whichever way stacks are walked."""
+    both = f"{t.library.with_name('libhakmem-profile.so')}:{t.library}"
+    for unwind in "tables", "frames":
+        with tempfile.TemporaryDirectory() as folder:
+            settings = {"HAKMEM_PROFILE": 1000, "HAKMEM_PROFILE_FILE": f"{folder}/%p", "HAKMEM_PROFILE_UNWIND": unwind}
+            said = tracing.run(both, [t.work, "churn", "48"], settings).stderr
+            heads = [file.read_bytes()[:8] for file in Path(folder).iterdir()]
+            if said or heads != [b"HAKPROF1"]:
+                t.problems.append(f"HAKMEM_PROFILE_FILE, HAKMEM_PROFILE_UNWIND={unwind}: {heads}, stderr {said[:200]!r}")
+
+
 OTHERS = {
+    "HAKMEM_PROFILE": test_profile,
+    "HAKMEM_PROFILE_FILE": test_profile_file,
+    "HAKMEM_PROFILE_UNWIND": test_profile_file,
     "HAKMEM_CGROUP": test_cgroup,
     "HAKMEM_STATS": test_stats,
     "HAKMEM_STATS_FILE": test_stats_file,

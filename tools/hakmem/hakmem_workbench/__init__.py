@@ -8,7 +8,8 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     children, elf, observe, ldtrace,  what the system says
     machine, timing, sidecar
     statsfile, shm, library,          what the library says
-    settings, explain
+    settings, explain, heapprofile
+    symbols, pprof, flame             what a heap profile shows
     resolve, checks, preload,         is it in effect, which policy is meant,
     variants, mesonbuild              and where it comes from
     blocks, inference, factorial      judging
@@ -17,7 +18,7 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     commands, cli                     the command line
 
 The exact order is in tests/test_cli.py. What `run`, `verify`, `options`,
-`causes` and `record` import is standard library alone.
+`causes`, `profile` and `record` import is standard library alone.
 """
 
 __version__ = "0.1.0"

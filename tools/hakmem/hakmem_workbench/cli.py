@@ -28,6 +28,7 @@ COMMANDS = {
     "options": "every setting: type, range, value, source",
     "stat": "live counters of a running process",
     "top": "processes by live, retained and resident memory",
+    "profile": "which code holds the memory: heap profile, leaks",
     "causes": "why a process keeps memory, who made its system calls",
     "record": "record each malloc and free of a command",
     "replay": "replay a record under any allocator",

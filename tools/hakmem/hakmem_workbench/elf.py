@@ -21,7 +21,7 @@ _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_SONAME = 1, 4, 5, 6, 14
 _DT_GNU_HASH = 0x6FFFFEF5
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _NT_GNU_BUILD_ID = 3
-_STT_OBJECT = 1
+_STT_OBJECT, _STT_FUNC = 1, 2
 _MACHINES = {
     3: "i386",
     8: "MIPS",
@@ -93,6 +93,16 @@ def section(path: str, name: str) -> bytes:
 def first_address(path: str) -> int:
     """The address of the start of the file, where the file itself would be loaded."""
     return _with_reader(path, lambda reader: reader.first_address())
+
+
+def segments(path: str) -> list[tuple[int, int, int]]:
+    """(offset, address, length) of what is loaded of a file; may raise NotElf."""
+    return _with_reader(path, lambda reader: [row[1:] for row in reader.programs if row[0] == _PT_LOAD])
+
+
+def functions(path: str) -> list[tuple[int, str]]:
+    """(address, name) of all functions that the file's symbols name, in order of address. May raise NotElf."""
+    return _with_reader(path, lambda reader: reader.functions())
 
 
 _Result = TypeVar("_Result")
@@ -298,6 +308,17 @@ class _Reader:
                     if info & 15 == _STT_OBJECT and name.startswith(prefix):
                         found.append((address, name.removeprefix(prefix)))
         return [name for _, name in sorted(found)]
+
+    def functions(self) -> list[tuple[int, str]]:
+        found = []
+        for kind, offset, length, link in self.sections:
+            if kind in (_SHT_SYMTAB, _SHT_DYNSYM):
+                for name, info, _, section, address in self._entries(
+                    offset, length, self.sections[link][1]
+                ):
+                    if info & 15 == _STT_FUNC and section:
+                        found.append((address, name))
+        return sorted(set(found))
 
     @staticmethod
     def _split(

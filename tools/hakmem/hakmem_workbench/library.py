@@ -105,6 +105,20 @@ def from_build(directory: str) -> Library:
     )
 
 
+def beside(library: Library, name: str) -> str:
+    """A file that comes with the library."""
+    folder = Path(library.real).parent
+    for place in (folder / "hakmem", folder, folder.parent / "tools" / "trace"):
+        if (place / name).is_file():
+            return str(place / name)
+    if found := shutil.which(name):
+        return found
+    raise Problem(
+        f"{name} was not found beside {library.path}",
+        f"Build it there: meson compile -C DIR {name.removeprefix('lib').removesuffix('.so')}.",
+    )
+
+
 def parts(library: Library, kind: str) -> list[str]:
     """The names of its parts of a kind: by symbols, or by the .pc file where they are stripped."""
     if names := elf.objects(library.path, f"hak_{kind}_"):

@@ -189,7 +189,7 @@ def running() -> list[int]:
 
 def _file_of(pid: int) -> Path | None:
     """The descriptor of the process's own counters: a forked child has its parent's, too."""
-    inner = _number_inside(pid)
+    inner = number_inside(pid)
     for path in Path(f"/proc/{pid}/fd").iterdir():
         try:
             if os.readlink(path).startswith(LINK) and _owner(path) in (inner, None):
@@ -199,7 +199,7 @@ def _file_of(pid: int) -> Path | None:
     return None
 
 
-def _number_inside(pid: int) -> int:
+def number_inside(pid: int) -> int:
     """The process's number for itself, in a namespace of its own."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("NSpid:"):

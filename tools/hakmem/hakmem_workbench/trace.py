@@ -20,7 +20,6 @@ from pathlib import Path
 
 from . import preload
 from .errors import Problem
-from .library import Library
 from .variants import Variant
 
 RECORDER = "libhakmem-trace.so"
@@ -57,20 +56,6 @@ class Outcome:
     recorded: tuple[int, ...]
     live: tuple[int, ...]
     resident: tuple[int, ...]
-
-
-def beside(library: Library, name: str) -> str:
-    """A file that comes with the library."""
-    folder = Path(library.real).parent
-    for place in (folder / "hakmem", folder, folder.parent / "tools" / "trace"):
-        if (place / name).is_file():
-            return str(place / name)
-    if found := shutil.which(name):
-        return found
-    raise Problem(
-        f"{name} was not found beside {library.path}",
-        f"Build it there: meson compile -C DIR {name.removeprefix('lib').removesuffix('.so')}.",
-    )
 
 
 def recording(recorder: str, variant: Variant, pattern: str) -> dict[str, str]:

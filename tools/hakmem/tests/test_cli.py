@@ -140,10 +140,10 @@ def test_live_counters_as_json_need_nothing() -> None:
 LAYERS = (
     {"errors", "text", "glossary", "screen", "children"},
     {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing", "blocks"},
-    {"library", "sidecar", "explain", "inference", "inspection"},
-    {"settings", "resolve", "mesonbuild", "factorial"},
+    {"library", "sidecar", "explain", "inference", "inspection", "heapprofile"},
+    {"settings", "resolve", "mesonbuild", "factorial", "symbols"},
     {"preload", "checks"},
-    {"variants"},
+    {"variants", "pprof", "flame"},
     {"results", "trace"},
     {"experiment", "live", "report", "plots"},
     {"page"},

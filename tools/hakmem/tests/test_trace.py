@@ -22,7 +22,7 @@ from conftest import Hakmem, clean_environment
 
 from hakmem_workbench import trace
 from hakmem_workbench.errors import Problem
-from hakmem_workbench.library import Library, at
+from hakmem_workbench.library import Library, at, beside
 from hakmem_workbench.variants import parse
 
 Compiled = Callable[..., Path]
@@ -109,7 +109,7 @@ def kit(real_library: Path) -> Library:
     found = at(real_library, "under test")
     try:
         for name in (trace.RECORDER, trace.REPLAYER):
-            trace.beside(found, name)
+            beside(found, name)
     except Problem as problem:
         pytest.skip(problem.sentence)
     return found
@@ -117,7 +117,7 @@ def kit(real_library: Path) -> Library:
 
 def check(kit: Library, path: Path, folder: Path) -> trace.Facts:
     """A replay under each allocator ends each tenth with the bytes that the trace tells of."""
-    replayer = trace.beside(kit, trace.REPLAYER)
+    replayer = beside(kit, trace.REPLAYER)
     with trace.expanded(path, folder) as plain:
         decoder = Decoder(plain.read_bytes()).read()
         facts = trace.facts_of(replayer, plain, folder / "plan")
@@ -148,7 +148,7 @@ def test_two_threads_that_hand_over(
         assert 0 <= facts.live[-1] - int(done.out) < 4096
         assert facts.peak >= 8 << 20
         resident = trace.carry_out(
-            trace.beside(kit, trace.REPLAYER), tmp_path / "plan", parse("system").assignments()
+            beside(kit, trace.REPLAYER), tmp_path / "plan", parse("system").assignments()
         )
         assert resident.max_rss < 8 << 20  # of the 8 MiB the program touched one
 
@@ -174,7 +174,7 @@ def test_cpython(hakmem: Hakmem, kit: Library, tmp_path: Path) -> None:
     facts = check(kit, path, tmp_path)
     assert facts.threads == 3 and facts.steps > 20000
     others = [p for p in tmp_path.glob("python-*.trace") if p != path]
-    replayer = trace.beside(kit, trace.REPLAYER)
+    replayer = beside(kit, trace.REPLAYER)
     children = [f for f in (trace.facts_of(replayer, p) for p in others) if f.parent == facts.pid]
     assert len(children) == 1 and 2000 < children[0].steps < facts.steps
 
@@ -255,7 +255,7 @@ def test_mistakes(hakmem: Hakmem, kit: Library, tmp_path: Path) -> None:
 
 def recorded(kit: Library, pattern: Path, command: list[str], **more: object) -> str:
     environment = clean_environment() | {
-        "LD_PRELOAD": f"{trace.beside(kit, trace.RECORDER)}:{kit.path}",
+        "LD_PRELOAD": f"{beside(kit, trace.RECORDER)}:{kit.path}",
         "HAKMEM_TRACE": str(pattern),
     }
     done = subprocess.run(
@@ -270,7 +270,7 @@ def test_a_full_disk_loses_and_counts(kit: Library, tmp_path: Path) -> None:
     command = ["sh", "-c", f"ulimit -f 400; PYTHONMALLOC=malloc exec {sys.executable} -c '{script}'"]
     pattern = tmp_path / "full.%p"
     assert recorded(kit, pattern, command) == ""
-    replayer = trace.beside(kit, trace.REPLAYER)
+    replayer = beside(kit, trace.REPLAYER)
     facts = [trace.facts_of(replayer, path) for path in sorted(tmp_path.glob("full.*"))]
     (cut,) = [one for one in facts if one.lost]
     assert cut.steps > 10000 and cut.lost > 10000

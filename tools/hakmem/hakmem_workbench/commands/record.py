@@ -18,7 +18,7 @@ from pathlib import Path
 
 from .. import preload, trace, variants
 from ..errors import Problem
-from ..library import find
+from ..library import beside, find
 from ..text import Printer, count, duration, plural, size
 from .common import add_command, add_library
 from .output import stoppable
@@ -61,8 +61,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     preload.resolve_command(args.command)
     chosen = find(args.library)
-    recorder = trace.beside(chosen, trace.RECORDER)
-    replayer = trace.beside(chosen, trace.REPLAYER)
+    recorder = beside(chosen, trace.RECORDER)
+    replayer = beside(chosen, trace.REPLAYER)
     variant = variants.parse(args.under, args.library)
     target = Path(args.output or _default(args.command[0])).absolute()
     if not target.parent.is_dir():

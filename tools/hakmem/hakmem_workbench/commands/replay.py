@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from .. import trace, variants
-from ..library import find
+from ..library import beside, find
 from ..text import Printer, count, duration, plural, size
 from . import ab
 from .common import add_library
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    replayer = trace.beside(find(args.library), trace.REPLAYER)
+    replayer = beside(find(args.library), trace.REPLAYER)
     with tempfile.TemporaryDirectory(prefix="hakmem-replay-") as name:
         folder = Path(name)
         plan = folder / "plan"

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ * The file of a heap profile, as libhakmem-profile.so keeps it and `hakmem profile` reads it. It is mapped and always
+ * current: it needs no end of the process, no signal, and no help of a debugger. It is HAKMEM_PROFILE_FILE, or else a
+ * file in memory, /proc/PID/fd/N -> /memfd:hakmem.profile.
+ *
+ * A header of 4096 bytes is followed by entries, frames and maps, at the offsets that it names. Numbers are words of
+ * the machine. An entry stands for all samples with one stack, one size and one mean; its key is a hash of these, and 0
+ * where the entry is unused. Readers skip an entry of depth 0, which is being written. Frames are return addresses, the
+ * innermost first. Maps are lines as in /proc/PID/maps, of code only, each ended by a newline.
+ *
+ * A block of s bytes is sampled with the probability 1 - exp(-s / mean). So one sample stands for the inverse of that
+ * many blocks. Readers may write `mean`: 0 switches the profile off. Threads notice after HAK_PROFILE_STEP bytes. */
+#ifndef HAK_FORMAT_H
+#define HAK_FORMAT_H
+
+#include "core/base/words.h"
+
+#define HAK_PROFILE_MAGIC "HAKPROF1"
+#define HAK_PROFILE_MEMORY "hakmem.profile"
+#define HAK_PROFILE_STEP HAK_MIB
+#define HAK_PROFILE_DEPTH 128 /* frames of a stack; those of its outermost calls are cut */
+
+struct hak_profile_header {
+    char magic[8];
+    uint32_t header_size, entry_size;
+    uint64_t pid;
+    uint64_t started_ns;    /* CLOCK_REALTIME */
+    _Atomic(uint64_t) mean; /* bytes between two samples */
+    uint64_t entries_at, entries;
+    uint64_t frames_at, frames; /* in words */
+    _Atomic(uint64_t) frames_used;
+    uint64_t maps_at, maps; /* in bytes */
+    _Atomic(uint64_t) maps_used;
+    _Atomic(uint64_t) lost; /* samples for which there was no room */
+};
+
+struct hak_profile_entry {
+    _Atomic(uint64_t) key;
+    uint64_t size, mean;
+    uint64_t first;                     /* frame */
+    _Atomic(uint64_t) depth;            /* released after what stands before it */
+    _Atomic(uint64_t) allocated, freed; /* samples */
+    uint64_t reserved;
+};
+
+_Static_assert(sizeof(struct hak_profile_header) == 112 && sizeof(struct hak_profile_entry) == 64,
+               "readers know the layout");
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ * libhakmem-profile.so: a heap profile. Loaded before libhakmem.so, it stands before malloc and its family, so the
+ * library itself has no instruction for it. Each thread counts down the bytes that it asks for. The call that brings
+ * the counter to zero is sampled: so many bytes lie between two samples on average, and the distances are exponential,
+ * so that each byte has the same chance, whatever the program's rhythm is. A sampled block is aligned to a page: free
+ * looks at the address alone, and seldom goes on to look for the block. */
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/hakmem.h"
+#include "samples.h"
+#include "unwind.h"
+
+#define MARK ((uintptr_t)4095) /* these bits of a sampled block's address are 0 */
+
+static _Atomic(bool) ready;
+
+/* All 0 in a new thread, whose first call comes to the slow path. */
+static __thread struct self {
+    size_t left; /* bytes until that */
+    size_t mean; /* by which the distance was drawn; 0: none was */
+    uint64_t seed;
+    bool inside; /* what runs on its behalf is not sampled */
+} self __attribute__((tls_model("initial-exec")));
+
+/* --- distances ------------------------------------------------------------------------------------------ */
+
+/* Natural logarithm of x in (0, 1], good to six figures. */
+static double logarithm(double x)
+{
+    union {
+        double d;
+        uint64_t bits;
+    } u = {x};
+    int exponent = (int)(u.bits >> 52) - 1023;
+    u.bits = (u.bits & (((uint64_t)1 << 52) - 1)) | (uint64_t)1023 << 52;
+    double t = (u.d - 1) / (u.d + 1), s = t * t;
+    return exponent * 0.69314718055994531 + 2 * t * (1 + s * (1 / 3.0 + s * (1 / 5.0 + s * (1 / 7.0 + s / 9))));
+}
+
+static uint64_t draw_bits(void)
+{
+    uint64_t s = self.seed;
+    if (!s) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        s = ((uint64_t)(uintptr_t)&self ^ (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec) | 1;
+    }
+    s ^= s >> 12;
+    s ^= s << 25;
+    s ^= s >> 27;
+    self.seed = s;
+    return s * 0x2545f4914f6cdd1du;
+}
+
+static size_t draw_distance(size_t mean)
+{
+    double uniform = (double)((draw_bits() >> 11) + 1) * 0x1p-53;
+    return (size_t)(-logarithm(uniform) * (double)mean) + 1;
+}
+
+/* --- the slow path -------------------------------------------------------------------------------------- */
+
+/* Whether the call for so many bytes is to be sampled, and by which mean. */
+static size_t due_mean(size_t size)
+{
+    if (!HAK_LOAD_ACQUIRE(&ready) || self.inside)
+        return 0;
+    size_t mean = hak_samples_mean();
+    if (!mean || mean != self.mean) {
+        self.mean = mean;
+        self.left = mean ? draw_distance(mean) : HAK_PROFILE_STEP;
+        if (!mean || size < self.left) {
+            self.left -= hak_min(size, self.left - 1);
+            return 0;
+        }
+    }
+    self.left = draw_distance(mean);
+    return mean;
+}
+
+/* To a place with the mark, where it has none. */
+static void *put_apart(void *p, size_t size)
+{
+    if (!((uintptr_t)p & MARK))
+        return p;
+    void *marked = hakmem_memalign(MARK + 1, size);
+    if (!marked)
+        return p;
+    memcpy(marked, p, size);
+    hakmem_free(p);
+    return marked;
+}
+
+static HAK_NOINLINE void *sample(void *p, size_t size, size_t mean, void *caller)
+{
+    void *frames[HAK_PROFILE_DEPTH];
+    int saved = errno;
+    self.inside = true;
+    p = put_apart(p, size);
+    if (!((uintptr_t)p & MARK))
+        hak_samples_add(p, size, mean, frames, hak_unwind(frames, HAK_PROFILE_DEPTH, caller));
+    self.inside = false;
+    errno = saved;
+    return p;
+}
+
+/* A call for `size` bytes that used up the distance gave p. */
+static HAK_NOINLINE void *arrive(void *p, size_t size, void *caller)
+{
+    size_t mean = due_mean(size);
+    return p && mean && hak_unwind_is_safe(caller) ? sample(p, size, mean, caller) : p;
+}
+
+static bool leave(const void *p)
+{
+    return p && !((uintptr_t)p & MARK) && hak_samples_remove(p);
+}
+
+/* --- malloc and its family ------------------------------------------------------------------------------ */
+
+#define HERE __builtin_return_address(0)
+
+HAK_INLINE bool use_up(size_t size)
+{
+    if (HAK_UNLIKELY(size >= self.left))
+        return true;
+    self.left -= size;
+    return false;
+}
+
+HAK_EXPORT void *malloc(size_t size)
+{
+    if (HAK_UNLIKELY(use_up(size)))
+        return arrive(hakmem_malloc(size), size, HERE);
+    return hakmem_malloc(size);
+}
+
+static HAK_NOINLINE void free_marked(void *p)
+{
+    leave(p);
+    hakmem_free(p);
+}
+
+HAK_EXPORT void free(void *p)
+{
+    if (HAK_UNLIKELY(!((uintptr_t)p & MARK)))
+        free_marked(p);
+    else
+        hakmem_free(p);
+}
+
+HAK_EXPORT void *calloc(size_t n, size_t size)
+{
+    size_t total;
+    void *p = hakmem_calloc(n, size);
+    if (__builtin_mul_overflow(n, size, &total) || HAK_LIKELY(!use_up(total)))
+        return p;
+    return arrive(p, total, HERE);
+}
+
+HAK_EXPORT void *realloc(void *old, size_t size)
+{
+    bool was = leave(old);
+    void *p = hakmem_realloc(old, size);
+    if (HAK_UNLIKELY(!p)) {
+        if (was && size)
+            hak_samples_restore(old);
+        return NULL;
+    }
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void *reallocarray(void *old, size_t n, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(n, size, &total)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    bool was = leave(old);
+    void *p = hakmem_realloc(old, total);
+    if (HAK_UNLIKELY(!p)) {
+        if (was && total)
+            hak_samples_restore(old);
+        return NULL;
+    }
+    return HAK_UNLIKELY(use_up(total)) ? arrive(p, total, HERE) : p;
+}
+
+HAK_EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
+{
+    int error = hakmem_posix_memalign(out, alignment, size);
+    if (!error && HAK_UNLIKELY(use_up(size)))
+        *out = arrive(*out, size, HERE);
+    return error;
+}
+
+HAK_EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+    void *p = hakmem_aligned_alloc(alignment, size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void *memalign(size_t alignment, size_t size)
+{
+    void *p = hakmem_memalign(alignment, size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void *valloc(size_t size)
+{
+    void *p = hakmem_valloc(size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void *pvalloc(size_t size)
+{
+    void *p = hakmem_pvalloc(size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+/* A sampled block is larger than it was asked for, which hardened builds would take for a wrong size. */
+void free_sized(void *p, size_t size);
+HAK_EXPORT void free_sized(void *p, size_t size)
+{
+    if (leave(p))
+        hakmem_free(p);
+    else
+        hakmem_free_sized(p, size);
+}
+
+void free_aligned_sized(void *p, size_t alignment, size_t size);
+HAK_EXPORT void free_aligned_sized(void *p, size_t alignment, size_t size)
+{
+    if (leave(p))
+        hakmem_free(p);
+    else
+        hakmem_free_aligned_sized(p, alignment, size);
+}
+
+void cfree(void *p);
+HAK_EXPORT void cfree(void *p)
+{
+    free(p);
+}
+
+/* --- control -------------------------------------------------------------------------------------------- */
+
+/* libhakmem looks for this name, to say that HAKMEM_PROFILE has no effect where it is not. */
+extern const int hak_profile_is_loaded;
+HAK_EXPORT const int hak_profile_is_loaded = 1;
+
+/* In place of libhakmem's, which refuses. */
+HAK_EXPORT int hakmem_profile(size_t mean)
+{
+    if (mean > (size_t)1 << 40)
+        return -EINVAL;
+    self.left = self.mean = 0; /* this thread notices at once */
+    return hak_samples_set_mean(mean) ? 0 : -ENOMEM;
+}
+
+static size_t wanted_mean(void)
+{
+    const char *text = getenv("HAKMEM_PROFILE");
+    unsigned long mean = text && *text >= '0' && *text <= '9' ? strtoul(text, NULL, 10) : 0;
+    return mean <= UINT32_MAX ? mean : 0; /* libhakmem says so */
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    int saved = errno;
+    hak_unwind_start();
+    hak_samples_start(wanted_mean());
+    HAK_STORE_RELEASE(&ready, true); /* acquired by due_mean */
+    errno = saved;
+}

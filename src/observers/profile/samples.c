@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT
+ * See samples.h. A table finds a living block's entry: buckets of places, each a block's address and the number of its
+ * entry. A place is free (0), being written (BUSY), or taken. Nobody else knows of a block while its owner adds or
+ * removes it, so no two threads work on one address. */
+#include "samples.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+#define ENTRIES (1u << 15)
+#define PROBES 64u
+#define FRAMES (1u << 20)
+#define MAPS (256 * HAK_KIB)
+#define ENTRIES_AT 4096u
+#define FRAMES_AT (ENTRIES_AT + ENTRIES * sizeof(struct hak_profile_entry))
+#define MAPS_AT (FRAMES_AT + FRAMES * sizeof(uint64_t))
+#define FILE_SIZE (MAPS_AT + MAPS)
+
+#define BUCKETS_LG 14
+#define BUCKET 8u
+#define BUSY ((uintptr_t)1)
+#define RANGES 512u
+#define DESCRIPTOR_MAX 1023 /* programs that use select take low ones */
+
+struct place {
+    _Atomic(uintptr_t) block;
+    _Atomic(uint32_t) entry;
+};
+
+static struct place *places; /* in use: BUCKET << BUCKETS_LG of them */
+static _Atomic(char *) file; /* NULL: a forked child has none yet, or there is none at all */
+static char *parents;        /* the one that a child has to copy */
+static _Atomic(bool) opening, reading;
+static bool has_none;
+static struct range {
+    uintptr_t start, end;
+} ranges[RANGES]; /* code that the file's maps name */
+static _Atomic(unsigned) nranges;
+static unsigned entries_used, read_again; /* maps are not read before there are so many entries */
+
+static struct hak_profile_header *header_of(char *f)
+{
+    return (struct hak_profile_header *)f;
+}
+
+static struct hak_profile_entry *entries_of(char *f)
+{
+    return (struct hak_profile_entry *)(f + ENTRIES_AT);
+}
+
+/* --- the file ------------------------------------------------------------------------------------------- */
+
+/* HAKMEM_PROFILE_FILE with %p replaced by the process id. */
+static void expand(char *out, size_t size, const char *pattern)
+{
+    const char *mark = strstr(pattern, "%p");
+    if (mark)
+        hak_text_format(out, size, "%.*s%d%s", (int)(mark - pattern), pattern, (int)getpid(), mark + 2);
+    else
+        hak_text_format(out, size, "%s", pattern);
+}
+
+static int open_profile(void)
+{
+    char path[512];
+    const char *pattern = getenv("HAKMEM_PROFILE_FILE");
+    int low;
+    if (pattern && *pattern) {
+        expand(path, sizeof path, pattern);
+        low = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    } else {
+        low = memfd_create(HAK_PROFILE_MEMORY, MFD_CLOEXEC);
+    }
+    int fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, DESCRIPTOR_MAX);
+    if (fd < 0)
+        return low;
+    close(low);
+    return fd;
+}
+
+/* The descriptor of a file in memory stays open, since it is the only name. */
+static char *make_profile(void)
+{
+    int fd = open_profile();
+    void *p = MAP_FAILED;
+    if (fd >= 0 && hak_file_resize(fd, FILE_SIZE) == 0)
+        p = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const char *pattern = getenv("HAKMEM_PROFILE_FILE");
+    if (fd >= 0 && (p == MAP_FAILED || (pattern && *pattern)))
+        close(fd);
+    if (p == MAP_FAILED) {
+        hak_log("HAKMEM_PROFILE_FILE: no file can be made (errno %d); there is no profile", errno);
+        return NULL;
+    }
+    struct hak_profile_header *h = p;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *h = (struct hak_profile_header){.header_size = ENTRIES_AT,
+                                     .entry_size = sizeof(struct hak_profile_entry),
+                                     .pid = (uint64_t)getpid(),
+                                     .entries_at = ENTRIES_AT,
+                                     .entries = ENTRIES,
+                                     .started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+                                     .frames_at = FRAMES_AT,
+                                     .frames = FRAMES,
+                                     .maps_at = MAPS_AT,
+                                     .maps = MAPS};
+    memcpy(h->magic, HAK_PROFILE_MAGIC, sizeof h->magic);
+    return p;
+}
+
+/* A child's blocks are its parent's at first. What was freed before is no business of the child's. */
+static void copy_entries(char *to, char *from)
+{
+    struct hak_profile_entry *t = entries_of(to), *f = entries_of(from);
+    for (unsigned i = 0; i < ENTRIES; i++) {
+        uint64_t allocated = HAK_LOAD_RELAXED(&f[i].allocated), freed = HAK_LOAD_RELAXED(&f[i].freed);
+        if (!HAK_LOAD_RELAXED(&f[i].key))
+            continue;
+        memcpy(&t[i], &f[i], sizeof t[i]);
+        HAK_STORE_RELAXED(&t[i].allocated, allocated > freed ? allocated - freed : 0);
+        HAK_STORE_RELAXED(&t[i].freed, 0);
+    }
+}
+
+static void copy_file(char *to, char *from)
+{
+    struct hak_profile_header *t = header_of(to), *f = header_of(from);
+    uint64_t frames = hak_min(HAK_LOAD_RELAXED(&f->frames_used), FRAMES);
+    copy_entries(to, from);
+    memcpy(to + FRAMES_AT, from + FRAMES_AT, frames * sizeof(uint64_t));
+    memcpy(to + MAPS_AT, from + MAPS_AT, HAK_LOAD_RELAXED(&f->maps_used));
+    HAK_STORE_RELAXED(&t->frames_used, frames);
+    HAK_STORE_RELAXED(&t->maps_used, HAK_LOAD_RELAXED(&f->maps_used));
+    HAK_STORE_RELAXED(&t->mean, HAK_LOAD_RELAXED(&f->mean));
+}
+
+/* The file; in a child the first thread that comes makes it, and those that come meanwhile go without. */
+static char *get_file(void)
+{
+    char *f = HAK_LOAD_ACQUIRE(&file);
+    if (HAK_LIKELY(f) || has_none || HAK_EXCHANGE_ACQUIRE(&opening, true))
+        return f;
+    int saved = errno;
+    f = make_profile();
+    has_none = !f;
+    if (f && parents)
+        copy_file(f, parents);
+    if (parents)
+        munmap(parents, FILE_SIZE);
+    parents = NULL;
+    HAK_STORE_RELEASE(&file, f); /* acquired above */
+    HAK_STORE_RELEASE(&opening, false);
+    errno = saved;
+    return f;
+}
+
+/* A child that execs at once makes no file. */
+static void forked(void)
+{
+    if (!parents)
+        parents = HAK_LOAD_RELAXED(&file);
+    HAK_STORE_RELAXED(&file, NULL);
+    HAK_STORE_RELAXED(&opening, false); /* the thread that was at it did not come along */
+    HAK_STORE_RELAXED(&reading, false);
+}
+
+size_t hak_samples_mean(void)
+{
+    char *f = get_file();
+    return f ? HAK_LOAD_RELAXED(&header_of(f)->mean) : 0;
+}
+
+bool hak_samples_set_mean(size_t mean)
+{
+    char *f = get_file();
+    if (f)
+        HAK_STORE_RELAXED(&header_of(f)->mean, mean);
+    return f != NULL;
+}
+
+void hak_samples_start(size_t mean)
+{
+    size_t size = (sizeof *places * BUCKET) << BUCKETS_LG;
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    has_none = p == MAP_FAILED;
+    places = has_none ? NULL : p;
+    pthread_atfork(NULL, NULL, forked);
+    hak_samples_set_mean(mean);
+}
+
+/* --- maps ----------------------------------------------------------------------------------------------- */
+
+static bool is_known_code(uintptr_t address)
+{
+    unsigned n = HAK_LOAD_ACQUIRE(&nranges);
+    for (unsigned i = 0; i < n; i++)
+        if (address - ranges[i].start < ranges[i].end - ranges[i].start)
+            return true;
+    return false;
+}
+
+static uintptr_t hexadecimal(const char **text)
+{
+    uintptr_t n = 0;
+    for (;; (*text)++) {
+        unsigned c = (unsigned char)**text, digit = c - '0' < 10 ? c - '0' : c - 'a' < 6 ? c - 'a' + 10 : 16;
+        if (digit == 16)
+            return n;
+        n = n << 4 | digit;
+    }
+}
+
+/* "start-end r-xp offset device inode path": of code, and not known yet. */
+static void take_line(char *f, const char *line, size_t length)
+{
+    struct hak_profile_header *h = header_of(f);
+    const char *at = line;
+    uintptr_t start = hexadecimal(&at), end = (at++, hexadecimal(&at));
+    unsigned n = HAK_LOAD_RELAXED(&nranges);
+    uint64_t used = HAK_LOAD_RELAXED(&h->maps_used);
+    if (at[3] != 'x' || is_known_code(start) || n == RANGES || used + length + 1 > MAPS)
+        return;
+    memcpy(f + MAPS_AT + used, line, length);
+    f[MAPS_AT + used + length] = '\n';
+    HAK_STORE_RELEASE(&h->maps_used, used + length + 1); /* acquired by readers */
+    ranges[n] = (struct range){start, end};
+    HAK_STORE_RELEASE(&nranges, n + 1); /* acquired by is_known_code */
+}
+
+/* Line by line through a window, since the kernel gives whole lines up to a page. */
+static void read_maps(char *f)
+{
+    char text[8192];
+    size_t have = 0;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    for (ssize_t n; (n = read(fd, text + have, sizeof text - have)) > 0;) {
+        have += (size_t)n;
+        char *line = text, *end;
+        for (; (end = memchr(line, '\n', have - (size_t)(line - text))); line = end + 1) {
+            *end = 0;
+            take_line(f, line, (size_t)(end - line));
+        }
+        have -= (size_t)(line - text);
+        memmove(text, line, have);
+        if (have == sizeof text)
+            break;
+    }
+    close(fd);
+}
+
+/* Code of no file is unknown for ever: it is not looked for at each entry. */
+static void learn_maps(char *f, void *const *frames, unsigned depth)
+{
+    unsigned unknown = 0;
+    for (unsigned i = 0; i < depth; i++)
+        unknown += !is_known_code((uintptr_t)frames[i]);
+    if (!unknown || entries_used < read_again || HAK_EXCHANGE_ACQUIRE(&reading, true))
+        return;
+    unsigned before = HAK_LOAD_RELAXED(&nranges);
+    read_maps(f);
+    if (HAK_LOAD_RELAXED(&nranges) == before)
+        read_again = entries_used + entries_used / 8 + 16;
+    HAK_STORE_RELEASE(&reading, false);
+}
+
+/* --- entries -------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 32;
+}
+
+static void fill(char *f, struct hak_profile_entry *e, size_t size, size_t mean, void *const *frames, unsigned depth)
+{
+    uint64_t first = HAK_ADD_RELAXED(&header_of(f)->frames_used, depth);
+    if (first + depth > FRAMES) {
+        first = 0;
+        depth = 1; /* a stack of one frame, which is not its own */
+        HAK_ADD_RELAXED(&header_of(f)->lost, 1);
+    } else {
+        memcpy((uint64_t *)(f + FRAMES_AT) + first, frames, depth * sizeof *frames);
+    }
+    e->size = size;
+    e->mean = mean;
+    e->first = first;
+    HAK_STORE_RELEASE(&e->depth, depth); /* acquired by readers */
+    entries_used++;                      /* about right */
+    learn_maps(f, frames, depth);
+}
+
+/* The number of the entry; ENTRIES where there is no room. */
+static uint32_t find_entry(char *f, size_t size, size_t mean, void *const *frames, unsigned depth)
+{
+    struct hak_profile_entry *entries = entries_of(f);
+    uint64_t key = mix(mix(1, size), mean);
+    for (unsigned i = 0; i < depth; i++)
+        key = mix(key, (uintptr_t)frames[i]);
+    key += !key;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        uint32_t n = (uint32_t)(key + i) % ENTRIES;
+        uint64_t found = HAK_LOAD_RELAXED(&entries[n].key);
+        if (!found && HAK_CAS_RELAXED(&entries[n].key, &found, key)) {
+            fill(f, &entries[n], size, mean, frames, depth);
+            return n;
+        }
+        if (found == key)
+            return n;
+    }
+    return ENTRIES;
+}
+
+/* --- living blocks -------------------------------------------------------------------------------------- */
+
+static struct place *bucket_of(uintptr_t block)
+{
+    return places + ((block >> 12) * 0x9e3779b97f4a7c15u >> (64 - BUCKETS_LG)) * BUCKET;
+}
+
+static struct place *find_living(uintptr_t block)
+{
+    struct place *p = bucket_of(block);
+    for (unsigned i = 0; i < BUCKET; i++)
+        if (HAK_LOAD_RELAXED(&p[i].block) == block)
+            return &p[i];
+    return NULL;
+}
+
+static bool put_place(uintptr_t block, uint32_t entry)
+{
+    struct place *p = bucket_of(block);
+    for (unsigned i = 0; i < BUCKET; i++) {
+        uintptr_t found = 0;
+        if (HAK_LOAD_RELAXED(&p[i].block) || !HAK_CAS_RELAXED(&p[i].block, &found, BUSY))
+            continue;
+        HAK_STORE_RELAXED(&p[i].entry, entry);
+        HAK_STORE_RELAXED(&p[i].block, block); /* the program hands the block over, and so this too */
+        return true;
+    }
+    return false;
+}
+
+void hak_samples_add(const void *block, size_t size, size_t mean, void *const *frames, unsigned depth)
+{
+    char *f = get_file();
+    if (!f)
+        return;
+    hak_samples_remove(block); /* one that went past us, by another name of free */
+    uint32_t entry = find_entry(f, size, mean, frames, depth);
+    if (entry == ENTRIES || !put_place((uintptr_t)block, entry))
+        HAK_ADD_RELAXED(&header_of(f)->lost, 1);
+    else
+        HAK_ADD_RELAXED(&entries_of(f)[entry].allocated, 1);
+}
+
+static _Thread_local uint32_t last_removed __attribute__((tls_model("initial-exec")));
+
+bool hak_samples_remove(const void *block)
+{
+    struct place *p = places ? find_living((uintptr_t)block) : NULL;
+    if (!p)
+        return false;
+    last_removed = HAK_LOAD_RELAXED(&p->entry);
+    HAK_STORE_RELAXED(&p->block, 0);
+    char *f = get_file();
+    if (f)
+        HAK_ADD_RELAXED(&entries_of(f)[last_removed].freed, 1);
+    return true;
+}
+
+void hak_samples_restore(const void *block)
+{
+    char *f = get_file();
+    if (f && put_place((uintptr_t)block, last_removed))
+        HAK_SUB_RELAXED(&entries_of(f)[last_removed].freed, 1);
+}

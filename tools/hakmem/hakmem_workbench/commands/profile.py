@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Which code holds the memory, and which asked for it.
+
+Runs a command under a sampling heap profile, looks at a process that runs under
+one, or reads the file of one. Every stack is followed to its source. After the
+end of a command, what is live was never freed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .. import heapprofile, library, preload, settings
+from ..errors import Problem
+from ..heapprofile import Amount, HeapProfile
+from ..symbols import Symbols
+from ..text import Printer, count, percent, plural, size
+from .common import add_command, add_policy, policy
+
+EPILOG = """\
+A sample is taken every 512 KiB of allocations, on average (--mean). Figures are
+estimates: what is a hundredth of 1 GiB is right to a fifth. A mean of 1 counts
+each block.
+
+examples:
+  hakmem profile -- ./server --once              where its memory is at the end
+  hakmem profile -o before -- ./server           before.pb.gz and before.html
+  go tool pprof -http=: before.pb.gz
+  hakmem profile --idle -- ./server              loaded, not switched on
+  hakmem profile --on 4711                       now it is
+  hakmem profile -o now 4711
+"""
+DEFAULT_MEAN = 512 * 1024
+DEPTH = 12  # frames of a stack that are shown
+LIMIT = 1 << 30
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_policy(parser)
+    parser.add_argument(
+        "--mean",
+        type=_mean,
+        metavar="BYTES",
+        help="between two samples, on average (default 524288)",
+    )
+    parser.add_argument("--frames", action="store_true", help="walk frame pointers: faster")
+    parser.add_argument(
+        "-o", "--output", metavar="NAME", help="write NAME.pb.gz for pprof and NAME.html"
+    )
+    parser.add_argument(
+        "-n", "--top", type=int, default=10, metavar="N", help="stacks to show (default 10)"
+    )
+    parser.add_argument(
+        "--allocated", action="store_true", help="by all that was allocated, not by what lives"
+    )
+    parser.add_argument("--idle", action="store_true", help="load it, and switch nothing on")
+    parser.add_argument("--on", action="store_true", help="switch it on in a running process")
+    parser.add_argument("--off", action="store_true", help="switch it off in a running process")
+    parser.add_argument("what", metavar="PID|FILE", nargs="?", help="a process, or a profile's file")
+    add_command(parser, before="{PID|FILE|-- CMD …}")
+
+
+def _mean(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= LIMIT:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes from 1 to {LIMIT}")
+    return int(text)
+
+
+def main(args: argparse.Namespace) -> int:
+    if bool(args.what) == bool(args.command):
+        raise Problem(
+            "name a process, a file, or a command behind --", "As in: hakmem profile -- CMD."
+        )
+    if args.command:
+        return _run(args)
+    running = args.what.isdecimal() and not os.path.exists(args.what)
+    path = heapprofile.of_process(int(args.what)) if running else Path(args.what)
+    if args.on or args.off:
+        if not running:
+            raise Problem("--on and --off need a process", "Name its PID.")
+        heapprofile.set_mean(path, 0 if args.off else args.mean or DEFAULT_MEAN)
+        return 0
+    _show(heapprofile.load(path), args, "live" if running else "live at its end or now")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    program = preload.resolve_command(args.command)
+    chosen = library.find(args.library)
+    assigned = policy(args)
+    if assigned:
+        settings.check(chosen, assigned)
+    observer = library.beside(chosen, heapprofile.OBSERVER)
+    with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
+        if args.idle:
+            assigned["HAKMEM_PROFILE"] = "0"
+        else:
+            assigned["HAKMEM_PROFILE"] = str(args.mean or DEFAULT_MEAN)
+            assigned["HAKMEM_PROFILE_FILE"] = f"{folder}/%p"
+        if args.frames:
+            assigned["HAKMEM_PROFILE_UNWIND"] = "frames"
+        environment = preload.original_environment()
+        environment |= preload.assignments(chosen, assigned)
+        environment["LD_PRELOAD"] = preload.chain(observer, environment["LD_PRELOAD"])
+        process = subprocess.Popen(args.command, executable=program, env=environment)
+        code = _wait(process)
+        if not args.idle:
+            _report(Path(folder), process.pid, args)
+    return code
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Signals of the terminal are the command's; its exit code as a shell has it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code
+
+
+def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
+    """Of the process itself, unless another one has twice its samples; others are named."""
+    profiles = [heapprofile.load(path) for path in folder.iterdir()]
+    profiles.sort(key=lambda one: (-one.total.samples * (2 if one.pid == pid else 1), one.started_ns))
+    if not profiles:
+        raise Problem(
+            "the command left no heap profile",
+            "'hakmem verify -- CMD' says why hakmem had no effect.",
+            1,
+        )
+    first, *others = profiles
+    if args.output:
+        Path(f"{args.output}.hakprof").write_bytes((folder / str(first.pid)).read_bytes())
+    _show(first, args, "never freed")
+    if others:
+        told = ", ".join(f"{one.pid} ({plural(one.total.samples, 'sample')})" for one in others[:5])
+        Printer().line(f"{plural(len(others), 'other process', 'other processes')}: {told}")
+
+
+def _show(profile: HeapProfile, args: argparse.Namespace, live: str) -> None:
+    symbols = Symbols(profile.mappings, (address for stack in profile.stacks for address in stack))
+    printer, total = Printer(), profile.total
+    printer.line(
+        f"{printer.style(f'heap profile of process {profile.pid}', 'bold')}: "
+        f"{plural(total.samples, 'sample')}, one every {size(profile.mean)} on average"
+    )
+    if profile.lost:
+        printer.line(f"{plural(profile.lost, 'sample')} found no room: figures are too low")
+    printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")
+    printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
+    _table(printer, profile, symbols, args)
+    if args.output:
+        from .. import flame, pprof
+
+        Path(f"{args.output}.pb.gz").write_bytes(pprof.encode(profile, symbols))
+        title = f"heap profile of process {profile.pid}"
+        Path(f"{args.output}.html").write_text(flame.page(title, profile, symbols), "utf-8")
+        printer.line(f"written: {args.output}.pb.gz (go tool pprof), {args.output}.html (a browser)")
+
+
+def _blocks(number: float) -> str:
+    return plural(round(number), "block")
+
+
+def _table(
+    printer: Printer, profile: HeapProfile, symbols: Symbols, args: argparse.Namespace
+) -> None:
+    """Stacks by size. Those that differ in an instruction only are one here."""
+    merged: dict[tuple[str, ...], Amount] = {}
+    for stack, amount in profile.stacks.items():
+        merged.setdefault(_words(stack, symbols), Amount()).add(amount)
+
+    def weight(amount: Amount) -> float:
+        return amount.all_bytes if args.allocated else amount.live_bytes
+
+    whole = weight(profile.total)
+    rows = sorted(merged.items(), key=lambda row: -weight(row[1]))
+    for words, amount in rows[: max(args.top, 0)]:
+        if weight(amount) <= 0:
+            break
+        blocks = round(amount.all_blocks if args.allocated else amount.live_blocks)
+        printer.line()
+        printer.line(
+            f"{printer.style(size(weight(amount)), 'bold')}  {percent(weight(amount) / whole)}"
+            f"  {count(blocks)} × {size(weight(amount) / max(blocks, 1))}"
+        )
+        for word in words[:DEPTH]:
+            printer.line(f"    {word}")
+        if len(words) > DEPTH:
+            printer.line(f"    … {len(words) - DEPTH} more")
+
+
+def _words(stack: tuple[int, ...], symbols: Symbols) -> tuple[str, ...]:
+    frames = [frame for address in stack for frame in symbols.frames[address]]
+    return tuple(f"{frame.function}  {frame.place}".rstrip() for frame in frames)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""A flame graph as one HTML page that needs nothing else: click to look closer, type to search."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib import resources
+from typing import Any
+
+from .heapprofile import HeapProfile
+from .symbols import Symbols
+
+
+def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
+    """Widths are bytes: those that live, or all that were allocated."""
+    root = _node("all")
+    for stack, amount in profile.stacks.items():
+        node = root
+        _add(node, amount.live_bytes, amount.all_bytes)
+        for address in reversed(stack):
+            for frame in reversed(symbols.frames[address]):
+                node = node["c"].setdefault(frame.function, _node(frame.function, frame.place))
+                _add(node, amount.live_bytes, amount.all_bytes)
+    data = json.dumps(_plain(root), ensure_ascii=False).replace("<", "\\u003c")
+    frame = resources.files(__package__).joinpath("flame.html").read_text("utf-8")
+    return frame.replace("@TITLE@", escape(title)).replace("@DATA@", data)
+
+
+def _node(name: str, place: str = "") -> dict[str, Any]:
+    return {"n": name, "p": place, "v": [0.0, 0.0], "c": {}}
+
+
+def _add(node: dict[str, Any], live: float, everything: float) -> None:
+    node["v"][0] += live
+    node["v"][1] += everything
+
+
+def _plain(node: dict[str, Any]) -> dict[str, Any]:
+    children = sorted(node["c"].values(), key=lambda child: child["n"])
+    return {**node, "v": [round(value) for value in node["v"]], "c": [_plain(child) for child in children]}

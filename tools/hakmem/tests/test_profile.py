@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""The heap profile, on programs whose memory is known (programs/profiled.c)."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Hakmem, clean_environment
+
+from hakmem_workbench import heapprofile, library
+from hakmem_workbench.errors import Problem
+from hakmem_workbench.heapprofile import HeapProfile
+from hakmem_workbench.symbols import Symbols
+
+MEAN = 4096  # some 6000 samples of 24 MB: 10 % are seven deviations
+
+
+@pytest.fixture(scope="session")
+def observer(real_library: Path) -> Path:
+    try:
+        return Path(library.beside(library.at(real_library, "test"), heapprofile.OBSERVER))
+    except Problem as problem:
+        pytest.skip(problem.sentence)
+
+
+@pytest.fixture(scope="session")
+def profiled(compiled: Callable[..., Path]) -> Path:
+    flags = ("-O1", "-g", "-pthread", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+    return compiled("profiled", *flags)
+
+
+def live(profile: HeapProfile, function: str, caller: str = "") -> float:
+    """Live bytes of all stacks that go through both."""
+    symbols = Symbols(profile.mappings, (at for stack in profile.stacks for at in stack))
+    found = 0.0
+    for stack, amount in profile.stacks.items():
+        names = {frame.function for at in stack for frame in symbols.frames[at]}
+        if function in names and (not caller or caller in names):
+            found += amount.live_bytes
+    return found
+
+
+@pytest.mark.parametrize("unwind", ["tables", "frames"])
+def test_a_known_program(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path, unwind: str
+) -> None:
+    words = ("--mean", str(MEAN), "--library", str(real_library), "-o", str(tmp_path / "known"))
+    done = hakmem("profile", *words, *(["--frames"] * (unwind == "frames")), "--", profiled)
+    assert done.code == 0, done.text
+    profile = heapprofile.load(tmp_path / "known.hakprof")
+    assert profile.lost == 0
+    assert live(profile, "keeps", "main") == pytest.approx(24e6, rel=0.1)
+    assert live(profile, "keeps", "threads_own") == pytest.approx(6e6, rel=0.2)
+    assert live(profile, "grows", "main") == pytest.approx(8e6, rel=0.01)
+    assert live(profile, "drops") == 0
+    assert profile.total.all_bytes == pytest.approx(24e6 + 6e6 + 48e6 + 36e6, rel=0.1)
+    assert re.search(r"never freed: 3[5-7]\.. MiB", done.out), done.out
+    assert "keeps  profiled.c:" in done.out
+    page = (tmp_path / "known.html").read_text()
+    assert '"n":"keeps"' in page.replace(" ", "") and "http:" not in page
+    assert gzip.decompress((tmp_path / "known.pb.gz").read_bytes())
+
+
+def test_pprof_agrees(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if not go:
+        pytest.skip("no go, whose pprof reads the file")
+    name = str(tmp_path / "known")
+    words = ("--mean", str(MEAN), "--library", str(real_library), "-o", name)
+    assert hakmem("profile", *words, "--", profiled).code == 0
+    profile = heapprofile.load(f"{name}.hakprof")
+    said = subprocess.run(
+        [go, "tool", "pprof", "-top", "-unit=B", f"{name}.pb.gz"],
+        env=clean_environment() | {"PPROF_TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    assert "Type: inuse_space" in said
+    flat = {line.split()[-1]: line.split()[0] for line in said.splitlines() if line.endswith(("keeps", "grows"))}
+    for function in "keeps", "grows":
+        assert float(flat[function].removesuffix("B")) == pytest.approx(live(profile, function), rel=1e-3)
+
+
+def test_a_forked_child_has_its_own(
+    real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    environment = _environment(real_library, observer) | {"HAKMEM_PROFILE_FILE": f"{tmp_path}/%p"}
+    subprocess.run([profiled, "fork"], env=environment, check=True)
+    first, second = sorted((heapprofile.load(path) for path in tmp_path.iterdir()), key=lambda p: p.started_ns)
+    assert live(first, "keeps", "main") == pytest.approx(24e6, rel=0.1)
+    assert live(second, "keeps", "main") == pytest.approx(12e6, rel=0.2)
+    assert live(second, "grows") == pytest.approx(8e6, rel=0.01)
+
+
+def test_a_running_process(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    environment = _environment(real_library, observer) | {"HAKMEM_PROFILE": "0"}
+    with subprocess.Popen(
+        [profiled, "wait"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        pid = str(process.pid)
+        assert "0 samples" in hakmem("profile", pid).out
+        assert hakmem("profile", "--on", "--mean", str(MEAN), pid).code == 0
+        process.stdin.write(b"go on")  # five times 12 MB
+        process.stdin.flush()
+        path = heapprofile.of_process(process.pid)
+        until = time.monotonic() + 60
+        while heapprofile.load(path).total.live_bytes < 50e6 and time.monotonic() < until:
+            time.sleep(0.05)
+        done = hakmem("profile", "-o", str(tmp_path / "now"), pid)
+        assert done.code == 0 and "keeps  profiled.c:" in done.out, done.text
+        assert hakmem("profile", "--off", pid).code == 0
+        process.stdin.close()
+    assert "there is no process" in hakmem("profile", pid).err
+
+
+def test_each_block(real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path) -> None:
+    """A mean of 1 counts each block, whatever call made it and took it away."""
+    program = compiled("profile_calls", "-O1", "-pthread")
+    file = tmp_path / "each"
+    environment = _environment(real_library, observer) | {"HAKMEM_PROFILE": "1", "HAKMEM_PROFILE_FILE": str(file)}
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    profile = heapprofile.load(file)
+    assert live(profile, "makes_all") == pytest.approx(float(done.stdout))
+    assert live(profile, "takes_all") == 0
+
+
+def test_what_is_none(hakmem: Hakmem, tmp_path: Path) -> None:
+    file = tmp_path / "none"
+    file.write_text("no profile")
+    for words, said in (
+        ((str(file),), "is no heap profile"),
+        ((str(tmp_path / "missing"),), "can't be read"),
+        ((str(os.getpid()),), "has no heap profile"),
+        ((), "name a process, a file, or a command"),
+        (("--mean", "0", "--", "true"), "is not a number of bytes"),
+        (("--on", str(file)), "need a process"),
+    ):
+        done = hakmem("profile", *words)
+        assert done.code and said in done.err and len(done.err.splitlines()) == 1, done.text
+
+
+def test_without_its_library(real_library: Path) -> None:
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library), "HAKMEM_PROFILE": "1000"}
+    said = subprocess.run(["/bin/ls", "/"], env=environment, capture_output=True, text=True, check=True).stderr
+    assert said.startswith("hakmem: HAKMEM_PROFILE: libhakmem-profile.so is not loaded")
+    assert len(said.splitlines()) == 1
+
+
+def _environment(real_library: Path, observer: Path) -> dict[str, str]:
+    return clean_environment() | {"LD_PRELOAD": f"{observer}:{real_library}", "HAKMEM_PROFILE": str(MEAN)}
