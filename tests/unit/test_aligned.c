@@ -60,5 +60,3 @@ TEST(what_is_too_large_is_refused)
     }
     assert_null(hak_alloc_aligned((size_t)1 << 63, 1));
 }
-
-UNIT_MAIN(T(zeroed_memory_is_zero_also_when_used_before), T(alignments), T(what_is_too_large_is_refused))

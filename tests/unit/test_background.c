@@ -101,6 +101,3 @@ TEST(a_child_starts_no_second_one)
     hak_background_start(purge);
     assert_int_equal(unit_stat("background", "started"), 2);
 }
-
-UNIT_MAIN(T(it_purges_after_each_half_of_the_delay), T(it_ends_where_it_may_not_sleep), T(a_child_starts_its_own),
-          T(a_child_starts_no_second_one))

@@ -60,6 +60,3 @@ TEST(the_dispatch_table_chooses_it)
     assert_ptr_equal(hak_parts.release, &hak_release_batch);
     assert_false(hak_release_batch.at_once);
 }
-
-UNIT_MAIN(T(many_ranges_go_back_in_one_call), T(an_older_kernel_takes_them_one_by_one), T(locked_pages_stay),
-          T(the_dispatch_table_chooses_it))

@@ -253,14 +253,3 @@ TEST(own_free_blocks_go_before_those_of_others)
     assert_int_equal(t->bins[cls].remote_count, waiting);
     unit_free_blocks(live);
 }
-
-UNIT_MAIN(T(borrowing_begins_at_4_kib), T(own_free_blocks_go_before_those_of_others),
-          T(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small),
-          T(a_refill_brings_a_page_of_blocks_at_most_a_batch), T(without_batches_one_block_a_trip),
-          T(a_bin_stays_bounded), T(a_balanced_bin_is_looked_at_less_and_less),
-          T(many_remote_blocks_are_collected_before_own_ones),
-          T(few_remote_blocks_are_collected_before_new_ones_are_cut), T(few_remote_blocks_wait_while_own_ones_are_free),
-          T(early_collection_can_be_switched_off), T(remote_blocks_come_before_a_new_slab),
-          T(a_free_block_of_the_next_three_classes_serves_before_new_pages),
-          T(a_program_that_only_frees_keeps_nothing_in_the_bin), T(prewarming_fills_the_bin),
-          T(pairs_of_any_size_are_a_heartbeat), T(without_memory_a_refill_gives_null_and_later_blocks))

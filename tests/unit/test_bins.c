@@ -174,8 +174,3 @@ TEST(draining_sends_the_blocks_of_others_home)
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);
 }
-
-UNIT_MAIN(T(a_parked_thread_holds_what_its_slabs_have_cut), T(draining_sends_the_blocks_of_others_home),
-          T(free_bytes_are_those_of_all_bins), T(draining_gives_up_every_slab_without_live_blocks),
-          T(what_needs_no_refill_leaves_bin_remote_cache_and_thread), T(a_look_ends_where_a_block_was_freed_twice),
-          T(to_count_ends_where_a_block_was_freed_twice), T(what_needs_refills_stays), T(looks_go_with_the_clock))

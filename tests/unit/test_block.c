@@ -50,5 +50,3 @@ TEST(where_the_library_cannot_start_there_are_no_blocks)
     assert_dies(ask_for_none, "malloc_usable_size");
     assert_false(hak_init());
 }
-
-UNIT_MAIN(T(where_the_library_cannot_start_there_are_no_blocks), T(what_is_no_block_stops_the_process))

@@ -101,6 +101,3 @@ TEST(no_line_otherwise)
     unit_stderr_of(pass_the_limit_twice, text, sizeof text);
     assert_string_equal(text, "");
 }
-
-UNIT_MAIN(T(what_is_held_is_what_could_be_resident), T(what_is_idle_goes_back_before_the_limit_is_passed),
-          T(the_limit_refuses_nothing), T(one_line_tells_when_asked), T(no_line_otherwise))

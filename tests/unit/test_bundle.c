@@ -194,7 +194,3 @@ TEST(links_are_looked_at_before_they_are_followed)
     ((struct hak_bundle *)block_at(5))->next = &no_block;
     assert_dies(collect, "is not the start of a block");
 }
-
-UNIT_MAIN(T(a_few_blocks_go_past_the_map), T(links_are_looked_at_before_they_are_followed),
-          T(blocks_of_each_class_go_to_the_map), T(one_block_of_many_is_written_to),
-          T(without_memory_for_a_map_the_list_serves), T(what_was_written_after_free_is_found))

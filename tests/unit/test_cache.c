@@ -384,16 +384,6 @@ TEST(a_bin_without_slots_takes_blocks_all_the_same)
     hak_bins_flush(t);
     assert_int_equal(unit_census().used, 0);
 }
-#define ARRAY_TESTS                                                                                       \
-    T(a_free_block_is_neither_read_nor_written), T(arrays_begin_small_and_stay_bounded),                  \
-        T(a_bin_as_long_as_its_capacity_does_not_overflow), T(outgrown_arrays_serve_other_classes),       \
-        T(the_room_of_a_bin_is_never_more_than_its_free_slots), T(slots_that_are_refused_are_not_lost),   \
-        T(slots_of_ended_threads_are_used_again), T(slots_of_many_ended_threads_go_back_to_the_kernel),   \
-        T(without_memory_for_slots_blocks_are_drained), T(a_bin_without_slots_takes_blocks_all_the_same), \
-        T(frees_of_ended_threads_are_counted), T(without_memory_for_slots_the_kernel_is_seldom_asked),    \
-        T(at_a_limit_slots_take_no_more_than_they_need),
-#else
-#define ARRAY_TESTS
 #endif
 
 #if HAK_CACHE_LIST
@@ -407,10 +397,4 @@ TEST(a_bin_is_checked_for_the_first_time_after_some_frees)
         hak_free(hak_malloc(SIZE));
     assert_int_equal(t->counters.checks, 1);
 }
-#define FIRST_CHECK T(a_bin_is_checked_for_the_first_time_after_some_frees),
-#else
-#define FIRST_CHECK
 #endif
-
-UNIT_MAIN(ARRAY_TESTS FIRST_CHECK T(the_block_freed_last_is_taken_first), T(all_blocks_of_a_bin_are_visited),
-          T(a_trim_is_heard_by_a_thread_that_recycles_one_block))

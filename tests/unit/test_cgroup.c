@@ -197,9 +197,3 @@ TEST(without_a_limit_idle_memory_waits)
     assert_int_equal(unit_stat("container", "current_bytes"), 150000000);
     remove_tree();
 }
-
-UNIT_MAIN(T(without_a_limit_idle_memory_waits), T(the_least_of_its_limits), T(the_limit_of_a_group_above), T(no_limit),
-          T(no_group), T(switched_off), T(near_its_limit_idle_memory_goes_back), T(far_from_it_idle_memory_waits),
-          T(a_limit_of_ones_own_wins), T(page_cache_that_is_not_in_use_does_not_count), T(page_cache_in_use_counts),
-          T(more_page_cache_than_memory_is_no_memory), T(a_group_above_is_near_a_larger_limit),
-          T(page_cache_of_a_group_above_does_not_count))

@@ -344,8 +344,3 @@ TEST(every_slow_path_ages_all)
     }
     assert_int_equal(failed, 0);
 }
-
-UNIT_MAIN(T(clocks_that_differ_make_nothing_old), T(a_thread_that_was_held_up_makes_nothing_old),
-          T(a_clock_that_stands_makes_nothing_old), T(a_leap_of_less_than_the_delay_makes_nothing_old),
-          T(a_leap_beyond_the_delay_makes_all_old), T(clocks_that_differ_keep_nothing_young), T(one_traffic_ages_all),
-          T(every_slow_path_ages_all))

@@ -37,5 +37,3 @@ TEST(a_thread_counts_in_its_own_and_else_in_those_of_nobody)
     assert_int_equal(hak_counters_nobodys.transitions[last][0], 1);
     assert_int_equal(hak_counters_nobodys.stages[0], 0);
 }
-
-UNIT_MAIN(T(a_sum_has_every_member), T(a_thread_counts_in_its_own_and_else_in_those_of_nobody))

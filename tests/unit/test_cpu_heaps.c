@@ -485,15 +485,3 @@ TEST(a_heap_that_is_made_during_a_fork_is_locked)
     assert_true(is_inside);
     expect_nothing_held();
 }
-
-#if defined(__x86_64__) && !HAK_SANITIZED
-#define STEPS T(a_sequence_begins_anew_wherever_it_is_interrupted),
-#else
-#define STEPS
-#endif
-
-UNIT_MAIN(STEPS T(each_sequence_moves_the_blocks_that_it_says), T(a_storm_of_signals_harms_no_block),
-          T(threads_move_while_others_take_blocks_away),
-          T(however_many_threads_there_are_heaps_are_those_of_processors), T(what_another_processor_frees_goes_home),
-          T(a_processor_that_nobody_is_seen_on_keeps_nothing), T(a_thread_that_the_kernel_does_not_know_is_served),
-          T(a_forked_child_goes_on_with_all_processors), T(a_heap_that_is_made_during_a_fork_is_locked))

@@ -41,14 +41,9 @@ TEST(it_is_told_once_in_a_line_where_that_is_asked_for)
     assert_non_null(strstr(text, "RTLD_DEEPBIND is left out for plugin.so"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
-
-UNIT_MAIN(T(the_flag_is_left_out_and_counted), T(the_flag_is_heeded_where_that_is_asked_for),
-          T(it_is_told_once_in_a_line_where_that_is_asked_for))
 #else
 TEST(other_c_libraries_have_no_such_flag)
 {
     assert_int_equal(hak_deepbind_flags("plugin.so", RTLD_NOW), RTLD_NOW);
 }
-
-UNIT_MAIN(T(other_c_libraries_have_no_such_flag))
 #endif

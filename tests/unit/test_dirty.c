@@ -117,6 +117,3 @@ TEST(refused_pages_wait_apart)
     assert_int_equal(queue->refused, 3 * HAK_PAGE);
     assert_int_equal(a.refused, hak_page_bits(2, 4) & ~hak_page_bits(3, 1));
 }
-
-UNIT_MAIN(T(a_random_life_as_a_naive_account_says), T(pages_that_read_as_zero_need_not_be_charged),
-          T(pages_that_were_never_taken_can_become_dirty), T(refused_pages_wait_apart))

@@ -266,9 +266,6 @@ TEST(neighbours_are_looked_at_one_by_one)
     row[6] = first + 6 * stride + 16;
     assert_dies(drain_row, "is not the start of a block");
 }
-#define OF_SLOTS T(neighbours_are_looked_at_one_by_one),
-#else
-#define OF_SLOTS
 #endif
 
 /* Found by a cache that links blocks, and by hardened ones; others are not steered by it. */
@@ -296,10 +293,3 @@ TEST(one_slab_of_a_class_stays)
         assert_int_equal(unit_census().used, 0);
     }
 }
-
-UNIT_MAIN(OF_SLOTS T(blocks_go_home_in_any_order), T(blocks_do_not_go_home_to_a_span),
-          T(a_slab_does_not_go_with_a_live_block), T(one_slab_of_a_class_stays), T(remote_blocks_go_home_in_groups),
-          T(without_a_descriptor_remote_blocks_go_home_at_once), T(tags_go_with_the_last_block),
-          T(what_is_no_block_does_not_go_home), T(full_slabs_are_reclaimed_by_their_last_owner),
-          T(small_blocks_freed_in_any_order_come_back_in_address_order), T(errno_is_kept_while_blocks_go_back),
-          T(a_block_written_to_after_free_does_no_harm))

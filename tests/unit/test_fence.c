@@ -182,12 +182,6 @@ TEST(a_refused_move_leaves_the_block)
     struct fake_calls seen = fake_os_calls();
     assert_true(seen.bytes[HAK_OS_mmap] - mapped - seen.bytes[HAK_OS_munmap] <= DIRECT);
 }
-
-UNIT_MAIN(T(runs_of_superslabs_have_fences), T(metadata_has_fences), T(tables_have_fences),
-          T(a_direct_mapping_has_fences_and_keeps_them), T(an_aligned_direct_mapping_has_fences),
-          T(their_number_is_bounded), T(those_of_a_mapping_that_is_gone_serve_again),
-          T(a_limited_process_has_none_in_its_heap), T(nor_has_one_that_locks_what_it_maps),
-          T(none_where_the_setting_says_so), T(a_refusal_leaves_them_out), T(a_refused_move_leaves_the_block))
 #else
 TEST(other_builds_map_as_the_door_does)
 {
@@ -198,6 +192,4 @@ TEST(other_builds_map_as_the_door_does)
     assert_false(fenced);
     assert_int_equal(fake_os_total(), 1);
 }
-
-UNIT_MAIN(T(other_builds_map_as_the_door_does))
 #endif

@@ -431,12 +431,6 @@ TEST(fork_while_threads_allocate)
         pthread_join(threads[i], NULL);
     unit_census();
 }
-#define WHILE_THREADS                                                                                              \
-    , T(fork_while_threads_allocate), T(fork_waits_for_no_purge), T(a_child_ends_a_purge_that_is_settled_in_part), \
-        T(during_a_fork_nobody_begins_a_purge), T(a_thread_that_waits_for_a_lock_has_none),                        \
-        T(a_handlers_child_that_needs_a_lost_lock_stops), T(locks_of_two_parts_may_have_one_rank)
-#else
-#define WHILE_THREADS
 #endif
 
 TEST(without_memory_fork_goes_on)
@@ -452,7 +446,3 @@ TEST(without_memory_fork_goes_on)
     fake_os_allow();
     use_everything();
 }
-
-UNIT_MAIN(T(a_child_is_served), T(fork_as_the_first_thing), T(a_child_of_a_child),
-          T(other_threads_slabs_are_pinned_and_counted), T(a_fork_by_who_holds_a_lock_waits_for_nobody),
-          T(without_memory_fork_goes_on) WHILE_THREADS)

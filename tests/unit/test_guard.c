@@ -291,10 +291,3 @@ TEST(a_child_has_them_too)
     assert_int_equal(status, 0);
     hak_guard_free(block, FREER);
 }
-
-UNIT_MAIN(T(one_of_so_many), T(large_ones_never), T(none_without_memory), T(none_where_the_kernel_refuses_a_place),
-          T(against_a_closed_page_at_either_end), T(a_size_of_nothing_is_one_byte),
-          T(places_serve_in_turn_and_live_ones_stay), T(a_freed_place_waits_longest), T(pages_of_a_freed_block_go_back),
-          T(access_beside_a_block), T(access_behind_a_block_of_all_its_pages), T(access_after_free),
-          T(access_elsewhere_is_not_told), T(calls_that_are_wrong), T(bytes_beside_a_block_are_looked_at),
-          T(a_child_has_them_too))

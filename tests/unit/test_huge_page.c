@@ -65,6 +65,3 @@ TEST(a_range_without_a_whole_one_is_not_timed)
     assert_true(hak_huge_page_advise(range + to_next + 4096, HAK_HUGE_PAGE));
     assert_int_equal(unit_stat("huge_pages", "timed"), 0);
 }
-
-UNIT_MAIN(T(fast_ones_are_asked_for), T(after_a_slow_one_none_is_asked_for_during_a_second),
-          T(where_the_kernel_refuses_nothing_is_touched), T(a_range_without_a_whole_one_is_not_timed))

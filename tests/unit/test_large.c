@@ -313,13 +313,3 @@ TEST(a_short_rest_of_a_mapping_is_copied)
     assert_int_equal(p[0], 1);
     assert_int_equal(unit_stat("large", "direct_mappings"), 0);
 }
-
-UNIT_MAIN(T(a_short_rest_of_a_mapping_is_copied), T(spans_lie_in_the_range_and_know_their_size),
-          T(big_blocks_have_mappings_of_their_own), T(a_mapping_gets_huge_pages_where_the_sample_was_used),
-          T(a_mapping_gets_small_pages_where_the_sample_was_not_used), T(a_mapping_follows_the_setting),
-          T(an_aligned_mapping_goes_back_whole), T(a_mapping_is_resized_without_a_copy),
-          T(a_refused_resize_copies_or_leaves), T(a_refused_unmap_gives_the_pages_back),
-          T(a_mapping_without_an_entry_goes_back), T(zeroed_spans), T(spans_are_freed_by_any_thread),
-          T(trace_threshold), T(trace_exhaustion_of_a_class), T(trace_exhaustion_of_the_range),
-          T(trace_map_fail_with_the_limits_in_force), T(trace_of_a_realloc_that_must_copy),
-          T(trace_of_a_small_block_without_a_slab), T(no_trace_unless_asked))

@@ -247,7 +247,3 @@ TEST(both_backends_give_the_same_results)
         assert_string_equal(mine, theirs);
     }
 }
-
-UNIT_MAIN(T(one_class_in_a_superslab), T(free_slabs_go_back_after_the_delay), T(trim_gives_free_slabs_back),
-          T(partial_slabs_come_first), T(what_the_kernel_refuses_stays), T(without_memory_null_and_later_served),
-          T(visible_results), T(both_backends_give_the_same_results))

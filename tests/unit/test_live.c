@@ -352,11 +352,3 @@ TEST(threads_refresh_by_turns)
     assert_int_equal(value_of("threads.started"), unit_stat("threads", "started"));
     assert_int_equal(value_of("bins.refills"), unit_stat("bins", "refills"));
 }
-
-UNIT_MAIN(T(nothing_without_the_setting), T(the_file_is_there_at_once_and_for_its_user_alone),
-          T(values_are_those_of_the_statistics), T(slow_paths_refresh_it),
-          T(a_program_that_only_allocates_refreshes_it_too), T(no_refresh_between_two_ticks_of_10_ms),
-          T(records_keep_their_places), T(a_program_that_closes_the_descriptor_gets_another_file),
-          T(a_descriptor_in_its_place_is_left_alone), T(it_is_not_among_the_first_descriptors),
-          T(a_file_that_cannot_be_made_is_told_once), T(a_refused_mapping_leaves_no_file), T(errno_is_kept),
-          T(a_child_makes_its_own), T(a_child_of_the_same_number_makes_its_own), T(threads_refresh_by_turns))

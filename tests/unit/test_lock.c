@@ -279,11 +279,6 @@ TEST(a_child_waits_for_no_fork_of_its_parents)
     pthread_join(t, NULL);
 }
 
-#define IN_CHILD                                                                                     \
-    , T(a_child_waits_for_no_fork_of_its_parents), T(a_child_of_an_interrupted_handler_has_no_lock), \
-        T(a_child_loses_the_locks_of_others)
-#else
-#define IN_CHILD
 #endif
 
 TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
@@ -297,9 +292,3 @@ TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
     hak_lock_disown_all();
     assert_true(is_taken(&lock));
 }
-
-UNIT_MAIN(T(locks_are_counted), T(two_locks_of_a_rank_are_not_a_signals_fault), T(a_lock_may_be_tried_in_any_order),
-          T(ranks_are_checked_in_debug_builds), T(a_thread_does_not_wait_for_itself), T(who_owns_all_locks_takes_none),
-          T(many_of_one_rank_are_held_by_who_takes_them_in_order),
-          T(a_lock_that_is_made_while_the_thread_forks_is_taken), T(who_releases_a_lock_wakes_who_waits),
-          T(who_tries_in_vain_holds_nothing) IN_CHILD)

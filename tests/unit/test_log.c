@@ -104,7 +104,3 @@ TEST(a_failed_check_stops_with_one_line)
     HAK_CHECK(1 == 1);
     assert_dies(broken, "internal check failed: 1 == 2");
 }
-
-UNIT_MAIN(T(a_line_has_a_prefix_and_keeps_errno), T(a_long_line_is_cut_and_ended), T(text_is_always_terminated),
-          T(no_signal_comes_of_a_line_that_nobody_reads), T(fatal_stops_the_process),
-          T(a_failed_check_stops_with_one_line))

@@ -176,11 +176,6 @@ TEST(no_block_is_freed_by_more_than_it_has)
         assert_dies(check_size, "aligned to 70368744177664");
     }
 }
-
-UNIT_MAIN(T(new_blocks_show_nothing), T(each_process_draws_its_own_secrets), T(a_free_block_holds_no_address),
-          T(a_link_that_was_written_to_is_not_followed), T(a_free_block_is_known),
-          T(a_block_that_is_handed_out_carries_no_mark), T(what_was_never_handed_out_is_not_taken),
-          T(no_block_is_freed_by_more_than_it_has))
 #else
 TEST(other_builds_draw_no_secret)
 {
@@ -188,6 +183,4 @@ TEST(other_builds_draw_no_secret)
     hak_free(hak_malloc(SIZE));
     assert_int_equal(hak_secret.key[0], 0);
 }
-
-UNIT_MAIN(T(other_builds_draw_no_secret))
 #endif

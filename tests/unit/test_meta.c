@@ -129,9 +129,3 @@ TEST(pages_of_a_chunk_that_ends_within_one_and_without_memory)
     assert_ptr_equal(hak_meta_alloc(1), chunk);
     assert_ptr_equal(hak_meta_alloc_pages(1), pages - hak_os_page_size());
 }
-
-UNIT_MAIN(T(memory_is_zeroed_aligned_and_apart), T(bytes_are_what_was_handed_out),
-          T(a_full_chunk_is_followed_by_one_map), T(memory_given_at_start_is_used_first),
-          T(a_refused_chunk_is_asked_for_smaller), T(without_memory_null_and_later_served),
-          T(dropped_descriptors_are_zeroed_and_used_again), T(pages_share_none_with_structures_and_serve_again),
-          T(pages_of_a_chunk_that_ends_within_one_and_without_memory))

@@ -276,8 +276,3 @@ TEST(the_closest_name_has_the_fewest_edits)
             assert_closest(name);
         }
 }
-
-UNIT_MAIN(T(the_closest_name_has_the_fewest_edits), T(defaults_are_the_tables), T(rows_are_complete),
-          T(texts_are_empty_by_default), T(numbers_within_their_range), T(numbers_that_are_none), T(choices), T(texts),
-          T(unknown_names_get_the_closest_one), T(a_name_of_any_length_is_survived), T(what_is_not_ours_is_left_alone),
-          T(quiet_silences_wherever_it_stands), T(strict_stops_the_process))

@@ -221,10 +221,3 @@ TEST(each_resident_page_counts)
     assert_int_equal(hak_os_resident(p, page, HAK_CAUSE_huge_page), page);
     hak_os_unmap(p, SIZE, HAK_CAUSE_large_unmap);
 }
-
-UNIT_MAIN(T(each_resident_page_counts), T(calls_are_entered_under_their_cause),
-          T(failures_are_counted_and_errno_is_kept), T(map_at_never_replaces), T(one_vectored_call_for_1024_ranges),
-          T(a_single_range_needs_no_vector), T(kernel_without_the_call), T(kernel_without_the_self_descriptor),
-          T(a_locked_range_is_no_reason_to_give_the_call_up), T(partial_completion_is_finished_one_by_one),
-          T(refused_ranges_are_not_counted_as_returned), T(regret_is_added_to_the_release),
-          T(kernel_without_names_for_mappings), T(every_cause_and_call_has_a_name))

@@ -109,7 +109,3 @@ TEST(a_name_of_any_length_ends_within_its_room)
     hak_outlet_close(fd);
     assert_int_equal(unlink(cut), 0);
 }
-
-UNIT_MAIN(T(a_name_of_any_length_ends_within_its_room), T(a_copy_is_out_of_the_way_and_closed_on_exec),
-          T(stderr_may_be_closed), T(all_descriptors_may_be_closed), T(what_has_the_copys_number_now_is_left_alone),
-          T(a_file_is_named_by_the_process), T(a_file_that_cannot_be_written_gives_one_line))

@@ -61,5 +61,3 @@ TEST(a_class_is_marked_with_its_first_slab)
     assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 1);
     assert_int_equal(t->slabs, 1);
 }
-
-UNIT_MAIN(T(a_class_is_marked_with_its_first_slab), T(slabs_beyond_a_few_are_nobodys_and_empty_themselves))

@@ -142,9 +142,6 @@ TEST(the_name_wins_over_the_inherited_one)
     init_with("HAKMEM_BACKEND=shared_pool HAKMEM_TINY_USE_SUPERSLAB=0");
     assert_string_equal(hak_parts.backend->name, "shared_pool");
 }
-#define INHERITED_NAMES T(the_inherited_name_of_the_backend_setting), T(the_name_wins_over_the_inherited_one),
-#else
-#define INHERITED_NAMES
 #endif
 
 TEST(a_frontend_that_names_no_capacity_gets_a_few_blocks)
@@ -155,9 +152,3 @@ TEST(a_frontend_that_names_no_capacity_gets_a_few_blocks)
         if (!hak_parts.by_class[cls]->bin_capacity)
             assert_in_range(hak_parts.capacity[cls], 8, 256);
 }
-
-UNIT_MAIN(T(a_frontend_that_names_no_capacity_gets_a_few_blocks), T(every_class_has_the_narrowest_frontend),
-          T(capacities_are_sane), T(all_classes_come_in_batches), T(c5_may_come_one_by_one), T(c7_may_come_one_by_one),
-          T(all_may_come_one_by_one), T(the_pool_can_be_switched_off), T(each_built_backend_can_be_chosen),
-          T(an_unknown_backend_gives_a_line_and_the_default), T(an_unknown_release_gives_a_line_and_the_default),
-          INHERITED_NAMES T(batches_can_be_disabled))

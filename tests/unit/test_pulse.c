@@ -105,7 +105,3 @@ TEST(the_background_thread_asks_once_in_each_sleep)
         hak_purge_tick();
     }
 }
-
-UNIT_MAIN(T(a_pulse_comes_with_enough_work), T(it_comes_at_once_while_memory_waits),
-          T(pulses_look_at_bins_that_nobody_needs), T(room_is_made_by_giving_back_what_is_idle),
-          T(no_pulse_starts_the_background_thread), T(the_background_thread_asks_once_in_each_sleep))

@@ -365,13 +365,3 @@ TEST(a_leap_of_the_clock_purges_and_harms_nothing)
     tick();
     assert_int_equal(queue->waiting, 0);
 }
-
-UNIT_MAIN(T(what_goes_too_soon_is_regretted_under_its_cause), T(idle_is_what_was_dirty_at_the_last_check),
-          T(a_trim_keeps_what_it_is_told_to), T(calls_done_in_part_count_for_what_they_did),
-          T(one_locked_page_stays_and_those_around_it_go), T(where_all_is_refused_a_purge_ends_and_asks_again_later),
-          T(beside_a_refused_page_its_neighbour_goes), T(the_rest_of_a_huge_page_is_to_stay_small),
-          T(what_is_to_stay_small_is_the_superslabs), T(a_very_large_heap_is_let_be),
-          T(nothing_is_said_where_there_are_no_huge_pages), T(what_nobody_came_for_goes_beyond_the_allowance),
-          T(what_was_wanted_may_wait), T(coming_and_going_wants_no_more_than_it_takes),
-          T(regret_lets_more_wait_and_fades), T(with_a_long_delay_nothing_goes_whatever_the_clock_says),
-          T(a_leap_of_the_clock_purges_and_harms_nothing))

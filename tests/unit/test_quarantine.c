@@ -187,12 +187,6 @@ TEST(free_leaves_zeros_where_it_is_told_to)
     assert_true(is_zero(p + (3 << 20), 2 << 20));
     assert_int_equal(p[(3 << 20) - 1], 1);
 }
-
-UNIT_MAIN(T(off_by_default), T(a_freed_block_is_held_back), T(what_is_held_back_is_bounded),
-          T(a_write_after_free_is_found_when_the_block_leaves),
-          T(the_block_that_came_last_is_looked_at_before_it_is_linked), T(a_trim_and_the_end_of_the_thread_look_at_all),
-          T(blocks_of_others_are_held_back_too), T(a_double_free_is_found_at_once),
-          T(a_block_beyond_the_bound_is_overwritten_and_not_held_back), T(free_leaves_zeros_where_it_is_told_to))
 #else
 TEST(other_builds_hold_nothing_back)
 {
@@ -200,6 +194,4 @@ TEST(other_builds_hold_nothing_back)
     assert_false(hak_quarantine_keep(unit_thread(), 0, NULL));
     assert_int_equal(hak_quarantine_bytes(unit_thread()), 0);
 }
-
-UNIT_MAIN(T(other_builds_hold_nothing_back))
 #endif

@@ -281,13 +281,3 @@ TEST(late_answers_delay_nothing_else)
     }
     unit_census();
 }
-
-UNIT_MAIN(T(a_trim_goes_around_a_locked_page_small), T(a_trim_goes_around_a_locked_page_pool),
-          T(a_trim_goes_around_a_locked_page_large), T(a_trim_goes_around_a_locked_page_long),
-          T(giving_back_at_once_goes_around_a_locked_page_small), T(giving_back_at_once_goes_around_a_locked_page_pool),
-          T(giving_back_at_once_goes_around_a_locked_page_large), T(giving_back_at_once_goes_around_a_locked_page_long),
-          T(time_goes_around_a_locked_page_small), T(time_goes_around_a_locked_page_pool),
-          T(time_goes_around_a_locked_page_large), T(time_goes_around_a_locked_page_long),
-          T(a_trim_goes_around_a_locked_page_among_others), T(the_limit_is_kept_around_a_locked_page),
-          T(what_was_refused_is_not_taken_for_zero), T(whichever_call_fails_the_next_trim_makes_up_for_it),
-          T(a_vector_done_in_part_is_finished), T(late_answers_delay_nothing_else))

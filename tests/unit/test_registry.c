@@ -97,6 +97,3 @@ TEST(an_address_is_there_once)
     assert_true(hak_registry_add(mapping(1)));
     assert_dies(add_again, "internal check failed");
 }
-
-UNIT_MAIN(T(entries_are_found_and_taken_out), T(an_entry_is_used_again_without_memory),
-          T(a_detached_entry_comes_back_changed), T(without_memory_no_entry), T(an_address_is_there_once))

@@ -46,5 +46,3 @@ TEST(it_gives_back_at_once)
     hak_free(hak_malloc(300000));
     assert_true(hak_ledger[HAK_CAUSE_direct_release][HAK_OS_madvise].calls > 0);
 }
-
-UNIT_MAIN(T(each_range_by_a_call_of_its_own), T(a_refused_range_is_not_counted), T(it_gives_back_at_once))

@@ -130,7 +130,3 @@ TEST(a_full_array_whose_capacity_falls_is_flushed)
     skip(); /* a list has no slots */
 }
 #endif
-
-UNIT_MAIN(T(remote_blocks_serve_the_next_refill), T(a_thread_that_only_frees_remote_blocks_hears_of_a_trim),
-          T(a_single_small_remote_block_goes_home), T(a_single_larger_remote_block_serves),
-          T(a_full_array_whose_capacity_falls_is_flushed))

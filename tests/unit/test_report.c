@@ -373,9 +373,3 @@ TEST(each_breach_is_a_violation)
     slab->used = 0;
     assert_int_equal(violations(), 1);
 }
-
-UNIT_MAIN(T(each_breach_is_a_violation), T(the_judge_judges), T(json_is_well_formed), T(json_names_what_serves),
-          T(each_section_has_its_numbers), T(each_setting_class_and_stage_is_described),
-          T(numbers_are_those_of_the_heap), T(text_has_no_braces), T(writing_makes_no_call_of_memory),
-          T(the_ledger_is_what_the_door_saw), T(blocks_and_bytes_are_conserved), T(an_unwritable_place_is_an_error),
-          T(at_exit))

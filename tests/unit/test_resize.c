@@ -58,6 +58,3 @@ TEST(a_block_that_is_half_empty_moves)
     assert_ptr_not_equal(q, p);
     hak_free(q);
 }
-
-UNIT_MAIN(T(a_block_that_is_half_empty_moves), T(resizing_keeps_the_content), T(a_small_change_stays_in_place),
-          T(a_failed_resize_leaves_the_block))

@@ -154,8 +154,3 @@ TEST(without_memory_there_is_none)
     assert_ptr_equal(hak_share_open(t, cls, false), slab);
     hak_share_close(slab);
 }
-
-UNIT_MAIN(T(a_thread_alone_owns_its_slabs), T(a_thread_that_ends_leaves_nothing_but_what_lives),
-          T(threads_among_many_share_slabs_and_keep_little), T(a_thread_that_goes_on_gets_slabs_of_its_own),
-          T(a_thread_that_only_frees_gathers_more_with_time), T(the_bound_rises_with_the_threads_and_ends),
-          T(without_memory_there_is_none))

@@ -104,9 +104,3 @@ TEST(an_address_tells_whether_a_block_may_begin_there)
                 fail_msg("offset %u of blocks of %u bytes", offset, hak_strides[cls]);
         }
 }
-
-UNIT_MAIN(T(strides_rise_in_steps_of_16), T(every_size_fits_its_class_without_much_waste),
-          T(every_size_gets_the_smallest_class_up_to_one_index_step), T(the_map_is_monotone),
-          T(headers_cover_the_strides_up_to_the_limit), T(slabs_waste_little_and_fit_the_word),
-          T(power_of_two_strides_exist_for_alignment), T(an_aligned_request_gets_the_smallest_class_of_aligned_blocks),
-          T(an_address_tells_whether_a_block_may_begin_there))

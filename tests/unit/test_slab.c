@@ -616,17 +616,3 @@ TEST(remote_frees_race_with_the_owner)
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
 }
-
-UNIT_MAIN(T(a_formatted_slab_is_active_and_uncarved), T(carving_touches_no_page_ahead),
-          T(pages_that_had_blocks_are_cut_without_a_stop), T(carved_blocks_are_linked_in_address_order),
-          T(blocks_put_back_are_taken_first), T(small_blocks_go_out_in_address_order),
-          T(hardened_builds_give_blocks_out_by_chance), T(those_that_come_meanwhile_have_their_turn),
-          T(the_list_is_used_up_before_the_map), T(a_map_grows_once), T(a_block_put_back_twice_is_a_double_free),
-          T(more_blocks_back_than_away_is_a_double_free), T(full_is_without_owner_and_reclaimed),
-          T(the_first_remote_free_publishes_a_full_slab_once), T(adoption_collects_what_waited),
-          T(only_the_last_remote_free_says_empty), T(a_remote_free_beats_retirement), T(collecting_joins_both_lists),
-          T(disowning_gives_the_state_that_is_left), T(the_word_holds_each_count_and_offset_of_each_class),
-          T(chains_count_as_many), T(a_remote_free_to_no_slab_is_misuse),
-          T(a_block_that_comes_back_in_two_chains_is_misuse), T(only_starts_of_blocks_are_blocks),
-          T(blocks_that_were_never_cut_are_none), T(what_is_no_block_is_neither_marked_nor_listed),
-          T(tags_name_the_bin_to_the_owner_and_vanish), T(every_state_has_a_name), T(remote_frees_race_with_the_owner))

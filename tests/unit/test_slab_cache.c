@@ -436,16 +436,4 @@ TEST(a_sweep_that_comes_beside_a_fork_has_no_slab)
     usleep(50000);
     end_beside_fork(forks, sweeper);
 }
-#define BESIDE_FORK , T(a_fork_that_waits_for_a_sweep_has_no_lock), T(a_sweep_that_comes_beside_a_fork_has_no_slab)
-#else
-#define BESIDE_FORK
 #endif
-
-UNIT_MAIN(T(the_most_recent_of_the_class_comes_first), T(a_similar_one_has_the_same_length),
-          T(too_many_go_together_but_the_last), T(a_flush_takes_those_of_all_classes),
-          T(one_waits_where_pages_go_back_at_once), T(a_slab_of_the_class_is_adopted),
-          T(a_few_idle_slabs_wait_for_a_sweep), T(many_idle_slabs_are_swept),
-          T(slabs_counted_twice_do_not_stay_counted), T(a_class_that_served_an_idle_slab_is_spared_once),
-          T(without_a_delay_each_tick_sweeps_all), T(a_sweep_leaves_slabs_with_live_blocks),
-          T(a_sweep_looks_at_so_many_slabs), T(a_sweep_without_idle_slabs_moves_none),
-          T(a_whole_sweep_finds_all_idle_slabs) BESIDE_FORK)

@@ -74,5 +74,3 @@ TEST(threads_hold_slabs_in_turn)
     assert_int_equal(n, SLABS);
     assert_int_equal(used, 2 * THREADS * ROUNDS); /* never empty for two: 16 slabs, 4 threads */
 }
-
-UNIT_MAIN(T(last_in_first_out), T(all_at_once), T(threads_hold_slabs_in_turn))

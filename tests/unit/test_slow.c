@@ -146,7 +146,3 @@ TEST(a_free_of_a_low_address_is_misuse)
         assert_dies(free_low, "invalid free");
     }
 }
-
-UNIT_MAIN(T(a_block_without_a_tag_comes_back_and_its_page_has_one_again), T(a_free_of_a_low_address_is_misuse),
-          T(every_size_is_served_aligned_and_usable), T(free_keeps_errno), T(a_call_refused), T(each_call_refused_once),
-          T(each_call_and_all_later_ones_refused))

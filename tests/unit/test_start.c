@@ -100,6 +100,3 @@ TEST(threads_start_it_once)
     const struct hak_ledger_entry *calls = hak_ledger[HAK_CAUSE_metadata];
     assert_int_equal(calls[HAK_OS_mmap].calls - calls[HAK_OS_mmap].failed - calls[HAK_OS_munmap].calls, 1);
 }
-
-UNIT_MAIN(T(verbose_is_one_line), T(nothing_is_said_unasked), T(the_tables_are_read_only_then),
-          T(a_refused_seal_does_no_harm), T(a_start_without_memory_is_tried_again), T(threads_start_it_once))

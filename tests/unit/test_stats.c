@@ -164,7 +164,3 @@ TEST(the_buffer_is_not_overrun)
     assert_memory_equal(w.ends, untouched.ends, sizeof w.ends);
     assert_in_range(w.length, 0, sizeof w.buffer);
 }
-
-UNIT_MAIN(T(the_buffer_is_not_overrun), T(a_path_forgets_the_element_before), T(json), T(the_same_as_text),
-          T(strings_are_escaped), T(more_than_the_buffer_comes_out_whole), T(an_error_of_write_is_kept),
-          T(numbers_by_their_paths), T(the_texts_of_an_element_are_in_its_path))

@@ -603,16 +603,3 @@ TEST(without_memory_for_a_descriptor_later_calls_try_again)
     hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
-
-UNIT_MAIN(T(who_frees_a_little_has_no_heap), T(a_forked_child_is_alone), T(what_the_orphan_counted_is_in_the_totals),
-          T(blocks_in_bins_of_parked_threads_are_free), T(before_its_first_slow_path_a_thread_has_nothing),
-          T(descriptors_are_recycled), T(tags_of_live_threads_differ), T(a_thread_that_ends_leaves_nothing_active),
-          T(full_slabs_stay_full), T(counters_outlive_their_thread), T(after_its_end_a_thread_is_served_by_the_orphan),
-          T(the_next_thread_goes_on_with_what_the_last_one_had),
-          T(the_first_block_of_a_resumed_thread_comes_from_its_bin),
-          T(blocks_of_a_parked_thread_may_be_freed_by_others), T(parked_threads_are_broken_up_after_the_purge_delay),
-          T(a_trim_breaks_parked_threads_up), T(a_thread_with_much_memory_is_not_parked), T(so_many_threads_are_parked),
-          T(a_forked_child_goes_on_with_parked_threads), T(none_is_parked_where_that_is_off),
-          T(none_is_parked_where_idle_memory_goes_back_at_once), T(the_orphans_holder_may_break_threads_up),
-          T(only_one_holds_the_orphan), T(a_trim_asks_the_other_threads), T(a_free_hears_what_is_asked_without_tags),
-          T(without_memory_for_a_descriptor_later_calls_try_again))

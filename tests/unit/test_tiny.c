@@ -74,9 +74,6 @@ TEST(an_overwritten_header_is_found)
     ((uint8_t *)block)[-1] = 0;
     assert_dies(free_block, "corrupted header: the byte before block");
 }
-#define HEADER_TESTS , T(an_overwritten_header_is_found)
-#else
-#define HEADER_TESTS
 #endif
 
 TEST(capacities_of_the_original_classes)
@@ -137,8 +134,3 @@ TEST(batches_of_two_classes_can_be_switched_off)
     assert_true(blocks_a_trip(400) > 1);
     assert_int_equal(blocks_a_trip(900), 1);
 }
-
-UNIT_MAIN(T(it_serves_16_bytes_but_nothing_beyond_its_limit), T(headers_name_the_bin),
-          T(a_foreign_block_goes_to_the_callers_bin_only_with_a_header), T(capacities_of_the_original_classes),
-          T(prewarm_fills_the_common_bins), T(without_prewarm_bins_are_empty),
-          T(batches_of_two_classes_can_be_switched_off) HEADER_TESTS)

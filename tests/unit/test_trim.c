@@ -59,5 +59,3 @@ TEST(a_trim_leaves_nothing_to_a_second_one)
         assert_int_equal(hak_trim(0), 0);
     }
 }
-
-UNIT_MAIN(T(a_trim_leaves_nothing_to_a_second_one), T(trim_gives_back_and_says_how_much))

@@ -36,5 +36,3 @@ TEST(units)
     assert_int_equal(HAK_GIB, 1024 * 1024 * 1024);
     assert_int_equal(HAK_PAGE, 64 * 1024);
 }
-
-UNIT_MAIN(T(units), T(aligns_up), T(knows_powers_of_two), T(min_and_max))

@@ -86,9 +86,6 @@ TEST(without_the_range_one_byte_serves)
     p = hak_malloc(0);
     assert_false(unit_is_open(p));
 }
-
-UNIT_MAIN(T(nobody_can_use_them), T(they_are_freed_once), T(they_grow_as_others_do),
-          T(beyond_all_of_them_one_byte_serves), T(without_the_range_one_byte_serves))
 #else
 TEST(other_builds_serve_one_byte)
 {
@@ -98,6 +95,4 @@ TEST(other_builds_serve_one_byte)
     assert_true(hak_block_usable(p, "malloc_usable_size") >= 1);
     hak_free(p);
 }
-
-UNIT_MAIN(T(other_builds_serve_one_byte))
 #endif

@@ -78,7 +78,17 @@ int unit_spawn(const char *test, const char *argument, char *out, size_t size)
     return status;
 }
 
-static int run_one(const struct CMUnitTest *tests, size_t count, const char *name)
+static struct CMUnitTest tests[200];
+static size_t count;
+
+void unit_add(const char *name, void (*test)(void **))
+{
+    if (count == COUNT(tests))
+        abort();
+    tests[count++] = (struct CMUnitTest){.name = name, .test_func = test};
+}
+
+static int run_one(const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (!strcmp(tests[i].name, name)) {
@@ -89,11 +99,11 @@ static int run_one(const struct CMUnitTest *tests, size_t count, const char *nam
     return 2;
 }
 
-int unit_main(const struct CMUnitTest *tests, size_t count, int argc, char **argv)
+int main(int argc, char **argv)
 {
     if (argc > 1) {
         unit_argument = argc > 2 ? argv[2] : NULL;
-        return run_one(tests, count, argv[1]);
+        return run_one(argv[1]);
     }
     int failed = 0;
     for (size_t i = 0; i < count; i++) {

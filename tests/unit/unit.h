@@ -25,17 +25,18 @@
 #include "fake_os.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define TEST(name) static void name(void **state_ __attribute__((unused)))
 
-#define UNIT_MAIN(...)                                              \
-    int main(int argc, char **argv)                                 \
-    {                                                               \
-        const struct CMUnitTest tests[] = {__VA_ARGS__};            \
-        return unit_main(tests, COUNT(tests), argc, argv);          \
-    }
-#define T(name) cmocka_unit_test(name)
+/* A test, which joins its program's list before main. */
+#define TEST(name)                                                    \
+    static void name(void **state_);                                  \
+    static void __attribute__((constructor)) unit_add_##name(void)    \
+    {                                                                 \
+        unit_add(#name, name);                                        \
+    }                                                                 \
+    static void name(void **state_ __attribute__((unused)))
+#define UNIT_MAIN(...) _Static_assert(1, "tests join the list by themselves");
 
-int unit_main(const struct CMUnitTest *tests, size_t count, int argc, char **argv);
+void unit_add(const char *name, void (*test)(void **));
 
 /* --- scenarios in further processes -------------------------------------------------------------- */
 
