@@ -4,6 +4,7 @@
  * it worked.
  *   leftover SIZE  new blocks hold words that the program did not write
  *   link           a block on its way home leads malloc into a live block of another class
+ *   calloc SIZE    what is written to freed blocks, before and after their pages went back, shows in calloc's new ones
  *   order          the first blocks of a class come in the order of their addresses, up or down
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
@@ -80,6 +81,27 @@ static int link_to_live(int is_forged)
     return gained;
 }
 
+static int show(size_t size)
+{
+    enum { BLOCKS = 8 };
+    char *p[BLOCKS];
+    int found = 0;
+    for (int i = 0; i < BLOCKS; i++)
+        p[i] = memset(malloc(size), OURS, size);
+    for (int i = 0; i < BLOCKS; i++)
+        free(p[i]);
+    p[0][size / 2] = OURS;
+    malloc_trim(0);
+    for (int i = 0; i < BLOCKS; i++)
+        p[i][size / 2] = OURS;
+    for (int i = 0; i < BLOCKS; i++) {
+        const char *q = calloc(1, size);
+        for (size_t k = 0; k < size; k++)
+            found |= q[k];
+    }
+    return found != 0;
+}
+
 static int order(void)
 {
     int up = 0;
@@ -95,6 +117,8 @@ int main(int argc, char **argv)
     size_t size = argc == 3 ? strtoul(argv[2], NULL, 0) : 0;
     if (!strcmp(how, "leftover"))
         return leftover(size);
+    if (!strcmp(how, "calloc"))
+        return show(size);
     if (!strcmp(how, "order"))
         return order();
     if (!strcmp(how, "link") || !strcmp(how, "forged"))

@@ -35,7 +35,7 @@ STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.
 SLABS = ("slabs.*", "stages.*", "*.empties")
 # And a slab is cut at once as far as it had blocks before, so refills bring more or less.
 OTHER_SLABS = SLABS + ("bins.*",)
-RELEASES = ("os_calls.*_release", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
+RELEASES = ("os_calls.*_release", "os_calls.guard", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")  # guard: closed pages, in hardened builds
 
 
 # The heap grows otherwise; each step of a larger one has a name.

@@ -182,6 +182,8 @@ void unit_start(const char *settings)
         *equals = 0;
         setenv(one, equals + 1, 1);
     }
+    if (HAK_HARDENED) /* tests look into free pages, and count calls; test_closed.c asks for it */
+        setenv("HAKMEM_CLOSE_FREE", "0", 0);
     fake_os_install();
 }
 

@@ -8,6 +8,7 @@
 #include <limits.h>
 
 #include "budget.h"
+#include "closed.h"
 #include "core/base/clock.h"
 #include "core/base/layout.h"
 #include "core/base/list.h"
@@ -452,6 +453,17 @@ static char *find_place(struct hak_page_request *r, enum hak_pages_from from)
     return mapped_place(r);
 }
 
+static void vacate(char *base, size_t pages, bool is_dirty, bool slab);
+
+/* The kernel does not open them. */
+static HAK_COLD void put_refused(struct hak_page_request *r)
+{
+    hak_lock_acquire(&hak_pages_lock);
+    vacate(r->base, r->pages, !(r->uncharged && r->zero), r->slab);
+    hak_lock_release(&hak_pages_lock);
+    r->base = NULL;
+}
+
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
 {
     r->base = NULL;
@@ -462,6 +474,8 @@ bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
     if (r->base)
         r->zero = occupy(r->base, r->pages, r);
     hak_lock_release(&hak_pages_lock);
+    if (HAK_UNLIKELY(r->base && !hak_closed_open(r->base, r->pages * HAK_PAGE)))
+        put_refused(r);
     return r->base;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/base/sealed.h"
 #include "core/os/limit.h"
+#include "core/pages/closed.h"
 #include "core/pages/space.h"
 
 #ifndef MADV_FREE
@@ -49,6 +50,8 @@ size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool togethe
 {
     if (hak_limit_is_tight)
         return unmap(ranges, count, cause);
+    for (size_t i = 0; i < count; i++)
+        hak_closed_shut(ranges[i].iov_base, ranges[i].iov_len);
     if (!hak_pages_go_lazily())
         return advise(ranges, count, MADV_DONTNEED, together, cause);
     size_t bytes = advise(ranges, count, MADV_FREE, together, cause);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "core/pages/closed.h"
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "huge.h"
@@ -102,6 +103,10 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     if (!span)
         return NULL;
     HAK_ADD_RELAXED(&live_pages, span->pages);
+    if (HAK_UNLIKELY(!hak_closed_open(span->base, span->pages * HAK_PAGE))) {
+        hak_spans_put(span);
+        return NULL;
+    }
     HAK_ADD_RELAXED(&spans_taken, 1);
     if (span->pages != r->pages)
         HAK_ADD_RELAXED(&rounded, 1);
@@ -113,6 +118,7 @@ struct hak_slab *hak_spans_take(struct span_request *r)
 void hak_spans_put(struct hak_slab *span)
 {
     HAK_SUB_RELAXED(&live_pages, span->pages);
+    hak_closed_shut(span->base, span->pages * HAK_PAGE);
     hak_lock_acquire(&spans_lock);
     bool kept = hak_span_cache_push(span);
     if (!kept)
@@ -125,8 +131,14 @@ void hak_spans_put(struct hak_slab *span)
 bool hak_spans_resize(struct hak_slab *span, unsigned pages)
 {
     unsigned before = span->pages;
+    if (pages < before)
+        hak_closed_shut(span->base + pages * HAK_PAGE, (before - pages) * HAK_PAGE);
     if (!hak_pages_resize(span, pages))
         return false;
+    if (HAK_UNLIKELY(pages > before && !hak_closed_open(span->base, pages * HAK_PAGE))) {
+        hak_pages_resize(span, before);
+        return false;
+    }
     HAK_ADD_RELAXED(&live_pages, (size_t)pages - before);
     if (pages < before)
         hak_pages_bound();

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ * See core/pages/closed.h. One bit for each page that the plan has room for, in a table that is mapped when the first page closes. */
+#include "core/pages/closed.h"
+
+#include <sys/mman.h>
+
+#include "core/base/sealed.h"
+#include "core/os/limit.h"
+#include "core/os/os.h"
+#include "core/pages/page_map.h"
+
+static _Atomic(_Atomic(uint64_t) *) table;
+
+/* Two threads may map it at once: one of them takes the other's. */
+static _Atomic(uint64_t) *get_table(void)
+{
+    _Atomic(uint64_t) *is = HAK_LOAD_ACQUIRE(&table);
+    size_t size = hak_align_up((hak_page_map.mask + 1) / 8, hak_os_page_size());
+    void *base;
+    if (is || hak_os_map(&base, size, PROT_READ | PROT_WRITE, HAK_CAUSE_guard))
+        return is;
+    if (HAK_CAS_ACQ_REL(&table, &is, (_Atomic(uint64_t) *)base))
+        return base;
+    hak_os_unmap(base, size, HAK_CAUSE_guard);
+    return is;
+}
+
+static uint64_t index_of_page(const char *p)
+{
+    return (((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask;
+}
+
+static bool is_closed(const _Atomic(uint64_t) *closed, const char *p)
+{
+    uint64_t i = index_of_page(p);
+    return HAK_LOAD_RELAXED(&closed[i / 64]) >> i % 64 & 1;
+}
+
+static void set_closed(_Atomic(uint64_t) *closed, const char *p, bool is)
+{
+    uint64_t i = index_of_page(p), bit = (uint64_t)1 << i % 64;
+    if (is)
+        HAK_OR_RELAXED(&closed[i / 64], bit);
+    else
+        HAK_AND_RELAXED(&closed[i / 64], ~bit);
+}
+
+/* How many bytes from `p` on, of at most `most`, are of pages that are closed, or not. */
+static size_t length_of(const _Atomic(uint64_t) *closed, const char *p, size_t most, bool is)
+{
+    size_t n = 0;
+    while (n < most && is_closed(closed, p + n) == is)
+        n += HAK_PAGE;
+    return n;
+}
+
+/* Protects those of the pages that are not so yet. */
+static bool turn(_Atomic(uint64_t) *closed, char *base, size_t size, bool is)
+{
+    for (size_t at = 0, n; at < size; at += n) {
+        at += length_of(closed, base + at, size - at, is);
+        n = length_of(closed, base + at, size - at, !is);
+        if (n && hak_os_protect(base + at, n, is ? PROT_NONE : PROT_READ | PROT_WRITE, HAK_CAUSE_guard))
+            return false;
+        for (size_t i = 0; i < n; i += HAK_PAGE)
+            set_closed(closed, base + at + i, is);
+    }
+    return true;
+}
+
+void hak_closed_shut(char *base, size_t size)
+{
+    _Atomic(uint64_t) *closed = hak_options.close_free && !hak_limit_is_tight ? get_table() : NULL;
+    if (closed)
+        turn(closed, base, size, true);
+}
+
+bool hak_closed_open(char *base, size_t size)
+{
+    _Atomic(uint64_t) *closed = HAK_LOAD_ACQUIRE(&table);
+    return !closed || turn(closed, base, size, false);
+}

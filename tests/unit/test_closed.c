@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ * Free pages are inaccessible, and open before they serve. */
+#include "core/pages/closed.h"
+
+#include <string.h>
+
+#include "core/malloc/aligned.h"
+#include "core/malloc/malloc.h"
+#include "core/malloc/resize.h"
+#include "core/malloc/trim.h"
+#include "unit.h"
+
+#define SPAN (256 * HAK_KIB)
+
+#if HAK_HARDENED
+static void start_closing(void)
+{
+    unit_start("HAKMEM_CLOSE_FREE=1");
+    assert_true(hak_init());
+}
+
+static char *new_span(size_t size)
+{
+    return memset(hak_malloc(size), 1, size);
+}
+
+TEST(a_freed_span_is_closed_until_it_serves)
+{
+    start_closing();
+    char *p = new_span(SPAN), *beside = new_span(SPAN);
+    hak_free(p);
+    assert_false(unit_is_open(p));
+    assert_false(unit_is_open(p + SPAN - 1));
+    assert_true(unit_is_open(beside));
+    for (int i = 0; i < 8; i++)
+        new_span(SPAN); /* one of them there */
+    assert_true(unit_is_open(p) && unit_is_open(p + SPAN - 1));
+}
+
+TEST(what_went_back_is_closed_and_calloc_shows_zeros)
+{
+    start_closing();
+    char *p = new_span(SPAN);
+    hak_free(p);
+    hak_trim(0);
+    assert_false(unit_is_open(p));
+    for (int i = 0; i < 64; i++) {
+        const char *q = hak_alloc_zeroed(SPAN);
+        for (size_t k = 0; k < SPAN; k++)
+            assert_int_equal(q[k], 0);
+    }
+}
+
+TEST(small_blocks_come_from_pages_that_were_closed)
+{
+    start_closing();
+    hak_free(new_span(SPAN));
+    hak_trim(0);
+    for (int i = 0; i < 100000; i++)
+        new_span(64);
+}
+
+TEST(what_realloc_cuts_off_is_closed_and_opens_again)
+{
+    start_closing();
+    char *p = new_span(4 * SPAN);
+    assert_ptr_equal(hak_resize(p, SPAN), p);
+    assert_true(unit_is_open(p + SPAN - 1));
+    assert_false(unit_is_open(p + 2 * SPAN));
+    char *q = hak_resize(p, 4 * SPAN);
+    memset(q, 2, 4 * SPAN);
+}
+
+TEST(a_kernel_that_refuses_to_close_leaves_them_open)
+{
+    start_closing();
+    char *p = new_span(SPAN);
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
+    hak_free(p);
+    assert_true(unit_is_open(p));
+    assert_ptr_equal(new_span(SPAN), p);
+}
+
+TEST(a_kernel_that_refuses_to_open_takes_no_block_away)
+{
+    start_closing();
+    char *p = new_span(SPAN);
+    hak_free(p);
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
+    char *q = hak_malloc(SPAN); /* from elsewhere, or none */
+    assert_ptr_not_equal(p, q);
+    fake_os_allow();
+    memset(hak_malloc(SPAN), 3, SPAN);
+}
+
+UNIT_MAIN(T(a_freed_span_is_closed_until_it_serves), T(what_went_back_is_closed_and_calloc_shows_zeros),
+          T(small_blocks_come_from_pages_that_were_closed), T(what_realloc_cuts_off_is_closed_and_opens_again),
+          T(a_kernel_that_refuses_to_close_leaves_them_open), T(a_kernel_that_refuses_to_open_takes_no_block_away))
+#else
+TEST(other_builds_protect_nothing)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(SPAN);
+    hak_free(p);
+    assert_true(hak_closed_open(p, SPAN));
+    assert_true(unit_is_open(p));
+}
+
+UNIT_MAIN(T(other_builds_protect_nothing))
+#endif
