@@ -26,8 +26,7 @@ build() {
     tar -C "$OUT" -cJf "$OUT/hakmem_$version.orig.tar.xz" "hakmem-$version"
     cp -r "$ROOT/debian" "$OUT/hakmem-$version"
     (cd "$OUT/hakmem-$version" && dpkg-buildpackage -us -uc)
-    # No bug of Debian's asks for the package.
-    lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs "$OUT"/*.changes
+    lintian --allow-root --fail-on error,warning "$OUT"/*.changes
 }
 
 try() {

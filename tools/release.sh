@@ -57,7 +57,7 @@ set_version() {
     grep -q "^hakmem ($VERSION-" debian/changelog && return
     mail=$(sed -n 's/^Maintainer: //p' debian/control)
     {
-        printf 'hakmem (%s-1) unstable; urgency=medium\n\n  * New release; NEWS.md says what is new.\n\n' "$VERSION"
+        printf 'hakmem (%s-1~upstream1) unstable; urgency=medium\n\n  * New release; NEWS.md says what is new.\n\n' "$VERSION"
         printf ' -- %s  %s\n\n' "$mail" "$(LC_ALL=C date -uR)"
         cat debian/changelog
     } >"$OUT/changelog"

@@ -352,12 +352,13 @@ cross() {
     [ "$LONG" -eq 0 ] || emulated "$dir"
 }
 
-# cross_build DIR OPTION...
+# cross_build DIR OPTION...: without an emulator, unless tests are to run.
 cross_build() {
-    local dir=$1
+    local dir=$1 files=(--cross-file tools/cross/aarch64.ini)
     shift
+    [ "$LONG" -eq 0 ] || files+=(--cross-file tools/cross/qemu-aarch64.ini)
     rm -rf "$dir"
-    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" --cross-file tools/cross/aarch64.ini "${COMMON[@]}" "$@" &&
+    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" "${files[@]}" "${COMMON[@]}" "$@" &&
         ninja -C "$dir"
 }
 
