@@ -405,7 +405,11 @@ completes() {
     done
     COMP_WORDS=("$tool" run --lib) COMP_CWORD=2
     _hakmem "$tool"
-    [ "${COMPREPLY[*]}" = --library ]
+    [ "${COMPREPLY[*]}" = --library ] || return 1
+    # zsh: what stands before its own completion gets the commands and options.
+    zsh -fc '_describe() { print -l ${(P)2} }; compadd() { print -l -- $@ }; words=($1 "") CURRENT=2; source $2
+        words=($1 run --lib) CURRENT=3 PREFIX=--lib; source $2' zsh "$tool" "$1/share/zsh/site-functions/_hakmem" >"$1/completed" &&
+        grep -q '^run:' "$1/completed" && grep -qx -e --library "$1/completed" && rm "$1/completed"
 }
 
 # Each file at its place, below DESTDIR and its prefix; the command finds its library; nothing is left of all that.
