@@ -34,6 +34,7 @@ HEADER = """\
 <!-- Generated from src/core/options.def and src/*/*/settings.def. To write it anew: meson compile -C build docs -->
 
 hakmem reads these variables of the environment once, when the process allocates for the first time.
+Those that `hakmem options` marks with `*` can change later: from outside by `hakmem set PID NAME=VALUE`, from the program by `hakmem_set`.
 A wrong name or value gives one line on stderr, and the default is used: `HAKMEM_STRICT=1` makes it fatal, `HAKMEM_QUIET=1` leaves the line out.
 A program that has more rights than its user (set-user-id) ignores them all.
 `HAKMEM_STATS=json` prints the settings in effect under the key `settings`, each with its source.

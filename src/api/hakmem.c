@@ -6,6 +6,7 @@
 #include "core/os/os.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "core/process/control.h"
 #include "core/process/pulse.h"
 #include "core/process/report.h"
 #include "core/process/life.h"
@@ -150,11 +151,22 @@ HAK_EXPORT int hakmem_stats(int fd, int json)
     return hak_init() ? hak_stats_write(fd, json != 0) : -ENOMEM;
 }
 
-/* libhakmem-profile.so has another one, which is found before this. */
+HAK_EXPORT int hakmem_get(const char *name, char *value, size_t size)
+{
+    HAK_UNSEEN;
+    return hak_init() ? hak_control_get(name, value, size) : -ENOMEM;
+}
+
+HAK_EXPORT int hakmem_set(const char *name, const char *value)
+{
+    HAK_UNSEEN;
+    return hak_init() ? hak_control_set(name, value) : -ENOMEM;
+}
+
 HAK_EXPORT int hakmem_profile(size_t mean)
 {
-    (void)mean;
-    return -ENOSYS;
+    HAK_UNSEEN;
+    return hak_control_profile(mean);
 }
 
 HAK_EXPORT const char *hakmem_version(void)

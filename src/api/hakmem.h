@@ -99,6 +99,17 @@ void hakmem_main_called(void);
  * errno (ENOMEM before the library could start, else that of write). Allocates nothing.
  * Units: a file descriptor. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_stats(int fd, int json);
+/* The value that a setting has now (`hakmem options` lists them), as a text with a zero byte behind it. 0, or a negative
+ * error: ENOENT (no such setting), ERANGE (longer than `size` allows; 256 bytes are enough), ENOMEM (the library could
+ * not start).
+ * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+int hakmem_get(const char *name, char *value, size_t size);
+/* Changes a setting of the running process, which those have that `hakmem options` marks. Its readers see it at their
+ * next slow path. It does not reach the environment of programs that are started. 0, or a negative error: ENOENT (no such
+ * setting), EPERM (it is read at the start alone), EINVAL (it has no such value), ENOSYS (HAKMEM_PROFILE without
+ * libhakmem-profile.so), ENOMEM, or what the kernel said.
+ * Units: those of the setting. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+int hakmem_set(const char *name, const char *value);
 /* Samples the heap: one allocation every `mean` bytes, on average; 0 ends that. Other threads follow within 1 MiB of
  * allocations. 0; -ENOSYS where libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40, -ENOMEM without
  * a file.

@@ -154,37 +154,47 @@ static bool parse_choice(const struct hak_option_info *info, const char *value, 
     return false;
 }
 
+bool hak_option_parse(const struct hak_option_info *info, const char *value, uint32_t *out)
+{
+    if (info->type == HAK_TYPE_ENUM)
+        return parse_choice(info, value, out);
+    int64_t n = parse_number(value);
+    *out = (uint32_t)n;
+    return n >= info->min && n <= info->max;
+}
+
 static bool apply(struct hak_option_values *options, const struct hak_option_info *info, const char *value)
 {
     char why[160];
-    int64_t n;
-    switch (info->type) {
-    case HAK_TYPE_TEXT:
+    uint32_t number;
+    if (info->type == HAK_TYPE_TEXT) {
         if (strlen(value) < HAK_TEXT_MAX) {
             strcpy((char *)options + info->offset, value);
             return true;
         }
         hak_options_reject(options, info->name, "(long)", "longer than 255 bytes");
         return false;
-    case HAK_TYPE_ENUM:
-        if (parse_choice(info, value, number_at(options, info)))
-            return true;
-        hak_text_format(why, sizeof why, "not one of %s", hak_option_text(info, HAK_TEXT_CHOICES));
-        break;
-    default:
-        n = parse_number(value);
-        if (n >= info->min && n <= info->max) {
-            *number_at(options, info) = (uint32_t)n;
-            return true;
-        }
-        hak_text_format(why, sizeof why, "not a number from %u to %u", info->min, info->max);
-        break;
     }
+    if (hak_option_parse(info, value, &number)) {
+        *number_at(options, info) = number;
+        return true;
+    }
+    if (info->type == HAK_TYPE_ENUM)
+        hak_text_format(why, sizeof why, "not one of %s", hak_option_text(info, HAK_TEXT_CHOICES));
+    else
+        hak_text_format(why, sizeof why, "not a number from %u to %u", info->min, info->max);
     hak_options_reject(options, info->name, value, why);
     return false;
 }
 
-static const struct hak_option_info *find_option(const char *name, size_t length)
+bool hak_option_is_changeable(const struct hak_option_info *info)
+{
+#define NUMBER(field) HAK_OPTION_##field,
+    static const uint8_t rows[] = {HAK_OPTIONS_CHANGEABLE(NUMBER)};
+    return memchr(rows, (int)(info - hak_option_table), sizeof rows) != NULL;
+}
+
+const struct hak_option_info *hak_option_find(const char *name, size_t length)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
         if (strlen(hak_option_table[i].name) == length && !memcmp(hak_option_table[i].name, name, length))
@@ -198,7 +208,7 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     if (!equals)
         return;
     size_t length = (size_t)(equals - entry);
-    const struct hak_option_info *info = find_option(entry, length);
+    const struct hak_option_info *info = hak_option_find(entry, length);
     if (info) {
         if (apply(options, info, equals + 1))
             hak_options_from_environment[info - hak_option_table] = true;

@@ -52,6 +52,13 @@ enum {
     HAK_OPTION_COUNT
 };
 
+/* Those that may change in a running process: who reads them takes any value at any time. */
+#define HAK_OPTIONS_CHANGEABLE(X)                                                                                     \
+    X(purge_delay_ms) X(limit_mb) X(background) X(batch_max_mb) X(batch_max_ranges) X(lru_max_cached) X(lru_max_mb)    \
+    X(lru_ttl_sec) X(ace_cache_mb) X(ace_waste_pct) X(empty_scan_limit) X(hot_slabs) X(ss_partial)                     \
+    X(ss_partial_interval) X(guard_rate) X(profile) X(ace_trace) X(p0_log) X(log_lru) X(log_free) X(log_acquire)       \
+    X(log_registry)
+
 extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
 /* The rows of the table that the environment has set. */
 extern bool hak_options_from_environment[HAK_OPTION_COUNT];
@@ -74,6 +81,11 @@ void hak_options_parse(struct hak_option_values *options, char **environment);
 void hak_options_translate(struct hak_option_values *options);
 /* One wrong setting, in the words of hak_options_parse; for values that only a later step can judge. */
 void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why);
+/* The setting of that name; NULL if there is none. */
+const struct hak_option_info *hak_option_find(const char *name, size_t length);
+bool hak_option_is_changeable(const struct hak_option_info *info);
+/* The number that the text stands for; false where the setting may not have it. Not for texts. */
+bool hak_option_parse(const struct hak_option_info *info, const char *value, uint32_t *out);
 /* The i-th choice of an enumeration, as a string of *length bytes. */
 const char *hak_option_choice(const char *choices, unsigned i, size_t *length);
 

@@ -50,7 +50,7 @@ static size_t usable_or_zero(const void *p, const char *call)
         hak_mark_check(p, slab->cls, call);
         return hak_class_usable(slab->cls);
     }
-    size_t guarded = HAK_UNLIKELY(hak_options.guard_rate) ? hak_guard_usable(p, call) : 0;
+    size_t guarded = HAK_UNLIKELY(hak_guard_is_on) ? hak_guard_usable(p, call) : 0;
     if (guarded)
         return guarded;
     return hak_init() ? hak_parts.spans->span_usable(slab, p) : 0;

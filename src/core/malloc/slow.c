@@ -200,7 +200,7 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab))
         free_small(slab, p);
-    else if (HAK_UNLIKELY(hak_options.guard_rate) && hak_guard_usable(p, "free"))
+    else if (HAK_UNLIKELY(hak_guard_is_on) && hak_guard_usable(p, "free"))
         hak_guard_free(p, caller);
     else if (!hak_zero_free(p))
         free_span(slab, p);

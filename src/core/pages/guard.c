@@ -113,7 +113,9 @@ static void check_fill(const struct place *p, const char *verb)
 
 /* --- life of a place ------------------------------------------------------------------------------------ */
 
-void hak_guard_start(void)
+bool hak_guard_is_on;
+
+bool hak_guard_start(void)
 {
     HAK_SHOW_VARIABLE(first);
     HAK_SHOW_VARIABLE(stride);
@@ -121,13 +123,17 @@ void hak_guard_start(void)
     page = hak_os_page_size();
     stride = page + hak_align_up(BLOCK_MAX, page);
     void *base;
+    if (hak_guard_is_on)
+        return true;
     if (hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard))
-        return;
+        return false;
     struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&handler.sa_mask);
     sigaction(SIGSEGV, &handler, &before);
     HAK_STORE_RELAXED(&blocks_left, hak_options.guard_rate);
     first = base;
+    hak_guard_is_on = true;
+    return true;
 }
 
 static void set_up_place(struct place *p, size_t size, const void *caller)

@@ -8,8 +8,10 @@
 
 #include "core/base/stats.h"
 
-/* Once, where the setting asks for it, after the start. */
-void hak_guard_start(void);
+/* Where the setting asks for it, after the start; later calls do nothing. False without memory. */
+bool hak_guard_start(void);
+/* Since then, also when no more are wanted. */
+extern HAK_HIDDEN bool hak_guard_is_on;
 /* A guarded block, if it is time for one; else NULL. `caller`: the address to which malloc returns. */
 void *hak_guard_sample(size_t size, const void *caller);
 /* So many blocks that are not guarded were handed out, or put ready. */

@@ -28,10 +28,11 @@ static bool rest(void)
 static void *run(void *purge)
 {
     HAK_UNSEEN;
-    while (rest()) {
+    while (rest() && hak_options.background) {
         HAK_ADD_RELAXED(&rounds, 1);
         ((void (*)(void))(uintptr_t)purge)();
     }
+    HAK_STORE_RELAXED(&process, 0); /* another one may start */
     return NULL;
 }
 

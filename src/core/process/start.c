@@ -21,8 +21,10 @@ extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* Of libhakmem-trace.so (tools/trace) and libhakmem-profile.so (src/observers), where these are loaded. */
-extern const int hak_trace_is_loaded __attribute__((weak)), hak_profile_is_loaded __attribute__((weak));
+/* Of libhakmem-trace.so (tools/trace), where it is loaded. */
+extern const int hak_trace_is_loaded __attribute__((weak));
+/* Of libhakmem-profile.so (src/observers), the same. */
+extern int hak_profile_set(size_t mean) __attribute__((weak));
 
 static HAK_LOCK(init_lock, HAK_RANK_INIT);
 static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
@@ -64,7 +66,7 @@ static bool init_locked(void)
                 hak_heap_owners());
     if (hak_options.trace[0] && !&hak_trace_is_loaded && !hak_options.quiet)
         hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads", hak_options.trace);
-    if (hak_options.profile && !&hak_profile_is_loaded && !hak_options.quiet)
+    if (hak_options.profile && !hak_profile_set && !hak_options.quiet)
         hak_log("HAKMEM_PROFILE: libhakmem-profile.so is not loaded, there is no profile; run hakmem profile -- CMD");
     if (hak_outlet_wants_stderr())
         hak_outlet_keep_stderr();
@@ -73,6 +75,18 @@ static bool init_locked(void)
         hak_guard_start();
     seal();
     return true;
+}
+
+int hak_change_sealed(void *number, uint32_t value)
+{
+    hak_lock_acquire(&init_lock);
+    int error = sealed ? hak_os_protect(&hak_sealed, sizeof hak_sealed, PROT_READ | PROT_WRITE, HAK_CAUSE_seal) : 0;
+    if (!error)
+        HAK_STORE_RELAXED((_Atomic(uint32_t) *)number, value);
+    if (sealed)
+        seal();
+    hak_lock_release(&init_lock);
+    return error;
 }
 
 bool hak_start(void)

@@ -10,6 +10,8 @@
 bool hak_start(void);
 /* True if the library has started. If not, and the environment has `setting`, it starts it. */
 bool hak_is_ready_for(const char *setting);
+/* Writes a number of the tables, which are no read-only memory for that moment. 0 or -errno. */
+int hak_change_sealed(void *number, uint32_t value);
 /* Whether the tables are read-only memory now. */
 bool hak_is_sealed(void);
 

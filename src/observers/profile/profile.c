@@ -249,12 +249,9 @@ HAK_EXPORT void cfree(void *p)
 
 /* --- control -------------------------------------------------------------------------------------------- */
 
-/* libhakmem looks for this name, to say that HAKMEM_PROFILE has no effect where it is not. */
-extern const int hak_profile_is_loaded;
-HAK_EXPORT const int hak_profile_is_loaded = 1;
-
-/* In place of libhakmem's, which refuses. */
-HAK_EXPORT int hakmem_profile(size_t mean)
+/* libhakmem looks for this name: hakmem_profile and hakmem_set go on here. */
+int hak_profile_set(size_t mean);
+HAK_EXPORT int hak_profile_set(size_t mean)
 {
     if (mean > (size_t)1 << 40)
         return -EINVAL;

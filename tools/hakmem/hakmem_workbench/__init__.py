@@ -18,7 +18,7 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     commands, cli                     the command line
 
 The exact order is in tests/test_cli.py. What `run`, `verify`, `options`,
-`causes`, `profile` and `record` import is standard library alone.
+`get`, `set`, `causes`, `profile` and `record` import is standard library alone.
 """
 
 __version__ = "0.1.0"

@@ -26,6 +26,8 @@ COMMANDS = {
     "ab": "compare policies, builds and allocators on a command",
     "matrix": "factorial experiment over build options",
     "options": "every setting: type, range, value, source",
+    "get": "settings of a running process",
+    "set": "change settings of a running process",
     "stat": "live counters of a running process",
     "top": "processes by live, retained and resident memory",
     "profile": "which code holds the memory: heap profile, leaks",

@@ -165,6 +165,12 @@ def _is_of(path: Path, pid: int) -> bool:
     return len(head) == HEADER.size and head.startswith(MAGIC) and HEADER.unpack(head)[3] == inner
 
 
+def mean_of(path: Path) -> int:
+    """Bytes between two samples now; 0 where it is switched off."""
+    with path.open("rb") as stream:
+        return int(HEADER.unpack(stream.read(HEADER.size))[5])
+
+
 def set_mean(path: Path, mean: int) -> None:
     """Switches sampling on, or off with 0; threads follow within 1 MiB of allocations."""
     with path.open("r+b", buffering=0) as stream:

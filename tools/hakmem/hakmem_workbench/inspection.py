@@ -41,6 +41,7 @@ class Layout:
     variables: dict[str, tuple[int, int]]
     fields: dict[str, tuple[int, int]]
     numbers: dict[str, int]
+    settings: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def layout(path: str) -> Layout | None:
@@ -55,7 +56,7 @@ def layout(path: str) -> Layout | None:
         tables.setdefault(kind, {})[name] = _WORD.unpack_from(data, end + 1)
         at = end + 1 + _WORD.size
     numbers = {name: value for name, (value, _) in tables["number"].items()}
-    return Layout(tables["variable"], tables["field"], numbers)
+    return Layout(tables["variable"], tables["field"], numbers, tables.get("setting", {}))
 
 
 @dataclass(frozen=True)

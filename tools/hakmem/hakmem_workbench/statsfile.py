@@ -31,6 +31,7 @@ class Setting:
     sentence: str = ""
     moves: str = ""
     maps_to: str = ""
+    changeable: bool = False  # in a running process
 
     @property
     def range(self) -> str:
@@ -208,6 +209,7 @@ def _setting(row: Mapping[str, Any]) -> Setting:
         sentence=sentence,
         moves=_plain(row.get("moves", "")),
         maps_to=maps_to,
+        changeable=bool(row.get("changeable", False)),
     )
 
 

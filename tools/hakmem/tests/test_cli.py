@@ -142,7 +142,7 @@ LAYERS = (
     {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing", "blocks"},
     {"library", "sidecar", "explain", "inference", "inspection", "heapprofile"},
     {"settings", "resolve", "mesonbuild", "factorial", "symbols"},
-    {"preload", "checks"},
+    {"preload", "checks", "running"},
     {"variants", "pprof", "flame"},
     {"results", "trace"},
     {"experiment", "live", "report", "plots"},

@@ -21,6 +21,12 @@ def add_library(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def process_id(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a process id")
+    return int(text)
+
+
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """--library, --backend, --release and --set."""
     add_library(parser)

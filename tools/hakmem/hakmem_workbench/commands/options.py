@@ -102,10 +102,13 @@ def _print_short(printer: Printer, rows: list[Setting]) -> None:
     name, value = (max((len(text) for text in column), default=0) for column in _columns(shown))
     printer.line()
     for row in shown:
-        words = f"{row.name:<{name}}  {row.value or '(empty)':<{value}}  "
+        marked = row.name + "*" * row.changeable
+        words = f"{marked:<{name + 1}} {row.value or '(empty)':<{value}}  "
         words += f"from {row.source}: {row.sentence}" if row.changed else row.sentence
         printer.line(_cut(words, printer.width), *(("yellow",) if row.changed else ()))
     printer.line()
+    if any(row.changeable for row in shown):
+        printer.line("* can change in a running process: hakmem set PID NAME=VALUE", "dim")
     more = "'hakmem options WORD' tells in full what has to do with a word, --long everything."
     if hidden := len(rows) - len(shown):
         more += f" Not shown: {plural(hidden, 'inherited name')} of the same."
@@ -127,7 +130,8 @@ def _print_full(printer: Printer, row: Setting) -> None:
     printer.line(f"{printer.style(row.name, 'bold', 'cyan')} = {value}  {came}")
     limits = f", {row.range}" if row.range else ""
     default = row.default or ("the build's own" if row.choices else "(empty)")
-    printer.line(f"    {row.type}{limits}, default {default}", "dim")
+    when = ", can change in a running process" if row.changeable else ""
+    printer.line(f"    {row.type}{limits}, default {default}{when}", "dim")
     if row.sentence:
         printer.paragraph(row.sentence, "    ")
     if row.maps_to:

@@ -13,7 +13,7 @@ from .. import inspection, shm
 from ..errors import Problem
 from ..shm import Live, Snapshot
 from ..text import count, duration, listing, size
-from .common import need
+from .common import need, process_id
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -28,7 +28,7 @@ Without PID, the one process that shows live counters is taken.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=_pid, metavar="PID", nargs="?", help="the process to look at")
+    parser.add_argument("pid", type=process_id, metavar="PID", nargs="?", help="the process to look at")
     parser.add_argument(
         "-i",
         "--interval",
@@ -40,12 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="show it once and leave")
     parser.add_argument("--json", action="store_true", help="one JSON object, once")
     parser.add_argument("--all", action="store_true", help="show counters that are zero too")
-
-
-def _pid(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a process id")
-    return int(text)
 
 
 def seconds(text: str) -> float:

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ * See control.h. A tool finds where each setting lies by the records here, and writes those that change (`hakmem set`).
+ * So a setting is changeable only where its readers take any value at any time. */
+#include "control.h"
+
+#include <string.h>
+
+#include "core/base/layout.h"
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+#include "core/pages/guard.h"
+#include "pulse.h"
+#include "start.h"
+
+/* Of libhakmem-profile.so, where it is loaded. */
+extern int hak_profile_set(size_t mean) __attribute__((weak));
+
+#define SHOW(field, name)                                                            \
+    HAK_SHOW_RECORD("setting " name, "i", offsetof(struct hak_option_values, field), \
+                    sizeof(((struct hak_option_values *)0)->field));
+#define HAK_BOOL(field, name, def, moves, sentence) SHOW(field, name)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) SHOW(field, name)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) SHOW(field, name)
+#define HAK_TEXT(field, name, moves, sentence) SHOW(field, name)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) SHOW(field, name)
+
+int hak_control_get(const char *name, char *value, size_t size)
+{
+    HAK_SHOW_VARIABLE(hak_sealed);
+    HAK_SHOW_VARIABLE(hak_guard_is_on);
+#include "hak_settings.def"
+    const struct hak_option_info *info = hak_option_find(name, strlen(name));
+    if (!info)
+        return -ENOENT;
+    char number[16];
+    const char *at = (const char *)&hak_options + info->offset;
+    size_t length = 0;
+    if (info->type == HAK_TYPE_ENUM) {
+        at = hak_option_choice(hak_option_text(info, HAK_TEXT_CHOICES), *(const uint32_t *)at, &length);
+    } else if (info->type != HAK_TYPE_TEXT) {
+        hak_text_format(number, sizeof number, "%u", *(const uint32_t *)at);
+        at = number;
+    }
+    length = length ? length : strlen(at);
+    if (length >= size)
+        return -ERANGE;
+    memcpy(value, at, length);
+    value[length] = 0;
+    return 0;
+}
+
+int hak_control_profile(size_t mean)
+{
+    return hak_profile_set ? hak_profile_set(mean) : -ENOSYS;
+}
+
+int hak_control_set(const char *name, const char *value)
+{
+    uint32_t number;
+    const struct hak_option_info *info = hak_option_find(name, strlen(name));
+    if (!info)
+        return -ENOENT;
+    if (!hak_option_is_changeable(info))
+        return -EPERM;
+    if (!hak_option_parse(info, value, &number))
+        return -EINVAL;
+    bool guard = info->offset == offsetof(struct hak_option_values, guard_rate) && number;
+    int error = info->offset == offsetof(struct hak_option_values, profile) ? hak_control_profile(number) : 0;
+    if (!error && guard && !hak_guard_start())
+        error = -ENOMEM;
+    if (!error)
+        error = hak_change_sealed((char *)&hak_options + info->offset, number);
+    hak_pulse_background(); /* if it was that */
+    return error;
+}

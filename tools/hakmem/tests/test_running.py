@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""Settings of a running process, from outside."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Hakmem, clean_environment
+
+
+@pytest.fixture()
+def process(real_library: Path, compiled: Callable[..., Path]) -> Iterator[subprocess.Popen[bytes]]:
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library), "HAKMEM_LIMIT_MB": "7"}
+    program = compiled("profiled", "-O1", "-g", "-pthread")
+    with subprocess.Popen(
+        [program, "wait"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout and process.stdin
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.kill()
+
+
+def test_get_and_set(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
+    pid = str(process.pid)
+    done = hakmem("get", pid)
+    if "does not tell" in done.err or "can't be read" in done.err:
+        pytest.skip(done.err)
+    assert done.out == "HAKMEM_LIMIT_MB = 7  (default 0)\n", done.text
+    assert hakmem("get", pid, "madv", "PURGE_DELAY_MS").out == (
+        "HAKMEM_MADV = dontneed\nHAKMEM_PURGE_DELAY_MS = 100\n"
+    )
+    done = hakmem("set", pid, "PURGE_DELAY_MS=77", "SUPER_REG_DEBUG=1")
+    assert done.code == 0, done.text
+    assert done.out.splitlines()[0] == "HAKMEM_PURGE_DELAY_MS = 77  (was 100)"
+    assert hakmem("get", pid, "PURGE_DELAY_MS").out == "HAKMEM_PURGE_DELAY_MS = 77\n"
+    assert process.stdin and process.stderr
+    process.stdin.write(b"x" * 8)  # it allocates 96 MB more
+    process.stdin.close()
+    assert process.wait(60) == 0
+    assert b"hakmem: " in process.stderr.read()  # the log that was switched on
+
+
+def test_refusals(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
+    pid = str(process.pid)
+    for words, said in (
+        ((pid, "BACKEND=legacy"), "is read at the start alone"),
+        ((pid, "PURGE_DELAY_MS=soon"), "is refused"),
+        ((pid, "PURGE_DELAYS=1"), "did you mean HAKMEM_PURGE_DELAY_MS?"),
+        ((pid, "BACKGROUND=1"), "can't be started from outside"),
+        ((pid, "GUARD_RATE=100"), "no place in this process"),
+        ((pid, "PROFILE=1000"), "has no heap profile"),
+        ((pid, "PURGE_DELAY_MS"), "is not KEY=VALUE"),
+        (("4194999", "LIMIT_MB=1"), "there is no process"),
+    ):
+        done = hakmem("set", *words)
+        assert done.code and said in done.err and len(done.err.splitlines()) == 1, done.text
+    assert hakmem("get", pid).out == "HAKMEM_LIMIT_MB = 7  (default 0)\n"
