@@ -332,9 +332,9 @@ static void do_ask(void)
     if (!nowhere)
         nowhere = fopen("/dev/null", "w");
     struct hakmem_mallinfo2 info = hakmem_mallinfo2();
-    if (info.uordblks > info.arena + LIVE_MAX || hakmem_mallopt((int)what, 1) != 0)
+    if (info.uordblks > info.arena + LIVE_MAX || hakmem_mallopt((int)what, 1) > 1)
         stress_fail("fuzz: mallinfo2: %zu of %zu bytes in use", info.uordblks, info.arena);
-    if (hakmem_malloc_info(what & 1, nowhere) != -(int)(what & 1) || hakmem_stats(fileno(nowhere), what & 2))
+    if (hakmem_malloc_info(what & 1, nowhere) != (what & 1 ? EINVAL : 0) || hakmem_stats(fileno(nowhere), what & 2))
         stress_fail("fuzz: malloc_info or stats failed");
 }
 

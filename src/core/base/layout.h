@@ -15,11 +15,15 @@
 #else
 #define HAK_SHOW_ADDRESS "i"
 #endif
+#ifdef HAK_SHOW_NOTHING /* tests compile these files with symbols that others may preempt, which have no address yet */
+#define HAK_SHOW_RECORD(text, kind, value, size) ((void)0)
+#else
 #define HAK_SHOW_RECORD(text, kind, value, size)                                                                  \
     __asm__ volatile(".pushsection .hakmem.layout,\"\",%%progbits\n\t.asciz \"" text "\"\n\t.8byte %c0, %c1\n\t" \
                      ".popsection"                                                                              \
                      :                                                                                          \
                      : kind(value), "i"(size))
+#endif
 
 #define HAK_SHOW_VARIABLE(variable) HAK_SHOW_RECORD("variable " #variable, HAK_SHOW_ADDRESS, &(variable), sizeof(variable))
 #define HAK_SHOW_FIELD(type, field) \
