@@ -109,7 +109,7 @@ fn main() {
         let folder = path.parent().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         name == "observers" // libraries of their own
-            || (folder.ends_with("core/heap/caches") && name != cache)
+            || (folder.ends_with("core/heap/caches") && name != cache && (name != "slots" || cache == "list"))
             || (folder.ends_with("core/hardened") && !feature("HARDENED"))
             || (cache != "cpu" && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
             || path.ends_with("api/dlopen.c")

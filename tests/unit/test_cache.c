@@ -6,8 +6,8 @@
 
 #include "core/heap/bin.h"
 #include "core/heap/bins.h"
+#include "core/heap/caches/slots/slots.h"
 #include "core/heap/heaps.h"
-#include "core/heap/slots.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
 #include "unit.h"

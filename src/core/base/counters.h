@@ -4,15 +4,8 @@
 #ifndef HAK_COUNTERS_H
 #define HAK_COUNTERS_H
 
+#include "block_policy.h"
 #include "sizeclass.h"
-
-#if HAK_HARDENED
-#define HAK_HARDENED_COUNTERS(X)                                 \
-    X(overwritten, "freed blocks whose bytes were overwritten") \
-    X(quarantined, "freed blocks that were held back from use")
-#else
-#define HAK_HARDENED_COUNTERS(X)
-#endif
 
 #define HAK_COUNTERS(X)                                                \
     X(mallocs, "counting builds: requests of at most 52 KiB")          \
@@ -47,11 +40,9 @@ struct hak_counters {
     HAK_COUNTERS(X)
 #undef X
     _Atomic(uint64_t) transitions[HAK_COUNTED_STATES][HAK_COUNTED_STATES]; /* of slabs, [from][to] */
-#if HAK_CACHE_ARRAY
     struct hak_class_counters {
         _Atomic(uint64_t) refills, served; /* trips; blocks of theirs and of frees, without those drained */
-    } classes[HAK_NCLASSES];
-#endif
+    } classes[HAK_COUNTED_CLASSES];
     _Atomic(uint64_t) stages[HAK_STAGES]; /* the backend's own: what each of its stages served */
 };
 

@@ -3,8 +3,9 @@
 #ifndef HAK_SIZECLASS_H
 #define HAK_SIZECLASS_H
 
-#include "words.h"
+#include "block_policy.h"
 #include "sizeclass_table.h"
+#include "words.h"
 
 extern HAK_HIDDEN const uint8_t hak_class_map[HAK_MAP_SIZE];
 extern const uint32_t hak_strides[HAK_NCLASSES];

@@ -236,15 +236,12 @@ static bool has_own_free(const struct hak_bin *b)
 /* An array without memory for slots holds nothing, but there may be blocks. */
 static void *take_past_bin(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-#if HAK_CACHE_ARRAY
-    struct hak_bin *b = &heap->bins[cls];
-    if (!b->slots_lg && hak_share_is_on(b, cls))
+    const struct hak_bin *b = &heap->bins[cls];
+    if (hak_cache_can_hold(b))
+        return NULL;
+    if (hak_share_is_on(b, cls))
         return hak_bin_take_one(heap, cls, mode);
-    if (!b->slots_lg && b->slabs && hak_slab_has_free(b->slabs) && is_mapped(b->slabs))
-        return take_single(b->slabs);
-#endif
-    (void)heap, (void)cls, (void)mode;
-    return NULL;
+    return b->slabs && hak_slab_has_free(b->slabs) && is_mapped(b->slabs) ? take_single(b->slabs) : NULL;
 }
 
 void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)

@@ -8,6 +8,7 @@
 #ifndef HAK_CACHE_H
 #define HAK_CACHE_H
 
+#include "caches/layout.h"
 #include "core/base/sizeclass.h"
 #include "core/pages/slab.h"
 #include "core/pages/tags.h"
@@ -40,26 +41,9 @@ HAK_INLINE bool hak_room_spend(uint64_t *room)
     return was & 1;
 }
 
-#if HAK_CACHE_CPU
-/* The slots of a class follow on those of the class before; the first one is NULL, so that malloc finds an empty array
- * as it finds a block. */
-struct hak_arrays {
-    void **top[HAK_NCLASSES]; /* the last slot that holds a block */
-    void **end[HAK_NCLASSES]; /* the last slot */
-    int32_t room[HAK_NCLASSES]; /* frees until the array is looked at: at most its free slots; negative: now */
-    void *slots[];
-};
-extern HAK_HIDDEN struct hak_arrays hak_arrays_closed; /* of no processor: empty, without room */
-#endif
-
 struct hak_cache {
     uint64_t tag;              /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
-#if HAK_CACHE_CPU
-    struct hak_arrays *arrays; /* the thread's own, where restartable sequences are off; else the closed ones */
-#else
-    void *bin[HAK_NCLASSES];      /* list: its first block; array: the slot of its last one */
-    uint64_t room[HAK_NCLASSES];  /* frees until the bin is looked at (hak_room) */
-#endif
+    HAK_CACHE_FIELDS
     struct hak_heap *heap;    /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
     uint8_t early_frees;      /* before it had a descriptor */
@@ -74,9 +58,6 @@ struct hak_cache {
 extern HAK_HIDDEN bool hak_heaps_of_cpus; /* with the cache `cpu` alone */
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
-#if HAK_CACHE_ARRAY
-extern HAK_HIDDEN void *const hak_cache_no_slots[1]; /* the end of bins without slots */
-#endif
 
 /* x86-64 addresses the cache relative to the thread's base register: no pointer to it is formed. */
 #if defined(__x86_64__) && defined(__SEG_FS) && defined(__OPTIMIZE__) && !HAK_SANITIZED
@@ -104,12 +85,8 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
 /* The tag of slabs whose blocks free takes on the fast path. */
 HAK_INLINE uint64_t hak_cache_tag(hak_cache_ref self)
 {
-#if HAK_CACHE_CPU
     (void)self;
-    return HAK_TAG_CPUS;
-#else
-    return self->tag;
-#endif
+    return HAK_CACHE_CPU ? HAK_TAG_CPUS : self->tag;
 }
 
 #endif

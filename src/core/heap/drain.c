@@ -168,7 +168,7 @@ HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
         n++;
         ptrdiff_t step = (const char *)rest->first - block, stride = slab->stride;
         more = same_page(block, rest->first);
-        if (!HAK_HARDENED && more && (step == stride || step == -stride)) {
+        if (!HAK_BLOCKS_ARE_MARKED && more && (step == stride || step == -stride)) {
             void *const *next = rest->at - 1;
             uint32_t row = mark_row(slab, block, step, next, (size_t)(rest->end - next));
             n += row;

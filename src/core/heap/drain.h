@@ -8,9 +8,7 @@
 /* The blocks may be of any slabs. t: the calling thread's descriptor, or a parked one that it has taken; NULL where it
  * has none. */
 void hak_drain(struct hak_heap *heap, void *blocks);
-#if HAK_CACHE_SLOTS
 /* The same for an array of at least one pointer to a block: it reads and writes no block that goes to a map. */
 void hak_drain_array(struct hak_heap *heap, void *const *blocks, uint32_t count);
-#endif
 
 #endif

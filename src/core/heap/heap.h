@@ -7,12 +7,7 @@
 
 #include "cache.h"
 #include "core/base/counters.h"
-#include "core/base/lock.h"
 #include "core/plugin.h"
-
-#if HAK_CACHE_SLOTS
-#define HAK_SLOTS_LG_MAX 13u /* of an array; holds the largest capacity that a setting can ask for */
-#endif
 
 /* The slabs behind one bin. */
 struct hak_bin {
@@ -20,33 +15,13 @@ struct hak_bin {
     uint16_t owned_pages;   /* and their length */
     uint16_t refills;       /* the low bits of their number */
     uint16_t trips;         /* how much the thread uses the class (share.h) */
-#if HAK_CACHE_LIST
-    uint16_t interval; /* frees between two checks of the bin */
-    uint16_t later;    /* frees beyond the next heartbeat until its next check */
-#else
-    uint8_t later;      /* array: heartbeats until its next check; cpu: frees beyond the next heartbeat */
-#endif
     bool shrinking;           /* overflowed, and not refilled since */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
     uint16_t remote_capacity; /* one that makes as many, or, of an array, more, is looked at; 0 before the first one */
     uint8_t seen;             /* refills at the last look (hak_bins_scan), the low bits */
-#if HAK_CACHE_SLOTS
-    uint8_t remote_lg; /* log2 of the number of slots of the remote cache; 0 without any */
-#endif
-#if HAK_CACHE_ARRAY
-    uint8_t slots_lg;     /* the same of the bin */
-    uint8_t retired_room; /* frees that it has room for while its thread is parked, */
-    uint16_t retired;     /* and blocks in it then */
-    uint16_t given;       /* the room that it got last */
-    uint16_t steady;      /* blocks; with fewer than these it has slots for a beat, and is not checked */
-    void **slots;         /* the bin: the first one is NULL, then block by block, the one freed last at the end */
-#endif
-#if HAK_CACHE_SLOTS
-    void **remote_cache; /* other threads' blocks that were freed here; NULL: no array yet */
-#else
-    void *remote_cache; /* the same, as a list */
-#endif
+    HAK_BIN_FIELDS
+    hak_remote_blocks remote_cache; /* other threads' blocks that were freed here */
 };
 
 /* Freed blocks that are held back (quarantine.h). */
@@ -69,26 +44,9 @@ struct hak_heap {
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */
     struct hak_counters counters;
     struct hak_quarantine quarantine[HAK_HARDENED];
-#if HAK_CACHE_LIST
-    void *retired_bin[HAK_NCLASSES];     /* its cache, while it is parked */
-    uint64_t retired_room[HAK_NCLASSES]; /* inverted: HAK_ROOM_NEVER before the first time */
-#endif
+    HAK_HEAP_CLEARED_FIELDS
     struct hak_bin bins[HAK_NCLASSES];
-#if HAK_CACHE_SLOTS
-    void **spare_slots[HAK_SLOTS_LG_MAX + 1]; /* outgrown, by log2 of their number; linked through the first one */
-    struct hak_slots_region *regions;         /* what slots are cut from, the last one first (slots.c), */
-    uint32_t first_region_bytes;              /* and the length of the oldest */
-    uint32_t slots_refused;                   /* requests that are refused at once */
-#endif
-#if HAK_CACHE_CPU
-    struct hak_arrays *arrays;
-    struct hak_lock lock; /* a processor's: who has it may use the rest as a thread may its own */
-    unsigned cpu;
-    bool forking;          /* who forks has it */
-    void *kept;            /* of the blocks that a refill took, the one for the caller */
-    _Atomic(bool) entered; /* since it was looked at last, */
-    uint64_t idle_ms;      /* which is when it was idle at the latest; by who breaks up */
-#endif
+    HAK_HEAP_FIELDS
 };
 
 /* What a heap of this process belongs to, for reports. */

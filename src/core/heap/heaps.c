@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "bins.h"
+#include "caches/slots/slots.h"
 #include "core/base/layout.h"
 #include "core/base/list.h"
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
 #include "share.h"
-#include "slots.h"
 
 #define RETIRED_BYTES (32 * HAK_MIB) /* cut from the slabs of all retired heaps, at most */
 #define WARM 16u                     /* recycled heaps that keep their slots */
@@ -103,7 +103,7 @@ void hak_heap_recycle(struct hak_heap *heap)
 static void dissolve(struct hak_heap *heap)
 {
     hak_bins_dissolve(heap);
-    if (HAK_LOAD_RELAXED(&recycled_count) >= WARM)
+    if (HAK_BLOCKS_IN_SLOTS && HAK_LOAD_RELAXED(&recycled_count) >= WARM)
         hak_slots_release(heap);
     hak_heap_recycle(heap);
 }

@@ -5,21 +5,11 @@
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
 
+#include "caches/chosen.h"
 #include "core/pages/space.h"
-#include "heap.h"
 
 /* The first block of a class, which sets its capacity; and the one that fills it: all go home. */
 HAK_NOINLINE void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block);
-
-/* The block that came last; NULL: there is none. */
-HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
-{
-#if HAK_CACHE_SLOTS
-    return b->remote_count ? b->remote_cache[b->remote_count - 1] : NULL;
-#else
-    return b->remote_cache;
-#endif
-}
 
 /* True: the cache was checked. */
 HAK_INLINE bool hak_remote_cache_put(struct hak_heap *heap, unsigned cls, void *block)
@@ -27,17 +17,8 @@ HAK_INLINE bool hak_remote_cache_put(struct hak_heap *heap, unsigned cls, void *
     struct hak_bin *b = &heap->bins[cls];
     if (HAK_UNLIKELY(hak_remote_cache_last(b) == block))
         hak_slab_fail_free(hak_space_slab_of_block(block), block);
-#if HAK_CACHE_SLOTS
-    if (HAK_LIKELY(b->remote_count < b->remote_capacity)) {
-        b->remote_cache[b->remote_count++] = block;
+    if (HAK_LIKELY(hak_remote_put(b, block)))
         return false;
-    }
-#else
-    hak_next_store(block, b->remote_cache);
-    b->remote_cache = block;
-    if (HAK_LIKELY(++b->remote_count < b->remote_capacity))
-        return false;
-#endif
     hak_remote_cache_check(heap, cls, block);
     return true;
 }

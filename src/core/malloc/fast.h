@@ -43,7 +43,8 @@ HAK_INLINE size_t hak_usable(const void *p, const char *call)
 /* A block of the thread's bin; NULL from an empty one. */
 HAK_INLINE void *hak_pop(unsigned cls)
 {
-    hak_count_malloc();
+    if (HAK_COUNTING)
+        hak_count_malloc();
     void *p = hak_cache_try_pop(hak_cache_here(), cls);
     if (HAK_UNLIKELY(!p))
         return NULL;
@@ -61,7 +62,8 @@ HAK_INLINE void *hak_malloc(size_t size)
 
 HAK_INLINE void hak_free(void *p)
 {
-    hak_count_free();
+    if (HAK_COUNTING)
+        hak_count_free();
     hak_cache_ref self = hak_cache_here();
     uint64_t cls = hak_class_of_block(self, p);
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_mark_try_set(p, cls))) {

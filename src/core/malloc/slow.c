@@ -227,7 +227,7 @@ void hak_free_slow(void *p)
         return;
     }
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !heap ||
-                     (!HAK_HARDENED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
+                     (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;

@@ -18,17 +18,8 @@ void *hak_alloc_class(unsigned cls);
 /* A span of its own; align: a power of two. */
 void *hak_alloc_span(size_t size, size_t align, bool zero);
 
-#if HAK_COUNTING
+/* In counting builds. */
 void hak_count_malloc(void);
 void hak_count_free(void);
-#else
-HAK_INLINE void hak_count_malloc(void)
-{
-}
-
-HAK_INLINE void hak_count_free(void)
-{
-}
-#endif
 
 #endif

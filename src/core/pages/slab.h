@@ -95,11 +95,9 @@ void hak_slab_untag(const struct hak_slab *slab);
 /* Takes up to `want` blocks: from the free list, else from the map, else carved up to the end of the current system
  * page, or as far as there were blocks before. */
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want);
-#if HAK_CACHE_SLOTS
-/* The same to slots of an array, where the block to be handed out first stands last. It reads and writes no block, but
- * those of the free list. */
+/* With bins that are arrays: the same to slots of an array, where the block to be handed out first stands last. It
+ * reads and writes no block, but those of the free list. */
 uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots);
-#endif
 /* The whole free list, without a walk: the chain's tail is NULL. */
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
 /* Puts blocks of the slab on its free list; the last one's link is NULL. */
@@ -142,12 +140,7 @@ HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
            HAK_SLAB_COUNT_MASK;
 }
 
-/* Remote and free lists are of bundles (bundle.h). */
-#define HAK_BUNDLES (HAK_CACHE_SLOTS && !HAK_HARDENED)
-
-/* Larger blocks gain nothing from their order. Arrays want a map for all: a drain to it touches no block. So do hardened
- * builds: what a program writes after free does not change it. */
-#define HAK_MAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
+/* Larger blocks gain nothing from their order. */
 #define HAK_MAP_STRIDE (HAK_MAP_ALL ? HAK_SMALL_MAX : 1024u)
 /* Gives a slab of small blocks its map; false without memory for one. */
 HAK_COLD bool hak_slab_make_map(struct hak_slab *slab);

@@ -158,7 +158,6 @@ static void write_threads(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-#if HAK_CACHE_ARRAY
 /* For each class how many mallocs its bin served, and how many of them without a refill. What still waits in bins is
  * counted as served. */
 static void write_hits(struct hak_stats_writer *w)
@@ -180,7 +179,6 @@ static void write_hits(struct hak_stats_writer *w)
     }
     hak_stats_end_array(w);
 }
-#endif
 
 static void write_ledger(struct hak_stats_writer *w)
 {
@@ -355,9 +353,8 @@ int hak_stats_write(int fd, bool json)
 static void write_bins(struct hak_stats_writer *w)
 {
     write_threads(w);
-#if HAK_CACHE_ARRAY
-    write_hits(w);
-#endif
+    if (HAK_CACHE_ARRAY)
+        write_hits(w);
 }
 
 static void print_sections(int fd)

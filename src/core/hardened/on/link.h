@@ -59,7 +59,7 @@ HAK_INLINE uintptr_t hak_mark_first(uintptr_t mark)
 HAK_INLINE void hak_mark_put(void *p)
 {
     uintptr_t *words = p, mark = hak_mark_of(p);
-    if (HAK_CACHE_SLOTS)
+    if (HAK_MARKS_IN_BOTH_WORDS)
         words[0] = hak_mark_first(mark);
     words[1] = mark;
 }
@@ -82,7 +82,7 @@ HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
 {
     const uintptr_t *words = p, mark = hak_mark_of(p);
     return !hak_mark_fits(cls) ||
-           (HAK_LIKELY(words[1] == mark) && (!HAK_CACHE_SLOTS || HAK_LIKELY(words[0] == hak_mark_first(mark))));
+           (HAK_LIKELY(words[1] == mark) && (!HAK_MARKS_IN_BOTH_WORDS || HAK_LIKELY(words[0] == hak_mark_first(mark))));
 }
 
 /* The program gets to see neither of them, which depend on secrets. */

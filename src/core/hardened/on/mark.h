@@ -24,7 +24,8 @@ HAK_INLINE bool hak_mark_is_set(const void *p, uint64_t cls)
 {
     const uintptr_t *words = p, mark = hak_mark_of(p);
     return hak_mark_fits((unsigned)cls) &&
-           (HAK_UNLIKELY(words[1] == mark) || (HAK_CACHE_SLOTS && HAK_UNLIKELY(words[0] == hak_mark_first(mark))));
+           (HAK_UNLIKELY(words[1] == mark) ||
+            (HAK_MARKS_IN_BOTH_WORDS && HAK_UNLIKELY(words[0] == hak_mark_first(mark))));
 }
 
 /* Marks a block. False, for the fast path, which calls nothing: it is none, or is marked. */

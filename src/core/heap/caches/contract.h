@@ -11,6 +11,7 @@
  *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
  *   void *hak_cache_taken(struct hak_heap *heap, unsigned cls)         one of those; NULL where there are none
  *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
+ *   bool hak_cache_can_hold(const struct hak_bin *b)                false: for want of memory the bin holds no block
  *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
  * and the rest here. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin its own.
  * Only free() counts, and only down: after so many frees of a class its bin is looked at, which bounds it. */
@@ -20,11 +21,8 @@
 #include "core/base/work.h"
 #include "core/heap/heap.h"
 
-#if HAK_CACHE_CPU
-#define HAK_BIN_BEAT 128u      /* frees of a class between two heartbeats; each check of a bin is one, too */
-#else
-#define HAK_BIN_BEAT HAK_ROOM_MOST
-#endif
+/* Frees of a class between two heartbeats; each check of a bin is one, too. */
+#define HAK_BIN_BEAT (HAK_CACHE_CPU ? 128u : HAK_ROOM_MOST)
 #define HAK_BIN_SHORT_BEAT 16u /* the same while idle memory waits to be purged */
 
 /* So many frees at most until the next heartbeat. */
@@ -37,11 +35,7 @@ HAK_INLINE uint32_t hak_bin_beat(void)
 void hak_cache_start(struct hak_heap *heap, unsigned cls);
 /* Others' blocks go to the bin, which is empty, the one freed last to be taken first. False: there is no room, all are
  * drained. */
-#if HAK_CACHE_SLOTS
-bool hak_cache_give(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n);
-#else
-bool hak_cache_give(struct hak_heap *heap, unsigned cls, struct hak_chain chain);
-#endif
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n);
 /* p was freed, and the bin's room is used up: drains what it has beyond its capacity. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p);
 /* The same in a thread that has no descriptor, or has ended: it keeps nothing in its bins. */

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "core/base/layout.h"
+#include "core/heap/caches/slots/slots.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
-#include "core/heap/slots.h"
 #include "core/pages/bundle.h"
 
 #define BEATS 11u /* until the next check; a trim waits so long at most to be heard */
@@ -101,7 +101,7 @@ uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *sl
     if (!room)
         return 0;
     uint32_t taken = take_from(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
-    for (uint32_t i = n + 1; HAK_HARDENED && i <= n + taken; i++)
+    for (uint32_t i = n + 1; HAK_BLOCKS_ARE_MARKED && i <= n + taken; i++)
         hak_mark_renew(b->slots[i], cls);
     set_length(b, cls, n + taken);
     count_refill(heap, cls, taken);
@@ -109,7 +109,7 @@ uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *sl
     return taken;
 }
 
-bool hak_cache_give(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n)
 {
     struct hak_bin *b = &heap->bins[cls];
     if (room_for(heap, cls, n) < n) {

@@ -10,6 +10,7 @@
 #define HAK_CACHES_ARRAY_H
 
 #include "core/heap/caches/contract.h"
+#include "core/heap/caches/slots/remote.h"
 #include "core/pages/mark.h"
 #include "core/parts/parts.h"
 
@@ -121,5 +122,10 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
 }
 
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
+
+HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
+{
+    return b->slots_lg != 0;
+}
 
 #endif

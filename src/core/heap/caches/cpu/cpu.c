@@ -188,7 +188,7 @@ uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *sl
     return n;
 }
 
-bool hak_cache_give(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n)
 {
     fill_bin(heap, cls, blocks, n);
     return true;

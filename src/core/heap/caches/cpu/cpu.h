@@ -10,6 +10,7 @@
 #define HAK_CACHES_CPU_H
 
 #include "core/heap/caches/contract.h"
+#include "core/heap/caches/slots/remote.h"
 #include "core/os/rseq.h"
 #include "core/parts/parts.h"
 
@@ -82,5 +83,11 @@ void *hak_cache_pop_again(unsigned cls);
 bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p);
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
 void *hak_cache_taken(struct hak_heap *heap, unsigned cls);
+
+HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
+{
+    (void)b;
+    return true;
+}
 
 #endif

@@ -30,10 +30,10 @@ void hak_cache_start(struct hak_heap *heap, unsigned cls)
     hak_list_set_room(b, cls, b->interval);
 }
 
-bool hak_cache_give(struct hak_heap *heap, unsigned cls, struct hak_chain chain)
+bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n)
 {
-    (void)heap;
-    hak_self.bin[cls] = chain.head;
+    (void)heap, (void)n;
+    hak_self.bin[cls] = blocks;
     return true;
 }
 

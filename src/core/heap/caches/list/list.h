@@ -5,6 +5,7 @@
 #define HAK_CACHES_LIST_H
 
 #include "core/heap/caches/contract.h"
+#include "core/heap/caches/list/remote.h"
 #include "core/pages/bundle.h"
 #include "core/pages/mark.h"
 
@@ -111,6 +112,12 @@ HAK_INLINE uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct h
     }
     hak_self.bin[cls] = chain.head;
     return chain.count;
+}
+
+HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
+{
+    (void)b;
+    return true;
 }
 
 #endif

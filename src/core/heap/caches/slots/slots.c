@@ -14,7 +14,6 @@
 #define MORE_BYTES (32 * HAK_KIB)
 #define REFUSED 64u /* requests in a row without a question to the kernel, after it refused one */
 
-#if HAK_CACHE_SLOTS
 struct hak_slots_region {
     struct hak_slots_region *next; /* an older one of the thread; NULL: this is the first one, and `bytes` is not set */
     size_t bytes;
@@ -110,4 +109,3 @@ void hak_slots_release(struct hak_heap *heap)
         r->used = 0;
     memset(heap->spare_slots, 0, sizeof heap->spare_slots);
 }
-#endif

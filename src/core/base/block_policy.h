@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * What a free block carries, and where it is noted that a block is free: decided here for each cache (-Dcache) and for
+ * hardened builds.
+ *
+ *                        list                     array, cpu                 hardened
+ *   in a bin             link to the next block   nothing                    marks; with `list` a link and one mark
+ *   in a remote cache    link to the next block   nothing                    as in a bin
+ *   on a remote list     link to the next block   link, numbers of others    link and mark
+ *   back in its slab     link above 1 KiB         nothing: bitmap of all     nothing: bitmap of all
+ */
+#ifndef HAK_BLOCK_POLICY_H
+#define HAK_BLOCK_POLICY_H
+
+#include "words.h"
+
+/* Bins and remote caches are arrays of pointers. */
+#define HAK_BLOCKS_IN_SLOTS HAK_CACHE_SLOTS
+/* A block on a remote list names others of its slab (pages/bundle.h). A mark takes the place of these numbers. */
+#define HAK_BUNDLES (HAK_CACHE_SLOTS && !HAK_HARDENED)
+/* A free block carries marks, which each free and each malloc checks (pages/link.h), */
+#define HAK_BLOCKS_ARE_MARKED HAK_HARDENED
+/* of which the first takes the place of the link. */
+#define HAK_MARKS_IN_BOTH_WORDS (HAK_HARDENED && HAK_CACHE_SLOTS)
+/* Slabs of all classes have a free bitmap, not only those of small blocks: a drain to it reads no block, and what a
+ * program writes after free does not change it. */
+#define HAK_MAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
+
+/* What each cache counts for each class; what hardened builds count. */
+#define HAK_COUNTED_CLASSES (HAK_CACHE_ARRAY ? HAK_NCLASSES : 0)
+#if HAK_HARDENED
+#define HAK_HARDENED_COUNTERS(X)                                \
+    X(overwritten, "freed blocks whose bytes were overwritten") \
+    X(quarantined, "freed blocks that were held back from use")
+#else
+#define HAK_HARDENED_COUNTERS(X)
+#endif
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ * The remote cache of a class as an array, which doubles as it is used. remote_cache.c decides when. */
+#ifndef HAK_CACHES_SLOTS_REMOTE_H
+#define HAK_CACHES_SLOTS_REMOTE_H
+
+#include <string.h>
+
+#include "core/heap/caches/contract.h"
+#include "core/heap/drain.h"
+#include "slots.h"
+
+/* The block that came last; NULL: there is none. */
+HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
+{
+    return b->remote_count ? b->remote_cache[b->remote_count - 1] : NULL;
+}
+
+/* False: the array may be full, hak_remote_put_last is due. */
+HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
+{
+    bool room = b->remote_count < b->remote_capacity;
+    if (HAK_LIKELY(room))
+        b->remote_cache[b->remote_count++] = block;
+    return room;
+}
+
+/* All but those freed last, of which so many stay. */
+static inline void hak_remote_flush_to(struct hak_heap *heap, struct hak_bin *b, uint32_t keep)
+{
+    uint32_t rest = b->remote_count - keep;
+    b->remote_count = (uint16_t)keep;
+    hak_drain_array(heap, b->remote_cache, rest);
+    memmove(b->remote_cache, b->remote_cache + rest, keep * sizeof *b->remote_cache);
+}
+
+/* Other classes find the slots. */
+HAK_INLINE void hak_remote_drop_slots(struct hak_heap *heap, struct hak_bin *b)
+{
+    hak_slots_put(heap, b->remote_cache, b->remote_lg);
+    b->remote_cache = NULL;
+    b->remote_capacity = b->remote_lg = 0;
+}
+
+HAK_INLINE bool hak_remote_give(struct hak_heap *heap, unsigned cls, uint32_t count)
+{
+    heap->bins[cls].remote_count = 0;
+    return hak_cache_give(heap, cls, heap->bins[cls].remote_cache, count);
+}
+
+/* Slots for one more block, twice as many at a time; returns how many there are. The capacity may be less than before:
+ * then there are no more. */
+static inline uint32_t grow_remote_slots(struct hak_heap *heap, struct hak_bin *b, uint32_t capacity)
+{
+    uint32_t most = b->remote_lg ? 1u << b->remote_lg : 0;
+    unsigned lg = hak_slots_lg((uint32_t)hak_min(capacity, 2 * most));
+    void **slots = b->remote_count < most || lg <= b->remote_lg ? NULL : hak_slots_get(heap, lg);
+    if (!slots)
+        return most;
+    if (most) {
+        memcpy(slots, b->remote_cache, most * sizeof *slots);
+        hak_slots_put(heap, b->remote_cache, b->remote_lg);
+    }
+    b->remote_cache = slots;
+    b->remote_lg = (uint8_t)lg;
+    return 1u << lg;
+}
+
+HAK_INLINE void hak_remote_put_last(struct hak_heap *heap, struct hak_bin *b, void *block, uint32_t capacity)
+{
+    uint32_t most = grow_remote_slots(heap, b, capacity);
+    b->remote_capacity = (uint16_t)hak_min(capacity - 1, most);
+    if (b->remote_count < most)
+        b->remote_cache[b->remote_count++] = block;
+    else
+        hak_drain_array(heap, &block, 1);
+}
+
+#endif
