@@ -11,16 +11,16 @@
 /* The first block of a class, which sets its capacity; and the one that fills it: all go home. */
 HAK_NOINLINE void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block);
 
-/* True: the cache was checked. */
+/* True: the block is stored. False: the cache was full, and has been checked. */
 HAK_INLINE bool hak_remote_cache_put(struct hak_heap *heap, unsigned cls, void *block)
 {
     struct hak_bin *b = &heap->bins[cls];
     if (HAK_UNLIKELY(hak_remote_cache_last(b) == block))
         hak_slab_fail_free(hak_space_slab_of_block(block), block);
     if (HAK_LIKELY(hak_remote_put(b, block)))
-        return false;
+        return true;
     hak_remote_cache_check(heap, cls, block);
-    return true;
+    return false;
 }
 
 /* Moves all blocks of the class to the bin, which is empty, for a refill; how many. 0 if they had better go home. */

@@ -70,7 +70,7 @@ HAK_INLINE void hak_free(void *p)
         hak_free_slow(p);
         return;
     }
-    if (HAK_UNLIKELY(hak_cache_push(self, cls, p)))
+    if (HAK_UNLIKELY(!hak_cache_push(self, cls, p)))
         hak_free_check(p, (unsigned)cls);
 }
 

@@ -21,13 +21,8 @@
 #include "core/process/pulse.h"
 #include "trim.h"
 
-/* The heap that serves the thread until it leaves; NULL before the library could start, and after the thread's end. */
-static struct hak_heap *start_and_enter(void)
-{
-    return hak_init() ? hak_heap_enter() : NULL;
-}
-
-/* --- malloc ------------------------------------------------------------------------------------------- */
+/* --- malloc: the library is initialised below the entries
+ * ------------------------------------------------------------------------------------------- */
 
 static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
@@ -41,9 +36,7 @@ static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refi
 
 static void *serve(unsigned cls, bool may_borrow)
 {
-    struct hak_heap *heap = start_and_enter();
-    if (HAK_UNLIKELY(!heap && !hak_init()))
-        return NULL;
+    struct hak_heap *heap = hak_heap_enter();
     void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
     if (!p && heap && may_borrow)
         p = hak_bin_borrow(heap, cls);
@@ -56,7 +49,7 @@ static void *serve(unsigned cls, bool may_borrow)
 static HAK_COLD void *serve_from_room(unsigned cls)
 {
     hak_make_room(hak_slab_pages[cls] * HAK_PAGE);
-    struct hak_heap *heap = start_and_enter();
+    struct hak_heap *heap = hak_heap_enter();
     void *p = refill_or_orphan(heap, cls, HAK_REFILL_BEYOND_BUDGET);
     hak_heap_leave(heap);
     return p;
@@ -65,7 +58,7 @@ static HAK_COLD void *serve_from_room(unsigned cls)
 static void *alloc_small(unsigned cls, bool may_borrow)
 {
     void *p = serve(cls, may_borrow);
-    if (HAK_UNLIKELY(!p) && hak_init() && (hak_heaps_are_of_cpus() || !hak_bin_is_within_budget(cls)))
+    if (HAK_UNLIKELY(!p) && (hak_heaps_are_of_cpus() || !hak_bin_is_within_budget(cls)))
         p = serve_from_room(cls); /* of other processors, too */
     if (HAK_LIKELY(p)) {
         hak_mark_check_whole(p, cls);
@@ -89,7 +82,7 @@ static HAK_COLD bool make_way(size_t size)
 
 static void *alloc_span(size_t size, size_t align, bool zero)
 {
-    if (size > PTRDIFF_MAX || align > PTRDIFF_MAX || !hak_init())
+    if (size > PTRDIFF_MAX || align > PTRDIFF_MAX)
         return NULL;
     hak_thread_heap(); /* a trim may have asked this thread for its bins */
     if (!hak_budget_allows(size))
@@ -101,14 +94,14 @@ static void *alloc_span(size_t size, size_t align, bool zero)
 
 void *hak_alloc_span(size_t size, size_t align, bool zero)
 {
-    void *p = alloc_span(size, align, zero);
+    void *p = hak_init() ? alloc_span(size, align, zero) : NULL;
     hak_pulse();
     return p;
 }
 
 void *hak_alloc_class(unsigned cls)
 {
-    void *p = alloc_small(cls, false);
+    void *p = hak_init() ? alloc_small(cls, false) : NULL;
     hak_pulse();
     return p;
 }
@@ -116,7 +109,7 @@ void *hak_alloc_class(unsigned cls)
 /* For a small size: no slab is to be had, perhaps a page is. */
 static HAK_COLD void *alloc_small_in_span(size_t size)
 {
-    if (hak_init() && hak_options.ace_trace)
+    if (hak_options.ace_trace)
         hak_log("ACE Exhaustion: %zu bytes, no slab of its class; a span of its own, if there is one", size);
     return alloc_span(size, 1, false);
 }
@@ -143,9 +136,10 @@ static HAK_COLD void *malloc_guarded(size_t size, const void *caller)
 
 void *hak_malloc_slow(size_t size)
 {
-    hak_init(); /* the settings are read */
-    void *p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size)
-                                                 : malloc_guarded(size, __builtin_return_address(0));
+    void *p = NULL;
+    if (HAK_LIKELY(hak_init()))
+        p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size)
+                                                : malloc_guarded(size, __builtin_return_address(0));
     hak_pulse();
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
@@ -156,12 +150,13 @@ void *hak_malloc_slow(size_t size)
 
 #define EARLY_FREES 64u
 
-/* The same for a free. glibc's last frees of a thread come after the destructor that would end its heap: so who never
- * allocated, and has freed little, gets none; but a quarantine needs one. */
+/* The heap for a free; NULL before the library could start, and after the thread's end. glibc's last frees of a thread
+ * come after the destructor that would end its heap: so a thread that never allocated, and has freed little, gets none;
+ * but a quarantine needs one. */
 static struct hak_heap *enter_to_free(void)
 {
     if (hak_self.heap || hak_heaps_are_of_cpus() || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
-        return start_and_enter();
+        return hak_init() ? hak_heap_enter() : NULL;
     hak_self.early_frees++;
     return NULL;
 }
@@ -235,7 +230,7 @@ void hak_free_slow(void *p)
     hak_mark_set(p, (unsigned)cls);
     if (hak_quarantine_keep(heap, (unsigned)cls, p))
         hak_pulse();
-    else if (HAK_UNLIKELY(hak_remote_cache_put(heap, (unsigned)cls, p)))
+    else if (HAK_UNLIKELY(!hak_remote_cache_put(heap, (unsigned)cls, p)))
         after_remote_check();
 }
 

@@ -13,17 +13,4 @@
 #include "list/list.h"
 #endif
 
-#if !HAK_CACHE_CPU
-HAK_INLINE void *hak_cache_pop_again(unsigned cls)
-{
-    return hak_cache_pop(hak_cache_here(), cls);
-}
-
-HAK_INLINE void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
-{
-    (void)heap;
-    return hak_cache_pop(hak_cache_here(), cls);
-}
-#endif
-
 #endif

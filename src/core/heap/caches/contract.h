@@ -4,9 +4,9 @@
  * inline, for the fast path:
  *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)             a block; NULL from an empty bin
  *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)         the same; NULL, too, where pop may call something
- *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: p was not taken;
- *       hak_cache_heartbeat is due, or a check, or p is hak_cache_first
- *   bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)   false: a check is due
+ *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: p is stored; false: hak_cache_tick
+ *       is due, or a check, or p is hak_cache_first
+ *   bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p) true: p is stored; false: a check is due
  *   uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
  *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
  *   void *hak_cache_taken(struct hak_heap *heap, unsigned cls)         one of those; NULL where there are none

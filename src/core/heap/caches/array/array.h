@@ -71,10 +71,10 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
     void **last = self->bin[cls];
     if (HAK_UNLIKELY(hak_array_spend(self, cls, last, p)))
-        return true;
+        return false;
     last[1] = p;
     hak_array_move(self, cls, 1);
-    return false;
+    return true;
 }
 
 /* Blocks in the calling thread's bin. */
@@ -127,5 +127,7 @@ HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
 {
     return b->slots_lg != 0;
 }
+
+#include "core/heap/caches/of_thread.h"
 
 #endif

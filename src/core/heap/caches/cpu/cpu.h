@@ -61,7 +61,7 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
     (void)self;
     __tsan_release(p);
-    return HAK_UNLIKELY(!hak_rseq_push(cls, p));
+    return HAK_LIKELY(hak_rseq_push(cls, p));
 }
 
 /* Arrays for a thread or a processor; NULL without memory. */

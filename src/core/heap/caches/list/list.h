@@ -50,10 +50,10 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 {
     void *first = self->bin[cls];
     if (HAK_UNLIKELY(hak_list_spend(self, cls, first, p)))
-        return true;
+        return false;
     hak_next_store(p, first);
     self->bin[cls] = p;
-    return false;
+    return true;
 }
 
 /* The same on the slow path, which does not count. */
@@ -119,5 +119,7 @@ HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
     (void)b;
     return true;
 }
+
+#include "core/heap/caches/of_thread.h"
 
 #endif

@@ -12,12 +12,16 @@ HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
     return b->remote_cache;
 }
 
-/* False: the block is on the list, and hak_remote_put_last is due. */
+/* True: the block is stored. False: the list may be full, hak_remote_put_last is due. */
 HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
 {
-    hak_next_store(block, b->remote_cache);
-    b->remote_cache = block;
-    return HAK_LIKELY(++b->remote_count < b->remote_capacity);
+    bool room = b->remote_count < b->remote_capacity;
+    if (HAK_LIKELY(room)) {
+        hak_next_store(block, b->remote_cache);
+        b->remote_cache = block;
+        b->remote_count++;
+    }
+    return room;
 }
 
 /* Cuts the list behind its first `keep` blocks; returns the rest. */
@@ -56,8 +60,11 @@ HAK_INLINE bool hak_remote_give(struct hak_heap *heap, unsigned cls, uint32_t co
 
 HAK_INLINE void hak_remote_put_last(struct hak_heap *heap, struct hak_bin *b, void *block, uint32_t capacity)
 {
-    (void)heap, (void)block; /* is on the list */
-    b->remote_capacity = (uint16_t)capacity;
+    (void)heap;
+    b->remote_capacity = (uint16_t)(capacity - 1);
+    hak_next_store(block, b->remote_cache);
+    b->remote_cache = block;
+    b->remote_count++;
 }
 
 #endif

@@ -15,7 +15,7 @@ HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
     return b->remote_count ? b->remote_cache[b->remote_count - 1] : NULL;
 }
 
-/* False: the array may be full, hak_remote_put_last is due. */
+/* True: the block is stored. False: the array may be full, hak_remote_put_last is due. */
 HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
 {
     bool room = b->remote_count < b->remote_capacity;
