@@ -28,7 +28,7 @@ AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 TIMES = 8  # that a work runs, to show that it is always the same
 TRIES = 3  # a thread that the machine holds up may do something later: a setting is wrong if it is so each time
 # What says how much there is at the end, and not what was done.
-STATE = ("allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
+STATE = ("memory.*", "os_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
          "*.peak_bytes", "*.partial_slabs",
          "memory.*", "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them
 # Other slabs are found, so other stages serve and other transitions are made.

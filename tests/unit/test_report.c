@@ -181,7 +181,8 @@ TEST(each_setting_class_and_stage_is_described)
 {
     static const char *const of_settings[] = {"source", "type", "moves", "sentence"};
     static const char *const of_classes[] = {"stride", "frontend", "usable", "slab_pages", "bin_limit"};
-    static const char *const of_calls[] = {"cause", "call", "calls", "failed", "ns", "regret_bytes"};
+    static const char *const of_calls[] = {"calls", "failed", "ns", "regret_bytes"};
+    static const char *const of_latencies[] = {"p50_ns", "p99_ns", "log2_ns"};
     unit_start(NULL);
     work();
     char key[40], *text = unit_stats_text(true), *calls = strstr(text, "\"os_calls\"");
@@ -196,7 +197,11 @@ TEST(each_setting_class_and_stage_is_described)
     }
     for (unsigned i = 0; i < COUNT(of_calls); i++) {
         snprintf(key, sizeof key, "\"%s\":", of_calls[i]);
-        assert_int_equal(occurrences(calls, key), occurrences(calls, "\"cause\":"));
+        assert_int_equal(occurrences(calls, key), occurrences(calls, "\"call\":"));
+    }
+    for (unsigned i = 0; i < COUNT(of_latencies); i++) {
+        snprintf(key, sizeof key, "\"%s\":", of_latencies[i]);
+        assert_int_equal(occurrences(calls, key), occurrences(calls, "\"worst_ns\":"));
     }
     unsigned numbers = 0, choices = 0, stages = 0;
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {

@@ -29,6 +29,7 @@
 #define MAX_VECTOR 1024 /* UIO_MAXIOV */
 
 struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
+struct hak_latency hak_latencies[HAK_NCAUSES];
 
 static const char cause_names[][16] = {
 #define X(name, meaning) #name,
@@ -44,6 +45,11 @@ static const char call_names[][16] = {
 const char *hak_cause_name(enum hak_cause cause)
 {
     HAK_SHOW_VARIABLE(hak_ledger);
+    HAK_SHOW_VARIABLE(hak_latencies);
+    HAK_SHOW_SIZE(hak_latency);
+    HAK_SHOW_FIELD(hak_latency, worst_ns);
+    HAK_SHOW_FIELD(hak_latency, calls);
+    HAK_SHOW_NUMBER("latency_lg", HAK_LATENCY_LG);
     HAK_SHOW_SIZE(hak_ledger_entry);
     HAK_SHOW_FIELD(hak_ledger_entry, calls);
     HAK_SHOW_FIELD(hak_ledger_entry, failed);
@@ -145,6 +151,25 @@ const struct hak_os *hak_os = &hak_os_linux;
         result_;                                                                     \
     })
 
+static void note_latency(struct hak_latency *l, uint64_t ns)
+{
+    unsigned lg = 63 - (unsigned)__builtin_clzll(ns | 1);
+    HAK_ADD_RELAXED(&l->calls[hak_min(lg - hak_min(lg, HAK_LATENCY_LG), HAK_LATENCIES - 1)], 1);
+    if (ns > HAK_LOAD_RELAXED(&l->worst_ns))
+        HAK_STORE_RELAXED(&l->worst_ns, ns); /* of two at once one may be lost */
+}
+
+uint64_t hak_latency_of(const struct hak_latency *l, unsigned permille)
+{
+    uint64_t all = 0, below = 0;
+    for (unsigned i = 0; i < HAK_LATENCIES; i++)
+        all += HAK_LOAD_RELAXED(&l->calls[i]);
+    for (unsigned i = 0; i < HAK_LATENCIES; i++)
+        if ((below += HAK_LOAD_RELAXED(&l->calls[i])) * 1000 >= all * permille)
+            return hak_min((uint64_t)2 << (HAK_LATENCY_LG + i), HAK_LOAD_RELAXED(&l->worst_ns));
+    return HAK_LOAD_RELAXED(&l->worst_ns);
+}
+
 static void enter_in_ledger(struct hak_ledger_entry *e, intptr_t result, size_t bytes, uint64_t start)
 {
     bool failed = result < 0 && result > -4096;
@@ -153,7 +178,9 @@ static void enter_in_ledger(struct hak_ledger_entry *e, intptr_t result, size_t 
         HAK_ADD_RELAXED(&e->failed, 1);
     else
         HAK_ADD_RELAXED(&e->bytes, bytes);
-    HAK_ADD_RELAXED(&e->ns, hak_os->clock_ns() - start);
+    uint64_t ns = hak_os->clock_ns() - start;
+    HAK_ADD_RELAXED(&e->ns, ns);
+    note_latency(&hak_latencies[(e - &hak_ledger[0][0]) / HAK_NOSCALLS], ns);
 }
 
 size_t hak_os_page_size(void)

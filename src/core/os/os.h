@@ -69,6 +69,18 @@ struct hak_ledger_entry {
 
 extern struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
 
+/* How long the calls of a cause took: a histogram whose first bucket ends at 2^9 ns, and each further one at twice as
+ * much; the last one has all that took longer. */
+#define HAK_LATENCY_LG 8u
+#define HAK_LATENCIES 22u
+struct hak_latency {
+    _Atomic(uint64_t) worst_ns;
+    _Atomic(uint32_t) calls[HAK_LATENCIES];
+};
+extern struct hak_latency hak_latencies[HAK_NCAUSES];
+/* So many of a thousand calls took at most the nanoseconds that it returns: the end of their bucket. */
+uint64_t hak_latency_of(const struct hak_latency *l, unsigned permille);
+
 const char *hak_cause_name(enum hak_cause cause);
 const char *hak_os_call_name(enum hak_os_call call);
 

@@ -10,6 +10,8 @@
 #include "background.h"
 #include "container.h"
 #include "core/base/cancel.h"
+#include "core/base/clock.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/heap/heaps.h"
 #include "core/os/huge_page.h"
@@ -39,6 +41,7 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_begin(w, "allocator");
     hak_stats_text(w, "name", "hakmem");
     hak_stats_text(w, "version", HAK_VERSION);
+    hak_stats_number(w, "schema", HAK_STATS_SCHEMA);
     hak_stats_text(w, "build_id", HAK_BUILD_ID);
     hak_stats_text(w, "backend", hak_parts.backend->name);
     hak_stats_text(w, "release", hak_parts.release->name);
@@ -201,6 +204,30 @@ static void write_ledger(struct hak_stats_writer *w)
     hak_stats_end_array(w);
 }
 
+static void write_latencies(struct hak_stats_writer *w)
+{
+    hak_stats_begin_array(w, "os_latency");
+    for (unsigned cause = 0; cause < HAK_NCAUSES; cause++) {
+        const struct hak_latency *l = &hak_latencies[cause];
+        uint64_t worst = HAK_LOAD_RELAXED(&l->worst_ns);
+        if (!worst)
+            continue;
+        hak_stats_begin(w, NULL);
+        hak_stats_text(w, "cause", hak_cause_name((enum hak_cause)cause));
+        hak_stats_number(w, "p50_ns", hak_latency_of(l, 500));
+        hak_stats_number(w, "p99_ns", hak_latency_of(l, 990));
+        hak_stats_number(w, "worst_ns", worst);
+        if (w->form->complete) {
+            hak_stats_begin_array(w, "log2_ns");
+            for (unsigned i = 0; i < HAK_LATENCIES; i++)
+                hak_stats_number(w, NULL, HAK_LOAD_RELAXED(&l->calls[i]));
+            hak_stats_end_array(w);
+        }
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+}
+
 static void write_space(struct hak_stats_writer *w)
 {
     struct hak_space_stats s;
@@ -240,6 +267,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
     c->outstanding_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
+    c->remote_bytes += (uint64_t)remote * page->stride;
     c->held_bytes += (uint64_t)(page->used > remote ? page->used - remote : 0) * hak_class_usable(page->cls);
     c->violations += page->used + hak_slab_free_blocks(page) != page->carved;
     c->violations += remote > page->used || page->carved > page->capacity;
@@ -261,10 +289,43 @@ uint64_t hak_stats_held(const struct hak_census *census)
     return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes()); /* others go on meanwhile */
 }
 
-static void write_census(struct hak_stats_writer *w)
+static uint64_t resident_bytes(void)
 {
-    struct hak_census c;
-    hak_stats_census(&c);
+    char text[64];
+    uint64_t pages = 0;
+    if (!hak_file_read("/proc/self/statm", text, sizeof text))
+        return 0;
+    for (const char *p = strchr(text, ' '); p && *++p >= '0' && *p <= '9';)
+        pages = pages * 10 + (uint64_t)(*p - '0');
+    return pages * hak_os_page_size();
+}
+
+/* The five lines that a report begins with. What waits in the bins of other threads counts as live: only they can tell. */
+static void write_memory(struct hak_stats_writer *w, const struct hak_census *c)
+{
+    struct hak_heaps_totals t;
+    size_t blocks = 0, outside = 0;
+    hak_heaps_totals(&t);
+    for (unsigned i = 0; hak_frontends[i]; i++)
+        if (hak_frontends[i]->count_outside)
+            hak_frontends[i]->count_outside(&blocks, &outside);
+    hak_stats_begin(w, "memory");
+    hak_stats_number(w, "live_bytes", hak_stats_held(c) + outside);
+    hak_stats_begin(w, "retained");
+    hak_stats_number(w, "bins_bytes", hak_heaps_free_bytes());
+    hak_stats_number(w, "sparse_bytes", c->free_bytes + c->remote_bytes);
+    hak_stats_number(w, "dirty_bytes", c->pages[HAK_SLAB_EMPTY] * HAK_PAGE);
+    hak_stats_number(w, "metadata_bytes", hak_meta_bytes());
+    hak_stats_end(w);
+    hak_stats_number(w, "resident_bytes", resident_bytes());
+    hak_stats_number(w, "threads", t.used);
+    hak_stats_number(w, "age_ms", hak_clock_age(hak_started_ms, hak_clock_ms()));
+    hak_stats_end(w);
+}
+
+static void write_census(struct hak_stats_writer *w, const struct hak_census *census)
+{
+    const struct hak_census c = *census;
     hak_stats_begin(w, "conservation");
     hak_stats_number(w, "carved_blocks", c.carved);
     hak_stats_number(w, "free_blocks", c.free);
@@ -310,7 +371,7 @@ static void write_stage_list(struct hak_stats_writer *w)
     hak_stats_end_array(w);
 }
 
-void hak_stats_counters(struct hak_stats_writer *w)
+static void write_counters(struct hak_stats_writer *w, const struct hak_census *c)
 {
     write_slabs(w);
     write_stages(w);
@@ -330,21 +391,33 @@ void hak_stats_counters(struct hak_stats_writer *w)
     hak_deepbind_stats(w);
     hak_huge_page_stats(w);
     write_ledger(w);
+    write_latencies(w);
     write_space(w);
-    write_census(w);
+    write_census(w, c);
+}
+
+void hak_stats_counters(struct hak_stats_writer *w)
+{
+    struct hak_census c;
+    hak_stats_census(&c);
+    write_memory(w, &c);
+    write_counters(w, &c);
 }
 
 int hak_stats_write(int fd, bool json)
 {
     struct hak_stats_writer w = {.fd = fd, .form = json ? &hak_stats_as_json : &hak_stats_as_text};
+    struct hak_census c;
     int cancel = hak_cancel_suspend();
+    hak_stats_census(&c);
     hak_stats_begin(&w, NULL);
+    write_memory(&w, &c);
     write_allocator(&w);
     write_settings(&w);
     write_dispatch(&w);
     if (w.form->complete)
         write_stage_list(&w);
-    hak_stats_counters(&w);
+    write_counters(&w, &c);
     hak_stats_end(&w);
     hak_cancel_resume(cancel);
     return w.error ? -w.error : 0;

@@ -5,6 +5,8 @@
 
 #include "core/base/stats.h"
 
+#define HAK_STATS_SCHEMA 1 /* docs/stats.schema.json: raised when a name goes or changes its meaning */
+
 /* What counts or measures, without settings and tables of classes. */
 void hak_stats_counters(struct hak_stats_writer *w);
 /* Writes everything to fd. 0 or -errno of the write that failed. */
@@ -17,7 +19,7 @@ struct hak_census {
     uint64_t pages[8]; /* 64 KiB pages by state of their slab; free dirty ones count as EMPTY */
     uint64_t returned; /* free ones that went back to the kernel */
     uint64_t carved, free, used, remote, capacity;
-    uint64_t free_bytes, outstanding_bytes, live_large, large_bytes;
+    uint64_t free_bytes, remote_bytes, outstanding_bytes, live_large, large_bytes;
     uint64_t held_bytes; /* usable in blocks and spans that neither a slab nor its remote list has; bins may */
     uint64_t violations;
     uint64_t free_runs;   /* of pages that no slab and no span uses, and rests of slabs that were not cut yet */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "core/base/clock.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/secret.h"
@@ -29,6 +30,7 @@ extern int hak_profile_set(size_t mean) __attribute__((weak));
 static HAK_LOCK(init_lock, HAK_RANK_INIT);
 static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
 static bool sealed;
+uint64_t hak_started_ms;
 
 /* The dynamic linker itself may allocate before libc has set `environ`: then the process's own stack has it. */
 static char **environment(void)
@@ -50,6 +52,7 @@ static void seal(void)
 static bool init_locked(void)
 {
     hak_thread_make_key();
+    hak_started_ms = hak_clock_ms();
     hak_options_defaults(&hak_options);
     hak_options_parse(&hak_options, environment());
     hak_options_translate(&hak_options);

@@ -12,6 +12,8 @@ bool hak_start(void);
 bool hak_is_ready_for(const char *setting);
 /* Writes a number of the tables, which are no read-only memory for that moment. 0 or -errno. */
 int hak_change_sealed(void *number, uint32_t value);
+/* When it did so first, by hak_clock_ms. */
+extern uint64_t hak_started_ms;
 /* Whether the tables are read-only memory now. */
 bool hak_is_sealed(void);
 

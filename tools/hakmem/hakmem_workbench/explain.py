@@ -276,6 +276,9 @@ def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
     fact = ", ".join(
         [made, *([size(total)] if total else []), *([duration(ns / 1e9)] if ns else [])]
     )
+    if cause in stats.latency and sum(row.calls for row in rows) > 1:
+        half, most, worst = (duration(ns / 1e9) for ns in stats.latency[cause])
+        fact += f" (a call: half within {half}, 99 % within {most}, the worst {worst})"
     releases = [row for row in rows if row.call in _RELEASING and row.bytes]
     regret = sum(row.regret_bytes for row in releases)
     judgement = ""

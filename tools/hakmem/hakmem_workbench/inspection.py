@@ -248,6 +248,7 @@ class Heap:
     heaps: int = 0  # of threads, or of processors
     age_seconds: float = 0.0
     os_calls: tuple[OsCall, ...] = ()
+    latency: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # p50, p99, worst in ns by cause
     counters: dict[str, int] = field(default_factory=dict)
     ranges: list[tuple[int, int]] = field(default_factory=list)  # addresses that are the library's
     note: str = ""
@@ -279,7 +280,11 @@ class Heap:
 
     def stats(self) -> Stats:
         return Stats(
-            os_calls=self.os_calls, retained=self.retained(), live_bytes=self.live, running=True
+            os_calls=self.os_calls,
+            latency=self.latency,
+            retained=self.retained(),
+            live_bytes=self.live,
+            running=True,
         )
 
     def values(self) -> dict[str, int]:
@@ -291,6 +296,9 @@ class Heap:
             stem = f"os_calls.{call.cause}.{call.call}"
             for key in ("calls", "failed", "bytes", "ns", "regret_bytes"):
                 found[f"{stem}.{key}"] = getattr(call, key)
+        for cause, times in self.latency.items():
+            for key, ns in zip(("p50", "p99", "worst"), times, strict=True):
+                found[f"os_latency.{cause}.{key}_ns"] = ns
         return found
 
     def retained(self) -> tuple[Retained, ...]:
@@ -374,6 +382,7 @@ class _Look:
         heap.counters["threads.started"] = p.number("started")
         heap.counters["threads.pinned_by_fork"] = p.number("pinned_slabs")
         heap.os_calls = tuple(self._ledger())
+        heap.latency = dict(self._latencies())
 
     def _ledger(self) -> Iterator[OsCall]:
         p = self.p
@@ -388,6 +397,17 @@ class _Look:
                 }
                 if entry["calls"]:
                     yield OsCall(cause, call, **entry)
+
+    def _latencies(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
+        p = self.p
+        data, size, first = p.variable("hak_latencies"), p.size_of("hak_latency"), p.layout.numbers["latency_lg"]
+        offset, length = p.layout.fields["hak_latency.calls"]
+        for cause, row in self._names("cause.").items():
+            worst = p.get(data, "hak_latency.worst_ns", row * size)
+            calls = struct.unpack_from(f"={length // 4}I", data, row * size + offset)
+            if worst:
+                p50, p99 = (_bucket_end(calls, first, share, worst) for share in (0.5, 0.99))
+                yield cause, (p50, p99, worst)
 
     def _names(self, prefix: str) -> dict[str, int]:
         numbers = self.p.layout.numbers
@@ -649,6 +669,16 @@ class _Look:
             block = int.from_bytes(seen[page][block - page : block - page + 8], "little")
             count += 1
         return count
+
+
+def _bucket_end(calls: tuple[int, ...], first: int, share: float, worst: int) -> int:
+    """The time within which that share of the calls came back, as far as the buckets tell."""
+    below = 0
+    for i, number in enumerate(calls):
+        below += number
+        if below >= share * sum(calls):
+            return min(2 << (first + i), worst)
+    return worst
 
 
 def age_of(pid: int) -> float:

@@ -86,6 +86,7 @@ class Stats:
     stages: Mapping[str, int] = field(default_factory=dict)
     stage_finds: Mapping[str, str] = field(default_factory=dict)
     slabs: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # p50, p99, worst in ns by cause
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
     violations: int | None = None
@@ -181,7 +182,12 @@ def parse(value: Mapping[str, Any]) -> Stats:
             if "name" in row
         },
         slabs=_numbers(value.get("slabs")),
-        retained=_retained(value.get("retained")) or _kept(value),
+        latency={
+            str(row["cause"]): tuple(_number(row.get(f"{key}_ns")) for key in ("p50", "p99", "worst"))
+            for row in _rows(value.get("os_latency"))
+            if "cause" in row
+        },
+        retained=_retained(value.get("retained") or _reasons(value)) or _kept(value),
         live_bytes=_live(value),
         violations=_number(conservation.get("violations"))
         if isinstance(conservation, dict)
@@ -238,6 +244,12 @@ def _retained(value: Any) -> tuple[Retained, ...]:
     return tuple(rows)
 
 
+def _reasons(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those of the five lines of memory."""
+    rows = _mapping(_mapping(value.get("memory")).get("retained"))
+    return {reason.removesuffix("_bytes"): amount for reason, amount in rows.items()}
+
+
 def _kept(value: Mapping[str, Any]) -> tuple[Retained, ...]:
     """The same from the sections in which the parts tell what they hold."""
     books = _mapping(value.get("conservation"))
@@ -253,7 +265,9 @@ def _kept(value: Mapping[str, Any]) -> tuple[Retained, ...]:
 
 
 def _live(value: Mapping[str, Any]) -> int:
-    """Bytes of blocks that are out: the program's, and those in the bins of threads."""
+    """Bytes of blocks that the program holds; of older libraries also those in the bins of threads."""
+    if "live_bytes" in (memory := _mapping(value.get("memory"))):
+        return _number(memory["live_bytes"])
     books, large = _mapping(value.get("conservation")), _mapping(value.get("large"))
     parts = (books.get("outstanding_bytes"), books.get("large_bytes"), large.get("direct_bytes"))
     return sum(map(_number, parts))

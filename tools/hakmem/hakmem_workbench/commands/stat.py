@@ -232,6 +232,6 @@ def _value(name: str, value: float) -> str:
     last = name.rpartition(".")[2]
     if last.endswith("bytes"):
         return size(value)
-    if last == "ns":
+    if last == "ns" or last.endswith("_ns"):
         return duration(value / 1e9)
     return count(round(value, 1) if value < 100 and value != int(value) else round(value))
