@@ -45,7 +45,7 @@ readonly STAGES=(programs workbench wheel install subproject lto linked-backend 
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak wraps rust site release fresh readme deb)
+readonly LONG_STAGES=(programs-more suites soak format wraps rust site release fresh readme deb)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 # These begin first, in this order, so that no long stage is left alone at the end. The default build comes first of
@@ -574,6 +574,11 @@ tidy() {
     run-clang-tidy -quiet -p "$1" -checks="$checks" '/(src|tests|bench)/.*[.]c$'
 }
 
+# The layout of each .c file; headers have tables that are aligned by hand.
+laid_out() {
+    git ls-files -z '*.c' | xargs -0 clang-format --dry-run -Werror
+}
+
 # stage_command NAME COMMAND...: passed when the command is.
 stage_command() {
     local name=$1 log=$OUT/$1.log began=$SECONDS
@@ -666,6 +671,7 @@ run_stage() {
             tools/setup.sh suites >"$OUT/suites-setup.log" 2>&1 || true # what is missing fails by name
             program_tests "$SUITES_BUILD" "$OUT/suites.log" '*' --suites
             ;;
+        format) stage_command format laid_out ;;
         tidy) stage_command tidy in_default_build tidy ;;
         wheel) stage_command wheel tools/wheel.sh ;;
         wraps) stage_command wraps wraps ;;

@@ -65,7 +65,7 @@ def hakmem() -> Hakmem:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=900,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)

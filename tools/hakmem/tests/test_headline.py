@@ -24,7 +24,7 @@ def headline(*words: object) -> "subprocess.CompletedProcess[str]":
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=900,
         check=False,
     )
 

@@ -86,7 +86,7 @@ def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignor
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     match = re.search(r'<pre id="probe-result">(.*?)</pre>', done.stdout, re.S)
@@ -101,7 +101,7 @@ def console_of(page: Path, folder: Path) -> list[str]:
         [chromium(), *flags, "--dump-dom", page.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     assert "</html>" in done.stdout

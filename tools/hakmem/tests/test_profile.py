@@ -84,7 +84,7 @@ def test_pprof_agrees(
         env=clean_environment() | {"PPROF_TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     ).stdout
     assert "Type: inuse_space" in said
