@@ -6,6 +6,11 @@
  *   link           a block on its way home leads malloc into a live block of another class
  *   calloc SIZE    what is written to freed blocks, before and after their pages went back, shows in calloc's new ones
  *   order          the first blocks of a class come in the order of their addresses, up or down
+ *   steer          a freed block's first word is an address, which malloc returns
+ *   race           two threads free a block at the same time, and both get it again
+ *   header         a byte behind a block, where header builds name the class of the next, names another; malloc returns
+ *                  the next one for a larger size
+ *   bundle         two bytes of a block that another thread freed name a live block, which malloc returns
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
 
@@ -102,6 +107,93 @@ static int show(size_t size)
     return found != 0;
 }
 
+static int steer(void)
+{
+    static _Alignas(64) uintptr_t aim[8];
+    take(2 * AT);
+    give(AT);
+    block[AT - 1][0] = (uintptr_t)aim;
+    for (int i = 0; i < 4; i++) {
+        void *got = malloc(SMALL);
+        __asm__("" : "+r"(got)); /* the compiler believes that it is nothing else */
+        gained |= got == aim;
+    }
+    return gained;
+}
+
+/* By its owner, and by another thread. */
+static void *race_for(void *got)
+{
+    free(malloc(SMALL)); /* it has bins */
+    pthread_barrier_wait(&turn);
+    uintptr_t *p = block[0];
+    free(p);
+    pthread_barrier_wait(&turn);
+    for (int i = 0; i < 200; i++) {
+        void *q = malloc(SMALL);
+        __asm__("" : "+r"(q));
+        *(int *)got |= q == p;
+    }
+    return NULL;
+}
+
+static int race(void)
+{
+    pthread_t t;
+    int got[2] = {0};
+    pthread_barrier_init(&turn, NULL, 2);
+    pthread_create(&t, NULL, race_for, &got[0]);
+    take(1000);
+    race_for(&got[1]);
+    pthread_join(t, NULL);
+    return got[0] && got[1];
+}
+
+static int header(void)
+{
+    enum { HEADER = 0xa0, HEADERS = 32, LARGER = 900 };
+    for (int i = 0; i < HEADERS; i++) {
+        char *p[8];
+        for (int k = 0; k < 8; k++)
+            p[k] = malloc(SMALL - 1);
+        for (int k = 0; k < 8 && !gained; k++)
+            if (k && p[k] == p[k - 1] + SMALL) {
+                p[k][-1] = (char)(HEADER + i);
+                free(p[k]);
+                gained = malloc(LARGER) == p[k];
+                break;
+            }
+    }
+    return gained;
+}
+
+/* Counts the blocks that a block of 48 bytes may name. */
+struct bundle {
+    void *next;
+    uint16_t count, number[19];
+};
+
+static int bundle(void)
+{
+    pthread_t t;
+    pthread_barrier_init(&turn, NULL, 2);
+    pthread_create(&t, NULL, own, NULL);
+    pthread_barrier_wait(&turn);
+    target = block[HOME - 1];
+    give(HOME - 1);
+    for (int i = 0; i < HOME - 1; i++) {
+        struct bundle *b = (struct bundle *)block[i];
+        uintptr_t page = ~(uintptr_t)0xffff;
+        if (((uintptr_t)b & page) == ((uintptr_t)target & page) && b->count && b->count <= 19) {
+            b->number[0] = (uint16_t)(((uintptr_t)target & ~page) / SMALL);
+            break;
+        }
+    }
+    pthread_barrier_wait(&turn);
+    pthread_join(t, NULL);
+    return gained;
+}
+
 static int order(void)
 {
     int up = 0;
@@ -119,6 +211,14 @@ int main(int argc, char **argv)
         return leftover(size);
     if (!strcmp(how, "calloc"))
         return show(size);
+    if (!strcmp(how, "steer"))
+        return steer();
+    if (!strcmp(how, "race"))
+        return race();
+    if (!strcmp(how, "header"))
+        return header();
+    if (!strcmp(how, "bundle"))
+        return bundle();
     if (!strcmp(how, "order"))
         return order();
     if (!strcmp(how, "link") || !strcmp(how, "forged"))

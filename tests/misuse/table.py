@@ -4,6 +4,9 @@
 
   table.py PAGE COLUMN FOLDER            exit 1 if a row says something else of this build than what happens
   table.py PAGE COLUMN FOLDER --write    put the column right
+  table.py PAGE COLUMN FOLDER --peer LIBRARY [--write]    the same of another allocator, or of glibc without LIBRARY;
+      FOLDER has the programs as misuse_plain_NAME. What differs between five runs is by chance; one of five has to be
+      as the page says. Exit 77 without the versions that the page is about.
 
 A row is `| words | program and arguments | column... |`. FOLDER has the programs, as misuse_NAME. A cell says
   at once: WORDS     before the call returns, SIGABRT and one line that begins with WORDS
@@ -13,7 +16,10 @@ A row is `| words | program and arguments | column... |`. FOLDER has the program
   SIGNAL: WORDS      the same, with one
   no                 nothing happens
   gained             the program got what it should not (attack.c)
+Of others a cell has the first two words alone, or the signal: how they word it is their own.
 """
+import os
+import platform
 import re
 import signal
 import subprocess
@@ -25,6 +31,8 @@ ROW = re.compile(r"^\| [^|]+ \| `([\w+-]+(?: [\w+-]+)*)` \|(.*)\|$")
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 SKIPPED = 77
 GAINED = 1
+PEERS_OF = "2.36"  # glibc of Debian 12, whose packages the others are
+RUNS = 5
 
 
 def happened(folder, command):
@@ -49,7 +57,31 @@ def happened(folder, command):
     return f"{when if name == 'SIGABRT' else name}: {words}"
 
 
+def once_with_peer(folder, command, library):
+    program, *arguments = command.split()
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "MALLOC_"))}
+    settings |= {"LD_PRELOAD": library} if library else {}
+    try:
+        run = subprocess.run([f"{folder}/misuse_plain_{program}", *arguments], capture_output=True, env=settings, timeout=30)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    if run.returncode >= 0:
+        return {0: "no", GAINED: "gained"}.get(run.returncode)
+    name = signal.Signals(-run.returncode).name
+    return name if name != "SIGABRT" else "later" if b"passed" in run.stdout else "at once"
+
+
+def happened_with_peer(folder, command, library, said):
+    """What the page says, if it can be."""
+    events = []
+    while len(events) < RUNS and said not in (*events, "by chance"):
+        events.append(once_with_peer(folder, command, library))
+    return said if said in (*events, "by chance") else events[0] if len(set(events)) == 1 else "by chance"
+
+
 def agrees(cell, event):
+    if cell == "by chance":
+        return True
     if cell.startswith("by chance: "):
         return event in (None, "no") or cell.removeprefix("by chance: ") in event
     return event is None or (event.startswith(cell) if ": " in cell else event == cell)
@@ -62,12 +94,19 @@ def short(event, cell):
 
 def main():
     page, column, folder = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    look = lambda folder, command, _: happened(folder, command)
+    write = "--write" in sys.argv
+    if "--peer" in sys.argv:
+        library = (sys.argv[sys.argv.index("--peer") + 1:] or [""])[0].removeprefix("--write")
+        if platform.libc_ver() != ("glibc", PEERS_OF) or (library and not Path(library).exists()):
+            sys.exit(SKIPPED)
+        look = lambda folder, command, cell: happened_with_peer(folder, command, library, None if write else cell)
     lines = page.read_text().splitlines()
     header = next(line for line in lines if line.startswith("| Misuse |"))
     place = [cell.strip() for cell in header.strip("|").split("|")][2:].index(column)
     rows = [(i, row) for i, line in enumerate(lines) if (row := ROW.match(line))]
     with ThreadPoolExecutor(2) as pool:
-        events = list(pool.map(lambda row: happened(folder, row[1][1]), rows))
+        events = list(pool.map(lambda row: look(folder, row[1][1], row[1][2].split("|")[place].strip()), rows))
     problems = []
     for (i, row), event in zip(rows, events):
         cells = [cell.strip() for cell in row[2].split("|")]
@@ -77,7 +116,7 @@ def main():
             lines[i] = f"{lines[i][:row.start(2)]} {' | '.join(cells)} |"
     if not rows:
         problems.append(f"{page}: no row of the table was found")
-    if "--write" in sys.argv:
+    if write:
         page.write_text("\n".join(lines) + "\n")
     elif problems:
         sys.exit("\n".join(problems))

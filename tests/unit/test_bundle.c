@@ -154,6 +154,9 @@ static void expect_found_by(void (*reader)(void), const char *number, const char
     b->numbers[3] = (uint16_t)slab.capacity;
     assert_dies(reader, number);
     b = spoiled();
+    b->numbers[3] = 30; /* which is still out */
+    assert_dies(reader, "other blocks");
+    b = spoiled();
     b->count = UINT16_MAX;
     assert_dies(reader, count);
     b = spoiled();

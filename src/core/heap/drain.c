@@ -208,7 +208,7 @@ HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const boo
         skip_first(rest, array);
         check_free_block(slab, last, array);
         hak_slab_push(slab, last);
-        hak_bundle_close(last, 0);
+        hak_bundle_close(last, 0, 0);
         if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a block that is on the list twice has no end */
             hak_slab_fail_put(slab, last);
     } while (same_page(last, rest->first));

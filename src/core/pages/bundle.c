@@ -6,14 +6,29 @@
 
 static _Noreturn HAK_COLD void fail_bundle(const struct hak_slab *slab, const void *block)
 {
-    hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has another number of blocks on its list than "
-                  "came back; one is %p",
+    hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has other blocks or another number of blocks on "
+                  "its list than came back; one is %p",
                   (void *)slab->base, slab->stride, block);
 }
 
 static uint32_t named_by(const struct hak_bundle *bundle)
 {
-    return HAK_BUNDLES ? bundle->count : 0;
+    return HAK_BUNDLES ? bundle->count & HAK_BUNDLE_MOST : 0;
+}
+
+/* Stops the process unless the word fits: it and the numbers are in a block that the program has freed. */
+static void check_word(const struct hak_slab *slab, const struct hak_bundle *bundle, uint32_t sum)
+{
+    if (HAK_BUNDLES && HAK_UNLIKELY(bundle->count != hak_bundle_word(named_by(bundle), sum)))
+        fail_bundle(slab, bundle);
+}
+
+static uint32_t sum_of(const struct hak_bundle *bundle)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < named_by(bundle); i++)
+        sum ^= bundle->numbers[i];
+    return sum;
 }
 
 /* How many blocks. It is marked before it is read: a link that was written to after free may lead anywhere. */
@@ -21,11 +36,14 @@ static uint32_t mark(struct hak_slab *slab, const struct hak_bundle *bundle)
 {
     hak_slab_mark(slab, bundle);
     hak_mark_check_linked(bundle, slab->cls);
-    uint32_t n = named_by(bundle);
+    uint32_t n = named_by(bundle), sum = 0;
     if (HAK_UNLIKELY(n > hak_bundle_most(slab)))
         fail_bundle(slab, bundle);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         hak_slab_mark_number(slab, bundle->numbers[i]);
+        sum ^= bundle->numbers[i];
+    }
+    check_word(slab, bundle, sum);
     return n + 1;
 }
 
@@ -44,6 +62,22 @@ bool hak_bundles_move(struct hak_slab *slab)
     return true;
 }
 
+/* Up to `want` of those that it names, the last ones first. */
+static uint32_t take_named(const struct hak_slab *slab, struct hak_bundle *bundle, uint32_t want, void **slots)
+{
+    uint32_t n, sum = sum_of(bundle), named = named_by(bundle);
+    check_word(slab, bundle, sum);
+    for (n = 0; n < want && named; n++) {
+        uint32_t number = bundle->numbers[--named];
+        if (HAK_UNLIKELY(number >= slab->carved))
+            fail_bundle(slab, bundle);
+        sum ^= number;
+        slots[n] = slab->base + (size_t)number * slab->stride;
+    }
+    hak_bundle_close(bundle, named, sum);
+    return n;
+}
+
 uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **slots)
 {
     uint32_t n = 0;
@@ -51,18 +85,16 @@ uint32_t hak_bundles_take_closed(struct hak_slab *slab, uint32_t want, void **sl
         struct hak_bundle *bundle = slab->free;
         hak_slab_check_block(slab, bundle, "free");
         hak_mark_check_linked(bundle, slab->cls);
-        if (HAK_UNLIKELY(named_by(bundle) > hak_bundle_most(slab) || n == slab->free_count))
+        if (HAK_UNLIKELY(named_by(bundle) > hak_bundle_most(slab)))
             fail_bundle(slab, bundle);
-        if (named_by(bundle)) {
-            uint32_t number = bundle->numbers[--bundle->count];
-            if (HAK_UNLIKELY(number >= slab->carved))
-                fail_bundle(slab, bundle);
-            slots[n++] = slab->base + (size_t)number * slab->stride;
-        } else {
+        n += take_named(slab, bundle, want - n, slots + n);
+        if (n < want) {
             slab->free = hak_next_load(bundle);
             slots[n++] = bundle;
         }
     }
+    if (HAK_UNLIKELY(n > slab->free_count))
+        fail_bundle(slab, slots[0]);
     slab->free_count -= n;
     slab->used += n;
     return n;

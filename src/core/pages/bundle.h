@@ -15,21 +15,32 @@
 
 struct hak_bundle {
     void *next;         /* for hak_next_load */
-    uint16_t count;     /* of the others, */
-    uint16_t numbers[]; /* and which blocks of the slab they are */
+    uint16_t count;     /* of the others; the upper bits check their numbers */
+    uint16_t numbers[]; /* which blocks of the slab they are */
 };
+
+#define HAK_BUNDLE_COUNT_BITS 9
+#define HAK_BUNDLE_MOST ((1u << HAK_BUNDLE_COUNT_BITS) - 1)
+
+/* The word `count`. `sum`: the numbers, all in one XOR. What a program writes to one of them after free does not fit. */
+HAK_INLINE uint16_t hak_bundle_word(uint32_t named, uint32_t sum)
+{
+    return (uint16_t)(named | (sum ^ sum >> (16 - HAK_BUNDLE_COUNT_BITS)) << HAK_BUNDLE_COUNT_BITS);
+}
 
 /* A chain of bundles, or of blocks, in the making: call hak_bundler_end. */
 struct hak_bundler {
     void *head, *tail;
     uint32_t count;
     uint32_t most, named; /* blocks that the tail can name, and does */
+    uint32_t sum;         /* of those */
 };
 
 HAK_INLINE uint32_t hak_bundle_most(const struct hak_slab *slab)
 {
     uint32_t usable = slab->stride - hak_class_has_header(slab->cls);
-    return HAK_BUNDLES ? (usable - (uint32_t)offsetof(struct hak_bundle, numbers)) / (uint32_t)sizeof(uint16_t) : 0;
+    uint32_t fit = (usable - (uint32_t)offsetof(struct hak_bundle, numbers)) / (uint32_t)sizeof(uint16_t);
+    return HAK_BUNDLES ? (uint32_t)hak_min(fit, HAK_BUNDLE_MOST) : 0;
 }
 
 HAK_INLINE struct hak_bundler hak_bundler_start(const struct hak_slab *slab, void *block)
@@ -37,11 +48,11 @@ HAK_INLINE struct hak_bundler hak_bundler_start(const struct hak_slab *slab, voi
     return (struct hak_bundler){.head = block, .tail = block, .count = 1, .most = hak_bundle_most(slab)};
 }
 
-HAK_INLINE void hak_bundle_close(void *block, uint32_t named)
+HAK_INLINE void hak_bundle_close(void *block, uint32_t named, uint32_t sum)
 {
     struct hak_bundle *bundle = block;
     if (HAK_BUNDLES)
-        bundle->count = (uint16_t)named;
+        bundle->count = hak_bundle_word(named, sum);
 }
 
 /* `linked`: where there are no bundles, the chain's last block leads to this one already. */
@@ -51,18 +62,19 @@ HAK_INLINE void hak_bundler_add(struct hak_bundler *b, void *block, uint32_t num
     b->count++;
     if (HAK_BUNDLES && b->named < b->most) {
         last->numbers[b->named++] = (uint16_t)number;
+        b->sum ^= number;
         return;
     }
-    hak_bundle_close(last, b->named);
+    hak_bundle_close(last, b->named, b->sum);
     if (HAK_BUNDLES || !linked)
         hak_next_store(last, block);
     b->tail = block;
-    b->named = 0;
+    b->named = b->sum = 0;
 }
 
 HAK_INLINE struct hak_chain hak_bundler_end(const struct hak_bundler *b)
 {
-    hak_bundle_close(b->tail, b->named);
+    hak_bundle_close(b->tail, b->named, b->sum);
     hak_next_store(b->tail, NULL);
     return (struct hak_chain){b->head, b->tail, b->count};
 }
