@@ -39,7 +39,12 @@ static _Atomic(uint64_t) prefault_touched;
 struct request {
     struct hak_heap *thread;
     unsigned cls;
-    struct hak_page_request pages;
+    enum stage stage; /* result: which one served */
+};
+
+static const enum stage stage_of[] = {
+    [HAK_PAGES_DIRTY] = STAGE_EMPTY, [HAK_PAGES_FREE] = STAGE_UNUSED,
+    [HAK_PAGES_WHOLE] = STAGE_LRU,   [HAK_PAGES_MAPPED] = STAGE_MAP,
 };
 
 static bool is_dense(void *superslab)
@@ -81,68 +86,69 @@ static void prepare_superslab(char *base, size_t bytes)
         prefault(base);
 }
 
-static struct hak_slab *find_slab(struct request *r, enum stage stage)
+/* From the page heap, from one place or the next ones up to another. */
+static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from from, enum hak_pages_from until,
+                                        bool header)
 {
-    struct hak_slab *slab;
-    switch (stage) {
-    case STAGE_HOT:
-        return hak_slab_cache_take_empty(r->cls);
-    case STAGE_PARTIAL:
-        return hak_slab_cache_adopt(r->thread, r->cls);
-    case STAGE_WARM:
-        return hak_slab_cache_take_similar(r->cls);
-    case STAGE_EMPTY:
-        return hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
-    case STAGE_UNUSED:
-        return hak_pages_take_run(&r->pages, HAK_PAGES_FREE);
-    case STAGE_DRAIN: /* what this thread has not given back may complete a slab; ended threads may have some parked */
-        hak_remote_cache_flush(r->thread);
-        hak_heaps_dissolve(UINT64_MAX);
-        slab = hak_slab_cache_adopt(r->thread, r->cls);
-        return slab ? slab : hak_pages_take_run(&r->pages, HAK_PAGES_DIRTY);
-    case STAGE_LRU:
-        return hak_pages_take_run(&r->pages, HAK_PAGES_WHOLE);
-    default:
-        r->pages.fresh = prepare_superslab;
-        return hak_pages_take_run(&r->pages, HAK_PAGES_MAPPED);
-    }
-}
-
-static struct hak_slab *run_stage(struct request *r, enum stage stage)
-{
-    struct hak_slab *slab = find_slab(r, stage);
-    if (!slab)
-        return NULL;
-    hak_count_stage(stage);
-    if (HAK_UNLIKELY(hak_options.log_acquire))
-        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", r->cls, acquire_stages[stage].name, (void *)slab->base);
+    struct hak_page_request pages = {.pages = hak_slab_pages[r->cls], .until = until, .slab = true,
+                                     .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON, .fresh = prepare_superslab};
+    struct hak_slab *slab = hak_pages_take_run(&pages, from);
+    r->stage = stage_of[pages.from];
     return slab;
 }
 
-static struct hak_slab *run_stages(struct request *r, enum hak_acquire from)
+/* What this thread has not given back may complete a slab; ended threads may have some parked. */
+static struct hak_slab *drain_for(struct request *r, bool header)
 {
-    struct hak_slab *slab = NULL;
-    if (from == HAK_ACQUIRE_KEPT)
-        slab = run_stage(r, STAGE_HOT);
-    if (from != HAK_ACQUIRE_ANY)
-        return slab ? slab : run_stage(r, STAGE_PARTIAL);
-    for (unsigned i = 0; !slab && acquire_stages[i].name; i++)
-        slab = run_stage(r, i);
+    hak_remote_cache_flush(r->thread);
+    hak_heaps_dissolve(UINT64_MAX);
+    struct hak_slab *slab = hak_slab_cache_adopt(r->thread, r->cls);
+    if (!slab)
+        slab = take_slab_pages(r, HAK_PAGES_DIRTY, HAK_PAGES_DIRTY, header);
+    r->stage = STAGE_DRAIN;
+    return slab;
+}
+
+/* The stages whose slabs wait without a lock. */
+static struct hak_slab *find_kept(struct request *r, enum hak_acquire from)
+{
+    struct hak_slab *slab = from != HAK_ACQUIRE_PARTIAL ? hak_slab_cache_take_empty(r->cls) : NULL;
+    r->stage = STAGE_HOT;
+    if (slab)
+        return slab;
+    r->stage = STAGE_PARTIAL;
+    return hak_slab_cache_adopt(r->thread, r->cls);
+}
+
+static HAK_NOINLINE struct hak_slab *find_others(struct request *r, bool header)
+{
+    struct hak_slab *slab = hak_slab_cache_take_similar(r->cls);
+    r->stage = STAGE_WARM;
+    if (!slab)
+        slab = take_slab_pages(r, HAK_PAGES_DIRTY, HAK_PAGES_FREE, header);
+    if (!slab)
+        slab = drain_for(r, header);
+    if (!slab)
+        slab = take_slab_pages(r, HAK_PAGES_WHOLE, HAK_PAGES_MAPPED, header);
     return slab;
 }
 
 static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, enum hak_acquire from)
 {
-    bool header = hak_parts_has_header(cls);
     struct request r = {.thread = heap, .cls = cls};
-    r.pages = (struct hak_page_request){.pages = hak_slab_pages[cls], .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
-                                        .slab = true};
-    struct hak_slab *slab = run_stages(&r, from);
-    if (!slab && header && from == HAK_ACQUIRE_ANY) { /* their zone is full: blocks without headers serve as well */
-        r.pages.set = HAK_SET_COMMON;
-        slab = run_stages(&r, from);
+    struct hak_slab *slab = find_kept(&r, from);
+    if (!slab && from == HAK_ACQUIRE_ANY) {
+        bool header = hak_parts_has_header(cls);
+        slab = find_others(&r, header);
+        if (!slab && header) /* their zone is full: blocks without headers serve as well */
+            slab = find_others(&r, false);
     }
-    if (slab && hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */
+    if (!slab)
+        return NULL;
+    hak_count_stage(r.stage);
+    if (HAK_UNLIKELY(hak_options.log_acquire))
+        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", cls, acquire_stages[r.stage].name, (void *)slab->base);
+    if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */
         hak_slab_format(slab, cls, heap);
     return slab;
 }

@@ -9,7 +9,7 @@
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 
-#define EMPTY_PAGES 192 /* 12 MiB in all classes; with more, each keeps only the most recent slab */
+#define EMPTY_PAGES 256 /* 16 MiB in all classes; with more, each keeps only the most recent slab */
 #define IDLE_PAGES 8    /* of a class may stand idle on its stack, at least, */
 #define IDLE_SLABS 4    /* or slabs, if their threads ended */
 #define STEP 16u        /* slabs that are looked at when too many are idle */
@@ -34,6 +34,7 @@ static struct class_cache {
 enum { FRONT = 1, PASSING = 2, WANTED = 4 };
 
 static _Atomic(int32_t) empty_pages; /* of all classes */
+static _Atomic(uint64_t) used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: class i has had an EMPTY slab */
 
 /* Slabs may be in hand: fork waits until they are on a list again, or in the page heap. */
 static HAK_LOCK(sweeping, HAK_RANK_SWEEP);
@@ -55,16 +56,29 @@ struct hak_slab *hak_slab_cache_take_empty(unsigned cls)
     return slab;
 }
 
+static void mark_used(unsigned cls)
+{
+    _Atomic(uint64_t) *word = &used_classes[cls / 64];
+    if (!(HAK_LOAD_RELAXED(word) >> cls % 64 & 1))
+        HAK_OR_RELAXED(word, (uint64_t)1 << cls % 64);
+}
+
+static bool is_similar(unsigned cls, unsigned other)
+{
+    return hak_slab_pages[cls] == hak_slab_pages[other] && hak_parts_has_header(cls) == hak_parts_has_header(other);
+}
+
 struct hak_slab *hak_slab_cache_take_similar(unsigned cls)
 {
     struct hak_slab *slab = NULL;
-    if (HAK_LOAD_RELAXED(&empty_pages) <= 0)
-        return NULL;
-    for (unsigned i = 0; i < HAK_NCLASSES && !slab; i++)
-        if (!hak_slab_stack_is_empty(&caches[i].empty) && hak_slab_pages[i] == hak_slab_pages[cls] &&
-            hak_parts_has_header(i) == hak_parts_has_header(cls))
-            slab = hak_slab_cache_take_empty(i);
-    return slab;
+    for (unsigned first = 0; first < HAK_NCLASSES && HAK_LOAD_RELAXED(&empty_pages) > 0; first += 64)
+        for (uint64_t bits = HAK_LOAD_RELAXED(&used_classes[first / 64]); bits; bits &= bits - 1) {
+            unsigned other = first + (unsigned)__builtin_ctzll(bits);
+            if (!hak_slab_stack_is_empty(&caches[other].empty) && is_similar(cls, other) &&
+                (slab = hak_slab_cache_take_empty(other)))
+                return slab;
+        }
+    return NULL;
 }
 
 /* Under the lock. */
@@ -104,6 +118,7 @@ static void put_empty(struct hak_slab *slab)
         hak_lock_acquire(&cooling);
         cool(cls);
     }
+    mark_used(cls);
     hak_slab_stack_push(&caches[cls].empty, slab);
     count_empty(cls, 1);
     if (full) {

@@ -11,12 +11,8 @@
 #include "core/base/lock.h"
 #include "core/base/stats.h"
 #include "core/os/os.h"
-#include "dirty.h"
 #include "slab.h"
-
-/* The sets: superslabs for everything; those in the zone of blocks with a header byte; and those of one class alone,
- * HAK_SET_OWN + class, which come from one of the first two and go back there when they are wholly free. */
-enum { HAK_SET_COMMON, HAK_SET_HEADERS, HAK_SET_OWN, HAK_NSETS = HAK_SET_OWN + HAK_NCLASSES };
+#include "superslab.h"
 
 /* Where a run came from, in the order in which a backend may want to try them. */
 enum hak_pages_from {
@@ -28,6 +24,9 @@ enum hak_pages_from {
 
 struct hak_page_request {
     size_t pages, align;          /* align: in pages, a power of two; 0 means 1 */
+    size_t least;                 /* HAK_PAGES_WHOLE: so many will do where no run has `pages`, which is the result then */
+    enum hak_pages_from until;    /* where none is to be had from the place that is asked for, the next ones are tried, */
+    enum hak_pages_from from;     /* up to this one; and result: what served */
     unsigned set;
     bool roomy;                   /* from the longest run: the block will grow */
     bool slab;                    /* for a slab: its superslab is in use by slabs */
@@ -46,8 +45,8 @@ void hak_pages_start(uint64_t delay_ms, bool at_once);
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from);
 /* The same, described: NULL, or its descriptor (hak_pages_describe). */
 struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_from from);
-/* The descriptor of a run of pages that the caller has taken: base and pages are set, its pages, as far as a superslab
- * is long, lead to it, and its state is UNUSED. */
+/* The descriptor of a run of pages that the caller has taken: base and pages are set, its state is UNUSED, and for a slab
+ * all its pages lead to it. */
 struct hak_slab *hak_pages_describe(char *base, size_t pages, bool slab);
 /* Takes a run back, an EMPTY slab or another one. Its pages are dirty. */
 void hak_pages_put(struct hak_slab *run);

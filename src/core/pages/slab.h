@@ -52,7 +52,7 @@ struct hak_slab {
     /* for everyone */
     _Alignas(HAK_CACHELINE) _Atomic(uint64_t) word; /* state, remote list: see slab.c */
     _Atomic(struct hak_heap *) owner;
-    uint16_t head_offset; /* pages from the head of the run to this page */
+    uint16_t head_offset; /* pages from the head of its slab to this page; of other pages, of a slab that was there */
     uint16_t unmapped;    /* of this page: system pages at its end (space.h) */
     uint16_t map_words;
     uint16_t cursor;      /* the word of the map from which blocks are taken */
@@ -60,11 +60,11 @@ struct hak_slab {
     void *region;         /* of a superslab's first page: page_heap.c's own */
     union {
         uint64_t since_ms; /* slabs: when their first block was cut, or shortly before; cached spans: when freed */
-        size_t run_first;  /* the last page of a free run: pages from the first one (page_heap.c) */
+        size_t run_first;  /* the last page of a free run: pages from the first one (free_runs.c) */
     };
     union {
         size_t requested; /* large blocks: bytes that the block may use */
-        size_t run_pages; /* free runs: their length (page_heap.c) */
+        size_t run_pages; /* free runs: their length (free_runs.c) */
         size_t touched;   /* others: bytes from the base in whose pages there were blocks before */
     };
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */

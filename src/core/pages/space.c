@@ -145,7 +145,7 @@ static void show_pages(void)
     HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
     HAK_SHOW_SIZE(hak_slab);
     HAK_SHOW_FIELD(hak_slab, base);
-    HAK_SHOW_FIELD(hak_slab, next);
+    HAK_SHOW_FIELD(hak_slab, below);
     HAK_SHOW_FIELD(hak_slab, used);
     HAK_SHOW_FIELD(hak_slab, carved);
     HAK_SHOW_FIELD(hak_slab, capacity);
@@ -154,7 +154,6 @@ static void show_pages(void)
     HAK_SHOW_FIELD(hak_slab, cls);
     HAK_SHOW_FIELD(hak_slab, word);
     HAK_SHOW_FIELD(hak_slab, owner);
-    HAK_SHOW_FIELD(hak_slab, head_offset);
     HAK_SHOW_FIELD(hak_slab, region);
     HAK_SHOW_FIELD(hak_slab, since_ms);
     HAK_SHOW_FIELD(hak_slab, requested);
@@ -560,30 +559,30 @@ struct hak_slab *hak_space_page(const void *p)
     return zone_of(p) ? &hak_page_map.descriptors[descriptor_index(p)] : NULL;
 }
 
+static bool lies_in(const struct hak_slab *slab, const void *p)
+{
+    return slab->base && (size_t)((const char *)p - slab->base) / HAK_PAGE < slab->pages;
+}
+
+/* The head of a span is known by its first page alone, so it is looked for. */
+static HAK_COLD struct hak_slab *span_of(const char *p)
+{
+    struct hak_slab *page;
+    for (unsigned i = 1; i < HAK_SUPERSLAB_PAGES && (page = hak_space_page(p -= HAK_PAGE)); i++)
+        if (page->base)
+            return lies_in(page, p + i * HAK_PAGE) ? page : NULL;
+    return NULL;
+}
+
 struct hak_slab *hak_space_slab(const void *p)
 {
     struct hak_slab *page = hak_space_page(p);
     if (!page)
         return NULL;
-    struct hak_slab *slab = page - page->head_offset;
-    return slab->base ? slab : NULL;
+    struct hak_slab *slab = page - page->head_offset; /* where there is none, one that was here before */
+    return HAK_LIKELY(lies_in(slab, p)) ? slab : span_of(p);
 }
 
-void hak_space_describe(struct hak_slab *run, size_t from, size_t to)
-{
-    for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)
-        run[i].head_offset = (uint32_t)i;
-}
-
-void hak_space_forget(struct hak_slab *run, size_t from, size_t to)
-{
-    for (size_t i = from; i < hak_min(to, HAK_SUPERSLAB_PAGES); i++)
-        run[i].head_offset = 0;
-    if (from == 0) { /* the others' are so */
-        run->base = NULL;
-        HAK_STORE_RELAXED(&run->word, HAK_SLAB_UNUSED);
-    }
-}
 
 HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context)
 {

@@ -39,11 +39,6 @@ void hak_space_trim(void);
 struct hak_slab *hak_space_page(const void *p);
 /* The descriptor of the slab or span that an address lies in; NULL if there is none. */
 struct hak_slab *hak_space_slab(const void *p);
-/* Pages [from, to) of a run that begins at this descriptor lead to it from here on, or become UNUSED. Only those
- * in the length of a superslab need to: no other address of a run is looked up. */
-void hak_space_describe(struct hak_slab *run, size_t from, size_t to);
-void hak_space_forget(struct hak_slab *run, size_t from, size_t to);
-
 /* The same for an address whose page has a tag. */
 HAK_INLINE struct hak_slab *hak_space_slab_of_tagged(const void *p)
 {

@@ -245,7 +245,7 @@ static void write_space(struct hak_stats_writer *w)
 HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
 {
     struct hak_census *c = context;
-    if (page->head_offset || !page->base)
+    if (!page->base)
         return;
     enum hak_slab_state state = hak_slab_state(page);
     c->pages[state] += page->pages;

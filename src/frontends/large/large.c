@@ -18,7 +18,7 @@
 #define GROWING_DIRECT_MIN (4 * HAK_MIB) /* realloc moves it to a mapping of its own, and never copies again */
 #define SAMPLE_EVERY 8u
 
-static _Atomic(uint64_t) spans, directs, in_place, remaps;
+static _Atomic(uint64_t) directs, in_place, remaps;
 static _Atomic(char *) sample; /* the direct mapping that is looked at, while it is there */
 static _Atomic(unsigned) since_sample;
 
@@ -151,7 +151,6 @@ static void *set_up_span(struct hak_slab *slab, size_t size)
     slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
     hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
-    count(&spans);
     return slab->base;
 }
 
@@ -247,7 +246,7 @@ static void write_large_stats(struct hak_stats_writer *w)
 {
     size_t mappings, bytes = hak_registry_bytes(&mappings);
     hak_stats_begin(w, "large");
-    hak_stats_number(w, "spans", HAK_LOAD_RELAXED(&spans));
+    hak_stats_number(w, "spans", hak_spans_taken());
     hak_stats_number(w, "directs", HAK_LOAD_RELAXED(&directs));
     hak_stats_number(w, "resized_in_place", HAK_LOAD_RELAXED(&in_place));
     hak_stats_number(w, "remapped", HAK_LOAD_RELAXED(&remaps));

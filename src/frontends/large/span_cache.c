@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See span_cache.h. */
+ * See span_cache.h. Each class has a stack, so the span that was freed last serves first. */
 #include "span_cache.h"
 
 #include "core/base/layout.h"
@@ -8,65 +8,78 @@
 #define BUDGET_MAX 16u
 
 static struct class_cache {
-    struct hak_slab *top;
-    uint32_t count, budget;
-    bool turned_away; /* a span, since the last miss: a larger budget would have made it a hit */
-    uint64_t hits, misses;
+    struct hak_slab_stack spans;
+    _Atomic(uint32_t) count, budget;
+    _Atomic(bool) turned_away; /* a span, since the last miss: a larger budget would have made it a hit */
 } caches[SPAN_CLASSES];
-static size_t cached_pages;
-static uint64_t evicted, over_budget;
+static _Atomic(size_t) cached_pages;
+static _Atomic(uint64_t) hits, misses, evicted, over_budget;
+
+/* Spans are counted while they are on a stack, and a moment before and after: nobody finds more than was counted. */
+static void uncount(struct class_cache *c, const struct hak_slab *span)
+{
+    HAK_SUB_RELAXED(&c->count, 1);
+    HAK_SUB_RELAXED(&cached_pages, span->pages);
+}
+
+static void note_miss(struct class_cache *c)
+{
+    uint32_t budget = HAK_LOAD_RELAXED(&c->budget);
+    HAK_ADD_RELAXED(&misses, 1);
+    if (HAK_LOAD_RELAXED(&c->turned_away) && budget < BUDGET_MAX)
+        HAK_STORE_RELAXED(&c->budget, budget + 1);
+    HAK_STORE_RELAXED(&c->turned_away, false);
+}
 
 struct hak_slab *hak_span_cache_pop(unsigned pages)
 {
-    struct class_cache *cache = &caches[hak_span_class(pages)];
-    struct hak_slab *s = cache->top;
-    if (!s || s->pages < pages) {
-        cache->misses++;
-        if (cache->turned_away && cache->budget < BUDGET_MAX)
-            cache->budget++;
-        cache->turned_away = false;
-        return NULL;
+    struct class_cache *c = &caches[hak_span_class(pages)];
+    struct hak_slab *span = hak_slab_stack_pop(&c->spans);
+    if (span && span->pages >= pages) {
+        uncount(c, span);
+        HAK_ADD_RELAXED(&hits, 1);
+        return span;
     }
-    cache->top = s->next;
-    cache->count--;
-    cache->hits++;
-    cached_pages -= s->pages;
-    return s;
+    if (span)
+        hak_slab_stack_push(&c->spans, span);
+    note_miss(c);
+    return NULL;
 }
 
-bool hak_span_cache_push(struct hak_slab *s)
+bool hak_span_cache_push(struct hak_slab *span)
 {
-    struct class_cache *cache = &caches[hak_span_class(s->pages)];
-    size_t most = hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
-    if (hak_parts.release->at_once || cache->count >= cache->budget || cached_pages + s->pages > most) {
-        over_budget++;
-        cache->turned_away = true;
-        return false;
+    struct class_cache *c = &caches[hak_span_class(span->pages)];
+    size_t most = hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
+    bool room = HAK_ADD_RELAXED(&c->count, 1) < HAK_LOAD_RELAXED(&c->budget);
+    if (HAK_ADD_RELAXED(&cached_pages, span->pages) + span->pages <= most && room) {
+        span->since_ms = hak_clock_ms();
+        hak_slab_stack_push(&c->spans, span);
+        return true;
     }
-    s->since_ms = hak_clock_ms();
-    s->next = cache->top;
-    cache->top = s;
-    cache->count++;
-    cached_pages += s->pages;
-    return true;
+    uncount(c, span);
+    HAK_ADD_RELAXED(&over_budget, 1);
+    HAK_STORE_RELAXED(&c->turned_away, true);
+    return false;
 }
 
-/* Each stack has the one that was freed last on top. */
-static struct hak_slab *take_idle(struct class_cache *cache, uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
+/* The list with the idle spans of a class before it. Young ones go back, in the order in which they were. */
+static struct hak_slab *take_idle(struct class_cache *c, uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
 {
-    struct hak_slab **at = &cache->top;
-    while (*at && hak_clock_age((*at)->since_ms, now_ms) < delay_ms)
-        at = &(*at)->next;
-    struct hak_slab *idle = *at;
-    *at = NULL;
-    for (struct hak_slab *next; idle; idle = next) {
-        next = idle->next;
-        idle->next = list;
-        list = idle;
-        cached_pages -= idle->pages;
-        cache->count--;
-        cache->budget /= 2;
-        evicted++;
+    struct hak_slab *young = NULL, *next;
+    for (struct hak_slab *span = hak_slab_stack_take_all(&c->spans); span; span = next) {
+        next = hak_slab_stack_next(span);
+        struct hak_slab **to = hak_clock_age(span->since_ms, now_ms) < delay_ms ? &young : &list;
+        span->next = *to;
+        *to = span;
+        if (to == &young)
+            continue;
+        uncount(c, span);
+        HAK_STORE_RELAXED(&c->budget, HAK_LOAD_RELAXED(&c->budget) / 2);
+        HAK_ADD_RELAXED(&evicted, 1);
+    }
+    for (; young; young = next) {
+        next = young->next;
+        hak_slab_stack_push(&c->spans, young);
     }
     return list;
 }
@@ -74,26 +87,35 @@ static struct hak_slab *take_idle(struct class_cache *cache, uint64_t now_ms, ui
 struct hak_slab *hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms)
 {
     struct hak_slab *list = NULL;
-    for (unsigned i = 0; i < SPAN_CLASSES && cached_pages; i++)
-        list = take_idle(&caches[i], now_ms, delay_ms, list);
+    for (unsigned i = 0; i < SPAN_CLASSES && HAK_LOAD_RELAXED(&cached_pages); i++)
+        if (!hak_slab_stack_is_empty(&caches[i].spans))
+            list = take_idle(&caches[i], now_ms, delay_ms, list);
     return list;
+}
+
+size_t hak_span_cache_pages(void)
+{
+    return HAK_LOAD_RELAXED(&cached_pages);
+}
+
+uint64_t hak_span_cache_hits(void)
+{
+    return HAK_LOAD_RELAXED(&hits);
 }
 
 void hak_span_cache_stats(struct hak_stats_writer *w)
 {
-    uint64_t hits = 0, misses = 0, budget = 0;
+    uint64_t budget = 0;
     HAK_SHOW_VARIABLE(caches);
     HAK_SHOW_SIZE(class_cache);
-    HAK_SHOW_FIELD(class_cache, top);
-    for (unsigned i = 0; i < SPAN_CLASSES; i++) {
-        hits += caches[i].hits;
-        misses += caches[i].misses;
-        budget += caches[i].budget;
-    }
-    hak_stats_number(w, "cached_bytes", cached_pages * HAK_PAGE);
-    hak_stats_number(w, "cache_hits", hits);
-    hak_stats_number(w, "cache_misses", misses);
+    HAK_SHOW_FIELD(class_cache, spans);
+    HAK_SHOW_NUMBER("stack_version_shift", HAK_SLAB_STACK_VERSION_SHIFT);
+    for (unsigned i = 0; i < SPAN_CLASSES; i++)
+        budget += HAK_LOAD_RELAXED(&caches[i].budget);
+    hak_stats_number(w, "cached_bytes", hak_span_cache_pages() * HAK_PAGE);
+    hak_stats_number(w, "cache_hits", hak_span_cache_hits());
+    hak_stats_number(w, "cache_misses", HAK_LOAD_RELAXED(&misses));
     hak_stats_number(w, "cache_budget", budget);
-    hak_stats_number(w, "cache_over_budget", over_budget);
-    hak_stats_number(w, "cache_evicted", evicted);
+    hak_stats_number(w, "cache_over_budget", HAK_LOAD_RELAXED(&over_budget));
+    hak_stats_number(w, "cache_evicted", HAK_LOAD_RELAXED(&evicted));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Freed spans that are kept whole for the next request of their class, while the class's budget lasts. The budget
- * follows use: misses that a larger one had made hits raise it, spans that nobody came for lower it. Under the lock
- * of spans.c. */
+ * follows use: misses that a larger one had made hits raise it, spans that nobody came for lower it. Spans come and go
+ * without a lock; the counts are rough. */
 #ifndef LARGE_SPAN_CACHE_H
 #define LARGE_SPAN_CACHE_H
 
@@ -35,8 +35,10 @@ struct hak_slab *hak_span_cache_pop(unsigned pages);
 /* False, and the span is not taken, beyond the budget. */
 bool hak_span_cache_push(struct hak_slab *span);
 /* A list, linked by `next`, of the spans that nobody came for in `delay_ms`; the budget of their classes is lower
- * then. */
+ * then. Under a lock of the caller's, which fork takes: some spans are on no stack meanwhile. */
 struct hak_slab *hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms);
+size_t hak_span_cache_pages(void);
+uint64_t hak_span_cache_hits(void);
 void hak_span_cache_stats(struct hak_stats_writer *w);
 
 #endif

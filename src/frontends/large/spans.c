@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * See spans.h. Here requests meet pages: a span from the cache of its class, the best fit of the page heap, or new
- * superslabs. The lock guards the cache alone. */
+ * superslabs. What was taken of the page heap and is not cached is live. */
 #include "spans.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 
-static HAK_LOCK(spans_lock, HAK_RANK_FRONTEND);
-static _Atomic(size_t) live_pages;
-static _Atomic(uint64_t) spans_taken, rounded, grown;
+static HAK_LOCK(aging, HAK_RANK_FRONTEND); /* spans are on their way from the cache to the page heap */
+static _Atomic(size_t) pages_out;          /* of the page heap */
+static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
 
 /* --- huge pages ------------------------------------------------------------------------------------------- */
 
@@ -43,6 +43,12 @@ static void choose_long(char *base, size_t bytes)
     choose_span_pages(HUGE_LONG, base, bytes);
 }
 
+static size_t live_pages(void)
+{
+    size_t out = HAK_LOAD_RELAXED(&pages_out), cached = hak_span_cache_pages();
+    return out - hak_min(out, cached); /* a span that another thread frees just now may be counted twice */
+}
+
 /* --- taking ----------------------------------------------------------------------------------------------- */
 
 /* Rounding to a class lets spans of its sizes serve each other, where it wastes little. */
@@ -54,78 +60,58 @@ static unsigned rounded_pages(struct span_request *r)
     return close && r->align == 1 ? pages : r->pages;
 }
 
-/* What is mapped at once grows with what is in use, so that few calls are made and little is mapped for one block. */
-static struct hak_slab *take_mapped(struct hak_page_request *p, const struct span_request *r, unsigned pages)
-{
-    size_t wish = r->growing ? 4 * pages : pages;
-    p->pages = pages;
-    p->map_pages = hak_min(MAP_MAX_PAGES, hak_max(wish, HAK_LOAD_RELAXED(&live_pages)));
-    p->fresh = r->pages > HUGE_LONG_PAGES ? choose_long : choose_short;
-    return hak_pages_take_run(p, HAK_PAGES_MAPPED);
-}
-
-/* Free pages for the class, else for the exact length, else new ones for the class. */
+/* Free pages for the class, else for the exact length, else new ones for the class. What is mapped at once grows with
+ * what is in use, so that few calls are made and little is mapped for one block. */
 static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
 {
-    struct hak_page_request p = {.pages = pages, .align = r->align, .set = HAK_SET_COMMON, .roomy = r->growing,
-                                 .old = r->zero ? r->dirty : NULL};
+    struct hak_page_request p = {
+        .pages = pages, .least = r->pages, .align = r->align, .set = HAK_SET_COMMON, .roomy = r->growing,
+        .old = r->zero ? r->dirty : NULL, .until = HAK_PAGES_MAPPED,
+        .map_pages = hak_min(MAP_MAX_PAGES, hak_max(r->growing ? 4 * pages : pages, live_pages())),
+        .fresh = r->pages > HUGE_LONG_PAGES ? choose_long : choose_short,
+    };
     struct hak_slab *span = hak_pages_take_run(&p, HAK_PAGES_WHOLE);
-    if (!span && pages != r->pages) {
-        p.pages = r->pages;
-        span = hak_pages_take_run(&p, HAK_PAGES_WHOLE);
-        r->fit = span ? SPAN_EXHAUSTED : r->fit;
-    }
-    if (!span)
-        span = take_mapped(&p, r, pages);
-    if (!span)
+    if (!span || p.pages != pages)
         r->fit = SPAN_EXHAUSTED;
-    return span;
-}
-
-static struct hak_slab *take_cached(struct span_request *r, unsigned pages)
-{
-    if (r->align != 1 || r->growing)
+    if (!span)
         return NULL;
-    hak_lock_acquire(&spans_lock);
-    struct hak_slab *span = hak_span_cache_pop(pages);
-    hak_lock_release(&spans_lock);
-    if (span && r->zero) /* it never left the program's hands */
-        memset(r->dirty, 0xff, sizeof r->dirty);
+    HAK_ADD_RELAXED(&pages_out, span->pages);
+    HAK_ADD_RELAXED(&fresh, 1);
     return span;
 }
 
 struct hak_slab *hak_spans_take(struct span_request *r)
 {
     unsigned pages = rounded_pages(r);
-    struct hak_slab *span = take_cached(r, pages);
+    struct hak_slab *span = r->align == 1 && !r->growing ? hak_span_cache_pop(pages) : NULL;
     if (!span)
         span = take_pages(r, pages);
-    if (!span)
-        return NULL;
-    HAK_ADD_RELAXED(&live_pages, span->pages);
-    if (HAK_UNLIKELY(!hak_closed_open(span->base, span->pages * HAK_PAGE))) {
+    else if (r->zero) /* it never left the program's hands */
+        memset(r->dirty, 0xff, sizeof r->dirty);
+    if (span && HAK_UNLIKELY(!hak_closed_open(span->base, span->pages * HAK_PAGE))) {
         hak_spans_put(span);
         return NULL;
     }
-    HAK_ADD_RELAXED(&spans_taken, 1);
-    if (span->pages != r->pages)
+    if (span && span->pages != r->pages)
         HAK_ADD_RELAXED(&rounded, 1);
     return span;
 }
 
 /* --- giving back ------------------------------------------------------------------------------------------ */
 
+static void put_pages(struct hak_slab *span)
+{
+    HAK_SUB_RELAXED(&pages_out, span->pages);
+    hak_pages_put(span);
+}
+
 void hak_spans_put(struct hak_slab *span)
 {
-    HAK_SUB_RELAXED(&live_pages, span->pages);
     hak_closed_shut(span->base, span->pages * HAK_PAGE);
-    hak_lock_acquire(&spans_lock);
-    bool kept = hak_span_cache_push(span);
-    if (!kept)
-        hak_pages_put(span);
-    hak_lock_release(&spans_lock);
-    if (!kept)
-        hak_pages_bound();
+    if (hak_span_cache_push(span))
+        return;
+    put_pages(span);
+    hak_pages_bound();
 }
 
 bool hak_spans_resize(struct hak_slab *span, unsigned pages)
@@ -139,7 +125,7 @@ bool hak_spans_resize(struct hak_slab *span, unsigned pages)
         hak_pages_resize(span, before);
         return false;
     }
-    HAK_ADD_RELAXED(&live_pages, (size_t)pages - before);
+    HAK_ADD_RELAXED(&pages_out, (size_t)pages - before);
     if (pages < before)
         hak_pages_bound();
     if (pages > before)
@@ -150,13 +136,12 @@ bool hak_spans_resize(struct hak_slab *span, unsigned pages)
 static void age(uint64_t now_ms, uint64_t delay_ms)
 {
     struct hak_slab *span, *next;
-    hak_lock_acquire(&spans_lock);
-    span = hak_span_cache_age(now_ms, delay_ms);
-    for (; span; span = next) {
+    hak_lock_acquire(&aging);
+    for (span = hak_span_cache_age(now_ms, delay_ms); span; span = next) {
         next = span->next;
-        hak_pages_put(span);
+        put_pages(span);
     }
-    hak_lock_release(&spans_lock);
+    hak_lock_release(&aging);
     hak_pages_bound();
 }
 
@@ -172,13 +157,16 @@ void hak_spans_flush(void)
 
 /* --- the rest --------------------------------------------------------------------------------------------- */
 
+uint64_t hak_spans_taken(void)
+{
+    return HAK_LOAD_RELAXED(&fresh) + hak_span_cache_hits();
+}
+
 void hak_spans_stats(struct hak_stats_writer *w)
 {
-    hak_stats_number(w, "taken", HAK_LOAD_RELAXED(&spans_taken));
+    hak_stats_number(w, "taken", hak_spans_taken());
     hak_stats_number(w, "rounded", HAK_LOAD_RELAXED(&rounded));
     hak_stats_number(w, "grown_in_place", HAK_LOAD_RELAXED(&grown));
-    hak_stats_number(w, "live_bytes", HAK_LOAD_RELAXED(&live_pages) * HAK_PAGE);
-    hak_lock_acquire(&spans_lock);
+    hak_stats_number(w, "live_bytes", live_pages() * HAK_PAGE);
     hak_span_cache_stats(w);
-    hak_lock_release(&spans_lock);
 }

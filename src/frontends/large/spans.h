@@ -32,6 +32,7 @@ bool hak_spans_resize(struct hak_slab *span, unsigned pages);
 /* Cached spans that nobody came for in the purge delay go, or all. */
 void hak_spans_age(uint64_t now_ms);
 void hak_spans_flush(void);
+uint64_t hak_spans_taken(void);
 void hak_spans_stats(struct hak_stats_writer *w);
 
 #endif

@@ -92,7 +92,8 @@ static bool take_dirty(struct hak_page_request *b, size_t most, unsigned least)
 static bool take_others(struct hak_page_request *b, size_t pages)
 {
     b->pages = pages;
-    return hak_pages_take(b, HAK_PAGES_WHOLE) || hak_pages_take(b, HAK_PAGES_MAPPED);
+    b->until = HAK_PAGES_MAPPED;
+    return hak_pages_take(b, HAK_PAGES_WHOLE);
 }
 
 /* A batch, each larger than the one before. */

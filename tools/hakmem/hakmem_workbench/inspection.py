@@ -505,9 +505,10 @@ class _Look:
             return {}
         data, size = p.variable("caches"), p.size_of("class_cache")
         found = {}
+        addresses = (1 << p.layout.numbers["stack_version_shift"]) - 1
         for at in range(0, len(data), size):
-            top = p.get(data, "class_cache.top", at)
-            for _, slab in p.list(top, "hak_slab.next", p.size_of("hak_slab")):
+            top = (p.get(data, "class_cache.spans", at) & addresses) * p.size_of("hak_slab")
+            for _, slab in p.list(top, "hak_slab.below", p.size_of("hak_slab")):
                 found[p.get(slab, "hak_slab.base")] = p.get(slab, "hak_slab.since_ms")
         return found
 
@@ -532,8 +533,8 @@ class _Look:
     def _superslab(self, here: Residence, start: int, data: bytes, at: int) -> int:
         p, n, size = self.p, self.p.layout.numbers, self.p.size_of("hak_slab")
         region = p.get(data, "hak_slab.region")
-        whole = p.read(region, p.size_of("superslab")) if region else bytes(p.size_of("superslab"))
-        free = p.get(whole, "superslab.free") if region else 0
+        whole = p.read(region, p.size_of("hak_superslab")) if region else bytes(p.size_of("hak_superslab"))
+        free = p.get(whole, "hak_superslab.free") if region else 0
         end = start + (1 << n["superslab_lg"])
         use: dict[int, Callable[[Residence, bytes, int, int, int], None]] = {
             n["state.active"]: self._slab,
@@ -588,13 +589,13 @@ class _Look:
 
     def _free(self, amount: int, whole: bytes, i: int) -> None:
         p = self.p
-        since = p.get(whole, "superslab.pages.checked_ms")
-        if p.get(whole, "superslab.pages.refused") >> i & 1:
+        since = p.get(whole, "hak_superslab.pages.checked_ms")
+        if p.get(whole, "hak_superslab.pages.refused") >> i & 1:
             self.heap.add("refused", amount, since)
-        elif not p.get(whole, "superslab.pages.old") >> i & 1:
+        elif not p.get(whole, "hak_superslab.pages.old") >> i & 1:
             self.heap.add("lazy", amount)
-        elif p.get(whole, "superslab.state") == p.layout.numbers["superslab.cached"]:
-            self.heap.add("cached", amount, p.get(whole, "superslab.cached_ms"))
+        elif p.get(whole, "hak_superslab.state") == p.layout.numbers["hak_superslab.cached"]:
+            self.heap.add("cached", amount, p.get(whole, "hak_superslab.cached_ms"))
         else:
             self.heap.add("dirty", amount, since)
 
