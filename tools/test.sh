@@ -389,7 +389,7 @@ musl() {
 # What `meson install` puts where, below bin, include, lib and share.
 readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhakmem.a,libhakmem.so{,.0}} lib/pkgconfig/hakmem.pc
     lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
-    lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,7/hakmem.7}
+    lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,3/hakmem.3,7/hakmem.7}
     share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}
     share/bash-completion/completions/hakmem share/zsh/site-functions/_hakmem share/hakmem/hakmem_workbench/cli.py)
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "stat": "live counters of a running process",
     "top": "processes by live, retained and resident memory",
     "profile": "which code holds the memory: heap profile, leaks",
+    "export": "statistics in the text format of Prometheus",
     "causes": "why a process keeps memory, who made its system calls",
     "record": "record each malloc and free of a command",
     "replay": "replay a record under any allocator",

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""Write statistics in the text format of Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from .. import inspection, shm, statsfile
+from ..errors import Problem
+from ..statsfile import OsCall, Retained, Stats
+from .stat import seconds
+
+EPILOG = """\
+A running process is read from outside: it needs no setting. With --output the
+file is written beside and renamed, so that node_exporter's textfile collector
+never reads a part of it.
+
+examples:
+  hakmem export 4711
+  hakmem export stats-4711.json
+  hakmem export 4711 --every 15 -o /var/lib/node_exporter/hakmem.prom
+"""
+
+# name, type, help: each has a unit, and counters end with _total
+_FAMILIES = {
+    "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
+    "hakmem_retained_bytes": ("gauge", "Bytes that the allocator keeps, by reason."),
+    "hakmem_resident_bytes": ("gauge", "Bytes of the process that are resident."),
+    "hakmem_threads": ("gauge", "Threads of the process, or heaps where a report tells no more."),
+    "hakmem_system_calls_total": ("counter", "System calls of the allocator, by cause."),
+    "hakmem_system_call_failures_total": ("counter", "System calls that failed."),
+    "hakmem_system_call_bytes_total": ("counter", "Bytes that the system calls were about."),
+    "hakmem_system_call_seconds_total": ("counter", "Time that the system calls took."),
+    "hakmem_regret_bytes_total": ("counter", "Bytes given back and handed out again within a second."),
+    "hakmem_system_call_worst_seconds": ("gauge", "The longest system call of a cause."),
+    "hakmem_events_total": ("counter", "What the allocator's slow paths counted."),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="PID|FILE", help="a process, or a stats file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there (default: stdout)")
+    parser.add_argument(
+        "--every",
+        type=seconds,
+        metavar="SECONDS",
+        help="a process: write again until it ends (needs --output)",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    running = args.source.isdecimal() and not Path(args.source).exists()
+    if args.every is not None and not (running and args.output):
+        raise Problem("--every needs a PID and --output", "As in: hakmem export 4711 --every 15 -o F.")
+    while True:
+        try:
+            text = _of_process(int(args.source)) if running else _of_file(Path(args.source))
+        except Problem:
+            if args.every is None or shm.alive(int(args.source)):
+                raise
+            return 0
+        if args.output is None:
+            print(text, end="")
+        else:
+            _replace(Path(args.output), text)
+        if args.every is None:
+            return 0
+        try:
+            time.sleep(max(args.every, 0.1))
+        except KeyboardInterrupt:
+            return 0
+
+
+def _of_process(pid: int) -> str:
+    heap = inspection.look(pid)
+    labels = {"pid": str(pid), "program": os.path.basename(shm.program(pid).partition(" ")[0])}
+    rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
+    return render(labels, heap.stats(), rest, heap.counters)
+
+
+def _of_file(path: Path) -> str:
+    stats = statsfile.load(path)
+    labels = {key: str(stats.allocator.get(key, "")) for key in ("pid", "program")}
+    memory = stats.raw.get("memory", {})
+    rest = {
+        "hakmem_threads": memory.get("threads", 0),
+        "hakmem_resident_bytes": memory.get("resident_bytes", 0),
+    }
+    counted = stats.raw.get("bins", {})
+    return render(labels, stats, rest, {f"bins.{name}": number for name, number in counted.items()})
+
+
+def render(
+    labels: dict[str, str], stats: Stats, rest: dict[str, int], counters: dict[str, int]
+) -> str:
+    """All families that have samples, each with its help and its type."""
+    samples: dict[str, list[str]] = {name: [] for name in _FAMILIES}
+
+    def add(name: str, value: float, **more: str) -> None:
+        pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in (labels | more).items())
+        samples[name].append(f"{name}{{{pairs}}} {value:g}" if isinstance(value, float) else f"{name}{{{pairs}}} {value}")
+
+    add("hakmem_live_bytes", stats.live_bytes)
+    for row in _memory(stats.retained):
+        add("hakmem_retained_bytes", row.bytes, reason=row.reason)
+    for name, number in rest.items():
+        add(name, number)
+    for call in stats.os_calls:
+        _add_call(add, call)
+    for cause, (_, _, worst) in stats.latency.items():
+        add("hakmem_system_call_worst_seconds", worst / 1e9, cause=cause)
+    for name, number in counters.items():
+        if name.startswith("bins."):
+            add("hakmem_events_total", number, event=re.sub(r"\W", "_", name.removeprefix("bins.")))
+    return "".join(
+        f"# HELP {name} {words}\n# TYPE {name} {kind}\n" + "".join(f"{line}\n" for line in samples[name])
+        for name, (kind, words) in _FAMILIES.items()
+        if samples[name]
+    )
+
+
+def _add_call(add: object, call: OsCall) -> None:
+    assert callable(add)
+    labels = {"cause": call.cause, "call": call.call}
+    add("hakmem_system_calls_total", call.calls, **labels)
+    add("hakmem_system_call_failures_total", call.failed, **labels)
+    add("hakmem_system_call_bytes_total", call.bytes, **labels)
+    add("hakmem_system_call_seconds_total", call.ns / 1e9, **labels)
+    add("hakmem_regret_bytes_total", call.regret_bytes, **labels)
+
+
+def _memory(rows: Iterable[Retained]) -> list[Retained]:
+    return [row for row in rows if row.memory]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as stream:
+            stream.write(text)
+        os.chmod(stream.name, 0o644)
+        os.replace(stream.name, path)
+    except OSError as error:
+        raise Problem(f"{path} can't be written: {error.strerror}", "Name a writable file.") from error

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""`hakmem export`: what Prometheus reads."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Hakmem
+from test_causes import STATS
+
+BOARD = Path(__file__).resolve().parents[3] / "docs" / "data" / "grafana.json"
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\} [0-9.e+-]+$')
+
+
+@pytest.fixture
+def text(hakmem: Hakmem, tmp_path: Path) -> str:
+    source, target = tmp_path / "stats.json", tmp_path / "out.prom"
+    source.write_text(json.dumps(STATS | {"allocator": {"pid": 7, "program": 'a "b"\\'}}))
+    done = hakmem("export", source, "-o", target)
+    assert done.code == 0, done.err
+    assert [path.name for path in tmp_path.iterdir() if path != source] == ["out.prom"]
+    return target.read_text()
+
+
+def test_format(text: str) -> None:
+    """Each sample belongs to the family before it, which has a help and a type."""
+    family = ""
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            family = line.split()[2]
+        elif line.startswith("# TYPE "):
+            kind = line.split()[3]
+            assert line.split()[2] == family
+            assert (kind == "counter") == family.endswith("_total")
+        else:
+            match = SAMPLE.match(line)
+            assert match and match[1] == family, line
+    assert 'hakmem_retained_bytes{pid="7",program="a \\"b\\"\\\\",reason="lru"} 2097152' in text
+    assert re.search(r'hakmem_system_calls_total\{.*cause="lru_evict",call="munmap"\} 2', text)
+
+
+def test_promtool(text: str) -> None:
+    if not shutil.which("promtool"):
+        pytest.skip("no promtool")
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_board_asks_for_what_is_there(text: str) -> None:
+    from hakmem_workbench.commands.export import _FAMILIES
+
+    asked = set(re.findall(r"hakmem_[a-z_]+", BOARD.read_text()))
+    assert asked and asked <= set(_FAMILIES)
+
+
+def test_mistakes(hakmem: Hakmem) -> None:
+    assert "--every needs" in hakmem("export", "x.json", "--every", "1").err
+    assert "No such file" in hakmem("export", "/nowhere.json").err
