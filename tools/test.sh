@@ -21,7 +21,9 @@ set -euo pipefail
 # With a backend that is not the default one, the suites unit, api, stress and misuse (suite `second`) run in the default
 # build, elsewhere by --long only; limits, faults, memory, ledger and soak (suite `again`) run by --long only.
 # Tests of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
-readonly VARIANTS=(
+# Static probes are built where their header is.
+PROBES=$(find /usr/include -path "*/sys/sdt.h" -printf " -Dprobes=true" -quit)
+readonly PROBES VARIANTS=(
     "default      | gcc   | | --no-suite machine |"
     "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
     "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress |"
@@ -32,7 +34,7 @@ readonly VARIANTS=(
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak --no-suite life | --suite life"
     "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
-    "list         | gcc   | -Dcache=list -Dbench=false | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
+    "list         | gcc   | -Dcache=list -Dbench=false$PROBES | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
     "cpu          | gcc   | -Dcache=cpu -Dbench=false | --suite unit --suite stress --suite api --suite shape --suite misuse | --suite limits --suite memory --suite life --suite pool --suite ledger"
     "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite stress | --suite unit"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape | --suite api --suite limits --suite life --suite switches"

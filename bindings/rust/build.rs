@@ -59,7 +59,7 @@ fn config(header: &str, cache: &str) -> String {
     let version = env::var("CARGO_PKG_VERSION").unwrap();
     let flags = [
         ("SUPERSLAB_LG", 21), ("TINY_PREWARM", 0), ("POOL_PREWARM", 0), ("HARDENED", feature("HARDENED") as usize),
-        ("VALGRIND", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
+        ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
         ("CACHE_ARRAY", (cache == "array") as usize), ("CACHE_CPU", (cache == "cpu") as usize),
         ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", FRONTENDS.len()),
     ];

@@ -4,6 +4,7 @@
  * heap: dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
 #include <sys/mman.h>
 
+#include "core/base/probe.h"
 #include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
 #include "core/os/huge_page.h"
@@ -146,6 +147,7 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
     if (!slab)
         return NULL;
     hak_count_stage(r.stage);
+    HAK_PROBE(stage, acquire_stages[r.stage].name, cls, slab->base);
     if (HAK_UNLIKELY(hak_options.log_acquire))
         hak_log("SS_ACQUIRE class %u, stage %s: slab %p", cls, acquire_stages[r.stage].name, (void *)slab->base);
     if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */

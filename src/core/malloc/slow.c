@@ -4,6 +4,7 @@
 
 #include "block.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 #include "core/heap/bin.h"
 #include "core/heap/drain.h"
 #include "core/heap/enter.h"
@@ -141,6 +142,7 @@ void *hak_malloc_slow(size_t size)
         p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size)
                                                 : malloc_guarded(size, __builtin_return_address(0));
     hak_pulse();
+    HAK_PROBE(malloc_slow, size, p);
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
     return p;
@@ -213,6 +215,7 @@ void hak_free_slow(void *p)
 {
     if (!p)
         return;
+    HAK_PROBE(free_slow, p);
     uint64_t cls = hak_tag_class(p), page = (uintptr_t)p >> HAK_PAGE_LG;
     struct hak_heap *heap = hak_self.heap;
     if (HAK_CACHE_CPU && heap &&

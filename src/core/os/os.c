@@ -11,6 +11,7 @@
 #include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/memcheck.h"
+#include "core/base/probe.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -173,6 +174,8 @@ uint64_t hak_latency_of(const struct hak_latency *l, unsigned permille)
 static void enter_in_ledger(struct hak_ledger_entry *e, intptr_t result, size_t bytes, uint64_t start)
 {
     bool failed = result < 0 && result > -4096;
+    HAK_PROBE(os_call, hak_os_call_name((enum hak_os_call)((e - hak_ledger[0]) % HAK_NOSCALLS)),
+              hak_cause_name((enum hak_cause)((e - hak_ledger[0]) / HAK_NOSCALLS)), result, bytes);
     HAK_ADD_RELAXED(&e->calls, 1);
     if (failed)
         HAK_ADD_RELAXED(&e->failed, 1);

@@ -5,6 +5,7 @@
 #include "samples.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 
 #define ENTRIES (1u << 15)
 #define PROBES 64u
@@ -352,6 +354,17 @@ static bool put_place(uintptr_t block, uint32_t entry)
     return false;
 }
 
+/* The contract of OpenTelemetry's profiler: the weight is an estimate of the bytes that the sample stands for. */
+static void tell(const void *block, size_t size, size_t mean)
+{
+#if HAK_PROBES
+    uint64_t weight = (uint64_t)((double)size / -expm1(-(double)size / (double)mean) + 0.5);
+    STAP_PROBE3(otel_memory, alloc, block, size, weight);
+#else
+    (void)block, (void)size, (void)mean;
+#endif
+}
+
 void hak_samples_add(const void *block, size_t size, size_t mean, void *const *frames, unsigned depth)
 {
     char *f = get_file();
@@ -363,6 +376,7 @@ void hak_samples_add(const void *block, size_t size, size_t mean, void *const *f
         HAK_ADD_RELAXED(&header_of(f)->lost, 1);
     else
         HAK_ADD_RELAXED(&entries_of(f)[entry].allocated, 1);
+    tell(block, size, mean);
 }
 
 static _Thread_local uint32_t last_removed __attribute__((tls_model("initial-exec")));
@@ -372,6 +386,9 @@ bool hak_samples_remove(const void *block)
     struct place *p = places ? find_living((uintptr_t)block) : NULL;
     if (!p)
         return false;
+#if HAK_PROBES
+    STAP_PROBE1(otel_memory, free, block);
+#endif
     last_removed = HAK_LOAD_RELAXED(&p->entry);
     HAK_STORE_RELAXED(&p->block, 0);
     char *f = get_file();

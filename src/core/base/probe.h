@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ * Static probes for bpftrace, perf, SystemTap and gdb (-Dprobes=true): a nop, and a note of where it is and where its
+ * arguments lie. docs/profile.md lists them. In other builds they are nothing, and their arguments are not computed. */
+#ifndef HAK_PROBE_H
+#define HAK_PROBE_H
+
+#include "words.h"
+
+#if HAK_PROBES
+#define SDT_USE_VARIADIC 1
+#include <sys/sdt.h>
+#define HAK_PROBE(name, ...) STAP_PROBEV(hakmem, name, __VA_ARGS__)
+#else
+#define HAK_PROBE(name, ...) ((void)0)
+#endif
+
+#endif
