@@ -5,8 +5,6 @@
  * Nothing else allocates: what the replay needs itself is mapped before it starts, and is not in the figures. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -27,6 +25,8 @@ enum {
     LINE = 64,
     LINES_UP_TO = 64 * 1024,
     STACK = 256 * 1024,
+    FUTEX_WAIT_BIT = 9 | 128, /* FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET, private; not each toolchain has the kernel's headers */
+    FUTEX_WAKE_BIT = 10 | 128,
     PATIENCE = 300, /* seconds that a thread waits for one step: then the plan is broken */
 };
 
@@ -163,7 +163,7 @@ static void finish_epoch(struct thread *t)
     atomic_store_explicit(&r.open, epoch + 1, memory_order_release);
     start_threads(epoch + 1);
     /* Who waits names the epoch by a bit, so that few wake for nothing. */
-    syscall(SYS_futex, &r.open, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, NULL, NULL, 1u << ((epoch + 1) % 32));
+    syscall(SYS_futex, &r.open, FUTEX_WAKE_BIT, INT32_MAX, NULL, NULL, 1u << ((epoch + 1) % 32));
 }
 
 static void wait_for_epoch(uint32_t epoch)
@@ -171,7 +171,7 @@ static void wait_for_epoch(uint32_t epoch)
     uint32_t open;
     for (int spins = 0; (open = atomic_load_explicit(&r.open, memory_order_acquire)) < epoch; spins++)
         if (spins > 200)
-            syscall(SYS_futex, &r.open, FUTEX_WAIT_BITSET_PRIVATE, open, NULL, NULL, 1u << (epoch % 32));
+            syscall(SYS_futex, &r.open, FUTEX_WAIT_BIT, open, NULL, NULL, 1u << (epoch % 32));
 }
 
 static void begin_epoch(struct thread *t, uint32_t epoch)
