@@ -20,7 +20,7 @@
 struct event {
     uint64_t address, old, size;
     uint32_t thread, turn;
-    uint8_t op, align;
+    uint64_t time : 48, op : 8, align : 8;
 };
 
 enum { TAKEN = 8 }; /* the begin of a realloc: the block is no longer at its address */
@@ -105,7 +105,7 @@ static void read_event(struct reader *r)
     r->number += first & TRACE_NEXT ? 1 : read_number(r);
     r->time += read_number(r);
     struct event *e = event_of(r->number);
-    *e = (struct event){.op = (uint8_t)op, .thread = r->thread};
+    *e = (struct event){.op = (uint8_t)op, .thread = r->thread, .time = r->time};
     if (op == TRACE_REALLOC) {
         uint64_t began = r->number - read_number(r);
         *event_of(began) = (struct event){.op = TAKEN, .thread = r->thread, .address = read_address(r)};
@@ -379,7 +379,7 @@ static void account(const struct event *e)
         p.header.peak = p.live;
 }
 
-/* All steps in the trace's order; an epoch ends with a tenth, too. */
+/* All steps in the trace's order; an epoch ends with a tenth, too, and before a pause. */
 static void walk(bool write)
 {
     uint64_t done = 0, epoch = 0, begun = 0;
@@ -388,6 +388,13 @@ static void walk(bool write)
         struct event *e = &t.events[i];
         if (e->op == TRACE_END)
             continue;
+        uint64_t at = (e->time - t.first) << t.header.time_shift;
+        if (done > begun && at - p.epochs[epoch].at > PLAN_EPOCH_NS) {
+            begun = done;
+            epoch++;
+        }
+        if (done == begun)
+            p.epochs[epoch].at = at;
         step(e, epoch, write);
         if (!write)
             account(e);
@@ -463,7 +470,7 @@ int plan_make(const char *trace, const char *plan)
     leave_out_unseen();
     p.streams = room_for(t.threads, sizeof *p.streams);
     p.sizes = room_for(t.nblocks, sizeof *p.sizes);
-    p.epochs = room_for(p.header.steps / PLAN_EPOCH + PLAN_TENTHS + 2, sizeof *p.epochs);
+    p.epochs = room_for(p.header.steps / PLAN_EPOCH + PLAN_TENTHS + p.header.ended / PLAN_EPOCH_NS + 2, sizeof *p.epochs);
     walk(false);
     if (plan)
         write_plan(plan);

@@ -9,11 +9,12 @@
 
 #include <stdint.h>
 
-#define PLAN_MAGIC "HAKPLAN1"
+#define PLAN_MAGIC "HAKPLAN2"
 
 enum {
     PLAN_TENTHS = 10,
-    PLAN_EPOCH = 4096, /* steps, at most */
+    PLAN_EPOCH = 4096,        /* steps, at most */
+    PLAN_EPOCH_NS = 10000000, /* from its first step to its last, at most */
 };
 
 enum plan_op {
@@ -47,6 +48,7 @@ struct plan_thread {
 struct plan_epoch {
     uint32_t threads; /* that have steps in it */
     uint32_t tenth;   /* 1 to 10 where one ends with it, else 0 */
+    uint64_t at;      /* ns from the first event to its first */
 };
 
 struct plan_header {
@@ -61,6 +63,6 @@ struct plan_header {
 };
 
 int plan_make(const char *trace, const char *plan);
-int replay(const char *plan);
+int replay(const char *plan, double paced);
 
 #endif

@@ -56,6 +56,9 @@ static struct {
     _Atomic uint32_t open; /* the epoch that may be worked on */
     uint64_t live[PLAN_TENTHS], resident[PLAN_TENTHS], nanoseconds[PLAN_TENTHS];
     uint64_t base, peak, began;
+    double paced;       /* how fast time goes, compared with the recorded one; 0: as fast as can be */
+    uint64_t looked;    /* when resident bytes were last taken, and their sum over time until then */
+    double byte_seconds;
     size_t page;
     int statm;
 } r;
@@ -140,6 +143,9 @@ static void look(uint32_t tenth)
     bytes = bytes > r.base ? bytes - r.base : 0;
     if (bytes > r.peak)
         r.peak = bytes;
+    uint64_t moment = now();
+    r.byte_seconds += (double)bytes * (double)(moment - (r.looked ? r.looked : r.began)) / 1e9;
+    r.looked = moment;
     if (!tenth)
         return;
     int64_t live = 0;
@@ -152,6 +158,17 @@ static void look(uint32_t tenth)
     }
 }
 
+/* Until it is time for this epoch. */
+static void rest(uint32_t epoch)
+{
+    uint64_t until = r.began + (uint64_t)((double)r.epochs[epoch].at * r.paced);
+    for (uint64_t moment; (moment = now()) < until;) {
+        uint64_t left = until - moment < 100000000 ? until - moment : 100000000;
+        nanosleep(&(struct timespec){.tv_nsec = (long)left}, NULL);
+        look(0);
+    }
+}
+
 static void finish_epoch(struct thread *t)
 {
     if (!t->epoch)
@@ -160,6 +177,8 @@ static void finish_epoch(struct thread *t)
     if (__atomic_sub_fetch(&r.epochs[epoch].threads, 1, __ATOMIC_ACQ_REL))
         return;
     look(r.epochs[epoch].tenth);
+    if (r.paced > 0 && epoch + 1 < r.header.epochs)
+        rest(epoch + 1);
     atomic_store_explicit(&r.open, epoch + 1, memory_order_release);
     start_threads(epoch + 1);
     /* Who waits names the epoch by a bit, so that few wake for nothing. */
@@ -323,11 +342,14 @@ static void print_list(const char *name, const uint64_t *values)
     printf("]");
 }
 
-int replay(const char *plan)
+int replay(const char *plan, double paced)
 {
     r.page = (size_t)sysconf(_SC_PAGESIZE);
     r.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     load(plan);
+    double recorded = (double)r.header.ended / 1e9;
+    if (paced > 0)
+        r.paced = recorded > paced ? paced / recorded : 1;
     r.base = resident();
     r.began = now();
     uint64_t used = 0;
@@ -340,9 +362,9 @@ int replay(const char *plan)
     }
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"seconds\": %.6f, \"cpu\": %.6f, \"steps\": %llu, \"peak_resident\": %llu, \"max_rss\": %llu", (double)used / 1e9,
+    printf("{\"seconds\": %.6f, \"cpu\": %.6f, \"steps\": %llu, \"peak_resident\": %llu, \"mean_resident\": %.0f, \"max_rss\": %llu", (double)used / 1e9,
            (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
-           (unsigned long long)r.header.steps, (unsigned long long)r.peak, (unsigned long long)most_resident());
+           (unsigned long long)r.header.steps, (unsigned long long)r.peak, used ? r.byte_seconds / ((double)used / 1e9) : 0.0, (unsigned long long)most_resident());
     print_list("recorded", r.header.live);
     print_list("live", r.live);
     print_list("resident", r.resident);
@@ -354,10 +376,13 @@ int replay(const char *plan)
 int main(int argc, char **argv)
 {
     if (argc == 2 && argv[1][0] != '-')
-        return replay(argv[1]);
+        return replay(argv[1], 0);
+    if (argc == 4 && !strcmp(argv[1], "--paced") && strtod(argv[2], NULL) > 0)
+        return replay(argv[3], strtod(argv[2], NULL));
     if ((argc == 3 || argc == 4) && !strcmp(argv[1], "--plan"))
         return plan_make(argv[2], argv[3]);
     fputs("usage: hakmem-replay PLAN                    carries it out, and tells in JSON how it went\n"
+          "       hakmem-replay --paced SECONDS PLAN    the same in the time that was recorded, or in so many seconds\n"
           "       hakmem-replay --plan TRACE [PLAN]    makes a plan of a trace of libhakmem-trace.so\n", stderr);
     return 2;
 }

@@ -13,7 +13,8 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     resolve, checks, preload,         is it in effect, which policy is meant,
     variants, mesonbuild              and where it comes from
     blocks, inference, factorial      judging
-    results, experiment, live, trace  measuring
+    results, experiment, live, trace, measuring
+    advice
     report, plots, page, matrix       telling
     commands, cli                     the command line
 

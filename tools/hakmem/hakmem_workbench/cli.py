@@ -35,6 +35,7 @@ COMMANDS = {
     "causes": "why a process keeps memory, who made its system calls",
     "record": "record each malloc and free of a command",
     "replay": "replay a record under any allocator",
+    "advise": "which settings and builds are best for a command",
 }
 
 _HELP = """\

@@ -53,6 +53,7 @@ class Outcome:
     seconds: float
     cpu: float
     max_rss: int
+    mean_resident: int
     recorded: tuple[int, ...]
     live: tuple[int, ...]
     resident: tuple[int, ...]
@@ -140,7 +141,8 @@ def carry_out(
             1,
         ) from error
     lists = {name: tuple(found[name]) for name in ("recorded", "live", "resident")}
-    return Outcome(found["seconds"], found["cpu"], found["max_rss"], **lists)
+    figures = (int(found[name]) for name in ("max_rss", "mean_resident"))
+    return Outcome(found["seconds"], found["cpu"], *figures, **lists)
 
 
 def written(folder: Path) -> list[Path]:

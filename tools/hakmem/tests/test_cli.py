@@ -60,6 +60,7 @@ MISTAKES = (
     ("causes", "/nowhere.json"),
     ("record", "--", "no-such-command"),
     ("replay", "/nowhere.trace"),
+    ("advise", "--", "no-such-command"),
 )
 
 
@@ -145,7 +146,7 @@ LAYERS = (
     {"preload", "checks", "running"},
     {"variants", "pprof", "flame"},
     {"results", "trace"},
-    {"experiment", "live", "report", "plots"},
+    {"experiment", "live", "report", "plots", "advice"},
     {"page"},
     {"matrix"},
     {"commands"},

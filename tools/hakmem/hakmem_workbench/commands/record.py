@@ -15,6 +15,7 @@ import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from .. import preload, trace, variants
 from ..errors import Problem
@@ -88,9 +89,10 @@ def _default(program: str) -> str:
     return f"{os.path.basename(program)}-{datetime.now():%Y%m%d-%H%M%S}.trace.gz"
 
 
-def run(command: list[str], assigned: dict[str, str]) -> int:
-    """The command with our stdio; what asks us to end asks it."""
-    process = subprocess.Popen(command, env=preload.neutral_environment() | assigned)
+def run(command: list[str], assigned: dict[str, str], **streams: IO[bytes]) -> int:
+    """The command with our stdio, or these streams; what asks us to end asks it."""
+    environment = preload.neutral_environment() | assigned
+    process = subprocess.Popen(command, env=environment, **streams)  # type: ignore[call-overload]
     with stoppable():
         while True:
             try:
