@@ -22,10 +22,12 @@ void hak_share_set_heaps(uint32_t live);
 /* Whether the thread shares slabs of the class. */
 HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
 {
+    if (HAK_LIKELY(b->slabs))
+        return false;
     uint32_t trips = HAK_LOAD_RELAXED(&hak_share_trips);
     if (trips && hak_strides[cls] > HAK_SHARE_STRIDE_LARGE)
         trips = (uint32_t)hak_max(trips, HAK_SHARE_TRIPS_LARGE);
-    return !b->slabs && b->trips < trips && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
+    return b->trips < trips && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
 }
 
 /* A refill, or a remote cache that went home. */

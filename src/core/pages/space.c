@@ -556,7 +556,8 @@ bool hak_space_contains(const void *p)
 
 struct hak_slab *hak_space_page(const void *p)
 {
-    return zone_of(p) ? &hak_page_map.descriptors[descriptor_index(p)] : NULL;
+    bool in_first = (uintptr_t)p - hak_page_map.base < HAK_LOAD_RELAXED(&hak_page_map.size);
+    return HAK_LIKELY(in_first) || zone_of(p) ? &hak_page_map.descriptors[descriptor_index(p)] : NULL;
 }
 
 static bool lies_in(const struct hak_slab *slab, const void *p)

@@ -61,7 +61,7 @@ static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 }
 
 /* Frees until the next heartbeat: there are slots for them. Where the class is shared, not many. */
-static void set_room(struct hak_heap *heap, unsigned cls)
+HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_bin *b = &heap->bins[cls];
     uint32_t room = (uint32_t)hak_min(hak_bin_beat(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
@@ -83,7 +83,11 @@ void hak_cache_start(struct hak_heap *heap, unsigned cls)
 static uint32_t room_for(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     uint32_t most = (uint32_t)hak_max(hak_parts.capacity[cls], blocks) + HAK_ARRAY_FREES;
-    return grow_array(heap, cls, (uint32_t)hak_min(2 * blocks, most)) - hak_array_length(&heap->bins[cls], cls);
+    const struct hak_bin *b = &heap->bins[cls];
+    uint32_t wanted = (uint32_t)hak_min(2 * blocks, most), have = b->slots_lg ? hak_array_most(b) : 0;
+    if (HAK_UNLIKELY(wanted > have))
+        have = grow_array(heap, cls, wanted);
+    return have - hak_array_length(b, cls);
 }
 
 static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
