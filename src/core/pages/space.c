@@ -145,6 +145,8 @@ static void show_pages(void)
     HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
     HAK_SHOW_SIZE(hak_slab);
     HAK_SHOW_FIELD(hak_slab, base);
+    HAK_SHOW_FIELD(hak_slab, map);
+    HAK_SHOW_FIELD(hak_slab, head_offset);
     HAK_SHOW_FIELD(hak_slab, below);
     HAK_SHOW_FIELD(hak_slab, used);
     HAK_SHOW_FIELD(hak_slab, carved);
