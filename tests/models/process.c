@@ -18,6 +18,7 @@
 #include "core/process/outlet.h"
 #include "core/process/pulse.h"
 #include "core/process/report.h"
+#include "core/process/signal.h"
 #include "world.h"
 
 static unsigned ready_parts; /* written while the library starts */
@@ -190,6 +191,16 @@ void hak_thread_make_key(void)
 }
 
 void hak_fork_register(void)
+{
+}
+
+_Atomic(int) hak_signal_waiting;
+
+void hak_signal_start(void)
+{
+}
+
+void hak_signal_write(void)
 {
 }
 

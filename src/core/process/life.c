@@ -4,9 +4,11 @@
 
 #include "core/base/cancel.h"
 #include "core/base/memcheck.h"
+#include "core/base/sealed.h"
 #include "fork.h"
 #include "pulse.h"
 #include "report.h"
+#include "signal.h"
 
 _Atomic(bool) hak_is_initialised;
 
@@ -15,6 +17,8 @@ bool hak_init_now(void)
     if (!hak_start())
         return false;
     hak_fork_register();
+    if (hak_options.stats_signal)
+        hak_signal_start();
     HAK_STORE_RELEASE(&hak_is_initialised, true);
     return true;
 }

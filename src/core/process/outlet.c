@@ -32,7 +32,7 @@ int hak_outlet_copy(int fd)
 bool hak_outlet_wants_stderr(void)
 {
     const struct hak_option_values *o = &hak_options;
-    return o->fast_stats || o->stage_stats || (o->stats && !o->stats_file[0]);
+    return o->fast_stats || o->stage_stats || ((o->stats || o->stats_signal) && !o->stats_file[0]);
 }
 
 void hak_outlet_keep_stderr(void)

@@ -14,6 +14,7 @@
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
 #include "live.h"
+#include "signal.h"
 #include "start.h"
 
 #define TICK_MS 10
@@ -132,6 +133,8 @@ void hak_pulse_now(void)
     hak_work = 0;
     hak_bins_scan(now);
     tick_awake(now);
+    if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_signal_waiting)))
+        hak_signal_write();
 }
 
 void hak_pulse_background(void)

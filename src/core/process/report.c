@@ -449,6 +449,12 @@ static void write_to(int fd)
     hak_outlet_close(fd);
 }
 
+void hak_stats_now(void)
+{
+    const struct hak_option_values *o = &hak_options;
+    write_to(o->stats_file[0] ? hak_outlet_file(o->stats_file) : hak_outlet_stderr());
+}
+
 void hak_stats_at_exit(void)
 {
     const struct hak_option_values *o = &hak_options;

@@ -11,6 +11,8 @@
 void hak_stats_counters(struct hak_stats_writer *w);
 /* Writes everything to fd. 0 or -errno of the write that failed. */
 int hak_stats_write(int fd, bool json);
+/* The same to where the settings say, as text unless HAKMEM_STATS=json. */
+void hak_stats_now(void);
 /* What HAKMEM_STATS and its relatives ask for at the end of the process. */
 void hak_stats_at_exit(void);
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * See signal.h. The handler takes locks, so it works only in a thread that holds none: then every other one that does
+ * goes on and releases them. */
+#include "signal.h"
+
+#include <signal.h>
+
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/sealed.h"
+#include "core/base/work.h"
+#include "report.h"
+
+#define BIT(number) ((uint64_t)1 << (number))
+/* These stop nothing but a faulting instruction, which a handler that returns runs again; two cannot be handled. */
+static const uint64_t unusable = BIT(SIGKILL) | BIT(SIGSTOP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) |
+                                BIT(SIGTRAP) | BIT(SIGABRT) | BIT(SIGSYS);
+static const uint64_t ending = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGHUP) | BIT(SIGQUIT);
+
+_Atomic(int) hak_signal_waiting;
+static struct sigaction action_before;
+
+static void go_on(int number, siginfo_t *info, void *context)
+{
+    const struct sigaction *a = &action_before;
+    if (info && a->sa_flags & SA_SIGINFO) {
+        a->sa_sigaction(number, info, context);
+    } else if (a->sa_handler == SIG_DFL && ending & BIT(number)) {
+        sigaction(number, a, NULL);
+        raise(number);
+    } else if (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN) {
+        a->sa_handler(number);
+    }
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    if (hak_lock_is_any_held()) {
+        HAK_STORE_RELAXED(&hak_signal_waiting, number);
+        HAK_STORE_RELAXED(&hak_purge_waits, true); /* the slow path ends in a pulse */
+    } else {
+        hak_stats_now();
+        go_on(number, info, context);
+    }
+    errno = saved;
+}
+
+void hak_signal_write(void)
+{
+    int saved = errno, number = HAK_EXCHANGE_RELAXED(&hak_signal_waiting, 0);
+    if (number) {
+        hak_stats_now();
+        go_on(number, NULL, NULL);
+    }
+    errno = saved;
+}
+
+void hak_signal_start(void)
+{
+    static _Atomic(bool) started;
+    int number = (int)hak_options.stats_signal, saved = errno;
+    if (HAK_EXCHANGE_RELAXED(&started, true))
+        return;
+    struct sigaction handler = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&handler.sa_mask);
+    if (unusable & BIT(number) || sigaction(number, &handler, &action_before))
+        hak_log("HAKMEM_STATS_SIGNAL=%d: not with this signal; use another one, as 10 (SIGUSR1) or 15 (SIGTERM)", number);
+    errno = saved;
+}
