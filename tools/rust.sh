@@ -17,8 +17,8 @@ vendor() {
     local header name ranges=()
     rm -rf vendor
     mkdir vendor
-    cp -r ../../src vendor
-    for name in tiny pool large; do
+    cp -r ../../src ../../meson_options.txt vendor
+    for name in $(sed -n "s/^option('frontends'.*value: \[\(.*\)\],/\1/p" ../../meson_options.txt | tr -d "',"); do
         ranges+=("$(sed -n "s/^size_ranges += '\(.*\)'/\1/p" "../../src/frontends/$name/meson.build")")
     done
     for header in false true small; do

@@ -73,7 +73,7 @@ def copy(name):
 
 
 def copy_linked(page):
-    """Files that the page links to; a folder is its README, or a list of its files."""
+    """Files that the page links to; a folder is its README, or else a page that lists its files."""
     text = (SOURCE / page).read_text()
     for link in set(LINK.findall(text)):
         target = (ROOT / page).parent.joinpath(link).resolve()
@@ -81,9 +81,12 @@ def copy_linked(page):
             fail(f"{page}: {link} leads nowhere")
         name = target.relative_to(ROOT)
         if target.is_dir():
-            index = name / "README.md"
-            if not (ROOT / index).is_file():
-                fail(f"{page}: {link} is a folder without a README.md")
+            if not (SOURCE / name / "README.md").exists():
+                files = [Path(file) for file in tracked(f"{name}/*")]
+                for file in files:
+                    copy(file)
+                rows = [f"- [{file.relative_to(name)}]({file.relative_to(name)})" for file in files]
+                (SOURCE / name / "README.md").write_text("\n".join([f"# {name}", "", *rows, ""]))
             text = text.replace(f"]({link})", f"]({link.rstrip('/')}/README.md)")
         elif not (SOURCE / name).exists():
             copy(name)

@@ -5,9 +5,29 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, process::Command};
 
-const FRONTENDS: [&str; 3] = ["tiny", "pool", "large"];
-const BACKENDS: [&str; 2] = ["shared_pool", "legacy"];
-const RELEASES: [&str; 2] = ["batch", "direct"];
+/// Names of parts, by kind, in the order in which Meson has them.
+struct Parts {
+    frontends: Vec<String>,
+    backends: Vec<String>,
+    releases: Vec<String>,
+}
+
+/// What meson_options.txt, beside src, builds where nothing else is said; a backend's meson.build tells its kind.
+fn built_parts(src: &Path) -> Parts {
+    let options = fs::read_to_string(src.join("../meson_options.txt")).unwrap();
+    let built = |option: &str| -> Vec<String> {
+        let line = options.lines().find(|line| line.starts_with(&format!("option('{option}'"))).unwrap();
+        let names = line.split("value: [").nth(1).unwrap().split(']').next().unwrap();
+        names.split(',').map(|name| name.trim().trim_matches('\'').to_string()).collect()
+    };
+    let is_release = |name: &String| {
+        let text = fs::read_to_string(src.join("backends").join(name).join("meson.build")).unwrap();
+        text.lines().any(|line| line.starts_with("releases +="))
+    };
+    let (mut releases, backends): (Vec<_>, Vec<_>) = built("backends").into_iter().partition(is_release);
+    releases.push("direct".to_string());
+    Parts { frontends: built("frontends"), backends, releases }
+}
 
 fn feature(name: &str) -> bool {
     env::var_os(format!("CARGO_FEATURE_{name}")).is_some()
@@ -34,18 +54,18 @@ fn sources(folder: &Path, skip: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>
 }
 
 /// The size ranges that the frontends' meson.build name.
-fn ranges(src: &Path) -> Vec<String> {
-    let range = |name| {
+fn ranges(src: &Path, parts: &Parts) -> Vec<String> {
+    let range = |name: &String| {
         let text = fs::read_to_string(src.join("frontends").join(name).join("meson.build")).unwrap();
         let line = text.lines().find(|line| line.starts_with("size_ranges")).unwrap();
         line.split('\'').nth(1).unwrap().to_string()
     };
-    FRONTENDS.iter().map(range).collect()
+    parts.frontends.iter().map(range).collect()
 }
 
-fn parts() -> String {
+fn table_of(parts: &Parts) -> String {
     let mut text = "#include \"core/parts/parts.h\"\n".to_string();
-    for (kind, names) in [("frontend", &FRONTENDS[..]), ("backend", &BACKENDS), ("release", &RELEASES)] {
+    for (kind, names) in [("frontend", &parts.frontends), ("backend", &parts.backends), ("release", &parts.releases)] {
         let entries: Vec<_> = names.iter().map(|name| format!("&hak_{kind}_{name}")).collect();
         for name in names {
             text += &format!("extern const struct hak_{kind} hak_{kind}_{name};\n");
@@ -55,17 +75,17 @@ fn parts() -> String {
     text
 }
 
-fn config(header: &str, cache: &str) -> String {
+fn config(header: &str, cache: &str, parts: &Parts) -> String {
     let version = env::var("CARGO_PKG_VERSION").unwrap();
     let flags = [
         ("SUPERSLAB_LG", 21), ("TINY_PREWARM", 0), ("POOL_PREWARM", 0), ("HARDENED", feature("HARDENED") as usize),
         ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
         ("CACHE_ARRAY", (cache == "array") as usize), ("CACHE_CPU", (cache == "cpu") as usize),
-        ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", FRONTENDS.len()),
+        ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", parts.frontends.len()),
     ];
     let words = [
         ("VERSION", version.as_str()), ("TINY_HEADER_NAME", header), ("CACHE_NAME", cache),
-        ("DEFAULT_BACKEND", BACKENDS[0]), ("BUILD_ID", &format!("cargo-{header}")),
+        ("DEFAULT_BACKEND", parts.backends[0].as_str()), ("BUILD_ID", &format!("cargo-{header}")),
     ];
     let mut text: String = flags.iter().map(|(name, value)| format!("#define HAK_{name} {value}\n")).collect();
     text += "#define HAK_INLINE_NAME hakmem_inline_rust\n"; // there is no hakmem/inline.h for it
@@ -80,6 +100,7 @@ fn main() {
     let src = if vendor.is_dir() { vendor.join("src") } else { here.join("../../src") };
     println!("cargo:rerun-if-changed={}", src.display());
     println!("cargo:rerun-if-changed=build.rs");
+    let parts = built_parts(&src);
 
     let header = choice("false", &[("HEADER", "true"), ("HEADER_SMALL", "small")]);
     let cache = choice("array", &[("CACHE_LIST", "list"), ("CACHE_CPU", "cpu")]);
@@ -88,8 +109,8 @@ fn main() {
         "hakmem: cache-cpu goes with neither header nor hardened"
     );
 
-    fs::write(out.join("hak_config.h"), config(header, cache)).unwrap();
-    fs::write(out.join("parts.c"), parts()).unwrap();
+    fs::write(out.join("hak_config.h"), config(header, cache, &parts)).unwrap();
+    fs::write(out.join("parts.c"), table_of(&parts)).unwrap();
     let mut tables = vec!["core/options.def"];
     if feature("HARDENED") {
         tables.push("core/heap/settings.def");
@@ -101,7 +122,7 @@ fn main() {
         fs::copy(vendor.join(format!("sizeclass-{header}.h")), table).unwrap();
     } else {
         let script = src.join("core/base/sizeclass.py");
-        let made = Command::new("python3").arg(script).args([header, "21"]).arg(table).args(ranges(&src)).status();
+        let made = Command::new("python3").arg(script).args([header, "21"]).arg(table).args(ranges(&src, &parts)).status();
         assert!(made.map_or(false, |status| status.success()), "hakmem: python3 could not write the table of size classes");
     }
 
