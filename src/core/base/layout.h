@@ -25,9 +25,11 @@
                      : kind(value), "i"(size))
 #endif
 
-#define HAK_SHOW_VARIABLE(variable) HAK_SHOW_RECORD("variable " #variable, HAK_SHOW_ADDRESS, &(variable), sizeof(variable))
+#define HAK_SHOW_VARIABLE(variable) \
+    HAK_SHOW_RECORD("variable " #variable, HAK_SHOW_ADDRESS, &(variable), sizeof(__typeof__(variable)))
 #define HAK_SHOW_FIELD(type, field) \
-    HAK_SHOW_RECORD("field " #type "." #field, "i", offsetof(struct type, field), sizeof(((struct type *)0)->field))
+    HAK_SHOW_RECORD("field " #type "." #field, "i", offsetof(struct type, field), \
+                    sizeof(__typeof__(((struct type *)0)->field)))
 #define HAK_SHOW_SIZE(type) HAK_SHOW_RECORD("number sizeof." #type, "i", sizeof(struct type), 0)
 #define HAK_SHOW_NUMBER(name, value) HAK_SHOW_RECORD("number " name, "i", value, 0)
 
