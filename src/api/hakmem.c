@@ -7,9 +7,9 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/control.h"
-#include "core/process/pulse.h"
-#include "core/process/report.h"
 #include "core/process/life.h"
+#include "core/process/maintenance.h"
+#include "core/process/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,7 +142,7 @@ HAK_EXPORT int hakmem_malloc_trim(size_t pad)
 HAK_EXPORT void hakmem_main_called(void)
 {
     HAK_UNSEEN;
-    hak_pulse_background();
+    hak_maintenance_background();
 }
 
 HAK_EXPORT int hakmem_stats(int fd, int json)

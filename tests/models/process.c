@@ -15,8 +15,7 @@
 #include "core/process/fork.h"
 #include "core/process/life.h"
 #include "core/process/live.h"
-#include "core/process/outlet.h"
-#include "core/process/pulse.h"
+#include "core/process/maintenance.h"
 #include "core/process/report.h"
 #include "core/process/signal.h"
 #include "world.h"
@@ -244,7 +243,7 @@ void hak_budget_follow(uint64_t bytes)
     (void)bytes;
 }
 
-bool hak_outlet_wants_stderr(void)
+bool hak_stats_sink_wants_stderr(void)
 {
     return false;
 }

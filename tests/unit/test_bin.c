@@ -152,7 +152,7 @@ TEST(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small)
     unsigned large = hak_class_of(8192), small = hak_class_of(64);
     unit_free_blocks(unit_blocks(hak_strides[large + 1], 1));
     unit_free_blocks(unit_blocks(hak_class_usable(small + 1), 1));
-    assert_null(hak_bin_borrow(t, small));
+    assert_null(hak_bin_fall_back(t, small));
     enum { N = 400 };
     static void *blocks[N];
     for (unsigned i = 0; i < N; i++)
@@ -162,7 +162,7 @@ TEST(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small)
     hak_bins_flush(t);
     hak_free(hak_malloc(hak_strides[large + 1]));
     assert_true(t->bins[large].slabs && hak_slab_free_blocks(t->bins[large].slabs));
-    assert_null(hak_bin_borrow(t, large));
+    assert_null(hak_bin_fall_back(t, large));
 }
 
 TEST(a_program_that_only_frees_keeps_nothing_in_the_bin)
@@ -230,8 +230,8 @@ TEST(borrowing_begins_at_4_kib)
     for (cls = 0; hak_strides[cls] < 4096; cls++)
         ;
     unit_free_blocks(unit_blocks(hak_class_usable(cls + 1), 1));
-    assert_null(hak_bin_borrow(t, cls - 1));
-    assert_non_null(hak_bin_borrow(t, cls));
+    assert_null(hak_bin_fall_back(t, cls - 1));
+    assert_non_null(hak_bin_fall_back(t, cls));
 }
 
 static void *allocate_shared(void *unused)

@@ -121,13 +121,13 @@ TEST(looks_go_with_the_clock)
     if (hak_parts.release->at_once)
         skip();
     hak_bins_scan(7200000);
-    unsigned next = t->look_next;
+    unsigned next = t->scan_next;
     hak_bins_scan(7200001);
-    assert_int_equal(t->look_next, next);
+    assert_int_equal(t->scan_next, next);
     hak_bins_scan(7200000 + 3600000 / HAK_NCLASSES);
-    assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
+    assert_int_equal(t->scan_next, (next + 1) % HAK_NCLASSES);
     hak_bins_scan(7100000); /* a clock that goes back */
-    assert_int_equal(t->look_next, (next + 1) % HAK_NCLASSES);
+    assert_int_equal(t->scan_next, (next + 1) % HAK_NCLASSES);
 }
 
 TEST(free_bytes_are_those_of_all_bins)

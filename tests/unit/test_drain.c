@@ -177,7 +177,7 @@ static void *free_one_twice(void *unused)
 TEST(a_slab_does_not_go_with_a_live_block)
 {
     start(NULL);
-    if (!HAK_BUNDLES)
+    if (!HAK_BLOCK_BATCHES)
         skip(); /* a list is not read when its slab goes; hardened arrays do not send the block home twice */
     shared = unit_blocks(SIZE, 3);
     hak_cache_drain(t, hak_class_of(SIZE));

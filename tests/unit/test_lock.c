@@ -18,7 +18,7 @@ TEST(locks_are_counted)
     assert_int_equal(lock.taken, 3);
 }
 
-static struct hak_lock low = HAK_LOCK_INIT(HAK_RANK_THREADS), high = HAK_LOCK_INIT(HAK_RANK_RANGE);
+static struct hak_lock low = HAK_LOCK_INIT(HAK_RANK_HEAPS), high = HAK_LOCK_INIT(HAK_RANK_RANGE);
 
 static void take_upside_down(void)
 {
@@ -59,7 +59,7 @@ TEST(a_thread_does_not_wait_for_itself)
 
 static void take_two_of_a_rank(void)
 {
-    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_THREADS);
+    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_HEAPS);
     hak_lock_acquire(&low);
     hak_lock_acquire(&other);
 }
@@ -103,7 +103,7 @@ TEST(who_owns_all_locks_takes_none)
 
 TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
 {
-    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_THREADS);
+    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_HEAPS);
     hak_lock_acquire_sibling(&low);
     hak_lock_acquire_sibling(&other);
     assert_true(hak_lock_is_any_held());
@@ -244,7 +244,7 @@ TEST(a_child_loses_the_locks_of_others)
     pthread_join(t, NULL);
 }
 
-static HAK_LOCK(wanted, HAK_RANK_THREADS);
+static HAK_LOCK(wanted, HAK_RANK_HEAPS);
 
 static void nothing(void)
 {

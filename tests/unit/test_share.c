@@ -91,8 +91,8 @@ TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
     uint32_t rounds = 0;
     for (; !t->bins[cls].slabs && rounds < 1000000; rounds++)
         unit_free_blocks(unit_blocks(2000, BLOCKS));
-    uint32_t bound = HAK_LOAD_RELAXED(&hak_share_trips);
-    assert_in_range(t->bins[cls].trips, bound, bound + BLOCKS);
+    uint32_t bound = HAK_LOAD_RELAXED(&hak_share_uses);
+    assert_in_range(t->bins[cls].uses, bound, bound + BLOCKS);
     assert_true(rounds > 1);
     unit_free_blocks(unit_blocks(2000, unit_slab_capacity(2000)));
     assert_true(unit_bin_length(cls) > BLOCKS);
@@ -131,15 +131,15 @@ TEST(the_bound_rises_with_the_threads_and_ends)
     uint32_t last = 0;
     for (uint32_t threads = 2; threads < 100000; threads *= 2) {
         hak_share_set_heaps(threads);
-        assert_true(HAK_LOAD_RELAXED(&hak_share_trips) >= last);
-        last = HAK_LOAD_RELAXED(&hak_share_trips);
+        assert_true(HAK_LOAD_RELAXED(&hak_share_uses) >= last);
+        last = HAK_LOAD_RELAXED(&hak_share_uses);
     }
     hak_share_set_heaps(UINT32_MAX);
-    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), last);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_uses), last);
     hak_share_set_heaps(1);
-    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), 0);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_uses), 0);
     hak_share_set_heaps(0);
-    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_trips), 0);
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_share_uses), 0);
 }
 
 TEST(without_memory_there_is_none)

@@ -460,8 +460,8 @@ TEST(a_block_that_comes_back_in_two_chains_is_misuse)
     hak_slab_remote_put(&slab, all[3]); /* a circle of one */
     assert_dies(collect, "double free or corruption");
 
-    if (HAK_BUNDLES)
-        return; /* test_bundle.c is about it */
+    if (HAK_BLOCK_BATCHES)
+        return; /* test_block_batch.c is about it */
     make(BIN);
     take_all(all);
     hak_slab_put(&slab, all[1]);

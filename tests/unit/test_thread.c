@@ -374,16 +374,16 @@ TEST(a_forked_child_is_alone)
     pthread_barrier_init(&together, NULL, 2);
     assert_int_equal(pthread_create(&other, NULL, live_on, NULL), 0);
     pthread_barrier_wait(&together);
-    assert_int_equal(hak_share_trips, 1);
+    assert_int_equal(hak_share_uses, 1);
     pid_t child = fork();
     if (!child)
-        _exit(hak_share_trips != 0 || totals().used != 1);
+        _exit(hak_share_uses != 0 || totals().used != 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(hak_share_trips, 1);
+    assert_int_equal(hak_share_uses, 1);
     pthread_barrier_wait(&together);
     assert_int_equal(pthread_join(other, NULL), 0);
-    assert_int_equal(hak_share_trips, 0);
+    assert_int_equal(hak_share_uses, 0);
 }
 
 static void expect_none_parked(const char *settings)

@@ -20,7 +20,7 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
-#include "core/process/pulse.h"
+#include "core/process/maintenance.h"
 #include "core/process/report.h"
 #include "fake_os.h"
 

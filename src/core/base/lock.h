@@ -20,10 +20,10 @@ enum hak_rank {
     HAK_RANK_FORK,  /* one fork at a time */
     HAK_RANK_SWEEP, /* slabs in hand on their way between lists; only tried by a thread that holds other locks */
     HAK_RANK_INIT,
-    HAK_RANK_MAKING,   /* heaps of processors */
+    HAK_RANK_MAKING,   /* heaps of CPUs */
     HAK_RANK_CPU_HEAP, /* of many; only fork has more than one */
     HAK_RANK_ORPHAN,
-    HAK_RANK_THREADS,
+    HAK_RANK_HEAPS,
     HAK_RANK_PURGE,          /* held while the kernel takes pages; not taken by fork, and free in a child */
     HAK_RANK_FRONTEND,       /* of each frontend; no thread holds those of two frontends at once */
     HAK_RANK_FRONTEND_INNER, /* one that a frontend takes while it holds its other one */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Slow paths count their work, in blocks, so that a thread reads the clock once for many of them. Whoever works adds to
- * it. The slow entries end in a pulse (process/pulse.h), which compares it with HAK_WORK_MAX. */
+ * it. The slow entries end in a maintenance step (process/maintenance.h), which compares it with HAK_WORK_MAX. */
 #ifndef HAK_WORK_H
 #define HAK_WORK_H
 
@@ -8,7 +8,7 @@
 
 #define HAK_WORK_MAX 256u /* then the thread reads the clock */
 
-/* Of this thread since its last pulse. */
+/* Of this thread since its last maintenance step. */
 extern HAK_HIDDEN HAK_THREAD_LOCAL uint32_t hak_work;
 /* Memory waits to be purged: the next slow entry of any thread goes on with it. */
 extern HAK_HIDDEN _Atomic(bool) hak_purge_waits;

@@ -9,8 +9,8 @@
 
 #include "core/base/log.h"
 #include "core/os/limit.h"
+#include "core/pages/block_batch.h"
 #include "core/pages/budget.h"
-#include "core/pages/bundle.h"
 #include "core/pages/mark.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -19,8 +19,8 @@
 #include "share.h"
 
 #define COLLECT_BYTES 1024u /* on a remote list are worth a trip before new blocks are cut */
-#define BORROW_MIN 4096u
-#define BORROW_CLASSES 3u /* larger ones that are asked */
+#define FALLBACK_MIN 4096u
+#define FALLBACK_CLASSES 3u /* larger ones that are asked */
 #define FIRST_BATCH 2u
 #define SLAB_WORK 64u  /* a new slab counts as so many blocks of work */
 
@@ -181,10 +181,10 @@ static uint32_t take_to_bin(struct hak_heap *heap, unsigned cls, uint32_t want, 
 static void *take_single(struct hak_slab *slab)
 {
     void *block = NULL;
-    if (hak_bundles_open(slab))
+    if (hak_block_batches_open(slab))
         block = hak_slab_take(slab, 1).head;
     else
-        hak_bundles_take_closed(slab, 1, &block);
+        hak_block_batches_take_closed(slab, 1, &block);
     hak_mark_renew(block, slab->cls);
     return block;
 }
@@ -208,12 +208,12 @@ static void start_bin(struct hak_heap *heap, unsigned cls)
 
 /* No page is touched that was not before: larger blocks of neighbouring classes share what their ups and downs
  * leave free. */
-void *hak_bin_borrow(struct hak_heap *heap, unsigned cls)
+void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_slab *own = heap->bins[cls].slabs;
-    if (hak_strides[cls] < BORROW_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
+    if (hak_strides[cls] < FALLBACK_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
-    for (unsigned other = cls + 1; other < HAK_NCLASSES && other <= cls + BORROW_CLASSES; other++) {
+    for (unsigned other = cls + 1; other < HAK_NCLASSES && other <= cls + FALLBACK_CLASSES; other++) {
         void *block = hak_cache_pop_again(other);
         struct hak_slab *slab = heap->bins[other].slabs;
         if (!block && slab && hak_slab_free_blocks(slab))
@@ -260,7 +260,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
     hak_work_add(taken);
     b->refills++;
-    hak_share_count_trip(b);
+    hak_share_count_use(b);
     return hak_cache_taken(heap, cls);
 }
 

@@ -14,7 +14,7 @@ bool hak_bin_is_within_budget(unsigned cls);
 void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode);
 /* Instead of a refill, a block of one of the next three classes that has free ones when this one has none;
  * NULL otherwise. Its stride may be a multiple of nothing: not for aligned requests. */
-void *hak_bin_borrow(struct hak_heap *heap, unsigned cls);
+void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls);
 /* One block from a shared slab, for the orphan: it has no bins. */
 void *hak_bin_take_one(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode);
 /* Fills a bin up to at least `blocks` blocks, for prewarming. */

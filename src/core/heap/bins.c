@@ -69,14 +69,14 @@ void hak_bins_scan(uint64_t now_ms)
     uint64_t delay = hak_max(hak_purge_delay_ms(), HAK_NCLASSES), step = delay / HAK_NCLASSES;
     if (!heap)
         return;
-    if (!heap->looked_ms)
-        heap->looked_ms = now_ms;
-    if (hak_clock_age(heap->looked_ms, now_ms) > delay)
-        heap->looked_ms = now_ms - delay;
-    while (hak_clock_age(heap->looked_ms, now_ms) >= step) {
-        heap->looked_ms += step;
-        heap->look_next = (heap->look_next + 1) % HAK_NCLASSES;
-        if (scan_class(heap, heap->look_next))
+    if (!heap->scanned_ms)
+        heap->scanned_ms = now_ms;
+    if (hak_clock_age(heap->scanned_ms, now_ms) > delay)
+        heap->scanned_ms = now_ms - delay;
+    while (hak_clock_age(heap->scanned_ms, now_ms) >= step) {
+        heap->scanned_ms += step;
+        heap->scan_next = (heap->scan_next + 1) % HAK_NCLASSES;
+        if (scan_class(heap, heap->scan_next))
             return;
     }
 }
@@ -124,7 +124,7 @@ void hak_bins_retire(struct hak_heap *heap)
 void hak_bins_resume(struct hak_heap *heap)
 {
     hak_cache_resume(heap);
-    heap->looked_ms = 0;
+    heap->scanned_ms = 0;
 }
 
 static void abandon(struct hak_heap *heap, unsigned cls)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See processor.h. A processor gets its heap when a thread comes to a slow path on it, and keeps it. */
+ * See CPU.h. A CPU gets its heap when a thread comes to a slow path on it, and keeps it. */
 #include "cpu_heaps.h"
 
 #include "bins.h"
@@ -96,7 +96,7 @@ void hak_cpu_heap_leave(struct hak_heap *heap)
     leave_locked(heap);
 }
 
-/* --- processors at rest ---------------------------------------------------------------------------------- */
+/* --- CPUs at rest ---------------------------------------------------------------------------------- */
 
 /* One that works on its arrays alone is not seen: it is broken up now and then, and refills them. */
 static bool is_idle(struct hak_heap *heap, uint64_t since_ms)

@@ -4,7 +4,7 @@
 #include "drain.h"
 
 #include "core/base/log.h"
-#include "core/pages/bundle.h"
+#include "core/pages/block_batch.h"
 #include "core/pages/mark.h"
 #include "core/parts/parts.h"
 #include "owned.h"
@@ -122,7 +122,7 @@ HAK_INLINE void skip_first(struct rest *rest, const bool array)
 }
 
 /* How many slots, of at most `most`, go on from a block in steps of so many bytes. */
-HAK_INLINE uint32_t row_length(void *const *slots, size_t most, const char *block, ptrdiff_t step)
+HAK_INLINE uint32_t run_length(void *const *slots, size_t most, const char *block, ptrdiff_t step)
 {
     uint32_t n = 0;
     while (n < most && slots[n] == (block += step))
@@ -131,12 +131,13 @@ HAK_INLINE uint32_t row_length(void *const *slots, size_t most, const char *bloc
 }
 
 /* Marks a block, and those of the slots whose bits follow on its bit in one word, up or down. How many of the slots. */
-static HAK_NOINLINE uint32_t mark_row(struct hak_slab *slab, const void *block, ptrdiff_t step, void *const *slots, size_t most)
+static HAK_NOINLINE uint32_t mark_run(struct hak_slab *slab, const void *block, ptrdiff_t step, void *const *slots,
+                                      size_t most)
 {
     uint64_t place = hak_slab_place_of(slab, block), *word;
     uint32_t first = (uint32_t)(place >> 32), below = first % 64;
     size_t room = step > 0 ? hak_min(63 - below, slab->carved - 1 - first) : below; /* then another slab may follow */
-    uint32_t n = row_length(slots, hak_min(most, room), block, step);
+    uint32_t n = run_length(slots, hak_min(most, room), block, step);
     uint32_t lowest = step > 0 ? first : first - n;
     uint64_t bits = (((uint64_t)2 << n) - 1) << lowest % 64;
     word = &slab->map[first / 64];
@@ -170,7 +171,7 @@ HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
         more = same_page(block, rest->first);
         if (!HAK_BLOCKS_ARE_MARKED && more && (step == stride || step == -stride)) {
             void *const *next = rest->at - 1;
-            uint32_t row = mark_row(slab, block, step, next, (size_t)(rest->end - next));
+            uint32_t row = mark_run(slab, block, step, next, (size_t)(rest->end - next));
             n += row;
             rest->at = next + row;
             skip_first(rest, true);
@@ -208,7 +209,7 @@ HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const boo
         skip_first(rest, array);
         check_free_block(slab, last, array);
         hak_slab_push(slab, last);
-        hak_bundle_close(last, 0, 0);
+        hak_block_batch_close(last, 0, 0);
         if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a block that is on the list twice has no end */
             hak_slab_fail_put(slab, last);
     } while (same_page(last, rest->first));
@@ -250,17 +251,17 @@ HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct 
                            const bool array)
 {
     void *last = rest->first;
-    struct hak_bundler bundler = hak_bundler_start(slab, last);
+    struct hak_batcher bundler = hak_batcher_start(slab, last);
     number_of_block(slab, last, array);
     while (skip_first(rest, array), same_page(last, rest->first)) {
         if (array && HAK_UNLIKELY(rest->first == last))
             hak_slab_fail_free(slab, last);
         last = rest->first;
-        hak_bundler_add(&bundler, last, number_of_block(slab, last, array), !array);
+        hak_batcher_add(&bundler, last, number_of_block(slab, last, array), !array);
         if (HAK_UNLIKELY(bundler.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
             hak_slab_fail_put(slab, last);
     }
-    struct hak_chain chain = hak_bundler_end(&bundler);
+    struct hak_chain chain = hak_batcher_end(&bundler);
     if (heap)
         add_to_group(heap, groups, slab, chain);
     else

@@ -14,12 +14,12 @@ struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
     uint16_t owned_pages;   /* and their length */
     uint16_t refills;       /* the low bits of their number */
-    uint16_t trips;         /* how much the thread uses the class (share.h) */
+    uint16_t uses;          /* how much the thread uses the class (share.h) */
     bool shrinking;           /* overflowed, and not refilled since */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
     uint16_t remote_capacity; /* one that makes as many, or, of an array, more, is looked at; 0 before the first one */
-    uint8_t seen;             /* refills at the last look (hak_bins_scan), the low bits */
+    uint8_t seen;             /* refills at the last scan (hak_bins_scan), the low bits */
     HAK_BIN_FIELDS
     hak_remote_blocks remote_cache; /* other threads' blocks that were freed here */
 };
@@ -38,8 +38,8 @@ struct hak_heap {
     size_t retired_bytes;         /* and the bytes of blocks cut from its slabs then */
     void *local[HAK_NFRONTENDS];  /* the frontends' own, by their place in the table of parts */
     uint32_t flush_done;          /* the last of the trims' requests that it has followed */
-    uint64_t looked_ms;           /* the time up to which its classes were looked at, in turn; 0: not yet, */
-    unsigned look_next;           /* and the next one */
+    uint64_t scanned_ms;          /* the time up to which its classes were looked at, in turn; 0: not yet, */
+    unsigned scan_next;           /* and the next one */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */
     struct hak_counters counters;

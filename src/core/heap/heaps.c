@@ -15,7 +15,7 @@
 #define RETIRED_BYTES (32 * HAK_MIB) /* cut from the slabs of all retired heaps, at most */
 #define WARM 16u                     /* recycled heaps that keep their slots */
 
-HAK_LOCK(hak_heaps_lock, HAK_RANK_THREADS);
+HAK_LOCK(hak_heaps_lock, HAK_RANK_HEAPS);
 HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
 
 /* Under hak_heaps_lock. */

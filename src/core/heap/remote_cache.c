@@ -31,7 +31,7 @@ void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
     if (b->remote_count < capacity)
         return;
     hak_work_add(b->remote_count);
-    hak_share_count_trip(b);
+    hak_share_count_use(b);
     hak_remote_flush_to(heap, b, keep);
 }
 

@@ -4,16 +4,16 @@
 
 #include "core/parts/parts.h"
 
-#define TRIPS_MAX 4096u   /* however many threads there are */
+#define USES_MAX 4096u    /* however many threads there are */
 #define BATCH_BYTES 384u  /* of a trip, or one block */
 #define KEEP_BYTES 384u   /* of a class, or one block */
 
-_Atomic(uint32_t) hak_share_trips;
+_Atomic(uint32_t) hak_share_uses;
 
 void hak_share_set_heaps(uint32_t live)
 {
     uint64_t others = live ? live - 1 : 0;
-    HAK_STORE_RELAXED(&hak_share_trips, (uint32_t)hak_min(others * others, TRIPS_MAX));
+    HAK_STORE_RELAXED(&hak_share_uses, (uint32_t)hak_min(others * others, USES_MAX));
 }
 
 uint32_t hak_share_capacity(unsigned cls)

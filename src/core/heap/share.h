@@ -12,10 +12,10 @@
 #define HAK_SHARE_STRIDE_MIN HAK_CACHELINE
 /* Larger ones are much memory: of them a thread keeps none, and among others it makes a few trips in any case. */
 #define HAK_SHARE_STRIDE_LARGE 2048u
-#define HAK_SHARE_TRIPS_LARGE 4u
+#define HAK_SHARE_USES_LARGE 4u
 
 /* Trips for a class after which a thread owns slabs of it; below UINT16_MAX. */
-extern _Atomic(uint32_t) hak_share_trips;
+extern _Atomic(uint32_t) hak_share_uses;
 /* To be told whenever it changes how many threads live. */
 void hak_share_set_heaps(uint32_t live);
 
@@ -24,16 +24,16 @@ HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
 {
     if (HAK_LIKELY(b->slabs))
         return false;
-    uint32_t trips = HAK_LOAD_RELAXED(&hak_share_trips);
-    if (trips && hak_strides[cls] > HAK_SHARE_STRIDE_LARGE)
-        trips = (uint32_t)hak_max(trips, HAK_SHARE_TRIPS_LARGE);
-    return b->trips < trips && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
+    uint32_t uses = HAK_LOAD_RELAXED(&hak_share_uses);
+    if (uses && hak_strides[cls] > HAK_SHARE_STRIDE_LARGE)
+        uses = (uint32_t)hak_max(uses, HAK_SHARE_USES_LARGE);
+    return b->uses < uses && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
 }
 
 /* A refill, or a remote cache that went home. */
-HAK_INLINE void hak_share_count_trip(struct hak_bin *b)
+HAK_INLINE void hak_share_count_use(struct hak_bin *b)
 {
-    b->trips += b->trips < UINT16_MAX;
+    b->uses += b->uses < UINT16_MAX;
 }
 
 /* Free blocks that it then keeps. */

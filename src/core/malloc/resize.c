@@ -7,7 +7,7 @@
 #include "block.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
-#include "core/process/pulse.h"
+#include "core/process/maintenance.h"
 #include "fast.h"
 
 static bool fits_in_place(size_t usable, size_t size)
@@ -36,7 +36,7 @@ static void *resize_slowly(void *p, size_t size)
     if (!q)
         return move(p, usable, size);
     hak_work_add(HAK_SPAN_WORK);
-    hak_pulse();
+    hak_maintain();
     return q;
 }
 

@@ -19,7 +19,7 @@
 #include "core/pages/zero.h"
 #include "core/parts/parts.h"
 #include "core/process/life.h"
-#include "core/process/pulse.h"
+#include "core/process/maintenance.h"
 #include "trim.h"
 
 /* --- malloc: the library is initialised below the entries
@@ -35,12 +35,12 @@ static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refi
     return p;
 }
 
-static void *serve(unsigned cls, bool may_borrow)
+static void *serve(unsigned cls, bool may_fall_back)
 {
     struct hak_heap *heap = hak_heap_enter();
     void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
-    if (!p && heap && may_borrow)
-        p = hak_bin_borrow(heap, cls);
+    if (!p && heap && may_fall_back)
+        p = hak_bin_fall_back(heap, cls);
     if (!p)
         p = refill_or_orphan(heap, cls, HAK_REFILL_WITHIN_BUDGET);
     hak_heap_leave(heap);
@@ -56,11 +56,11 @@ static HAK_COLD void *serve_from_room(unsigned cls)
     return p;
 }
 
-static void *alloc_small(unsigned cls, bool may_borrow)
+static void *alloc_small(unsigned cls, bool may_fall_back)
 {
-    void *p = serve(cls, may_borrow);
+    void *p = serve(cls, may_fall_back);
     if (HAK_UNLIKELY(!p) && (hak_heaps_are_of_cpus() || !hak_bin_is_within_budget(cls)))
-        p = serve_from_room(cls); /* of other processors, too */
+        p = serve_from_room(cls); /* of other CPUs, too */
     if (HAK_LIKELY(p)) {
         hak_mark_check_whole(p, cls);
         hak_mark_clear(p, cls);
@@ -96,14 +96,14 @@ static void *alloc_span(size_t size, size_t align, bool zero)
 void *hak_alloc_span(size_t size, size_t align, bool zero)
 {
     void *p = hak_init() ? alloc_span(size, align, zero) : NULL;
-    hak_pulse();
+    hak_maintain();
     return p;
 }
 
 void *hak_alloc_class(unsigned cls)
 {
     void *p = hak_init() ? alloc_small(cls, false) : NULL;
-    hak_pulse();
+    hak_maintain();
     return p;
 }
 
@@ -141,7 +141,7 @@ void *hak_malloc_slow(size_t size)
     if (HAK_LIKELY(hak_init()))
         p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size)
                                                 : malloc_guarded(size, __builtin_return_address(0));
-    hak_pulse();
+    hak_maintain();
     HAK_PROBE(malloc_slow, size, p);
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
@@ -201,13 +201,13 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
         hak_guard_free(p, caller);
     else if (!hak_zero_free(p))
         free_span(slab, p);
-    hak_pulse();
+    hak_maintain();
 }
 
 static HAK_NOINLINE void after_remote_check(void)
 {
     hak_thread_heap(); /* a trim may have asked this thread for the rest */
-    hak_pulse();
+    hak_maintain();
 }
 
 /* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. */
@@ -232,7 +232,7 @@ void hak_free_slow(void *p)
     }
     hak_mark_set(p, (unsigned)cls);
     if (hak_quarantine_keep(heap, (unsigned)cls, p))
-        hak_pulse();
+        hak_maintain();
     else if (HAK_UNLIKELY(!hak_remote_cache_put(heap, (unsigned)cls, p)))
         after_remote_check();
 }
@@ -245,7 +245,7 @@ static HAK_NOINLINE void check_bin(void *p, unsigned cls)
     else
         hak_cache_leave(cls, p);
     hak_heap_leave(heap);
-    hak_pulse();
+    hak_maintain();
 }
 
 void hak_free_check(void *p, unsigned cls)
@@ -253,8 +253,8 @@ void hak_free_check(void *p, unsigned cls)
     struct hak_heap *heap = hak_self.heap;
     if (HAK_UNLIKELY(hak_cache_first(cls) == p))
         hak_slab_fail_free(hak_space_slab_of_block(p), p);
-    if (HAK_LIKELY(heap && hak_cache_heartbeat(heap, cls, p)))
-        hak_pulse();
+    if (HAK_LIKELY(heap && hak_cache_tick(heap, cls, p)))
+        hak_maintain();
     else
         check_bin(p, cls);
 }

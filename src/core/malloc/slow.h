@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The slow entries: what the fast path hands over. Each ends in one pulse. All return NULL without memory. */
+ * The slow entries: what the fast path hands over. Each ends in one maintenance. All return NULL without memory. */
 #ifndef HAK_SLOW_H
 #define HAK_SLOW_H
 

@@ -4,8 +4,8 @@
 
 #include "core/heap/thread.h"
 #include "core/pages/space.h"
-#include "core/process/pulse.h"
 #include "core/process/life.h"
+#include "core/process/maintenance.h"
 
 size_t hak_trim(size_t keep)
 {

@@ -142,7 +142,7 @@ const struct hak_os hak_os_linux = {
 const struct hak_os *hak_os = &hak_os_linux;
 
 /* One call through the door: runs EXPR, times it, enters it, keeps errno; its value is EXPR's. */
-#define THROUGH_DOOR(cause, call, nbytes, expr)                                      \
+#define CALL_KERNEL(cause, call, nbytes, expr)                                       \
     ({                                                                               \
         int saved_ = errno;                                                          \
         uint64_t start_ = hak_os->clock_ns();                                        \
@@ -193,7 +193,7 @@ size_t hak_os_page_size(void)
 
 int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)
 {
-    intptr_t p = THROUGH_DOOR(cause, mmap, size, hak_os->map(NULL, size, prot, MAP_NORESERVE));
+    intptr_t p = CALL_KERNEL(cause, mmap, size, hak_os->map(NULL, size, prot, MAP_NORESERVE));
     if (p < 0 && p > -4096)
         return (int)p;
     *addr = (void *)p;
@@ -203,8 +203,7 @@ int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)
 
 int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
 {
-    intptr_t p = THROUGH_DOOR(cause, mmap, size,
-                              hak_os->map(hint, size, prot, MAP_NORESERVE | MAP_THERE));
+    intptr_t p = CALL_KERNEL(cause, mmap, size, hak_os->map(hint, size, prot, MAP_NORESERVE | MAP_THERE));
     if (p < 0 && p > -4096)
         return (int)p;
     if ((void *)p == hint) {
@@ -217,7 +216,7 @@ int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
 
 int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause)
 {
-    intptr_t p = THROUGH_DOOR(cause, mmap, size, hak_os->map_file(fd, size));
+    intptr_t p = CALL_KERNEL(cause, mmap, size, hak_os->map_file(fd, size));
     if (p < 0 && p > -4096)
         return (int)p;
     *addr = (void *)p;
@@ -226,18 +225,18 @@ int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause)
 
 int hak_os_unmap(void *addr, size_t size, enum hak_cause cause)
 {
-    return (int)THROUGH_DOOR(cause, munmap, size, hak_os->unmap(addr, size));
+    return (int)CALL_KERNEL(cause, munmap, size, hak_os->unmap(addr, size));
 }
 
 int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause)
 {
-    return (int)THROUGH_DOOR(cause, mprotect, size, hak_os->protect(addr, size, prot));
+    return (int)CALL_KERNEL(cause, mprotect, size, hak_os->protect(addr, size, prot));
 }
 
 int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause)
 {
-    intptr_t p = THROUGH_DOOR(cause, mremap, new_size,
-                              hak_os->remap(*addr, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0, NULL));
+    intptr_t p = CALL_KERNEL(cause, mremap, new_size,
+                             hak_os->remap(*addr, old_size, new_size, may_move ? MREMAP_MAYMOVE : 0, NULL));
     if (p < 0 && p > -4096)
         return (int)p;
     *addr = (void *)p;
@@ -247,15 +246,15 @@ int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, e
 #if HAK_HARDENED
 int hak_os_move(void *addr, size_t old_size, void *to, size_t new_size, enum hak_cause cause)
 {
-    intptr_t p = THROUGH_DOOR(cause, mremap, new_size,
-                              hak_os->remap(addr, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+    intptr_t p = CALL_KERNEL(cause, mremap, new_size,
+                             hak_os->remap(addr, old_size, new_size, MREMAP_MAYMOVE | MREMAP_FIXED, to));
     return p < 0 && p > -4096 ? (int)p : 0;
 }
 #endif
 
 int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause)
 {
-    return (int)THROUGH_DOOR(cause, madvise, size, hak_os->advise(addr, size, advice));
+    return (int)CALL_KERNEL(cause, madvise, size, hak_os->advise(addr, size, advice));
 }
 
 static size_t total_bytes(const struct iovec *ranges, size_t count)
@@ -273,8 +272,8 @@ static intptr_t advise_at_once(const struct iovec *ranges, size_t count, int adv
 {
     if (count < 2 || HAK_LOAD_RELAXED(&no_vectors))
         return -EBUSY;
-    intptr_t done = THROUGH_DOOR(cause, process_madvise, total_bytes(ranges, count),
-                                 hak_os->advise_vector(ranges, count, advice));
+    intptr_t done =
+        CALL_KERNEL(cause, process_madvise, total_bytes(ranges, count), hak_os->advise_vector(ranges, count, advice));
     if (done == -EBADF || done == -ENOSYS || done == -EPERM)
         HAK_STORE_RELAXED(&no_vectors, true);
     return done;
@@ -315,7 +314,7 @@ int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
     unsigned char each_page[HAK_RESIDENT_MAX / HAK_SYSTEM_PAGE];
     size_t page = hak_os_page_size();
     HAK_ASSERT(size <= HAK_RESIDENT_MAX);
-    int error = (int)THROUGH_DOOR(cause, mincore, size, hak_os->resident(addr, size, each_page));
+    int error = (int)CALL_KERNEL(cause, mincore, size, hak_os->resident(addr, size, each_page));
     size_t resident = 0;
     for (size_t i = 0; !error && i < size / page; i++)
         resident += each_page[i] & 1 ? page : 0;
@@ -324,7 +323,7 @@ int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
 
 void hak_os_name(void *addr, size_t size, const char *name)
 {
-    THROUGH_DOOR(HAK_CAUSE_name, prctl, size, hak_os->name(addr, size, name));
+    CALL_KERNEL(HAK_CAUSE_name, prctl, size, hak_os->name(addr, size, name));
 }
 
 void hak_os_regret(enum hak_cause cause, size_t bytes)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * Restartable sequences: code that the kernel sends back to its start when it takes the processor away in its midst, or
- * delivers a signal. So it changes what belongs to a processor without a lock or an atomic. The C library registers
+ * Restartable sequences: code that the kernel sends back to its start when it takes the CPU away in its midst, or
+ * delivers a signal. So it changes what belongs to a CPU without a lock or an atomic. The C library registers
  * each thread with the kernel (glibc since 2.35). Where it does not, or the kernel cannot interrupt the sequences of a
- * processor, they are off for all of the process's life. */
+ * CPU, they are off for all of the process's life. */
 #ifndef HAK_RSEQ_H
 #define HAK_RSEQ_H
 
 #include "core/base/words.h"
 
-#define HAK_CPUS 1024 /* numbers of processors; with more, sequences are off */
+#define HAK_CPUS 1024 /* numbers of CPUs; with more, sequences are off */
 
 /* What a thread shares with the kernel has `cpu_id`, negative where the thread is not registered, and `rseq_cs`, which
  * sequence it is in. It is the C library's, which lies so far behind an area of our own that says "not registered"; or
@@ -23,13 +23,13 @@ extern HAK_HIDDEN ptrdiff_t hak_rseq_offset; /* of the same from the thread's ba
 #define HAK_RSEQ_SIGNATURE_X86_64 "0x53053053"
 #define HAK_RSEQ_SIGNATURE_AARCH64 "0xd428bc00"
 
-/* Where sequences are to be had in this process, as many numbers as processors have, or a few more; else 0. */
+/* Where sequences are to be had in this process, as many numbers as CPUs have, or a few more; else 0. */
 unsigned hak_rseq_find(void);
 /* From now on they are on. */
 void hak_rseq_switch_on(void);
-/* The processor that the calling thread runs on; negative where it is not registered. */
+/* The CPU that the calling thread runs on; negative where it is not registered. */
 int hak_rseq_cpu(void);
-/* Sequences that ran on the processor when this was called have ended, or will not. False: the kernel refused. */
+/* Sequences that ran on the CPU when this was called have ended, or will not. False: the kernel refused. */
 bool hak_rseq_fence(int cpu);
 
 #endif

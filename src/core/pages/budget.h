@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * A soft budget for the bytes that hakmem holds: HAKMEM_LIMIT_MB, or the limit of a container. Held are the pages of
  * slabs, spans and direct mappings, touched or not, and free pages with old content. Whoever supplies pages tells it
- * here. A request that would pass the budget first purges all that is idle (process/pulse.h). Then it is served: no
- * request fails for the budget. */
+ * here. A request that would pass the budget first purges all that is idle (process/maintenance.h). Then it is served:
+ * no request fails for the budget. */
 #ifndef HAK_BUDGET_H
 #define HAK_BUDGET_H
 

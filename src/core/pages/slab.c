@@ -398,7 +398,8 @@ static _Noreturn HAK_COLD void fail_remote(const struct hak_slab *slab, const vo
                   slab->stride, state_names[state_of(word) % HAK_SLAB_NSTATES]);
 }
 
-/* A block that two chains hold makes the list a circle, or ends it early. Of bundles who opens them sees the latter. */
+/* A block that two chains hold makes the list a circle, or ends it early. Of block batches who opens them sees the
+ * latter. */
 static void *last_of(const struct hak_slab *slab, uint64_t word)
 {
     void *last = NULL, *block = first_of(slab, word);
@@ -408,7 +409,7 @@ static void *last_of(const struct hak_slab *slab, uint64_t word)
         hak_mark_check_linked(block, slab->cls);
         last = block;
     }
-    if (HAK_UNLIKELY(block || (!HAK_BUNDLES && n < count_of(word))))
+    if (HAK_UNLIKELY(block || (!HAK_BLOCK_BATCHES && n < count_of(word))))
         fail_remote(slab, last, word);
     return last;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/pages/bundle.h"
+#include "core/pages/block_batch.h"
 #include "core/pages/page_heap.h"
 
 #define BIN_BYTES (32 * HAK_KIB)
@@ -141,6 +141,6 @@ void hak_parts_empty_slab(struct hak_slab *slab)
 {
     if (hak_slab_state(slab) == HAK_SLAB_PARTIAL)
         hak_slab_adopt(slab, NULL);
-    hak_bundles_check(slab);
+    hak_block_batches_check(slab);
     hak_slab_empty(slab);
 }

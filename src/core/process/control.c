@@ -9,7 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/pages/guard.h"
-#include "pulse.h"
+#include "maintenance.h"
 #include "start.h"
 
 /* Of libhakmem-profile.so, where it is loaded. */
@@ -70,6 +70,6 @@ int hak_control_set(const char *name, const char *value)
         error = -ENOMEM;
     if (!error)
         error = hak_change_sealed((char *)&hak_options + info->offset, number);
-    hak_pulse_background(); /* if it was that */
+    hak_maintenance_background(); /* if it was that */
     return error;
 }

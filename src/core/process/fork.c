@@ -14,7 +14,7 @@
 #include "core/heap/cpu_heaps.h"
 #include "core/heap/heaps.h"
 #include "live.h"
-#include "pulse.h"
+#include "maintenance.h"
 #include "start.h"
 
 /* --- the C library's streams ---------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ static void forget_others(void)
     if (hak_heaps_are_of_cpus())
         hak_cpu_heaps_lose_others();
     hak_background_fork_child(forking_process);
-    hak_pulse_fork_child();
+    hak_maintenance_fork_child();
     if (hak_options.stats_shm)
         hak_live_fork_child();
 }

@@ -6,7 +6,7 @@
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 #include "fork.h"
-#include "pulse.h"
+#include "maintenance.h"
 #include "report.h"
 #include "signal.h"
 
@@ -28,7 +28,7 @@ __attribute__((constructor)) static void construct(void)
 {
     HAK_UNSEEN;
     hak_fork_register();
-    hak_pulse_background();
+    hak_maintenance_background();
 }
 
 __attribute__((destructor)) static void destruct(void)

@@ -16,8 +16,8 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/os.h"
-#include "outlet.h"
 #include "report.h"
+#include "stats_sink.h"
 
 #define SIZE (64 * HAK_KIB)
 #define RECORDS ((SIZE - sizeof(struct hak_live_header)) / sizeof(struct hak_live_record))
@@ -42,7 +42,7 @@ static int open_file(void)
     int low = memfd_create(HAK_LIVE_FILE, MFD_CLOEXEC);
     if (low < 0)
         return -errno;
-    int fd = hak_outlet_copy(low), error = errno;
+    int fd = hak_stats_sink_copy(low), error = errno;
     close(low);
     return fd < 0 ? -error : fd;
 }

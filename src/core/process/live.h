@@ -36,9 +36,9 @@ _Static_assert(sizeof(struct hak_live_header) == 64 && sizeof(struct hak_live_re
 
 /* All of these are for processes with HAKMEM_STATS_SHM=1 only. */
 
-/* Brings the counters up to date, and makes the file if there is none that readers find: at the first pulse, in a
- * forked child, and where the program closed the descriptor. Called on slow paths without any lock, now and then; does
- * nothing where another thread is at it, or where a refresh would take more than 2 % of the time. */
+/* Brings the counters up to date, and makes the file if there is none that readers find: at the first maintenance step,
+ * in a forked child, and where the program closed the descriptor. Called on slow paths without any lock, now and then;
+ * does nothing where another thread is at it, or where a refresh would take more than 2 % of the time. */
 void hak_live_refresh(void);
 /* In a forked child, which makes a file of its own at its next refresh, so never if it execs at once. */
 void hak_live_fork_child(void);

@@ -23,8 +23,8 @@
 #include "core/parts/parts.h"
 #include "core/parts/release.h"
 #include "deepbind.h"
-#include "outlet.h"
 #include "start.h"
+#include "stats_sink.h"
 
 /* "tiny pool large": the parts that are built. All contracts begin with the name. */
 static void write_names(struct hak_stats_writer *w, const char *key, const void *list)
@@ -446,23 +446,23 @@ static void write_to(int fd)
 {
     if (fd >= 0)
         hak_stats_write(fd, hak_options.stats == 2);
-    hak_outlet_close(fd);
+    hak_stats_sink_close(fd);
 }
 
 void hak_stats_now(void)
 {
     const struct hak_option_values *o = &hak_options;
-    write_to(o->stats_file[0] ? hak_outlet_file(o->stats_file) : hak_outlet_stderr());
+    write_to(o->stats_file[0] ? hak_stats_sink_file(o->stats_file) : hak_stats_sink_stderr());
 }
 
 void hak_stats_at_exit(void)
 {
     const struct hak_option_values *o = &hak_options;
-    int fd = hak_outlet_wants_stderr() ? hak_outlet_stderr() : -1;
+    int fd = hak_stats_sink_wants_stderr() ? hak_stats_sink_stderr() : -1;
     if (fd >= 0 && (o->fast_stats || o->stage_stats))
         print_sections(fd);
     if (o->stats)
-        write_to(o->stats_file[0] ? hak_outlet_file(o->stats_file) : fd);
+        write_to(o->stats_file[0] ? hak_stats_sink_file(o->stats_file) : fd);
     else
-        hak_outlet_close(fd);
+        hak_stats_sink_close(fd);
 }

@@ -38,7 +38,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     int saved = errno;
     if (hak_lock_is_any_held()) {
         HAK_STORE_RELAXED(&hak_signal_waiting, number);
-        HAK_STORE_RELAXED(&hak_purge_waits, true); /* the slow path ends in a pulse */
+        HAK_STORE_RELAXED(&hak_purge_waits, true); /* the slow path ends in a maintenance step */
     } else {
         hak_stats_now();
         go_on(number, info, context);

@@ -16,7 +16,7 @@
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
-#include "outlet.h"
+#include "stats_sink.h"
 
 extern char **environ;
 /* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
@@ -71,9 +71,10 @@ static bool init_locked(void)
         hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads", hak_options.trace);
     if (hak_options.profile && !hak_profile_set && !hak_options.quiet)
         hak_log("HAKMEM_PROFILE: libhakmem-profile.so is not loaded, there is no profile; run hakmem profile -- CMD");
-    if (hak_outlet_wants_stderr())
-        hak_outlet_keep_stderr();
-    hak_work_add(HAK_WORK_MAX); /* the first pulse is at the end of this slow path: it makes the file of live counters */
+    if (hak_stats_sink_wants_stderr())
+        hak_stats_sink_keep_stderr();
+    hak_work_add(HAK_WORK_MAX); /* the first maintenance step is at the end of this slow path: it makes the file of live
+                                   counters */
     if (hak_options.guard_rate)
         hak_guard_start();
     seal();

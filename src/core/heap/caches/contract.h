@@ -21,14 +21,14 @@
 #include "core/base/work.h"
 #include "core/heap/heap.h"
 
-/* Frees of a class between two heartbeats; each check of a bin is one, too. */
-#define HAK_BIN_BEAT (HAK_CACHE_CPU ? 128u : HAK_ROOM_MOST)
-#define HAK_BIN_SHORT_BEAT 16u /* the same while idle memory waits to be purged */
+/* Frees of a class between two ticks; each check of a bin is one, too. */
+#define HAK_BIN_TICK (HAK_CACHE_CPU ? 128u : HAK_ROOM_MOST)
+#define HAK_BIN_SHORT_TICK 16u /* the same while idle memory waits to be purged */
 
-/* So many frees at most until the next heartbeat. */
-HAK_INLINE uint32_t hak_bin_beat(void)
+/* So many frees at most until the next tick. */
+HAK_INLINE uint32_t hak_bin_tick(void)
 {
-    return HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)) ? HAK_BIN_SHORT_BEAT : HAK_BIN_BEAT;
+    return HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)) ? HAK_BIN_SHORT_TICK : HAK_BIN_TICK;
 }
 
 /* The thread uses the class for the first time. */

@@ -10,9 +10,9 @@
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
-#include "core/pages/bundle.h"
+#include "core/pages/block_batch.h"
 
-#define BEATS 11u /* until the next check; a trim waits so long at most to be heard */
+#define TICKS 11u /* until the next check; a trim waits so long at most to be heard */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
@@ -60,11 +60,11 @@ static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
     return hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
 }
 
-/* Frees until the next heartbeat: there are slots for them. Where the class is shared, not many. */
+/* Frees until the next tick: there are slots for them. Where the class is shared, not many. */
 HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_bin *b = &heap->bins[cls];
-    uint32_t room = (uint32_t)hak_min(hak_bin_beat(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
+    uint32_t room = (uint32_t)hak_min(hak_bin_tick(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
     if (hak_share_is_on(b, cls))
         room = (uint32_t)hak_min(room, 2 * hak_share_capacity(cls) + 1);
     hak_array_set_room(heap, cls, room);
@@ -92,9 +92,9 @@ static uint32_t room_for(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 
 static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
 {
-    if (hak_bundles_are_few(slab, want))
-        return hak_bundles_take_few(slab, slots);
-    return (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(slab, want, slots);
+    if (hak_block_batches_are_few(slab, want))
+        return hak_block_batches_take_few(slab, slots);
+    return (hak_block_batches_open(slab) ? hak_slab_take_to_slots : hak_block_batches_take_closed)(slab, want, slots);
 }
 
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
@@ -186,8 +186,8 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     uint32_t keep = array_capacity(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
-    hak_work_add(hak_min(most - n, HAK_BIN_BEAT));
-    if (n < keep && most - n < HAK_BIN_BEAT && most < keep + HAK_ARRAY_FREES)
+    hak_work_add(hak_min(most - n, HAK_BIN_TICK));
+    if (n < keep && most - n < HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES)
         grow_array(heap, cls, 2 * most);
     put_in_array(heap, cls, p);
     if (hak_array_length(b, cls) > keep) {
@@ -195,9 +195,9 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
         drain_to(heap, cls, b->shrinking || !keep ? 1 : keep); /* the last one shows whether it is freed again */
         b->shrinking = true;
     }
-    b->later = BEATS;
+    b->later = TICKS;
     most = b->slots_lg ? hak_array_most(b) : 0;
-    b->steady = (uint16_t)(most > HAK_BIN_BEAT ? hak_min(hak_parts.capacity[cls], most - HAK_BIN_BEAT) : 0);
+    b->steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(hak_parts.capacity[cls], most - HAK_BIN_TICK) : 0);
     set_room(heap, cls);
 }
 

@@ -54,14 +54,14 @@ HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
 HAK_INLINE bool hak_array_spend(hak_cache_ref self, uint64_t cls, void *const *last, const void *p)
 {
 #if HAK_CACHE_BY_SEGMENT
-    bool look;
+    bool due;
     __asm__("cmpq %[last], %[p]\n\t"
             "rorq $1, %%fs:%c[room](%[self], %[cls], 8)"
-            : "=@ccbe"(look)
+            : "=@ccbe"(due)
             : [last] "m"(*last), [p] "r"(p), [self] "r"((uintptr_t)self), [cls] "r"(cls),
               [room] "i"(offsetof(struct hak_cache, room))
             : "memory");
-    return look;
+    return due;
 #else
     return hak_room_spend(&self->room[cls]) || *last == p;
 #endif
@@ -99,8 +99,8 @@ HAK_INLINE void hak_array_set_room(struct hak_heap *heap, unsigned cls, uint32_t
 }
 
 /* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots
- * for a beat more: work is counted, no more. A heartbeat comes often, so it takes few instructions. */
-HAK_INLINE bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)
+ * for a beat more: work is counted, no more. A tick comes often, so it takes few instructions. */
+HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     void **end = hak_self.bin[cls];
@@ -110,9 +110,9 @@ HAK_INLINE bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p
         b->steady = 0;
     end[1] = p;
     hak_self.bin[cls] = end + 1;
-    hak_self.room[cls] = hak_room(HAK_BIN_BEAT);
-    b->given = (uint16_t)(b->given + 1 + HAK_BIN_BEAT); /* it is counted with the next ones, and so is p */
-    hak_work_add(HAK_BIN_BEAT);
+    hak_self.room[cls] = hak_room(HAK_BIN_TICK);
+    b->given = (uint16_t)(b->given + 1 + HAK_BIN_TICK); /* it is counted with the next ones, and so is p */
+    hak_work_add(HAK_BIN_TICK);
     return true;
 }
 

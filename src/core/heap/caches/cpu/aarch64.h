@@ -5,7 +5,7 @@
 
 #include "core/os/rseq.h"
 
-/* Label 1 to label 2 is the sequence; 0 is where it begins anew. [b]: where the arrays of the processor keep the last
+/* Label 1 to label 2 is the sequence; 0 is where it begins anew. [b]: where the arrays of the CPU keep the last
  * slot of the class that holds a block; [a] is that slot. */
 #define HAK_SEQUENCE_BEGIN                                        \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                \
@@ -59,24 +59,23 @@ HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
     uint64_t room, *rooms;
-    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
-                          "ldr %[room], [%[a]]\n"
-                          "cmp %[room], %[p]\n"
-                          "b.eq %l[twice]\n"
-                          "sub %[rooms], %[b], %[cls], lsl #2\n" /* they are half as long */
-                          "ldr %w[room], [%[rooms], %[room_of]]\n"
-                          "subs %w[room], %w[room], #1\n"
-                          "str %w[room], [%[rooms], %[room_of]]\n"
-                          "b.mi %l[look]\n"
-                          "str %[p], [%[a], #8]!\n"
-                          "str %[a], [%[b]]\n"
-                          "2:"
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN "ldr %[room], [%[a]]\n"
+                                             "cmp %[room], %[p]\n"
+                                             "b.eq %l[twice]\n"
+                                             "sub %[rooms], %[b], %[cls], lsl #2\n" /* they are half as long */
+                                             "ldr %w[room], [%[rooms], %[room_of]]\n"
+                                             "subs %w[room], %w[room], #1\n"
+                                             "str %w[room], [%[rooms], %[room_of]]\n"
+                                             "b.mi %l[due]\n"
+                                             "str %[p], [%[a], #8]!\n"
+                                             "str %[a], [%[b]]\n"
+                                             "2:"
                           : [a] "=&r"(a), [b] "=&r"(b), [room] "=&r"(room), [rooms] "=&r"(rooms)
                           : [p] "r"(p), HAK_SEQUENCE_INPUTS
                           : "memory", "cc"
-                          : look, twice);
+                          : due, twice);
     return true;
-look:
+due:
     return false;
 twice:
     hak_cache_fail_twice(p);

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * See cpu.h. What the slow path does with arrays: by sequences, in whole trips, those of the processor that it runs on;
- * and plainly, those of a thread where sequences are off, or those of a processor while they are closed. */
+ * See cpu.h. What the slow path does with arrays: by sequences, in whole trips, those of the CPU that it runs on;
+ * and plainly, those of a thread where sequences are off, or those of a CPU while they are closed. */
 #include "cpu.h"
 
 #include "core/base/layout.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
 #include "core/heap/share.h"
-#include "core/pages/bundle.h"
+#include "core/pages/block_batch.h"
 #include "core/pages/space.h"
 
 #define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
-#define TRIP 256u        /* blocks of one trip, at most */
+#define TRANSFER 256u    /* blocks of one trip, at most */
 
 /* --- which arrays -------------------------------------------------------------------------------------- */
 
 bool hak_heaps_of_cpus;
 struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS] = {&hak_arrays_closed, &hak_arrays_closed};
 
-/* Read by sequences, which only a processor's own threads run. */
+/* Read by sequences, which only a CPU's own threads run. */
 static void set_arrays_of(unsigned cpu, struct hak_arrays *arrays)
 {
     __atomic_store_n(&hak_arrays_of[HAK_CPUS_UNREAL + cpu], arrays, __ATOMIC_RELEASE);
@@ -77,11 +77,11 @@ void hak_cache_fail_twice(const void *p)
     hak_slab_fail_free(hak_space_slab_of_block(p), p);
 }
 
-/* --- trips --------------------------------------------------------------------------------------------- */
+/* --- transfers --------------------------------------------------------------------------------------------- */
 
 static uint32_t array_length(const struct hak_arrays *a, unsigned cls)
 {
-    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* may be a processor's in use */
+    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* may be a CPU's in use */
     return (uint32_t)(slot - (cls ? a->end[cls - 1] + 1 : a->slots));
 }
 
@@ -101,7 +101,7 @@ static uint32_t push_plainly(struct hak_arrays *a, unsigned cls, void *const *bl
     return i;
 }
 
-/* A thread's own; a processor's while they are new, and nobody else knows them. */
+/* A thread's own; a CPU's while they are new, and nobody else knows them. */
 static bool has_plain_arrays(void)
 {
     return hak_self.arrays != &hak_arrays_closed;
@@ -127,7 +127,7 @@ static uint32_t push_some(unsigned cls, void *const *blocks, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         __tsan_release(blocks[i]);
     return has_plain_arrays() ? push_plainly(hak_self.arrays, cls, blocks, n)
-                              : hak_rseq_push_some(cls, blocks, n, hak_bin_beat());
+                              : hak_rseq_push_some(cls, blocks, n, hak_bin_tick());
 }
 
 static void push_or_drain(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
@@ -164,7 +164,7 @@ void *hak_cache_pop_again(unsigned cls)
     return p;
 }
 
-/* On a processor, which others use too, the block that the caller is to have does not go to the array. */
+/* On a CPU, which others use too, the block that the caller is to have does not go to the array. */
 static void *keep_one(struct hak_heap *heap, void *p)
 {
     if (has_plain_arrays() || heap->kept)
@@ -180,10 +180,10 @@ static void fill_bin(struct hak_heap *heap, unsigned cls, void *const *blocks, u
 
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
-    void *blocks[TRIP];
+    void *blocks[TRANSFER];
     (void)exactly;
-    uint32_t n = (hak_bundles_open(slab) ? hak_slab_take_to_slots : hak_bundles_take_closed)(
-        slab, (uint32_t)hak_min(want, TRIP), blocks);
+    uint32_t n = (hak_block_batches_open(slab) ? hak_slab_take_to_slots : hak_block_batches_take_closed)(
+        slab, (uint32_t)hak_min(want, TRANSFER), blocks);
     fill_bin(heap, cls, blocks, n);
     return n;
 }
@@ -221,7 +221,7 @@ static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
 }
 
 /* Where sequences are off; where they are on, threads have no descriptor to call it with. */
-bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)
+bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     if (!b->later || array_length(hak_self.arrays, cls) >= array_limit(b, cls) || !push_some(cls, &p, 1))
@@ -244,8 +244,8 @@ static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint
 static void make_array_room(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
-    void *blocks[TRIP];
-    uint32_t n = pop_some(cls, blocks, (uint32_t)hak_min(TRIP, slots_of(cls)));
+    void *blocks[TRANSFER];
+    uint32_t n = pop_some(cls, blocks, (uint32_t)hak_min(TRANSFER, slots_of(cls)));
     uint32_t most = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : n / 2;
     uint32_t keep = b->shrinking ? 0 : (uint32_t)hak_min(most, n);
     if (n > keep) {
@@ -260,8 +260,8 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     struct hak_bin *b = &heap->bins[cls];
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
-    hak_work_add(HAK_BIN_BEAT);
-    b->later = (uint16_t)hak_bin_beat();
+    hak_work_add(HAK_BIN_TICK);
+    b->later = (uint16_t)hak_bin_tick();
     reset_closed(cls);
     if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) && push_some(cls, &p, 1))
         return;
@@ -271,19 +271,19 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 
 void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
-    void *blocks[TRIP];
-    uint32_t n = pop_some(cls, blocks, TRIP);
+    void *blocks[TRANSFER];
+    uint32_t n = pop_some(cls, blocks, TRANSFER);
     keep_newest(heap, cls, blocks, n, n / 2);
 }
 
 void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 {
-    void *blocks[TRIP];
-    for (uint32_t n; (n = pop_some(cls, blocks, TRIP));)
+    void *blocks[TRANSFER];
+    for (uint32_t n; (n = pop_some(cls, blocks, TRANSFER));)
         hak_drain_array(heap, blocks, n);
 }
 
-/* --- a thread's end, a processor's rest ------------------------------------------------------------------ */
+/* --- a thread's end, a CPU's rest ------------------------------------------------------------------ */
 
 void hak_cache_retire(struct hak_heap *heap)
 {
@@ -300,8 +300,8 @@ void hak_cache_resume(struct hak_heap *heap)
 
 void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 {
-    void *blocks[TRIP];
-    for (uint32_t n; heap->arrays && (n = mark_taken(blocks, pop_plainly(heap->arrays, cls, blocks, TRIP)));)
+    void *blocks[TRANSFER];
+    for (uint32_t n; heap->arrays && (n = mark_taken(blocks, pop_plainly(heap->arrays, cls, blocks, TRANSFER)));)
         hak_drain_array(heap, blocks, n);
 }
 

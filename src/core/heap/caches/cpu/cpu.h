@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The cache `cpu`: arrays of pointers to free blocks, one for each class, that belong to processors. Threads push and
- * pop, by restartable sequences (os/rseq.h), in those of the processor that they run on. So however many threads there
- * are, there are as many arrays as processors. A block may lie in the arrays of any; all slabs have one tag.
+ * The cache `cpu`: arrays of pointers to free blocks, one for each class, that belong to CPUs. Threads push and
+ * pop, by restartable sequences (os/rseq.h), in those of the CPU that they run on. So however many threads there
+ * are, there are as many arrays as CPUs. A block may lie in the arrays of any; all slabs have one tag.
  *
  * The fast path finds the closed arrays, which are empty and have no room, where the kernel does not know the thread,
- * where nobody came to a slow path on the processor yet, and while somebody empties its arrays. So it does in all
+ * where nobody came to a slow path on the CPU yet, and while somebody empties its arrays. So it does in all
  * threads where sequences are off: then arrays belong to threads, and the slow path finds them. */
 #ifndef HAK_CACHES_CPU_H
 #define HAK_CACHES_CPU_H
@@ -14,7 +14,7 @@
 #include "core/os/rseq.h"
 #include "core/parts/parts.h"
 
-/* By number of processor. Before number 0 stand those that the C library has for "none". */
+/* By number of CPU. Before number 0 stand those that the C library has for "none". */
 #define HAK_CPUS_UNREAL 2
 extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS];
 
@@ -64,23 +64,23 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
     return HAK_LIKELY(hak_rseq_push(cls, p));
 }
 
-/* Arrays for a thread or a processor; NULL without memory. */
+/* Arrays for a thread or a CPU; NULL without memory. */
 struct hak_arrays *hak_arrays_new(void);
-/* A processor's become the ones that its threads find, or no more: then nobody but the caller touches them. False: the
+/* A CPU's become the ones that its threads find, or no more: then nobody but the caller touches them. False: the
  * kernel refused, they are still found. */
 void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays);
 bool hak_arrays_close(unsigned cpu);
-/* Sequences are switched on, where they are to be had. How many numbers processors have then; 0: they are off. */
+/* Sequences are switched on, where they are to be had. How many numbers CPUs have then; 0: they are off. */
 unsigned hak_arrays_start(void);
 
-/* With sequences, of no processor: NULL. */
+/* With sequences, of no CPU: NULL. */
 HAK_INLINE void *hak_cache_first(unsigned cls)
 {
     return *hak_self.arrays->top[cls];
 }
 
 void *hak_cache_pop_again(unsigned cls);
-bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p);
+bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p);
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
 void *hak_cache_taken(struct hak_heap *heap, unsigned cls);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The restartable sequences of the cache `cpu` on x86-64, for cpu.h alone. Each begins by naming itself to the kernel,
- * then looks up the arrays of its processor, and ends in one instruction that commits. Whatever comes between, the
+ * then looks up the arrays of its CPU, and ends in one instruction that commits. Whatever comes between, the
  * kernel sends it back to its beginning: what it wrote lies behind the last block of an array, where it means nothing,
  * or took away from the array's room. */
 #ifndef HAK_CPU_X86_64_H
@@ -9,7 +9,7 @@
 #include "core/os/rseq.h"
 
 /* Label 1 to label 2 is the sequence; 0 is where it begins anew, from a section that no compiler puts code into: else
- * what stands there could come before the sequence itself. [a]: the arrays of the processor, [b] is free. */
+ * what stands there could come before the sequence itself. [a]: the arrays of the CPU, [b] is free. */
 #define HAK_SEQUENCE_BEGIN_AT(area)                                         \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                          \
     ".balign 32\n"                                                          \
@@ -63,21 +63,21 @@ empty:
 HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
-    __asm__ goto volatile(HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_offset(%%rip), %[b]\n")
-                          "movq (%[a], %[cls], 8), %[b]\n"
-                          "cmpq (%[b]), %[p]\n"
-                          "je %l[twice]\n"
-                          "subl $1, %c[room](%[a], %[cls], 4)\n"
-                          "js %l[look]\n"
-                          "movq %[p], 8(%[b])\n"
-                          "addq $8, (%[a], %[cls], 8)\n"
-                          "2:"
-                          : [a] "=&r"(a), [b] "=&r"(b)
-                          : [p] "r"(p), HAK_SEQUENCE_INPUTS
-                          : "memory", "cc"
-                          : look, twice);
+    __asm__ goto volatile(
+        HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_offset(%%rip), %[b]\n") "movq (%[a], %[cls], 8), %[b]\n"
+                                                                     "cmpq (%[b]), %[p]\n"
+                                                                     "je %l[twice]\n"
+                                                                     "subl $1, %c[room](%[a], %[cls], 4)\n"
+                                                                     "js %l[due]\n"
+                                                                     "movq %[p], 8(%[b])\n"
+                                                                     "addq $8, (%[a], %[cls], 8)\n"
+                                                                     "2:"
+        : [a] "=&r"(a), [b] "=&r"(b)
+        : [p] "r"(p), HAK_SEQUENCE_INPUTS
+        : "memory", "cc"
+        : due, twice);
     return true;
-look:
+due:
     return false;
 twice:
     hak_cache_fail_twice(p);

@@ -12,7 +12,7 @@
 
 #define INTERVAL_MIN 8u
 #define INTERVAL_FIRST 32u
-#define INTERVAL_MAX (8 * HAK_BIN_BEAT)
+#define INTERVAL_MAX (8 * HAK_BIN_TICK)
 #define INTERVAL_BYTES (6 * HAK_MIB)
 #define LONGEST UINT16_MAX
 
@@ -72,7 +72,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first one shows whether it is freed again */
     hak_list_put(cls, p);
     hak_owned_mark_used(heap, cls);
-    hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_BEAT));
+    hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_TICK));
     void *rest = cut_list(hak_self.bin[cls], keep);
     hak_count(&heap->counters.checks, 1);
     if (rest) {

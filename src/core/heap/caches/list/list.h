@@ -6,7 +6,7 @@
 
 #include "core/heap/caches/contract.h"
 #include "core/heap/caches/list/remote.h"
-#include "core/pages/bundle.h"
+#include "core/pages/block_batch.h"
 #include "core/pages/mark.h"
 
 #define HAK_LIST_WHOLE 4u
@@ -33,14 +33,14 @@ HAK_INLINE void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
 HAK_INLINE bool hak_list_spend(hak_cache_ref self, uint64_t cls, const void *first, const void *p)
 {
 #if HAK_CACHE_BY_SEGMENT
-    bool look;
+    bool due;
     __asm__("cmpq %[first], %[p]\n\t"
             "rorq $1, %%fs:%c[room](%[self], %[cls], 8)"
-            : "=@ccbe"(look)
+            : "=@ccbe"(due)
             : [first] "r"(first), [p] "r"(p), [self] "r"((uintptr_t)self), [cls] "r"(cls),
               [room] "i"(offsetof(struct hak_cache, room))
             : "memory");
-    return look;
+    return due;
 #else
     return hak_room_spend(&self->room[cls]) || first == p;
 #endif
@@ -63,29 +63,29 @@ HAK_INLINE void hak_list_put(unsigned cls, void *p)
     hak_self.bin[cls] = p;
 }
 
-/* So many frees until the bin is checked, with heartbeats on the way. */
+/* So many frees until the bin is checked, with ticks on the way. */
 HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t frees)
 {
-    uint32_t now = (uint32_t)hak_min(frees, hak_bin_beat());
+    uint32_t now = (uint32_t)hak_min(frees, hak_bin_tick());
     b->later = (uint16_t)(frees - now);
     hak_self.room[cls] = hak_room(now);
 }
 
-/* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A heartbeat comes often,
+/* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A tick comes often,
  * so it takes few instructions. */
-HAK_INLINE bool hak_cache_heartbeat(struct hak_heap *heap, unsigned cls, void *p)
+HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     if (!b->later)
         return false;
     hak_list_put(cls, p);
-    if (HAK_UNLIKELY(b->later < HAK_BIN_BEAT || HAK_LOAD_RELAXED(&hak_purge_waits))) {
+    if (HAK_UNLIKELY(b->later < HAK_BIN_TICK || HAK_LOAD_RELAXED(&hak_purge_waits))) {
         hak_list_set_room(b, cls, b->later);
     } else {
-        b->later = (uint16_t)(b->later - HAK_BIN_BEAT);
-        hak_self.room[cls] = hak_room(HAK_BIN_BEAT);
+        b->later = (uint16_t)(b->later - HAK_BIN_TICK);
+        hak_self.room[cls] = hak_room(HAK_BIN_TICK);
     }
-    hak_work_add(HAK_BIN_BEAT);
+    hak_work_add(HAK_BIN_TICK);
     return true;
 }
 
@@ -100,7 +100,7 @@ HAK_INLINE uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct h
                                    bool exactly)
 {
     (void)heap;
-    hak_bundles_open(slab); /* without memory for a map the list serves */
+    hak_block_batches_open(slab); /* without memory for a map the list serves */
     bool whole = !exactly && want > 1 && slab->free && slab->free_count <= want * HAK_LIST_WHOLE &&
                  slab->stride <= HAK_LIST_WHOLE_STRIDE;
     struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/process/outlet.h"
+#include "core/process/stats_sink.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,27 +18,27 @@ static void begin(void)
     int fd = mkstemp(path);
     assert_true(fd >= 0 && dup2(fd, STDERR_FILENO) == STDERR_FILENO);
     close(fd);
-    hak_outlet_keep_stderr();
+    hak_stats_sink_keep_stderr();
 }
 
 /* What is written to stderr by the outlet arrives in the file. */
 static bool arrives(void)
 {
     struct stat st;
-    int fd = hak_outlet_stderr();
+    int fd = hak_stats_sink_stderr();
     bool written = fd >= 0 && write(fd, "x", 1) == 1;
-    hak_outlet_close(fd);
+    hak_stats_sink_close(fd);
     assert_int_equal(stat(path, &st), 0);
     return written && st.st_size == 1;
 }
 
 TEST(a_copy_is_out_of_the_way_and_closed_on_exec)
 {
-    int fd = hak_outlet_copy(STDERR_FILENO);
+    int fd = hak_stats_sink_copy(STDERR_FILENO);
     assert_true(fd > 100);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     close(fd);
-    assert_int_equal(hak_outlet_copy(-1), -1);
+    assert_int_equal(hak_stats_sink_copy(-1), -1);
 }
 
 TEST(stderr_may_be_closed)
@@ -67,23 +67,23 @@ TEST(what_has_the_copys_number_now_is_left_alone)
     for (int fd = other + 1; fd < 1100; fd++)
         dup2(other, fd);
     unlink(path); /* so that it cannot be opened again by its name either */
-    assert_int_equal(hak_outlet_stderr(), -1);
+    assert_int_equal(hak_stats_sink_stderr(), -1);
 }
 
 TEST(a_file_is_named_by_the_process)
 {
     char name[64];
     snprintf(name, sizeof name, "/tmp/outlet.%d.end", (int)getpid());
-    int fd = hak_outlet_file("/tmp/outlet.%p.end");
+    int fd = hak_stats_sink_file("/tmp/outlet.%p.end");
     assert_true(fd >= 0);
-    hak_outlet_close(fd);
+    hak_stats_sink_close(fd);
     assert_int_equal(fcntl(fd, F_GETFD), -1);
     assert_int_equal(unlink(name), 0);
 }
 
 static void open_nowhere(void)
 {
-    assert_int_equal(hak_outlet_file("/nowhere/%p"), -1);
+    assert_int_equal(hak_stats_sink_file("/nowhere/%p"), -1);
 }
 
 TEST(a_file_that_cannot_be_written_gives_one_line)
@@ -104,8 +104,8 @@ TEST(a_name_of_any_length_ends_within_its_room)
     memset(pattern + 4 + SLASHES, 'x', LONG - 4 - SLASHES);
     memcpy(cut, pattern, ROOM - 1);
     cut[ROOM - 1] = 0;
-    int fd = hak_outlet_file(pattern);
+    int fd = hak_stats_sink_file(pattern);
     assert_true(fd >= 0);
-    hak_outlet_close(fd);
+    hak_stats_sink_close(fd);
     assert_int_equal(unlink(cut), 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See pulse.h. */
-#include "pulse.h"
+ * See maintenance.h. */
+#include "maintenance.h"
 
 #include "background.h"
 #include "container.h"
@@ -19,8 +19,8 @@
 
 #define TICK_MS 10
 #define ASK_MIN_MS (2 * TICK_MS) /* asleep: a thread at work ticks more often, whatever the delay is */
-#define UNTAGGED_PAGES 4096u /* in a round: some 100 us */
-#define BACKGROUND_ROUNDS 1000 /* without a rest: what is refused again and again must not keep the thread busy */
+#define UNTAGGED_PAGES 4096u     /* in a round: some 100 us */
+#define BACKGROUND_ROUNDS 1000   /* without a rest: what is refused again and again must not keep the thread busy */
 
 static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired by who ticks, and released by the same */
@@ -88,7 +88,7 @@ static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
     HAK_STORE_RELEASE(&ticking, false);
 }
 
-void hak_pulse_fork_child(void)
+void hak_maintenance_fork_child(void)
 {
     HAK_STORE_RELAXED(&ticking, false); /* who ticked did not come along */
 }
@@ -127,7 +127,7 @@ static void purge_in_background(void)
     while (HAK_LOAD_RELAXED(&hak_purge_waits) && ++rounds < BACKGROUND_ROUNDS);
 }
 
-void hak_pulse_now(void)
+void hak_maintain_now(void)
 {
     uint64_t now = hak_clock_ms();
     hak_work = 0;
@@ -137,7 +137,7 @@ void hak_pulse_now(void)
         hak_signal_write();
 }
 
-void hak_pulse_background(void)
+void hak_maintenance_background(void)
 {
     int saved = errno;
     if (hak_is_ready_for("HAKMEM_BACKGROUND") && hak_options.background)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/process/pulse.h"
+#include "core/process/maintenance.h"
 
 #include <unistd.h>
 
@@ -12,10 +12,10 @@ TEST(a_pulse_comes_with_enough_work)
     unit_thread();
     hak_work = 0;
     hak_work_add(HAK_WORK_MAX - 1);
-    hak_pulse();
+    hak_maintain();
     assert_int_equal(hak_work, HAK_WORK_MAX - 1);
     hak_work_add(1);
-    hak_pulse();
+    hak_maintain();
     assert_int_equal(hak_work, 0);
 }
 
@@ -25,7 +25,7 @@ TEST(it_comes_at_once_while_memory_waits)
     unit_thread();
     hak_work = 1;
     HAK_STORE_RELAXED(&hak_purge_waits, true);
-    hak_pulse();
+    hak_maintain();
     assert_int_equal(hak_work, 0);
     assert_false(HAK_LOAD_RELAXED(&hak_purge_waits)); /* nothing is dirty, so nothing waits any more */
 }
@@ -39,7 +39,7 @@ TEST(pulses_look_at_bins_that_nobody_needs)
     for (unsigned i = 0; i < 3 * HAK_NCLASSES; i++) {
         fake_os_pass(hak_options.purge_delay_ms / 10 + 10);
         hak_work_add(HAK_WORK_MAX);
-        hak_pulse();
+        hak_maintain();
     }
     assert_true(unit_stat("bins", "idle_classes") > 0);
 }
@@ -65,10 +65,10 @@ TEST(no_pulse_starts_the_background_thread)
     unit_thread();
     for (unsigned i = 0; i < 100; i++) {
         fake_os_pass(1000);
-        hak_pulse_now();
+        hak_maintain_now();
     }
     assert_int_equal(unit_stat("background", "started"), 0);
-    hak_pulse_background();
+    hak_maintenance_background();
     assert_int_equal(unit_stat("background", "started"), 1);
 }
 
@@ -90,7 +90,7 @@ TEST(the_background_thread_asks_once_in_each_sleep)
     uint64_t tag = unit_tag_of(p);
     fake_os_pass(1000);
     hak_purge_tick();
-    hak_pulse_background();
+    hak_maintenance_background();
     for (unsigned sleep = 0; sleep < 3; sleep++) {
         let_it_work();
         assert_int_equal(unit_tag_of(p), tag); /* nobody sleeps */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A slab of each class, made by hand: its blocks leave, come home in bundles and go to the map. */
-#include "core/pages/bundle.h"
+#include "core/pages/block_batch.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 static struct hak_slab slab;
 static _Alignas(65536) char memory[64 * 65536];
-static struct hak_bundler bundler;
+static struct hak_batcher bundler;
 
 static void *block_at(uint32_t i)
 {
@@ -29,10 +29,10 @@ static void make(unsigned cls)
 static void send_home(uint32_t n)
 {
     uint32_t first = 4099 % n; /* a prime beyond all capacities */
-    bundler = hak_bundler_start(&slab, block_at(first));
+    bundler = hak_batcher_start(&slab, block_at(first));
     for (uint32_t i = 2; i <= n; i++)
-        hak_bundler_add(&bundler, block_at((uint64_t)i * 4099 % n), (uint32_t)((uint64_t)i * 4099 % n), false);
-    assert_int_equal(hak_slab_remote_put(&slab, hak_bundler_end(&bundler)), HAK_REMOTE_DONE);
+        hak_batcher_add(&bundler, block_at((uint64_t)i * 4099 % n), (uint32_t)((uint64_t)i * 4099 % n), false);
+    assert_int_equal(hak_slab_remote_put(&slab, hak_batcher_end(&bundler)), HAK_REMOTE_DONE);
     assert_int_equal(hak_slab_collect(&slab), n);
 }
 
@@ -49,7 +49,7 @@ TEST(blocks_of_each_class_go_to_the_map)
         for (uint32_t n = 1; n <= slab.capacity; n += slab.capacity / 3 + 1) {
             send_home(n);
             assert_int_equal(slab.free_count, n);
-            assert_true(hak_bundles_open(&slab));
+            assert_true(hak_block_batches_open(&slab));
             assert_null(slab.free);
             assert_int_equal(slab.marked, n);
             for (uint32_t i = 0; i < slab.capacity; i++)
@@ -82,14 +82,14 @@ TEST(without_memory_for_a_map_the_list_serves)
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     while (hak_meta_alloc(64)) {
     }
-    assert_false(hak_bundles_open(&slab));
+    assert_false(hak_block_batches_open(&slab));
     assert_int_equal(slab.free_count, 100);
     void *got[60];
     uint32_t used = slab.used;
-    assert_int_equal(hak_bundles_take_closed(&slab, 60, got), 60);
+    assert_int_equal(hak_block_batches_take_closed(&slab, 60, got), 60);
     assert_int_equal(slab.used, used + 60);
     fake_os_allow();
-    assert_true(hak_bundles_open(&slab));
+    assert_true(hak_block_batches_open(&slab));
     assert_int_equal(slab.marked, 40);
     for (unsigned i = 0; i < COUNT(got); i++) {
         uint32_t number = (uint32_t)(((char *)got[i] - slab.base) / slab.stride);
@@ -99,21 +99,21 @@ TEST(without_memory_for_a_map_the_list_serves)
     }
 }
 
-static void *few[HAK_BUNDLES_FEW];
+static void *few[HAK_BLOCK_BATCH_FEW];
 
 TEST(a_few_blocks_go_past_the_map)
 {
     unit_start(NULL);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        for (uint32_t n = 1; n <= HAK_BUNDLES_FEW; n++) {
+        for (uint32_t n = 1; n <= HAK_BLOCK_BATCH_FEW; n++) {
             make(cls);
             if (n > slab.capacity)
                 break;
             send_home(n);
-            assert_false(hak_bundles_are_few(&slab, n - 1));
-            assert_true(hak_bundles_are_few(&slab, n));
+            assert_false(hak_block_batches_are_few(&slab, n - 1));
+            assert_true(hak_block_batches_are_few(&slab, n));
             uint32_t used = slab.used, seen = 0;
-            assert_int_equal(hak_bundles_take_few(&slab, few), n);
+            assert_int_equal(hak_block_batches_take_few(&slab, few), n);
             assert_int_equal(slab.used, used + n);
             assert_int_equal(hak_slab_free_blocks(&slab), 0);
             for (uint32_t i = 0; i < n; i++)
@@ -121,33 +121,33 @@ TEST(a_few_blocks_go_past_the_map)
             assert_int_equal(seen, (1u << n) - 1);
         }
     make(hak_class_of(400));
-    send_home(HAK_BUNDLES_FEW + 1);
-    assert_false(hak_bundles_are_few(&slab, 100));
-    assert_true(hak_bundles_open(&slab));
+    send_home(HAK_BLOCK_BATCH_FEW + 1);
+    assert_false(hak_block_batches_are_few(&slab, 100));
+    assert_true(hak_block_batches_open(&slab));
     send_home(1);
-    assert_false(hak_bundles_are_few(&slab, 100)); /* the map has some */
+    assert_false(hak_block_batches_are_few(&slab, 100)); /* the map has some */
 }
 
 static void open_bundles(void)
 {
-    hak_bundles_open(&slab);
+    hak_block_batches_open(&slab);
 }
 
 static void take_few(void)
 {
-    hak_bundles_take_few(&slab, few);
+    hak_block_batches_take_few(&slab, few);
 }
 
-static struct hak_bundle *spoiled(void)
+static struct hak_block_batch *spoiled(void)
 {
     make(hak_class_of(400));
-    send_home(HAK_BUNDLES_FEW);
+    send_home(HAK_BLOCK_BATCH_FEW);
     return slab.free;
 }
 
 static void expect_found_by(void (*reader)(void), const char *number, const char *count)
 {
-    struct hak_bundle *b = spoiled();
+    struct hak_block_batch *b = spoiled();
     b->numbers[3] = b->numbers[6];
     assert_dies(reader, "double free");
     b = spoiled();
@@ -186,14 +186,14 @@ static void collect(void)
 /* Some wait on the free list when others come home. */
 TEST(links_are_looked_at_before_they_are_followed)
 {
-    static struct hak_bundle no_block;
+    static struct hak_block_batch no_block;
     unit_start(NULL);
     make(hak_class_of(400));
     send_home(2);
     for (uint32_t i = 4; i < 6; i++) {
-        bundler = hak_bundler_start(&slab, block_at(i));
-        hak_slab_remote_put(&slab, hak_bundler_end(&bundler));
+        bundler = hak_batcher_start(&slab, block_at(i));
+        hak_slab_remote_put(&slab, hak_batcher_end(&bundler));
     }
-    ((struct hak_bundle *)block_at(5))->next = &no_block;
+    ((struct hak_block_batch *)block_at(5))->next = &no_block;
     assert_dies(collect, "is not the start of a block");
 }

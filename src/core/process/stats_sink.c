@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * See outlet.h. */
-#include "outlet.h"
+#include "stats_sink.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -24,18 +24,18 @@ static int copy_number(void)
     return getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > NUMBER_MAX ? NUMBER_MAX : (int)r.rlim_cur - 1;
 }
 
-int hak_outlet_copy(int fd)
+int hak_stats_sink_copy(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, copy_number());
 }
 
-bool hak_outlet_wants_stderr(void)
+bool hak_stats_sink_wants_stderr(void)
 {
     const struct hak_option_values *o = &hak_options;
     return o->fast_stats || o->stage_stats || ((o->stats || o->stats_signal) && !o->stats_file[0]);
 }
 
-void hak_outlet_keep_stderr(void)
+void hak_stats_sink_keep_stderr(void)
 {
     struct stat st;
     int saved = errno;
@@ -44,7 +44,7 @@ void hak_outlet_keep_stderr(void)
         inode = st.st_ino;
         ssize_t n = readlink("/proc/self/fd/2", file_name, sizeof file_name - 1);
         file_name[n > 0 ? n : 0] = 0;
-        kept = hak_outlet_copy(STDERR_FILENO);
+        kept = hak_stats_sink_copy(STDERR_FILENO);
     }
     errno = saved;
 }
@@ -55,7 +55,7 @@ static bool is_it(int fd)
     return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
-int hak_outlet_stderr(void)
+int hak_stats_sink_stderr(void)
 {
     if (is_it(kept))
         return kept;
@@ -85,7 +85,7 @@ static void expand_path(char *out, size_t size, const char *pattern)
     out[n] = 0;
 }
 
-int hak_outlet_file(const char *pattern)
+int hak_stats_sink_file(const char *pattern)
 {
     char path[HAK_TEXT_MAX + 16];
     expand_path(path, sizeof path, pattern);
@@ -95,7 +95,7 @@ int hak_outlet_file(const char *pattern)
     return fd;
 }
 
-void hak_outlet_close(int fd)
+void hak_stats_sink_close(int fd)
 {
     if (fd > STDERR_FILENO && fd != kept)
         close(fd);
