@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What threads count. Each has counters of its own, which nobody else writes, so counting takes no atomic
+ * What threads count. Each has counters of its own, which no other thread writes, so counting takes no atomic
  * read-modify-write. The statistics add them up. The fast path counts in counting builds alone. */
 #ifndef HAK_COUNTERS_H
 #define HAK_COUNTERS_H

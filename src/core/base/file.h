@@ -9,7 +9,7 @@
 
 /* The beginning of a small file of the kernel, as a string; false if it cannot be read. */
 bool hak_file_read(const char *path, char *text, size_t size);
-/* What they return, or -errno. The process lives on where nobody reads (SIGPIPE), or RLIMIT_FSIZE is in the way
+/* What they return, or -errno. The process survives a pipe without a reader (SIGPIPE), or RLIMIT_FSIZE is in the way
  * (SIGXFSZ): what the library has to tell ends no program. */
 ssize_t hak_file_write(int fd, const void *bytes, size_t size);
 int hak_file_resize(int fd, size_t size);

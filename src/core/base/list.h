@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Lists through `next` and `prev` of what stands on them, of any type; nobody's lock. `list` is the pointer to the
+ * Lists through `next` and `prev` of what stands on them, of any type; without a lock. `list` is the pointer to the
  * first one, by its address. What is taken off has no neighbours any more. */
 #ifndef HAK_LIST_H
 #define HAK_LIST_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See lock.h. A lock is one word, on which who waits sleeps in the kernel. */
+ * See lock.h. A lock is one futex word; waiters sleep on it. */
 #include "lock.h"
 
 #include <limits.h>

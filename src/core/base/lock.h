@@ -69,8 +69,9 @@ void hak_lock_release_sibling(struct hak_lock *lock);
  * all. The locks are released after hak_lock_disown_all. */
 void hak_lock_acquire_all(void (*acquire_cpu_heaps)(void));
 void hak_lock_release_all(void);
-/* In a child: locks of threads that are not there. Those of rank HAK_RANK_PURGE are free, since nobody takes one during
- * a fork. Others are left where fork was called inside of malloc: who needs one stops the process with one line. */
+/* In a child: locks of threads that are not there. Those of rank HAK_RANK_PURGE are free, since no thread takes one
+ * during a fork. Others stay locked if fork was called inside of malloc: a thread that needs one stops the process with
+ * a line. */
 void hak_lock_lose(struct hak_lock *lock);
 void hak_lock_lose_others(void); /* of all that HAK_LOCK defined */
 /* A thread forks; in a child, until our own handler is run. */

@@ -52,7 +52,7 @@ enum {
     HAK_OPTION_COUNT
 };
 
-/* Those that may change in a running process: who reads them takes any value at any time. */
+/* The settings that may change in a running process: their readers accept any value at any time. */
 #define HAK_OPTIONS_CHANGEABLE(X)                                                                                     \
     X(purge_delay_ms) X(limit_mb) X(background) X(batch_max_mb) X(batch_max_ranges) X(lru_max_cached) X(lru_max_mb)    \
     X(lru_ttl_sec) X(ace_cache_mb) X(ace_waste_pct) X(empty_scan_limit) X(hot_slabs) X(ss_partial)                     \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Slow paths count their work, in blocks, so that a thread reads the clock once for many of them. Whoever works adds to
- * it. The slow entries end in a maintenance step (process/maintenance.h), which compares it with HAK_WORK_MAX. */
+ * Slow paths count their work, in blocks, so that a thread reads the clock once for many of them. Each slow path adds
+ * its work. The slow entries end in a maintenance step (process/maintenance.h), which compares it with HAK_WORK_MAX. */
 #ifndef HAK_WORK_H
 #define HAK_WORK_H
 
@@ -12,7 +12,7 @@
 extern HAK_HIDDEN HAK_THREAD_LOCAL uint32_t hak_work;
 /* Memory waits to be purged: the next slow entry of any thread goes on with it. */
 extern HAK_HIDDEN _Atomic(bool) hak_purge_waits;
-/* Nobody came to a slow path for the purge delay before: all that was free then is idle. */
+/* No slow path ran for the purge delay before this time: all that was free then is idle. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_slept_ms;
 /* When a thread of the program last ticked: a time that costs no look at the clock. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_awake_ms;

@@ -18,15 +18,15 @@
 #include "remote_cache.h"
 #include "share.h"
 
-#define COLLECT_BYTES 1024u /* on a remote list are worth a trip before new blocks are cut */
+#define COLLECT_BYTES 1024u /* on a remote list are worth collecting before new blocks are cut */
 #define FALLBACK_MIN 4096u
-#define FALLBACK_CLASSES 3u /* larger ones that are asked */
+#define FALLBACK_CLASSES 3u /* larger ones that are tried */
 #define FIRST_BATCH 2u
 #define SLAB_WORK 64u  /* a new slab counts as so many blocks of work */
 
 /* --- refill ------------------------------------------------------------------------------------------ */
 
-/* A drain that finds blocks saves the trip to another slab. */
+/* Blocks found here save a search for another slab. */
 static bool collect(struct hak_heap *heap, struct hak_slab *slab)
 {
     uint32_t n = hak_slab_collect(slab);
@@ -141,7 +141,7 @@ static uint32_t take_own(struct hak_heap *heap, unsigned cls, uint32_t want, enu
     return taken;
 }
 
-/* A slab that is the thread's for one trip. */
+/* A slab that is the thread's for one refill. */
 static struct hak_slab *open_shared(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
     hak_owned_mark_used(heap, cls); /* what goes to the bin is drained when the thread ends */
@@ -168,7 +168,7 @@ static uint32_t take_shared(struct hak_heap *heap, unsigned cls, uint32_t want, 
     return taken;
 }
 
-/* To the bin: how many. */
+/* Fills the bin; returns how many blocks came. */
 static uint32_t take_to_bin(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
     uint32_t taken =
@@ -252,7 +252,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     b->shrinking = false;
     uint32_t taken = 0;
     if (!has_own_free(b))
-        taken = hak_remote_cache_refill(heap, cls); /* in place of a trip */
+        taken = hak_remote_cache_refill(heap, cls); /* in place of a slab */
     if (!taken)
         taken = take_to_bin(heap, cls, b->batch, mode);
     if (!taken)

@@ -62,7 +62,7 @@ static bool scan_class(struct hak_heap *heap, unsigned cls)
     return true;
 }
 
-/* Each class is looked at once in a purge delay. */
+/* The scan reaches each class once in a purge delay. */
 void hak_bins_scan(uint64_t now_ms)
 {
     struct hak_heap *heap = hak_self.heap;

@@ -46,7 +46,7 @@ struct hak_cache {
     HAK_CACHE_FIELDS
     struct hak_heap *heap;    /* the cold part; NULL before and after its life */
     bool ended;               /* the thread's destructor ran */
-    uint8_t early_frees;      /* before it had a descriptor */
+    uint8_t early_frees;      /* before it had a heap */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)

@@ -9,7 +9,8 @@
 #include "heaps.h"
 #include "remote_cache.h"
 
-static _Atomic(struct hak_heap *) heaps[HAK_CPUS]; /* released when they are whole; acquired by who uses one */
+static _Atomic(struct hak_heap *)
+    heaps[HAK_CPUS]; /* released when they are whole; acquired by the thread that enters one */
 static unsigned cpus;                              /* numbers of them; 0 while sequences are off */
 static HAK_LOCK(making, HAK_RANK_MAKING);          /* to write `heaps` */
 
@@ -98,7 +99,8 @@ void hak_cpu_heap_leave(struct hak_heap *heap)
 
 /* --- CPUs at rest ---------------------------------------------------------------------------------- */
 
-/* One that works on its arrays alone is not seen: it is broken up now and then, and refills them. */
+/* A CPU whose threads use the arrays alone, without a slow path, looks idle: its heap is dissolved now and then, and
+ * refills them. */
 static bool is_idle(struct hak_heap *heap, uint64_t since_ms)
 {
     if (HAK_LOAD_RELAXED(&heap->entered)) {

@@ -9,8 +9,8 @@
 #include "core/parts/parts.h"
 #include "owned.h"
 
-/* All blocks are back: a second free of one is to be looked at. Where somebody has taken the slab meanwhile, he misses
- * the tags once. */
+/* All blocks are back: without tags, a second free of one takes the slow path, which checks it. A thread that has taken
+ * the slab meanwhile misses the tags once. */
 static void untag(const char *base, unsigned pages)
 {
     for (unsigned i = 0; i < pages; i++)
@@ -82,13 +82,14 @@ static bool was_mine(const struct hak_heap *heap, const void *block)
     return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES;
 }
 
-/* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in nobody's. */
+/* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in no slab. */
 static bool same_page(const void *a, const void *b)
 {
     return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
 }
 
-/* A FULL slab has no owner: who had it last takes it back when he frees one of its blocks, unless he has enough. */
+/* A FULL slab has no owner: its last owner takes it back when it frees one of its blocks, unless it has enough slabs.
+ */
 static bool reclaim(struct hak_heap *heap, struct hak_slab *slab, const void *block)
 {
     if (!was_mine(heap, block) || !hak_owned_has_room(heap, slab) || !hak_slab_reclaim(slab, heap))
@@ -246,7 +247,7 @@ HAK_INLINE uint32_t number_of_block(const struct hak_slab *slab, const void *blo
     return number;
 }
 
-/* The same for a slab of somebody else's. */
+/* The same for a slab that another heap owns. */
 HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct hak_slab *slab, struct rest *rest,
                            const bool array)
 {

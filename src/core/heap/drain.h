@@ -5,8 +5,8 @@
 
 #include "heap.h"
 
-/* The blocks may be of any slabs. t: the calling thread's descriptor, or a parked one that it has taken; NULL where it
- * has none. */
+/* The blocks may be of any slabs. heap: the heap that the calling thread has entered, or a retired one that
+ * it dissolves; NULL if it has none. */
 void hak_drain(struct hak_heap *heap, void *blocks);
 /* The same for an array of at least one pointer to a block: it reads and writes no block that goes to a map. */
 void hak_drain_array(struct hak_heap *heap, void *const *blocks, uint32_t count);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The cold part of a thread's heap: the slabs behind its bins, blocks of others on their way back, counters.
- * Descriptors are metadata and never unmapped. Each belongs to one thread, which alone touches what is not atomic;
- * a parked one, to who has taken it from the list (thread.h). */
+ * A heap: the slabs behind its bins, blocks of other heaps on their way back, counters. A thread owns it, or a CPU, or
+ * it is the orphan (heaps.h). Its bins lie in the owner's cache (cache.h). Heaps are metadata and never unmapped. Only
+ * the owner touches what is not atomic; of a retired heap, the thread that has taken it off the list. */
 #ifndef HAK_HEAP_H
 #define HAK_HEAP_H
 
@@ -14,11 +14,11 @@ struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
     uint16_t owned_pages;   /* and their length */
     uint16_t refills;       /* the low bits of their number */
-    uint16_t uses;          /* how much the thread uses the class (share.h) */
+    uint16_t uses;          /* refills and flushes of the remote cache (share.h) */
     bool shrinking;           /* overflowed, and not refilled since */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
-    uint16_t remote_capacity; /* one that makes as many, or, of an array, more, is looked at; 0 before the first one */
+    uint16_t remote_capacity; /* blocks that it takes before it is checked; 0 before the first one */
     uint8_t seen;             /* refills at the last scan (hak_bins_scan), the low bits */
     HAK_BIN_FIELDS
     hak_remote_blocks remote_cache; /* other threads' blocks that were freed here */
@@ -33,12 +33,12 @@ struct hak_quarantine {
 struct hak_heap {
     uint64_t tag;
     const struct hak_cache *cache; /* its thread's bins, for tools outside of the process; NULL where it has none */
-    struct hak_heap *next, *prev; /* all live threads, or the parked, or the recycled ones */
-    uint64_t retired_ms;          /* when it was parked last, */
+    struct hak_heap *next, *prev;  /* the heaps in use, or the retired, or the recycled ones */
+    uint64_t retired_ms;           /* when it was retired last, */
     size_t retired_bytes;         /* and the bytes of blocks cut from its slabs then */
     void *local[HAK_NFRONTENDS];  /* the frontends' own, by their place in the table of parts */
     uint32_t flush_done;          /* the last of the trims' requests that it has followed */
-    uint64_t scanned_ms;          /* the time up to which its classes were looked at, in turn; 0: not yet, */
+    uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: not yet, */
     unsigned scan_next;           /* and the next one */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */

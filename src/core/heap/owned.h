@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The slabs that a thread owns: a list for each class, its first slab the one that refills use. By the thread itself,
- * or by who has taken it from the parked ones. */
+ * The slabs that a thread owns: a list for each class, its first slab the one that refills use. Only the heap's owner
+ * calls these, or the thread that dissolves a retired heap. */
 #ifndef HAK_OWNED_H
 #define HAK_OWNED_H
 
 #include "core/pages/slab_list.h"
 #include "heap.h"
 
-/* 64 KiB pages of slabs behind a bin, at most. What others free of them waits for their owner, who may never come to
- * the class again; so slabs beyond it are nobody's, and empty themselves. */
+/* 64 KiB pages of slabs behind a bin, at most. Blocks of them that other threads free wait for the owner, which
+ * may never use the class again; so slabs beyond the limit have no owner, and empty themselves. */
 #define HAK_OWNED_PAGES 64u
 
 HAK_INLINE bool hak_owned_has_room(const struct hak_heap *heap, const struct hak_slab *slab)

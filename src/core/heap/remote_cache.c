@@ -49,8 +49,8 @@ void hak_remote_cache_flush(struct hak_heap *heap)
     hak_heap_each_class(heap, hak_remote_cache_flush_class);
 }
 
-/* A few blocks go home rather: of a class that is freed here but seldom used, and, if two threads came to use
- * blocks of one cache line by handing one over, so that they do not share it forever. */
+/* A few blocks do not serve a refill, they wait to return: the thread may free the class but seldom use it; or two
+ * threads may have come to use blocks of one cache line by handing one over, and would share the line forever. */
 uint32_t hak_remote_cache_refill(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The remote cache: blocks that this thread freed, of slabs that it does not own. They wait, by class, for its next
- * refill of the class: as bins hold theirs, in a list or in an array. When the cache of a class is full, all go home:
+ * refill of the class: as bins hold theirs, in a list or in an array. When the cache of a class is full, all return:
  * to the remote lists of their slabs. A thread calls these for its own cache alone. */
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
@@ -8,7 +8,8 @@
 #include "caches/chosen.h"
 #include "core/pages/space.h"
 
-/* The first block of a class, which sets its capacity; and the one that fills it: all go home. */
+/* Stores the first block of a class, which sets the capacity, or the block that fills the cache: then all return to
+ * their slabs. */
 HAK_NOINLINE void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block);
 
 /* True: the block is stored. False: the cache was full, and has been checked. */
@@ -23,9 +24,10 @@ HAK_INLINE bool hak_remote_cache_put(struct hak_heap *heap, unsigned cls, void *
     return false;
 }
 
-/* Moves all blocks of the class to the bin, which is empty, for a refill; how many. 0 if they had better go home. */
+/* Moves all blocks of the class to the bin, which is empty, for a refill. Returns their number; 0 if they are too few
+ * to serve one. */
 uint32_t hak_remote_cache_refill(struct hak_heap *heap, unsigned cls);
-/* Sends those of the class home, or all. */
+/* Returns the blocks of the class, or all blocks, to their slabs. */
 void hak_remote_cache_flush_class(struct hak_heap *heap, unsigned cls);
 void hak_remote_cache_flush(struct hak_heap *heap);
 

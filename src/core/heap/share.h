@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Shared slabs: a thread that has used a class little owns no slab of it. It adopts one that is PARTIAL, takes a few
  * blocks and publishes it again at once, so that blocks of many threads lie in one page, and a thread that then waits
- * holds little. Where threads are many, "little" is more. The tag of such a slab is nobody's: its blocks come back as
+ * holds little. Where threads are many, "little" is more. No thread has the tag of such a slab: its blocks come back as
  * those of others do, by number, so that what the thread keeps has a bound from the first free on. */
 #ifndef HAK_SHARE_H
 #define HAK_SHARE_H
@@ -16,7 +16,7 @@
 
 /* Trips for a class after which a thread owns slabs of it; below UINT16_MAX. */
 extern _Atomic(uint32_t) hak_share_uses;
-/* To be told whenever it changes how many threads live. */
+/* heaps.c reports each change of the number of heaps in use. */
 void hak_share_set_heaps(uint32_t live);
 
 /* Whether the thread shares slabs of the class. */
@@ -30,7 +30,7 @@ HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
     return b->uses < uses && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
 }
 
-/* A refill, or a remote cache that went home. */
+/* Counts a refill, or a flush of the remote cache. */
 HAK_INLINE void hak_share_count_use(struct hak_bin *b)
 {
     b->uses += b->uses < UINT16_MAX;

@@ -22,5 +22,5 @@ void *hak_alloc_aligned(size_t align, size_t size)
     void *p = NULL;
     if (HAK_LIKELY(cls < HAK_NCLASSES) && HAK_UNLIKELY(!(p = hak_pop(cls))))
         p = hak_alloc_class(cls);
-    return HAK_LIKELY(p) ? p : hak_alloc_span(size, align, false); /* also where no slab of the class is to be had */
+    return HAK_LIKELY(p) ? p : hak_alloc_span(size, align, false); /* also if no slab of the class is available */
 }

@@ -15,7 +15,7 @@ static bool fits_in_place(size_t usable, size_t size)
     return size <= usable && (size >= usable / 2 || usable <= 64);
 }
 
-/* What shrinks stays where it is if there is no smaller block to be had: that is never refused. */
+/* A block that shrinks stays where it is if no smaller one is available: shrinking never fails. */
 static void *move(void *p, size_t usable, size_t size)
 {
     void *q = hak_malloc(size);

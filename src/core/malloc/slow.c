@@ -107,7 +107,7 @@ void *hak_alloc_class(unsigned cls)
     return p;
 }
 
-/* For a small size: no slab is to be had, perhaps a page is. */
+/* No slab is available for a small size: fall back to a span. */
 static HAK_COLD void *alloc_small_in_span(size_t size)
 {
     if (hak_options.ace_trace)
@@ -260,7 +260,7 @@ void hak_free_check(void *p, unsigned cls)
 }
 
 #if HAK_COUNTING
-/* A thread's first calls, before it has a descriptor, are not counted. */
+/* A thread's first calls, before it has a heap, are not counted. */
 void hak_count_malloc(void)
 {
     if (hak_self.heap)

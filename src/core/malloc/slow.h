@@ -11,7 +11,7 @@
 HAK_NOINLINE void *hak_malloc_slow(size_t size);
 /* The block is not known to be of a slab of this thread's. */
 HAK_NOINLINE void hak_free_slow(void *p);
-/* So many frees of the class that its bin is to be looked at before it takes p, or p is the block that it took last. */
+/* The bin is due to be checked before it takes p, or p is the block that it took last. */
 HAK_NOINLINE void hak_free_check(void *p, unsigned cls);
 /* The bin is empty: a block of the class itself. */
 void *hak_alloc_class(unsigned cls);

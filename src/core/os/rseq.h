@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Restartable sequences: code that the kernel sends back to its start when it takes the CPU away in its midst, or
- * delivers a signal. So it changes what belongs to a CPU without a lock or an atomic. The C library registers
+ * Restartable sequences: code that the kernel restarts when it preempts the thread in it, moves it to another
+ * CPU, or delivers a signal. So it changes what belongs to a CPU without a lock or an atomic. The C library registers
  * each thread with the kernel (glibc since 2.35). Where it does not, or the kernel cannot interrupt the sequences of a
  * CPU, they are off for all of the process's life. */
 #ifndef HAK_RSEQ_H
@@ -23,9 +23,9 @@ extern HAK_HIDDEN ptrdiff_t hak_rseq_offset; /* of the same from the thread's ba
 #define HAK_RSEQ_SIGNATURE_X86_64 "0x53053053"
 #define HAK_RSEQ_SIGNATURE_AARCH64 "0xd428bc00"
 
-/* Where sequences are to be had in this process, as many numbers as CPUs have, or a few more; else 0. */
+/* The number of CPU ids, or a few more, if rseq is usable in this process; else 0. */
 unsigned hak_rseq_find(void);
-/* From now on they are on. */
+/* Switches sequences on. */
 void hak_rseq_switch_on(void);
 /* The CPU that the calling thread runs on; negative where it is not registered. */
 int hak_rseq_cpu(void);

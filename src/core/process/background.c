@@ -59,7 +59,7 @@ static bool create(void *purge)
     return error == 0;
 }
 
-/* Without a thread to be had the slow paths go on alone. */
+/* If no thread can be made, the slow paths do the work alone. */
 void hak_background_start(void (*purge)(void))
 {
     pid_t self = getpid();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * HAKMEM_BACKGROUND=1: a thread of the library's own that purges idle memory when the program makes no calls. It starts
  * in the library's constructor, or when the program asks for it, and nowhere else: libc calls malloc and free while it
- * holds locks that pthread_create takes. It blocks all signals and never ends; nobody waits for it. A forked child has
- * none until it asks. */
+ * holds locks that pthread_create takes. It blocks all signals and never ends; no thread waits for it. A forked child
+ * has none until it asks. */
 #ifndef HAK_BACKGROUND_H
 #define HAK_BACKGROUND_H
 

@@ -19,8 +19,9 @@
 
 /* --- the C library's streams ---------------------------------------------------------------------------- */
 
-/* glibc locks its list of streams after all prepare handlers. Who has that lock waits for streams, and who has a stream
- * may wait for ours; so it comes first. Its owner may take it twice. Other C libraries have no such functions. */
+/* glibc locks its list of streams after all prepare handlers. A thread with that lock waits for streams, and a thread
+ * with a stream may wait for our locks; so glibc's comes first. Its owner may take it twice. Other C libraries have no
+ * such functions. */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
@@ -29,8 +30,8 @@ extern char __libc_single_threaded __attribute__((weak)); /* since 2.32 */
 static bool streams_locked; /* while the locks are held */
 static _Atomic(bool) is_innermost;
 
-/* Where a library may have registered before us, its handler may wait for who wants a stream. A single thread waits for
- * nobody. It may have been interrupted with the list half changed, where a child's reset would be wrong. */
+/* Where a library may have registered before us, its handler may wait for a thread that wants a stream. A single thread
+ * waits for none. It may have been interrupted with the list half changed, where a child's reset would be wrong. */
 static bool lock_streams(void)
 {
     if (!_IO_list_lock || !HAK_LOAD_RELAXED(&is_innermost) || (&__libc_single_threaded && __libc_single_threaded))
@@ -122,7 +123,7 @@ static void child(void)
 typedef int register_function(void (*)(void), void (*)(void), void (*)(void), void *);
 register_function __register_atfork __attribute__((weak, visibility("default")));
 
-/* As nobody's: a library's own handlers are forgotten in its destructor, and then another's may fork. */
+/* Registered for no library: glibc forgets a library's handlers in its destructor, and a later destructor may fork. */
 HAK_STARTUP static void register_handlers(void)
 {
     __register_atfork(prepare, parent, child, NULL);

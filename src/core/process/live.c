@@ -28,7 +28,7 @@ struct hak_live_file {
     struct hak_live_record records[RECORDS];
 };
 
-static _Atomic(bool) busy; /* acquired by who writes; released by the same. What follows belongs to that thread. */
+static _Atomic(bool) busy; /* acquired and released by the thread that writes; what follows belongs to it */
 static struct hak_live_file *file;
 static unsigned owner; /* the process that made it */
 static int file_descriptor;

@@ -23,9 +23,9 @@
 #define BACKGROUND_ROUNDS 1000   /* without a rest: what is refused again and again must not keep the thread busy */
 
 static _Atomic(uint64_t) due_ms;
-static _Atomic(bool) ticking; /* acquired by who ticks, and released by the same */
+static _Atomic(bool) ticking; /* acquired and released by the thread that ticks */
 
-/* Whether nobody came to a slow path for the purge delay: what is free is idle then, as is what ended threads left. */
+/* Whether no slow path ran for the purge delay: what is free is idle then, and so is what ended threads left. */
 static bool has_slept(uint64_t awake, uint64_t now_ms)
 {
     return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
@@ -90,7 +90,7 @@ static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
 
 void hak_maintenance_fork_child(void)
 {
-    HAK_STORE_RELAXED(&ticking, false); /* who ticked did not come along */
+    HAK_STORE_RELAXED(&ticking, false); /* the thread that ticked is not in the child */
 }
 
 static void tick_awake(uint64_t now_ms)
@@ -117,7 +117,7 @@ static void ask_sleepers(uint64_t awake, uint64_t now_ms)
     asked_in = awake;
 }
 
-/* The thread's own ticks wake nobody. */
+/* The background thread's ticks count as no activity of the program. */
 static void purge_in_background(void)
 {
     unsigned rounds = 0;

@@ -26,9 +26,9 @@ struct hak_census {
     uint64_t violations;
     uint64_t free_runs;   /* of pages that no slab and no span uses, and rests of slabs that were not cut yet */
 };
-/* Walks all descriptors. Exact when no other thread allocates meanwhile. */
+/* Walks all page descriptors. Exact when no other thread allocates meanwhile. */
 void hak_stats_census(struct hak_census *census);
-/* Of its held bytes those that are in no bin of the calling thread and of parked ones. Not for signal handlers. */
+/* Of its held bytes those that are in no bin of the calling thread and in no retired heap. Not for signal handlers. */
 uint64_t hak_stats_held(const struct hak_census *census);
 
 #endif

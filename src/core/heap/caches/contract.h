@@ -8,13 +8,13 @@
  *       is due, or a check, or p is hak_cache_first
  *   bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p) true: p is stored; false: a check is due
  *   uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
- *       blocks of the slab to the bin, in one trip; how many; of own slabs a few more may come. 0 without memory
+ *       blocks of the slab to the bin, in one refill; how many; of own slabs a few more may come. 0 without memory
  *   void *hak_cache_taken(struct hak_heap *heap, unsigned cls)         one of those; NULL where there are none
  *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
  *   bool hak_cache_can_hold(const struct hak_bin *b)                false: for want of memory the bin holds no block
  *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
  * and the rest here. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin its own.
- * Only free() counts, and only down: after so many frees of a class its bin is looked at, which bounds it. */
+ * Only free() counts, and only down: after so many frees of a class its bin is checked, which bounds it. */
 #ifndef HAK_CACHES_CONTRACT_H
 #define HAK_CACHES_CONTRACT_H
 
@@ -38,13 +38,13 @@ void hak_cache_start(struct hak_heap *heap, unsigned cls);
 bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n);
 /* p was freed, and the bin's room is used up: drains what it has beyond its capacity. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p);
-/* The same in a thread that has no descriptor, or has ended: it keeps nothing in its bins. */
+/* The same in a thread that has no heap, or has ended: it keeps nothing in its bins. */
 void hak_cache_leave(unsigned cls, void *p);
 /* Empties the bin, or drains the half of it that was freed longest ago. */
 void hak_cache_drain(struct hak_heap *heap, unsigned cls);
 void hak_cache_halve(struct hak_heap *heap, unsigned cls);
 
-/* All bins of the calling thread, to its descriptor and back; what a parked one has is drained. */
+/* Moves all bins of the calling thread to its heap, and back; drains those of a retired heap. */
 void hak_cache_retire(struct hak_heap *heap);
 void hak_cache_resume(struct hak_heap *heap);
 void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls);

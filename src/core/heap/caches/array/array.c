@@ -16,7 +16,7 @@
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
-/* The bin holds n blocks now. Its room is set anew by who changes it so. */
+/* The bin holds n blocks now. The caller sets its room anew. */
 static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
 {
     hak_self.bin[cls] = b->slots + n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See cpu.h. What the slow path does with arrays: by sequences, in whole trips, those of the CPU that it runs on;
+ * See cpu.h. What the slow path does with arrays: by sequences, many blocks at once, those of the CPU that it runs on;
  * and plainly, those of a thread where sequences are off, or those of a CPU while they are closed. */
 #include "cpu.h"
 
@@ -11,7 +11,7 @@
 #include "core/pages/space.h"
 
 #define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
-#define TRANSFER 256u    /* blocks of one trip, at most */
+#define TRANSFER 256u    /* blocks that move at once, at most */
 
 /* --- which arrays -------------------------------------------------------------------------------------- */
 
@@ -101,7 +101,7 @@ static uint32_t push_plainly(struct hak_arrays *a, unsigned cls, void *const *bl
     return i;
 }
 
-/* A thread's own; a CPU's while they are new, and nobody else knows them. */
+/* Whether the arrays are the thread's own, or a CPU's new ones, which no other thread can reach yet. */
 static bool has_plain_arrays(void)
 {
     return hak_self.arrays != &hak_arrays_closed;
@@ -220,7 +220,7 @@ static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
     return hak_share_is_on(b, cls) ? 2 * hak_share_capacity(cls) + 1 : (uint32_t)slots_of(cls);
 }
 
-/* Where sequences are off; where they are on, threads have no descriptor to call it with. */
+/* Only where sequences are off; where they are on, threads have no heap to call it with. */
 bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -231,7 +231,8 @@ bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
     return true;
 }
 
-/* Of the n blocks of a trip, the one freed last first, so many go back; the others go home. */
+/* Puts `keep` of n popped blocks back, those freed last; the others return to their slabs. The block freed last comes
+ * first. */
 static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint32_t n, uint32_t keep)
 {
     if (n > keep)
@@ -239,8 +240,8 @@ static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint
     push_reversed(heap, cls, blocks, keep);
 }
 
-/* The array is full: half of a trip goes home. One that was not refilled since it was full before belongs to a program
- * that frees a lot: all of the trip does. */
+/* The array is full: half of what one transfer pops returns to slabs. An array that was not refilled since it was full
+ * before belongs to a program that frees a lot: then all of it returns. */
 static void make_array_room(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];

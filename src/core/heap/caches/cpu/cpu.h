@@ -4,7 +4,7 @@
  * are, there are as many arrays as CPUs. A block may lie in the arrays of any; all slabs have one tag.
  *
  * The fast path finds the closed arrays, which are empty and have no room, where the kernel does not know the thread,
- * where nobody came to a slow path on the CPU yet, and while somebody empties its arrays. So it does in all
+ * where no slow path ran on the CPU yet, and while a thread empties its arrays. So it does in all
  * threads where sequences are off: then arrays belong to threads, and the slow path finds them. */
 #ifndef HAK_CACHES_CPU_H
 #define HAK_CACHES_CPU_H
@@ -66,11 +66,11 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 
 /* Arrays for a thread or a CPU; NULL without memory. */
 struct hak_arrays *hak_arrays_new(void);
-/* A CPU's become the ones that its threads find, or no more: then nobody but the caller touches them. False: the
+/* A CPU's become the ones that its threads find, or no more: then only the caller touches them. False: the
  * kernel refused, they are still found. */
 void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays);
 bool hak_arrays_close(unsigned cpu);
-/* Sequences are switched on, where they are to be had. How many numbers CPUs have then; 0: they are off. */
+/* Switches restartable sequences on if they are usable. Returns the number of CPU ids; 0: sequences stay off. */
 unsigned hak_arrays_start(void);
 
 /* With sequences, of no CPU: NULL. */

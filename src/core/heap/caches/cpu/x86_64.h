@@ -58,7 +58,7 @@ empty:
     return NULL;
 }
 
-/* False: the array is to be looked at. One that begins anew has counted twice, which only brings that forward. A page
+/* False: the array is due to be checked. One that begins anew has counted twice, which only brings that forward. A page
  * has a tag, so the library has started: one load tells where the area is. */
 HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {

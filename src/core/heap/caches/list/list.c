@@ -124,7 +124,7 @@ void hak_cache_retire(struct hak_heap *heap)
     }
 }
 
-/* Header builds: what the thread freed before it had a descriptor. */
+/* Header builds: drains what the thread freed before it had a heap. */
 static void drain_early(struct hak_heap *heap)
 {
     for (unsigned cls = 0; HAK_HEADER_LIMIT && cls < HAK_NCLASSES; cls++)

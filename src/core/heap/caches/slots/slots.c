@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A descriptor keeps its first region, which is enough for a thread that does little; further ones serve any thread
+ * A heap keeps its first region, which is enough for a thread that does little; further ones serve any thread
  * again. Without memory for slots every call takes a slow path, so the kernel is not asked each time. See slots.h. */
 #include "slots.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Arrays of pointers for a thread's bins and its remote cache, in powers of two. They are metadata, cut from regions
- * that belong to the descriptor: those that are outgrown, or not needed for a while, serve its other classes. By the
+ * that belong to the heap: those that are outgrown, or not needed for a while, serve its other classes. By the
  * thread itself. */
 #ifndef HAK_SLOTS_H
 #define HAK_SLOTS_H
