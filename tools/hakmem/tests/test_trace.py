@@ -231,6 +231,17 @@ def test_redis(kit: Library, tmp_path: Path) -> None:
     assert check(kit, path, tmp_path).steps > 20000
 
 
+def test_ranks_in_their_quick_form(kit: Library) -> None:
+    """docs/replay.md comes from the whole of it, which takes minutes."""
+    script = Path(__file__).parents[2] / "replay_ranks.py"
+    if not script.exists() or not shutil.which("cc"):
+        pytest.skip("needs the checkout and compilers")
+    words = [sys.executable, script, Path(kit.path).parents[1], "--quick"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = re.fullmatch(r"two threads: CPU time (-?[01]\.\d\d), peak memory (-?[01]\.\d\d)\n", done.stdout)
+    assert found and all(abs(float(value)) <= 1 for value in found.groups()), done.stderr
+
+
 def test_what_it_tells(hakmem: Hakmem, kit: Library, tmp_path: Path, compiled: Compiled) -> None:
     path = tmp_path / "ls.trace.gz"
     where = ("--library", kit.path)
