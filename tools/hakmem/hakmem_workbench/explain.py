@@ -325,7 +325,7 @@ def _retained(stats: Stats) -> Section | None:
                 fact,
                 REASONS[row.reason].meaning if row.reason in REASONS else "",
                 _release(row),
-                settings_that_move(stats, row.reason),
+                () if _release(row) else settings_that_move(stats, row.reason),
             )
         )
     return section
