@@ -13,15 +13,12 @@
 #include "core/base/memcheck.h"
 #include "core/base/probe.h"
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
+/* The kernel's numbers, which older headers lack. */
+#define FIXED_NOREPLACE 0x100000
+#define SET_VMA 0x53564d41
+#define SET_VMA_ANON_NAME 0
 /* Thread sanitizer makes address 0 of an address that is its own; where it is only a wish, that does no harm. */
-#define MAP_THERE (HAK_SANITIZED ? 0 : MAP_FIXED_NOREPLACE)
-#ifndef PR_SET_VMA
-#define PR_SET_VMA 0x53564d41
-#define PR_SET_VMA_ANON_NAME 0
-#endif
+#define MAP_THERE (HAK_SANITIZED ? 0 : FIXED_NOREPLACE)
 #ifndef SYS_process_madvise
 #define SYS_process_madvise 440
 #endif
@@ -117,7 +114,7 @@ static intptr_t linux_resident(void *addr, size_t size, unsigned char *each_page
 
 static intptr_t linux_name(void *addr, size_t size, const char *name)
 {
-    return prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, addr, size, name) ? -errno : 0;
+    return prctl(SET_VMA, SET_VMA_ANON_NAME, addr, size, name) ? -errno : 0;
 }
 
 static uint64_t linux_clock_ns(void)
