@@ -16,7 +16,7 @@
 #include "format.h"
 #include "plan.h"
 
-/* An event, at the place of its number. Once it is resolved, `address` is the slot and `old` what is touched, plus 1. */
+/* An event, at the place of its number. Once it is resolved, `address` is the slot, `old` what is touched, plus 1. */
 struct event {
     uint64_t address, old, size;
     uint32_t thread, turn;
@@ -126,8 +126,12 @@ static void read_chunk(const unsigned char *chunk, size_t size)
 {
     struct trace_chunk head;
     memcpy(&head, chunk, sizeof head);
-    struct reader r = {.at = chunk + sizeof head, .end = chunk + size, .number = head.number, .time = head.time,
-                       .address = head.address, .thread = head.thread};
+    struct reader r = {.at = chunk + sizeof head,
+                       .end = chunk + size,
+                       .number = head.number,
+                       .time = head.time,
+                       .address = head.address,
+                       .thread = head.thread};
     while (r.at < r.end && *r.at) {
         read_event(&r);
         if (r.thread >= t.threads)
@@ -346,8 +350,11 @@ static bool is_partly_touched(const struct event *e)
 /* How many steps, of the thread and in all; with `write` they are written. */
 static void step(struct event *e, uint64_t epoch, bool write)
 {
-    static const uint8_t ops[] = {[TRACE_MALLOC] = PLAN_MALLOC, [TRACE_CALLOC] = PLAN_CALLOC,
-                                  [TRACE_ALIGNED] = PLAN_ALIGNED, [TRACE_FREE] = PLAN_FREE, [TRACE_REALLOC] = PLAN_REALLOC};
+    static const uint8_t ops[] = {[TRACE_MALLOC] = PLAN_MALLOC,
+                                  [TRACE_CALLOC] = PLAN_CALLOC,
+                                  [TRACE_ALIGNED] = PLAN_ALIGNED,
+                                  [TRACE_FREE] = PLAN_FREE,
+                                  [TRACE_REALLOC] = PLAN_REALLOC};
     struct stream *s = &p.streams[e->thread];
     if (s->epoch != epoch + 1) {
         if (!s->epoch)
@@ -360,13 +367,18 @@ static void step(struct event *e, uint64_t epoch, bool write)
     }
     bool partly = is_partly_touched(e);
     if (write)
-        s->steps[s->count] = (struct plan_step){.slot = (uint32_t)e->address, .turn = e->turn, .size = e->size, .op = ops[e->op],
-                                                .flags = partly ? PLAN_TOUCHED_LATER : 0, .align = e->align};
+        s->steps[s->count] = (struct plan_step){.slot = (uint32_t)e->address,
+                                                .turn = e->turn,
+                                                .size = e->size,
+                                                .op = ops[e->op],
+                                                .flags = partly ? PLAN_TOUCHED_LATER : 0,
+                                                .align = e->align};
     s->count++;
     if (!partly)
         return;
     if (write)
-        s->steps[s->count] = (struct plan_step){.slot = (uint32_t)e->address, .turn = e->turn + 1, .size = e->old - 1, .op = PLAN_TOUCH};
+        s->steps[s->count] =
+            (struct plan_step){.slot = (uint32_t)e->address, .turn = e->turn + 1, .size = e->old - 1, .op = PLAN_TOUCH};
     s->count++;
 }
 
@@ -414,7 +426,7 @@ static void walk(bool write)
     p.header.epochs = epoch;
 }
 
-/* A block whose free was not seen is left out: a free at some later time would be a guess. One that came from a realloc stays. */
+/* A block whose free was not seen is left out: a free at some later time would be a guess. One from a realloc stays. */
 static void leave_out_unseen(void)
 {
     for (uint64_t i = 0; i < t.header.numbers; i++) {
@@ -470,7 +482,8 @@ int plan_make(const char *trace, const char *plan)
     leave_out_unseen();
     p.streams = room_for(t.threads, sizeof *p.streams);
     p.sizes = room_for(t.nblocks, sizeof *p.sizes);
-    p.epochs = room_for(p.header.steps / PLAN_EPOCH + PLAN_TENTHS + p.header.ended / PLAN_EPOCH_NS + 2, sizeof *p.epochs);
+    p.epochs =
+        room_for(p.header.steps / PLAN_EPOCH + PLAN_TENTHS + p.header.ended / PLAN_EPOCH_NS + 2, sizeof *p.epochs);
     walk(false);
     if (plan)
         write_plan(plan);
@@ -482,10 +495,10 @@ int plan_make(const char *trace, const char *plan)
         threads += p.streams[i].first || p.streams[i].count || p.streams[i].epoch;
     printf("{\"program\": \"%.*s\", \"pid\": %u, \"parent\": %u, \"events\": %llu, \"lost\": %llu, \"threads\": %llu, "
            "\"steps\": %llu, \"unknown\": %llu, \"implied\": %llu, \"seconds\": %.6f, \"peak\": %llu, \"live\": [",
-           (int)strnlen(t.header.program, sizeof name), name, t.header.pid, t.header.parent, (unsigned long long)t.count,
-           (unsigned long long)t.header.lost, (unsigned long long)threads, (unsigned long long)p.header.steps,
-           (unsigned long long)t.unknown, (unsigned long long)t.implied, (double)p.header.ended / 1e9,
-           (unsigned long long)p.header.peak);
+           (int)strnlen(t.header.program, sizeof name), name, t.header.pid, t.header.parent,
+           (unsigned long long)t.count, (unsigned long long)t.header.lost, (unsigned long long)threads,
+           (unsigned long long)p.header.steps, (unsigned long long)t.unknown, (unsigned long long)t.implied,
+           (double)p.header.ended / 1e9, (unsigned long long)p.header.peak);
     for (int i = 0; i < PLAN_TENTHS; i++)
         printf("%s%llu", i ? ", " : "", (unsigned long long)p.header.live[i]);
     puts("]}");

@@ -25,7 +25,7 @@ enum {
     LINE = 64,
     LINES_UP_TO = 64 * 1024,
     STACK = 256 * 1024,
-    FUTEX_WAIT_BIT = 9 | 128, /* FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET, private; not each toolchain has the kernel's headers */
+    FUTEX_WAIT_BIT = 9 | 128, /* FUTEX_WAIT_BITSET, private; not each toolchain has the kernel's headers */
     FUTEX_WAKE_BIT = 10 | 128,
     PATIENCE = 300, /* seconds that a thread waits for one step: then the plan is broken */
 };
@@ -56,8 +56,8 @@ static struct {
     _Atomic uint32_t open; /* the epoch that may be worked on */
     uint64_t live[PLAN_TENTHS], resident[PLAN_TENTHS], nanoseconds[PLAN_TENTHS];
     uint64_t base, peak, began;
-    double paced;       /* how fast time goes, compared with the recorded one; 0: as fast as can be */
-    uint64_t looked;    /* when resident bytes were last taken, and their sum over time until then */
+    double paced;    /* how fast time goes, compared with the recorded one; 0: as fast as can be */
+    uint64_t looked; /* when resident bytes were last taken, and their sum over time until then */
     double byte_seconds;
     size_t page;
     int statm;
@@ -362,9 +362,13 @@ int replay(const char *plan, double paced)
     }
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"seconds\": %.6f, \"cpu\": %.6f, \"steps\": %llu, \"peak_resident\": %llu, \"mean_resident\": %.0f, \"max_rss\": %llu", (double)used / 1e9,
-           (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
-           (unsigned long long)r.header.steps, (unsigned long long)r.peak, used ? r.byte_seconds / ((double)used / 1e9) : 0.0, (unsigned long long)most_resident());
+    printf("{\"seconds\": %.6f, \"cpu\": %.6f, \"steps\": %llu, \"peak_resident\": %llu, \"mean_resident\": %.0f, "
+           "\"max_rss\": %llu",
+           (double)used / 1e9,
+           (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
+           (unsigned long long)r.header.steps, (unsigned long long)r.peak,
+           used ? r.byte_seconds / ((double)used / 1e9) : 0.0, (unsigned long long)most_resident());
     print_list("recorded", r.header.live);
     print_list("live", r.live);
     print_list("resident", r.resident);
@@ -383,6 +387,7 @@ int main(int argc, char **argv)
         return plan_make(argv[2], argv[3]);
     fputs("usage: hakmem-replay PLAN                    carries it out, and tells in JSON how it went\n"
           "       hakmem-replay --paced SECONDS PLAN    the same in the time that was recorded, or in so many seconds\n"
-          "       hakmem-replay --plan TRACE [PLAN]    makes a plan of a trace of libhakmem-trace.so\n", stderr);
+          "       hakmem-replay --plan TRACE [PLAN]    makes a plan of a trace of libhakmem-trace.so\n",
+          stderr);
     return 2;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * libhakmem-trace.so: records what a program asks of its allocator. It is preloaded before the allocator, whichever that
- * is, defines the names of malloc, hands each call on, and under HAKMEM_TRACE=FILE writes an event of it (format.h).
- * A thread writes to a chunk of the file that is mapped: no lock and no call to the kernel but for each new chunk. A
- * block is freed after its event has its number, and the event of an allocation gets its number after the call. So the
- * numbers tell the order of all that happened to an address.
- * Nothing here allocates, is a cancellation point, or changes errno. */
+ * libhakmem-trace.so: records what a program asks of its allocator. It is preloaded before the allocator, whichever
+ * that is, defines the names of malloc, hands each call on, and under HAKMEM_TRACE=FILE writes an event of it
+ * (format.h). A thread writes to a chunk of the file that is mapped: no lock and no call to the kernel but for each new
+ * chunk. A block is freed after its event has its number, and the event of an allocation gets its number after the
+ * call. So the numbers tell the order of all that happened to an address. Nothing here allocates, is a cancellation
+ * point, or changes errno. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -131,7 +131,8 @@ static struct {
     char pattern[4096], path[4096 + 16];
 } file;
 
-/* In a page that the kernel clears in a child, however it forks: then no thread's generation matches. 0: no file yet. */
+/* In a page that the kernel clears in a child, however it forks: then no thread's generation matches. 0: no file yet.
+ */
 static uint32_t none_yet;
 static uint32_t *generation = &none_yet;
 
@@ -174,7 +175,8 @@ static void complain(const char *what)
 {
     char line[sizeof file.path + 64];
     size_t n = 0;
-    for (const char *const *part = (const char *const[]){"hakmem: HAKMEM_TRACE: ", file.path, what, "\n", NULL}; *part; part++)
+    for (const char *const *part = (const char *const[]){"hakmem: HAKMEM_TRACE: ", file.path, what, "\n", NULL}; *part;
+         part++)
         for (const char *c = *part; *c && n < sizeof line; c++)
             line[n++] = *c;
     syscall(SYS_write, STDERR_FILENO, line, n);
@@ -325,9 +327,11 @@ static bool next_chunk(struct writer *w)
     w->at = w->end = NULL;
     if (!w->chunk)
         return false;
-    *(struct trace_chunk *)(void *)w->chunk = (struct trace_chunk){
-        .thread = self.number - 1, .kernel_thread = (uint32_t)syscall(SYS_gettid), .number = w->number, .time = w->time,
-        .address = w->address};
+    *(struct trace_chunk *)(void *)w->chunk = (struct trace_chunk){.thread = self.number - 1,
+                                                                   .kernel_thread = (uint32_t)syscall(SYS_gettid),
+                                                                   .number = w->number,
+                                                                   .time = w->time,
+                                                                   .address = w->address};
     w->at = w->chunk + sizeof(struct trace_chunk);
     w->end = w->chunk + TRACE_CHUNK - TRACE_EVENT_MAX;
     w->thread = self.number;
@@ -377,7 +381,8 @@ static struct writer *find_writer(void)
     int saved = errno;
     if (LOAD(&file.state) == OFF)
         return NULL;
-    if (LOAD(&file.state) == ON && LOAD(generation) == 0) { /* a child: the locks and writers of other threads are the parent's */
+    if (LOAD(&file.state) == ON &&
+        LOAD(generation) == 0) { /* a child: the locks and writers of other threads are the parent's */
         static uint32_t one;
         while (__atomic_exchange_n(&one, 1, __ATOMIC_ACQUIRE))
             sched_yield();
@@ -454,7 +459,8 @@ static void give_back(struct writer *w)
 }
 
 /* One event: what it is, its own numbers in the order of format.h, and the address that comes last. */
-static void note(enum trace_op op, uint64_t began, const uint64_t *values, int count, uint64_t before, const void *address)
+static void note(enum trace_op op, uint64_t began, const uint64_t *values, int count, uint64_t before,
+                 const void *address)
 {
     struct writer *w = self.generation == LOAD(generation) ? self.writer : NULL;
     if (UNLIKELY(!w || w->busy || w->at >= w->end)) {
@@ -704,52 +710,52 @@ static void *behind(const char *name)
     return found;
 }
 
-#define NEW(name, plain)                                                          \
-    EXPORT void *name(size_t size);                                               \
-    EXPORT void *name(size_t size)                                                \
-    {                                                                             \
-        void *p = malloc(size);                                                   \
-        if (UNLIKELY(!p)) {                                                       \
-            new_function *function;                                               \
-            void *found = behind(plain);                                          \
-            memcpy(&function, &found, sizeof function);                           \
-            return note_alloc(TRACE_MALLOC, function(size), size);                \
-        }                                                                         \
-        return p;                                                                 \
+#define NEW(name, plain)                                           \
+    EXPORT void *name(size_t size);                                \
+    EXPORT void *name(size_t size)                                 \
+    {                                                              \
+        void *p = malloc(size);                                    \
+        if (UNLIKELY(!p)) {                                        \
+            new_function *function;                                \
+            void *found = behind(plain);                           \
+            memcpy(&function, &found, sizeof function);            \
+            return note_alloc(TRACE_MALLOC, function(size), size); \
+        }                                                          \
+        return p;                                                  \
     }
-#define NEW_ALIGNED(name, plain)                                                  \
-    EXPORT void *name(size_t size, size_t align);                                 \
-    EXPORT void *name(size_t size, size_t align)                                  \
-    {                                                                             \
-        void *p = memalign(align, size);                                          \
-        if (UNLIKELY(!p)) {                                                       \
-            new_aligned_function *function;                                       \
-            void *found = behind(plain);                                          \
-            memcpy(&function, &found, sizeof function);                           \
-            return note_aligned(function(size, align), align, size);              \
-        }                                                                         \
-        return p;                                                                 \
+#define NEW_ALIGNED(name, plain)                                     \
+    EXPORT void *name(size_t size, size_t align);                    \
+    EXPORT void *name(size_t size, size_t align)                     \
+    {                                                                \
+        void *p = memalign(align, size);                             \
+        if (UNLIKELY(!p)) {                                          \
+            new_aligned_function *function;                          \
+            void *found = behind(plain);                             \
+            memcpy(&function, &found, sizeof function);              \
+            return note_aligned(function(size, align), align, size); \
+        }                                                            \
+        return p;                                                    \
     }
-#define NEW_NOTHROW(name)                                                         \
-    EXPORT void *name(size_t size, const void *tag);                              \
-    EXPORT void *name(size_t size, const void *tag)                               \
-    {                                                                             \
-        (void)tag;                                                                \
-        return malloc(size);                                                      \
+#define NEW_NOTHROW(name)                            \
+    EXPORT void *name(size_t size, const void *tag); \
+    EXPORT void *name(size_t size, const void *tag)  \
+    {                                                \
+        (void)tag;                                   \
+        return malloc(size);                         \
     }
-#define NEW_ALIGNED_NOTHROW(name)                                                 \
-    EXPORT void *name(size_t size, size_t align, const void *tag);                \
-    EXPORT void *name(size_t size, size_t align, const void *tag)                 \
-    {                                                                             \
-        (void)tag;                                                                \
-        return memalign(align, size);                                             \
+#define NEW_ALIGNED_NOTHROW(name)                                  \
+    EXPORT void *name(size_t size, size_t align, const void *tag); \
+    EXPORT void *name(size_t size, size_t align, const void *tag)  \
+    {                                                              \
+        (void)tag;                                                 \
+        return memalign(align, size);                              \
     }
 /* Further arguments of a delete are in registers, and nobody needs them. */
-#define DELETE(name)                                                              \
-    EXPORT void name(void *p);                                                    \
-    EXPORT void name(void *p)                                                     \
-    {                                                                             \
-        free(p);                                                                  \
+#define DELETE(name)           \
+    EXPORT void name(void *p); \
+    EXPORT void name(void *p)  \
+    {                          \
+        free(p);               \
     }
 
 #if __SIZEOF_SIZE_T__ == 8
