@@ -345,6 +345,11 @@ def look(pid: int) -> Heap:
     process = Process(pid)
     try:
         return _Look(process).heap
+    except KeyError as error:
+        raise Problem(
+            f"the library of process {pid} does not say where {error.args[0]} is",
+            "Library and tool differ in age: use the tool that came with the library.",
+        ) from error
     finally:
         process.close()
 
