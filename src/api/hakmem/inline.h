@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * hakmem: malloc and free in line, for programs that link libhakmem.a, with or without LTO. A size that is known when
- * compiling costs no look-up of its class, and a free that names the size none of its owner: the block goes to the bin of
- * the thread that frees it. layout.h says what this header has to know of the library. It is made with the library, and
- * the bins have a name there with version and build in it: with any other library, and with the shared one, the linker
- * says that this name is undefined. A build that watches each call has plain calls instead (plain/hakmem/inline.h). */
+ * compiling costs no look-up of its class, and a free that names the size none of its owner: the block goes to the bin
+ * of the thread that frees it. layout.h says what this header has to know of the library. It is made with the library,
+ * and the bins have a name there with version and build in it: with any other library, and with the shared one, the
+ * linker says that this name is undefined. A build that watches each call has plain calls instead
+ * (plain/hakmem/inline.h). */
 #ifndef HAKMEM_INLINE_H
 #define HAKMEM_INLINE_H
 
