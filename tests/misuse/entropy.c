@@ -7,7 +7,7 @@
 int main(void)
 {
     char line[512];
-    void *p = malloc(48);
+    void *p = malloc(47); /* of 48 bytes, with a header too */
     printf("%p\n", p);
     free(p);
     FILE *maps = fopen("/proc/self/maps", "r");
