@@ -18,6 +18,7 @@
 #include "core/process/maintenance.h"
 #include "core/process/report.h"
 #include "core/process/signal.h"
+#include "core/process/stats_sink.h"
 #include "world.h"
 
 static unsigned ready_parts; /* written while the library starts */
