@@ -31,7 +31,7 @@ static uintptr_t stack_end(uintptr_t here)
     return here < end && (self < here || end < self) ? end : self;
 }
 
-/* Of the program's innermost function: this library is compiled without using the register. */
+/* Of the program's innermost function where this library is compiled without using the register, else of our own. */
 static uintptr_t first_frame(void)
 {
     uintptr_t frame = 0;
@@ -54,6 +54,8 @@ static unsigned walk_frames(void **frames, unsigned most, void *caller)
         if (!address)
             break;
         frames[n++] = address;
+        if (address == caller) /* those before are our own */
+            n = 1;
         low = frame;
         frame = ((uintptr_t *)frame)[0];
     }
