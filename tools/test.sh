@@ -43,11 +43,11 @@ readonly PROBES VARIANTS=(
     "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
 )
-readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl quickstart refusals tidy)
+readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl quickstart refusals tidy format)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak format wraps rust site release fresh readme deb)
+readonly LONG_STAGES=(programs-more suites soak wraps rust site release fresh readme deb)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 # These begin first, in this order, so that no long stage is left alone at the end. The default build comes first of

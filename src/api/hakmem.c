@@ -208,11 +208,12 @@ HAK_EXPORT int hakmem_malloc_info(int options, FILE *stream)
         return EINVAL;
     struct hakmem_mallinfo2 i = hakmem_mallinfo2();
     int cancel = hak_cancel_suspend();
-    int n = fprintf(stream,
-                    "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
-                    "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
-                    "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
-                    i.ordblks, i.fordblks, i.hblks, i.hblkhd, i.arena, i.arena);
+    int n =
+        fprintf(stream,
+                "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
+                "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
+                "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
+                i.ordblks, i.fordblks, i.hblks, i.hblkhd, i.arena, i.arena);
     hak_cancel_resume(cancel);
     return n < 0 ? -1 : 0;
 }
@@ -223,7 +224,15 @@ HAK_EXPORT void hakmem_malloc_stats(void)
 }
 
 /* glibc's numbers, which not every malloc.h has. */
-enum { MXFAST = 1, TRIM_THRESHOLD = -1, TOP_PAD = -2, MMAP_THRESHOLD = -3, MMAP_MAX = -4, ARENA_TEST = -7, ARENA_MAX = -8 };
+enum {
+    MXFAST = 1,
+    TRIM_THRESHOLD = -1,
+    TOP_PAD = -2,
+    MMAP_THRESHOLD = -3,
+    MMAP_MAX = -4,
+    ARENA_TEST = -7,
+    ARENA_MAX = -8
+};
 
 HAK_EXPORT int hakmem_mallopt(int parameter, int value)
 {
@@ -258,9 +267,12 @@ static int as_int(size_t n)
 HAK_EXPORT struct hak_mallinfo mallinfo(void)
 {
     struct hakmem_mallinfo2 i = hakmem_mallinfo2();
-    return (struct hak_mallinfo){
-        .arena = as_int(i.arena), .ordblks = as_int(i.ordblks), .hblks = as_int(i.hblks), .hblkhd = as_int(i.hblkhd),
-        .uordblks = as_int(i.uordblks), .fordblks = as_int(i.fordblks)};
+    return (struct hak_mallinfo){.arena = as_int(i.arena),
+                                 .ordblks = as_int(i.ordblks),
+                                 .hblks = as_int(i.hblks),
+                                 .hblkhd = as_int(i.hblkhd),
+                                 .uordblks = as_int(i.uordblks),
+                                 .fordblks = as_int(i.fordblks)};
 }
 
 /* --- the C library's names -------------------------------------------------------------------------------- */
@@ -298,7 +310,7 @@ int mallopt(int parameter, int value) TWIN(mallopt);
 
 /* Names that glibc has had besides, and that programs which wrap malloc ask for. */
 #define OLDER(type, name, of, ...) \
-    type name(__VA_ARGS__);         \
+    type name(__VA_ARGS__);        \
     type name(__VA_ARGS__) TWIN(of)
 
 OLDER(void *, __libc_malloc, malloc, size_t size);

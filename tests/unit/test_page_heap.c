@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The page heap: how runs are taken, joined, resized and put back, in which set; what is dirty, charged and cached; purges
- * that others take pages beside; and a random life against a plain model of all pages. */
+ * The page heap: how runs are taken, joined, resized and put back, in which set; what is dirty, charged and cached;
+ * purges that others take pages beside; and a random life against a plain model of all pages. */
 #include "core/pages/page_heap.h"
 
 #include <string.h>
@@ -121,8 +121,8 @@ static void note_fresh(char *base, size_t bytes)
 /* All pages of so many new superslabs, one behind the other; clean, and not charged. */
 static char *map_taken(unsigned set, unsigned superslabs)
 {
-    struct hak_page_request r = {.pages = superslabs * PAGES, .align = PAGES, .set = set, .slab = true, .uncharged = true,
-                                 .fresh = note_fresh};
+    struct hak_page_request r = {
+        .pages = superslabs * PAGES, .align = PAGES, .set = set, .slab = true, .uncharged = true, .fresh = note_fresh};
     unsigned before = fresh_calls;
     assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
     assert_int_equal(fresh_calls, before + 1);
@@ -449,7 +449,8 @@ TEST(a_superslab_of_one_class_goes_back_at_once)
 TEST(a_class_gets_new_superslabs_of_its_supplier)
 {
     start(LATER);
-    struct hak_page_request r = {.pages = 2, .set = OWN(7), .map_pages = 3 * PAGES, .fresh = note_fresh, .header = true};
+    struct hak_page_request r = {
+        .pages = 2, .set = OWN(7), .map_pages = 3 * PAGES, .fresh = note_fresh, .header = true};
     assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED) == (HAK_HEADER_LIMIT != 0));
     r.header = HAK_HEADER_LIMIT != 0;
     if (!r.base)
@@ -704,7 +705,9 @@ TEST(uncharged_pages_are_charged_all_or_none)
 {
     start(LATER);
     delay();
-    struct { unsigned first, pages; } dirty[] = {{0, 0}, {0, 3 * PAGES}, {2, 1}, {PAGES + 2, 1}, {2 * PAGES, PAGES}, {0, PAGES}};
+    struct {
+        unsigned first, pages;
+    } dirty[] = {{0, 0}, {0, 3 * PAGES}, {2, 1}, {PAGES + 2, 1}, {2 * PAGES, PAGES}, {0, PAGES}};
     char *base = map_taken(HAK_SET_COMMON, 3);
     for (unsigned i = 0; i < COUNT(dirty); i++) {
         unsigned behind = dirty[i].first + dirty[i].pages;
@@ -926,7 +929,8 @@ TEST(at_most_so_many)
     assert_int_equal(cached(), 3);
     assert_int_equal(evictions(), 2);
     for (unsigned i = 0; i < 5 && !hak_parts.release->at_once; i++)
-        assert_int_equal(account_of(at(base, i * PAGES))->old, i < 2 ? 0 : hak_page_bits(0, PAGES)); /* the oldest ones went */
+        assert_int_equal(account_of(at(base, i * PAGES))->old,
+                         i < 2 ? 0 : hak_page_bits(0, PAGES)); /* the oldest ones went */
     assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict) > 0, !hak_parts.release->at_once);
     assert_int_equal(waiting(), hak_parts.release->at_once ? 0 : 3 * HAK_SUPERSLAB);
     assert_int_equal(hak_budget_held(), waiting());
@@ -1602,8 +1606,8 @@ static char *place_in(const struct run *run, const struct hak_page_request *r)
     return base + r->pages * HAK_PAGE <= run->base + run->pages * HAK_PAGE ? base : NULL;
 }
 
-/* Of those that a request may be served from. With more than 16 on a list where lengths differ, or an alignment is asked
- * for, not all are looked at. */
+/* Of those that a request may be served from. With more than 16 on a list where lengths differ, or an alignment is
+ * asked for, not all are looked at. */
 static bool is_choice(const struct run *run, const struct hak_page_request *r, size_t most, unsigned highest)
 {
     return run->set == r->set && run->pages <= most && (!r->roomy || run->list == highest) && place_in(run, r);
@@ -1664,7 +1668,11 @@ static void take_any(struct life *l)
     static uint64_t old[4 * HAK_SUPERSLAB_PAGES / 64 + 1];
     enum hak_pages_from from = any(superslabs < MOST / 2 ? 4 : 3);
     unsigned kind = any(4);
-    struct hak_page_request r = {.pages = 1 + any(kind < 2 ? 6 : kind < 3 ? PAGES : 3 * PAGES), .old = old, .fresh = add_modelled};
+    struct hak_page_request r = {.pages = 1 + any(kind < 2   ? 6
+                                                  : kind < 3 ? PAGES
+                                                             : 3 * PAGES),
+                                 .old = old,
+                                 .fresh = add_modelled};
     r.set = any(3) ? HAK_SET_COMMON : any(2) ? OWN(any(3)) : HAK_HEADER_LIMIT ? HAK_SET_HEADERS : HAK_SET_COMMON;
     if (r.set >= HAK_SET_OWN) {
         r.pages = 1 + any(PAGES / 2);
@@ -1684,7 +1692,8 @@ static void take_any(struct life *l)
     } else if (from == HAK_PAGES_FREE || r.set < HAK_SET_OWN) {
         check_fit(&r, r.base, from == HAK_PAGES_FREE && r.set < HAK_SET_OWN ? PAGES - 1 : SIZE_MAX);
     } else {
-        struct hak_page_request all = {.pages = PAGES, .align = PAGES, .set = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON};
+        struct hak_page_request all = {
+            .pages = PAGES, .align = PAGES, .set = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON};
         check_fit(&all, r.base, SIZE_MAX);
         if (got)
             modelled_of(r.base)->set = r.set;

@@ -568,6 +568,6 @@ UNIT_MAIN(T(what_a_thread_did_before_it_was_resumed_teaches_nothing), T(fixed_pr
           T(near_a_limit_a_batch_is_as_small_as_needed), T(without_memory_there_is_no_slab_but_later),
           T(an_idle_rest_goes_back), T(a_flush_takes_all_that_is_left), T(the_rest_of_an_ended_thread_goes_back),
           T(slabs_of_ended_threads_are_adopted), T(all_that_is_free_goes_back), T(free_pages_go_back_after_the_delay),
-          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back), FORK
-          T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm), T(fixed_prewarm_is_always_the_same),
+          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
+          FORK T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm), T(fixed_prewarm_is_always_the_same),
           T(adaptive_prewarm_shrinks_when_unused))

@@ -246,7 +246,7 @@ TEST(drain_publishes_what_this_thread_holds_for_others)
     while (hak_slab_has_free(slab))
         last = hak_slab_take(slab, 1);
     assert_true(hak_slab_retire(slab)); /* FULL: on no list */
-    unit_put_run(use_up()); /* it goes, and is wholly free */
+    unit_put_run(use_up());             /* it goes, and is wholly free */
     hak_mark_renew(last.head, cls);
     hak_remote_cache_put(t, cls, last.head);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits with the thread */
@@ -440,8 +440,7 @@ TEST(pages_in_use_again_are_not_idle)
     if (!delayed())
         skip();
     bool zeroed;
-    struct hak_slab *keep = acquire(cls), *idle = unit_run(3, 1, &zeroed),
-                    *busy = unit_run(2, 1, &zeroed);
+    struct hak_slab *keep = acquire(cls), *idle = unit_run(3, 1, &zeroed), *busy = unit_run(2, 1, &zeroed);
     unit_put_run(idle);
     unit_put_run(busy);
     for (unsigned i = 0; i < 3; i++) { /* one run comes and goes all the time, the other one stays */
@@ -479,7 +478,8 @@ TEST(after_a_sleep_hot_slabs_are_idle_too)
 
 TEST(much_idle_memory_goes_back_in_steps)
 {
-    start("HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_BATCH_MAX_MB=4096 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 HAKMEM_SUPERSLAB_MAX_CACHED=4096 "
+    start("HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_BATCH_MAX_MB=4096 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 "
+          "HAKMEM_SUPERSLAB_MAX_CACHED=4096 "
           "HAKMEM_SUPERSLAB_TTL_SEC=3600");
     if (!delayed())
         skip();
@@ -576,7 +576,7 @@ TEST(so_many_slabs_are_hot)
     for (unsigned i = 0; i < N - 1; i++)
         release(slabs[i]);
     assert_int_equal(unit_stat("page_heap", "lock_taken"), locks + 2); /* the question itself */
-    release(slabs[N - 1]); /* it alone stays hot */
+    release(slabs[N - 1]);                                             /* it alone stays hot */
     check();
     assert_ptr_equal(acquire(cls), slabs[N - 1]);
     assert_served("hot");
@@ -760,10 +760,10 @@ UNIT_MAIN(T(a_tick_evicts_what_is_too_old), T(map_and_unused), T(hot_needs_no_lo
           T(lru_before_map), T(a_large_heap_gets_huge_pages), T(a_sparse_heap_gets_none), T(no_stage_without_memory),
           T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
           T(slabs_with_all_blocks_back_leave_the_list_together), T(a_reaped_slab_is_empty_and_used_again),
-          T(dirty_pages_go_back_after_the_delay),
-          T(pages_in_use_again_are_not_idle), T(after_a_sleep_hot_slabs_are_idle_too),
-          T(much_idle_memory_goes_back_in_steps), T(a_little_may_wait_that_nobody_wanted),
-          T(partial_release_can_be_switched_off), T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot),
-          T(a_flush_makes_hot_slabs_free_pages), T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
+          T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
+          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps),
+          T(a_little_may_wait_that_nobody_wanted), T(partial_release_can_be_switched_off),
+          T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot), T(a_flush_makes_hot_slabs_free_pages),
+          T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
           T(trim_returns_everything_that_is_free), T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches),
           T(prefault_may_be_forbidden_to_touch), T(last_frees_race_with_adoption), T(last_frees_race_with_parking))

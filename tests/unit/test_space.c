@@ -495,7 +495,7 @@ UNIT_MAIN(T(tags_of_512_mib_do_until_there_is_more), T(tags_grow_where_two_zones
           T(a_superslab_comes_back_once), T(blocks_with_headers_have_a_zone_of_their_own),
           HEADERS T(a_zone_goes_on_beyond_what_others_have_mapped),
           T(tables_that_others_are_in_the_way_of_end_the_plan), T(memory_is_mapped_in_growing_steps),
-          T(near_a_limit_no_more_than_needed),
-          T(a_trim_lets_go_of_the_lock_for_each_superslab), T(refused_memory_changes_nothing_and_can_be_asked_for_again),
-          T(addresses_find_the_head_of_their_slab), T(each_page_in_use_is_visited_once),
-          T(tags_grow_with_the_range_in_use_and_frees_are_served), T(tags_that_cannot_grow_are_shared))
+          T(near_a_limit_no_more_than_needed), T(a_trim_lets_go_of_the_lock_for_each_superslab),
+          T(refused_memory_changes_nothing_and_can_be_asked_for_again), T(addresses_find_the_head_of_their_slab),
+          T(each_page_in_use_is_visited_once), T(tags_grow_with_the_range_in_use_and_frees_are_served),
+          T(tags_that_cannot_grow_are_shared))

@@ -5,8 +5,8 @@
 
 #include "core/malloc/malloc.h"
 #include "core/os/meta.h"
-#include "core/plugin.h"
 #include "core/pages/page_heap.h"
+#include "core/plugin.h"
 #include "frontends/large/span_cache.h"
 #include "frontends/large/spans.h"
 #include "unit.h"
@@ -54,7 +54,7 @@ TEST(neighbours_join)
         hak_free(p[i]);
     for (unsigned i = 1; i < N; i += 2)
         hak_free(p[i]);
-    char *whole = take(N * SIZE); /* only fits if all of them became one */
+    char *whole = take(N * SIZE);                     /* only fits if all of them became one */
     if (N * SIZE <= HAK_SUPERSLAB || !HAK_HARDENED) { /* else fences may lie between them */
         assert_ptr_equal(whole, p[0]);
         assert_int_equal(superslabs(), mapped);
@@ -474,7 +474,10 @@ TEST(random_use_keeps_contents_and_loses_nothing)
 {
     unit_start("HAKMEM_PURGE_DELAY_MS=20");
     enum { N = 60 };
-    struct { char *p; size_t size; } slot[N] = {{0}};
+    struct {
+        char *p;
+        size_t size;
+    } slot[N] = {{0}};
     uint64_t random = 7;
     for (unsigned i = 0; i < 6000; i++) {
         unsigned k = (unsigned)(unit_random(&random) % N);

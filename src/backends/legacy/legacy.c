@@ -34,8 +34,11 @@ static struct hak_slab *adopt(struct hak_heap *heap, unsigned cls)
 
 static struct hak_slab *take_of_class(unsigned cls, bool header)
 {
-    struct hak_page_request r = {.pages = hak_slab_pages[cls], .set = HAK_SET_OWN + cls, .slab = true,
-                                 .header = header, .until = HAK_PAGES_MAPPED};
+    struct hak_page_request r = {.pages = hak_slab_pages[cls],
+                                 .set = HAK_SET_OWN + cls,
+                                 .slab = true,
+                                 .header = header,
+                                 .until = HAK_PAGES_MAPPED};
     struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_FREE);
     if (slab)
         hak_count_stage(r.from == HAK_PAGES_FREE ? STAGE_UNUSED : STAGE_MAP);

@@ -44,8 +44,10 @@ struct request {
 };
 
 static const enum stage stage_of[] = {
-    [HAK_PAGES_DIRTY] = STAGE_EMPTY, [HAK_PAGES_FREE] = STAGE_UNUSED,
-    [HAK_PAGES_WHOLE] = STAGE_LRU,   [HAK_PAGES_MAPPED] = STAGE_MAP,
+    [HAK_PAGES_DIRTY] = STAGE_EMPTY,
+    [HAK_PAGES_FREE] = STAGE_UNUSED,
+    [HAK_PAGES_WHOLE] = STAGE_LRU,
+    [HAK_PAGES_MAPPED] = STAGE_MAP,
 };
 
 static bool is_dense(void *superslab)
@@ -91,8 +93,11 @@ static void prepare_superslab(char *base, size_t bytes)
 static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from from, enum hak_pages_from until,
                                         bool header)
 {
-    struct hak_page_request pages = {.pages = hak_slab_pages[r->cls], .until = until, .slab = true,
-                                     .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON, .fresh = prepare_superslab};
+    struct hak_page_request pages = {.pages = hak_slab_pages[r->cls],
+                                     .until = until,
+                                     .slab = true,
+                                     .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
+                                     .fresh = prepare_superslab};
     struct hak_slab *slab = hak_pages_take_run(&pages, from);
     r->stage = stage_of[pages.from];
     return slab;

@@ -9,12 +9,12 @@
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 
-#define EMPTY_PAGES 256 /* 16 MiB in all classes; with more, each keeps only the most recent slab */
-#define IDLE_PAGES 8    /* of a class may stand idle on its stack, at least, */
-#define IDLE_SLABS 4    /* or slabs, if their threads ended */
-#define STEP 16u        /* slabs that are looked at when too many are idle */
-#define PASSES 2u       /* that a sweep begins, after the one that others began */
-#define TICK 256u       /* slabs that a tick looks at: some 20 us, */
+#define EMPTY_PAGES 256        /* 16 MiB in all classes; with more, each keeps only the most recent slab */
+#define IDLE_PAGES 8           /* of a class may stand idle on its stack, at least, */
+#define IDLE_SLABS 4           /* or slabs, if their threads ended */
+#define STEP 16u               /* slabs that are looked at when too many are idle */
+#define PASSES 2u              /* that a sweep begins, after the one that others began */
+#define TICK 256u              /* slabs that a tick looks at: some 20 us, */
 #define TICK_AFTER_SLEEP 4096u /* or more, since none of them was used */
 
 /* PARTIAL slabs have two stacks: from the front one slabs are taken, and looked at by a sweep, which puts what is not
@@ -33,7 +33,7 @@ static struct class_cache {
 
 enum { FRONT = 1, PASSING = 2, WANTED = 4 };
 
-static _Atomic(int32_t) empty_pages; /* of all classes */
+static _Atomic(int32_t) empty_pages;                             /* of all classes */
 static _Atomic(uint64_t) used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: class i has had an EMPTY slab */
 
 /* Slabs may be in hand: fork waits until they are on a list again, or in the page heap. */

@@ -7,12 +7,12 @@
 HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
 struct hak_counters hak_counters_nobodys;
 
-#define COUNT_HERE(member)                                      \
-    do {                                                        \
-        if (HAK_LIKELY(hak_counters_own))                       \
-            hak_count(&hak_counters_own->member, 1);            \
-        else                                                    \
-            HAK_ADD_RELAXED(&hak_counters_nobodys.member, 1);   \
+#define COUNT_HERE(member)                                    \
+    do {                                                      \
+        if (HAK_LIKELY(hak_counters_own))                     \
+            hak_count(&hak_counters_own->member, 1);          \
+        else                                                  \
+            HAK_ADD_RELAXED(&hak_counters_nobodys.member, 1); \
     } while (0)
 
 void hak_count_transition(unsigned from, unsigned to)

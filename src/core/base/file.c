@@ -9,7 +9,7 @@
 
 /* The kernel's sets, a bit for each signal. Such a signal is the thread's own, so it is taken before one that another
  * process sent; one of the same kind that waited before is one with it, and stays. */
-#define BIT(signal) ((uint64_t)1 << ((signal) - 1))
+#define BIT(signal) ((uint64_t)1 << ((signal)-1))
 static const uint64_t ours = BIT(SIGPIPE) | BIT(SIGXFSZ);
 
 bool hak_file_read(const char *path, char *text, size_t size)

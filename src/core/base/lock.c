@@ -14,8 +14,8 @@
 /* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a thread that a
  * signal woke has waited no less. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-/* A lock's word: the bits above OWNER_SHIFT are of the address of its owner's `self`. AWAITED: a thread may sleep. LOST,
- * in a child: its owner is not there, and left what the lock guards half changed. */
+/* A lock's word: the bits above OWNER_SHIFT are of the address of its owner's `self`. AWAITED: a thread may sleep.
+ * LOST, in a child: its owner is not there, and left what the lock guards half changed. */
 enum { FREE, AWAITED = 1, LOST = AWAITED, OWNED = 2, OWNER_SHIFT = 2 };
 
 #define OWNS_ALL (1u << 31)
@@ -26,8 +26,8 @@ static HAK_THREAD_LOCAL struct {
     const struct hak_lock *changing;
 } self;
 
-static _Atomic(bool) all_taken;      /* a thread has all locks */
-static _Atomic(unsigned) fork_waits; /* for locks */
+static _Atomic(bool) all_taken;            /* a thread has all locks */
+static _Atomic(unsigned) fork_waits;       /* for locks */
 enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: a thread sleeps until the fork has them */
 
 extern struct hak_lock *const __start_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
@@ -75,8 +75,8 @@ static bool try_word(_Atomic(unsigned) *word, unsigned *seen)
     return HAK_CAS_ACQUIRE(word, seen, mine());
 }
 
-/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. *seen is what the word may be; without
- * success it is what to sleep on. */
+/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. *seen is what the word may be;
+ * without success it is what to sleep on. */
 static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
 {
     unsigned next;
@@ -93,7 +93,8 @@ static HAK_COLD void tell_of_fork(void)
     static _Atomic(bool) told;
     if (HAK_LOAD_RELAXED(&all_taken) && !HAK_EXCHANGE_RELAXED(&told, true))
         hak_log("a thread has waited %d s for a thread that forks; if a fork handler of another library waits for it, "
-                "load this library before that one", PATIENCE_S);
+                "load this library before that one",
+                PATIENCE_S);
 }
 
 static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
@@ -103,8 +104,9 @@ static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
         hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
     for (bool late = false; !try_awaited(word, &seen); seen = FREE) {
         if (seen == LOST)
-            hak_log_fatal("fork was called by the handler of a signal that came inside of malloc or free, while another "
-                          "thread was inside, too; such a child may only call exec or _exit");
+            hak_log_fatal(
+                "fork was called by the handler of a signal that came inside of malloc or free, while another "
+                "thread was inside, too; such a child may only call exec or _exit");
         if (late)
             tell_of_fork();
         late = !sleep_on(word, seen, late ? NULL : &until);
@@ -158,8 +160,10 @@ static HAK_COLD void check_owns_all(struct hak_lock *lock)
         return;
     if (is_mine(HAK_LOAD_RELAXED(&lock->word)))
         wait_for(&lock->word, mine()); /* stops the process */
-    hak_log_fatal("a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
-                  "their own (core/base/lock.h)", lock->rank);
+    hak_log_fatal(
+        "a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
+        "their own (core/base/lock.h)",
+        lock->rank);
 }
 
 /* `taken` is written under the lock only; atomic because the statistics read it without. */

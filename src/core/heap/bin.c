@@ -22,7 +22,7 @@
 #define FALLBACK_MIN 4096u
 #define FALLBACK_CLASSES 3u /* larger ones that are tried */
 #define FIRST_BATCH 2u
-#define SLAB_WORK 64u  /* a new slab counts as so many blocks of work */
+#define SLAB_WORK 64u /* a new slab counts as so many blocks of work */
 
 /* --- refill ------------------------------------------------------------------------------------------ */
 

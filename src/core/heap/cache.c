@@ -11,15 +11,19 @@ HAK_THREAD_LOCAL struct hak_cache hak_self = {
 };
 #elif HAK_CACHE_CPU
 static void *no_slots[1];
-#define CLOSED {[0 ... HAK_NCLASSES - 1] = no_slots}
+#define CLOSED                              \
+    {                                       \
+        [0 ... HAK_NCLASSES - 1] = no_slots \
+    }
 struct hak_arrays hak_arrays_closed = {.top = CLOSED, .end = CLOSED};
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .arrays = &hak_arrays_closed};
 #else
-HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
+HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY,
+                                              .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
 #endif
 
-/* For hakmem/inline.h, as that declares it: LTO compares the types. src/api/inline.c compares the places; the cache `cpu`
- * has others, and no such header. */
+/* For hakmem/inline.h, as that declares it: LTO compares the types. src/api/inline.c compares the places; the cache
+ * `cpu` has others, and no such header. */
 struct hakmem_inline_bins {
     uint64_t owner;
     void *bin[HAK_NCLASSES];

@@ -10,9 +10,9 @@
 #include "remote_cache.h"
 
 static _Atomic(struct hak_heap *)
-    heaps[HAK_CPUS]; /* released when they are whole; acquired by the thread that enters one */
-static unsigned cpus;                              /* numbers of them; 0 while sequences are off */
-static HAK_LOCK(making, HAK_RANK_MAKING);          /* to write `heaps` */
+    heaps[HAK_CPUS];                      /* released when they are whole; acquired by the thread that enters one */
+static unsigned cpus;                     /* numbers of them; 0 while sequences are off */
+static HAK_LOCK(making, HAK_RANK_MAKING); /* to write `heaps` */
 
 void hak_cpu_heaps_start(void)
 {

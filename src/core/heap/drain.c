@@ -110,7 +110,7 @@ static HAK_NOINLINE void release_spare(struct hak_heap *heap, struct hak_slab *s
 /* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is known when
  * compiling: each of the two has code of its own. */
 struct rest {
-    void *first;            /* NULL: nothing */
+    void *first;                  /* NULL: nothing */
     void *const *at, *const *end; /* array: those after it */
 };
 
@@ -278,8 +278,10 @@ static bool is_slab(const struct hak_slab *slab)
 
 static _Noreturn HAK_COLD void fail_drained(const void *block)
 {
-    hak_log_fatal("double free or corruption: a list of free blocks leads to %p, which is no block of ours; one was freed "
-                  "twice, or written to after free", block);
+    hak_log_fatal(
+        "double free or corruption: a list of free blocks leads to %p, which is no block of ours; one was freed "
+        "twice, or written to after free",
+        block);
 }
 
 HAK_INLINE void drain_rest(struct hak_heap *heap, struct rest rest, const bool array)

@@ -4,9 +4,9 @@
 
 #include "core/parts/parts.h"
 
-#define USES_MAX 4096u    /* however many threads there are */
-#define BATCH_BYTES 384u  /* of a trip, or one block */
-#define KEEP_BYTES 384u   /* of a class, or one block */
+#define USES_MAX 4096u   /* however many threads there are */
+#define BATCH_BYTES 384u /* of a trip, or one block */
+#define KEEP_BYTES 384u  /* of a class, or one block */
 
 _Atomic(uint32_t) hak_share_uses;
 

@@ -13,7 +13,8 @@
 void hak_block_fail_foreign(const void *p, const char *call)
 {
     if (hak_space_contains(p))
-        hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", call, p);
+        hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", call,
+                      p);
     hak_log_fatal("invalid %s: %p was not allocated by hakmem", call, p);
 }
 
@@ -71,7 +72,7 @@ void hak_block_check_size(const void *p, size_t align, size_t size, const char *
 {
     size_t usable = hak_block_usable(p, call);
     if (p && (size > usable || (uintptr_t)p & (align - 1)))
-        hak_log_fatal("invalid %s: block %p of %zu bytes was never one of %zu bytes, aligned to %zu", call, p, usable, size,
-                      align);
+        hak_log_fatal("invalid %s: block %p of %zu bytes was never one of %zu bytes, aligned to %zu", call, p, usable,
+                      size, align);
 }
 #endif

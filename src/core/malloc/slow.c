@@ -68,7 +68,8 @@ static void *alloc_small(unsigned cls, bool may_fall_back)
     return p;
 }
 
-/* What is free makes way for a request that the kernel refused, if there is a limit to addresses. False: nothing did. */
+/* What is free makes way for a request that the kernel refused, if there is a limit to addresses. False: nothing did.
+ */
 static HAK_COLD bool make_way(size_t size)
 {
     struct hak_space_stats before, after;

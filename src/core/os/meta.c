@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A bump allocator from both ends of a chunk: structures at its beginning, whole pages at its end. The first chunk comes
- * with the page tables, so that a small program needs no mapping for it. See meta.h. */
+ * A bump allocator from both ends of a chunk: structures at its beginning, whole pages at its end. The first chunk
+ * comes with the page tables, so that a small program needs no mapping for it. See meta.h. */
 #include "meta.h"
 
 #include "core/base/layout.h"

@@ -325,7 +325,8 @@ void hak_os_name(void *addr, size_t size, const char *name)
 
 void hak_os_regret(enum hak_cause cause, size_t bytes)
 {
-    struct hak_ledger_entry *vectored = &hak_ledger[cause][HAK_OS_process_madvise], *e = &hak_ledger[cause][HAK_OS_madvise];
+    struct hak_ledger_entry *vectored = &hak_ledger[cause][HAK_OS_process_madvise],
+                            *e = &hak_ledger[cause][HAK_OS_madvise];
     if (HAK_LOAD_RELAXED(&vectored->bytes) > HAK_LOAD_RELAXED(&e->bytes))
         e = vectored;
     HAK_ADD_RELAXED(&e->regret_bytes, bytes);

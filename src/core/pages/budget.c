@@ -50,8 +50,8 @@ static void report(size_t wanted, size_t purged)
     const struct hak_option_values *o = &hak_options;
     const char *whose = o->limit_mb ? "HAKMEM_LIMIT_MB" : "the container's MiB";
     if ((o->ace_trace || o->verbose) && !HAK_EXCHANGE_RELAXED(&reported, true))
-        hak_log("LIMIT: %zu bytes more would pass %s=%zu; %zu bytes given back, %zu held (reported once)", wanted, whose,
-                budget_bytes() / HAK_MIB, purged, hak_budget_held());
+        hak_log("LIMIT: %zu bytes more would pass %s=%zu; %zu bytes given back, %zu held (reported once)", wanted,
+                whose, budget_bytes() / HAK_MIB, purged, hak_budget_held());
 }
 
 void hak_budget_note_purge(size_t wanted, size_t purged)

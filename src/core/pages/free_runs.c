@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * See free_runs.h. Runs stand on lists by length, which are exact up to 16 pages and have 8 steps for each doubling
- * beyond; the shortest run that is long enough is found by a look at one word. Those in superslabs of one class are few,
- * and stand on one list for each class. */
+ * beyond; the shortest run that is long enough is found by a look at one word. Those in superslabs of one class are
+ * few, and stand on one list for each class. */
 #include "free_runs.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See page_heap.h. Here superslabs come and go, and their pages are taken and put back. Which free pages lie together is
- * in free_runs.c, which of them are dirty in dirty.c. */
+ * See page_heap.h. Here superslabs come and go, and their pages are taken and put back. Which free pages lie together
+ * is in free_runs.c, which of them are dirty in dirty.c. */
 #include "page_heap.h"
 
 #include "budget.h"
@@ -49,9 +49,9 @@ HAK_INLINE struct part part_of(char *base, size_t pages)
     return (struct part){hak_superslab_of(base), first, n, hak_page_bits(first, n)};
 }
 
-#define EACH_PART(x, base, count)                                                              \
-    for (size_t done_ = 0; done_ < (count); done_ += x.pages)                                  \
-        for (bool once_ = (x = part_of((base) + done_ * HAK_PAGE, (count) - done_), true); once_; once_ = false)
+#define EACH_PART(x, base, count)                             \
+    for (size_t done_ = 0; done_ < (count); done_ += x.pages) \
+        for (bool once_ = (x = part_of((base) + done_ * HAK_PAGE, (count)-done_), true); once_; once_ = false)
 
 /* --- the cache of superslabs that are wholly free --------------------------------------------------------- */
 
@@ -443,8 +443,8 @@ unsigned hak_pages_given(const char *base, size_t pages)
     unsigned given = 0;
     hak_lock_acquire(&hak_pages_lock);
     EACH_PART(x, (char *)(uintptr_t)base, pages)
-        if (x.s) /* else they are new, and somebody is about to add them */
-            given += (unsigned)__builtin_popcountll(x.bits & x.s->pages.used & ~x.s->pages.purged);
+    if (x.s) /* else they are new, and somebody is about to add them */
+        given += (unsigned)__builtin_popcountll(x.bits & x.s->pages.used & ~x.s->pages.purged);
     hak_lock_release(&hak_pages_lock);
     return given;
 }

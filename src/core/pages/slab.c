@@ -113,7 +113,8 @@ void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner
 static _Noreturn HAK_COLD void fail_free_list(const struct hak_slab *slab, const void *block)
 {
     hak_log_fatal("double free or corruption: slab %p of %u-byte blocks has more on its list of free blocks than came "
-                  "back; one is %p", (void *)slab->base, slab->stride, block);
+                  "back; one is %p",
+                  (void *)slab->base, slab->stride, block);
 }
 
 /* Where the list leads. Hardened builds look at the block before. */
@@ -176,7 +177,8 @@ HAK_INLINE char *carve_run(struct hak_slab *slab, uint32_t want, uint32_t *count
 /* A number below n. */
 static uint32_t roll(uint64_t *dice, uint32_t n)
 {
-    *dice = *dice * 0xd1342543de82ef95u + 1; /* Steele, Vigna: Computationally easy, spectrally good multipliers, 2022 */
+    *dice =
+        *dice * 0xd1342543de82ef95u + 1; /* Steele, Vigna: Computationally easy, spectrally good multipliers, 2022 */
     return (uint32_t)((*dice >> 32) * n >> 32);
 }
 
@@ -488,7 +490,8 @@ void hak_slab_empty(struct hak_slab *slab)
 bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner)
 {
     uint64_t word = load_word_acquire(slab);
-    if (word != make_word(HAK_SLAB_FULL, outstanding_of(word)) || !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
+    if (word != make_word(HAK_SLAB_FULL, outstanding_of(word)) ||
+        !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
         return false;
     HAK_STORE_RELAXED(&slab->owner, owner);
     hak_count_transition(HAK_SLAB_FULL, HAK_SLAB_ACTIVE);

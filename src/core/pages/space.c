@@ -3,10 +3,10 @@
  *
  *   descriptors ... granule 0 | metadata | tags: granule 0 ... | zone with headers ... | zone ...
  *
- * is the plan: where each of them may grow to. In hardened builds the zones lie apart from the tables, which have fences
- * between them. Only what is used of it is mapped, and never where others have mapped something. Descriptors are rotated
- * so that those of the first 512 MiB (a granule) come last: they, the first metadata and the first tags are one mapping.
- * Further granules come with the first superslab of theirs. */
+ * is the plan: where each of them may grow to. In hardened builds the zones lie apart from the tables, which have
+ * fences between them. Only what is used of it is mapped, and never where others have mapped something. Descriptors are
+ * rotated so that those of the first 512 MiB (a granule) come last: they, the first metadata and the first tags are one
+ * mapping. Further granules come with the first superslab of theirs. */
 #include "space.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ HAK_LOCK(hak_space_lock, HAK_RANK_RANGE);
 static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
 _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
-static size_t fenced; /* superslabs between others that nobody can use */
+static size_t fenced;            /* superslabs between others that nobody can use */
 static _Atomic(size_t) unmapped; /* bytes of zones */
 static size_t granule = GRANULE;
 static size_t entries; /* of both tables, a power of two */
@@ -93,8 +93,7 @@ static bool add_first_zones(char *base, size_t superslabs)
 {
     size_t third = HAK_HEADER_LIMIT ? superslabs / 3 : 0;
     hak_tags.header_base = (uintptr_t)base;
-    return (!third || add_zone(base, third, true)) &&
-           add_zone(base + third * HAK_SUPERSLAB, superslabs - third, false);
+    return (!third || add_zone(base, third, true)) && add_zone(base + third * HAK_SUPERSLAB, superslabs - third, false);
 }
 
 static size_t granule_bytes(void)
@@ -102,8 +101,8 @@ static size_t granule_bytes(void)
     return granule * sizeof(struct hak_slab);
 }
 
-/* Plans for the second quarter of the addresses that a program may have, or a smaller one, and what hak_fence_draw takes
- * beside it. The kernel itself maps nothing there unless asked to. */
+/* Plans for the second quarter of the addresses that a program may have, or a smaller one, and what hak_fence_draw
+ * takes beside it. The kernel itself maps nothing there unless asked to. */
 static bool plan(uintptr_t quarter, uint64_t random)
 {
     unsigned less = hak_limit_is_tight ? TIGHT_LG : 0;
@@ -522,7 +521,8 @@ void hak_space_free(void *base, size_t superslabs, enum hak_cause cause)
         return;
     if (hak_options.thp == HAK_THP_ALWAYS) /* parts may have been told to stay small (parts/purge.c) */
         hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
-    if (hak_pages_go_lazily() && !hak_limit_is_tight && hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, cause))
+    if (hak_pages_go_lazily() && !hak_limit_is_tight &&
+        hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, cause))
         return;
     hak_lock_acquire(&hak_space_lock);
     struct zone *z = zone_of(base);
@@ -585,7 +585,6 @@ struct hak_slab *hak_space_slab(const void *p)
     struct hak_slab *slab = page - page->head_offset; /* where there is none, one that was here before */
     return HAK_LIKELY(lies_in(slab, p)) ? slab : span_of(p);
 }
-
 
 HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context)
 {

@@ -9,12 +9,12 @@
 #include "core/pages/page_heap.h"
 #include "parts.h"
 
-#define TICK_NS 200000u           /* of a thread that came for something else */
+#define TICK_NS 200000u /* of a thread that came for something else */
 #define PIECES 32u
-#define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
-#define SPLITS 64u                /* of refused ranges in a batch, to find the pages that are to blame */
+#define BATCH_BYTES (2 * HAK_MIB)      /* some 100 us */
+#define SPLITS 64u                     /* of refused ranges in a batch, to find the pages that are to blame */
 #define KEPT_SMALL_MOST (64 * HAK_GIB) /* of the heap, which is half as many mappings as there are by default */
-#define REFUSAL_MS 10000u         /* before a tick asks for them again */
+#define REFUSAL_MS 10000u              /* before a tick asks for them again */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* from claim to settle */
@@ -34,11 +34,11 @@ static struct {
 struct wish {
     uint64_t now_ms;
     enum { IDLE, EXCESS, TRIM } of; /* what is idle; the oldest beyond the allowance; all, and what was refused */
-    size_t keep;     /* bytes that may go on waiting */
-    unsigned left;   /* superslabs of the queue to look through */
-    uint64_t end_ns; /* then it is over; 0: it takes as long as it takes */
-    struct hak_dirty *superslab; /* in which the last batch ended, */
-    unsigned at;                 /* and the page */
+    size_t keep;                    /* bytes that may go on waiting */
+    unsigned left;                  /* superslabs of the queue to look through */
+    uint64_t end_ns;                /* then it is over; 0: it takes as long as it takes */
+    struct hak_dirty *superslab;    /* in which the last batch ended, */
+    unsigned at;                    /* and the page */
 };
 
 /* --- which pages ------------------------------------------------------------------------------------- */

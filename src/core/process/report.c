@@ -300,7 +300,8 @@ static uint64_t resident_bytes(void)
     return pages * hak_os_page_size();
 }
 
-/* The five lines that a report begins with. What waits in the bins of other threads counts as live: only they can tell. */
+/* The five lines that a report begins with. What waits in the bins of other threads counts as live: only they can tell.
+ */
 static void write_memory(struct hak_stats_writer *w, const struct hak_census *c)
 {
     struct hak_heaps_totals t;

@@ -14,7 +14,7 @@
 #define BIT(number) ((uint64_t)1 << (number))
 /* These stop nothing but a faulting instruction, which a handler that returns runs again; two cannot be handled. */
 static const uint64_t unusable = BIT(SIGKILL) | BIT(SIGSTOP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) |
-                                BIT(SIGTRAP) | BIT(SIGABRT) | BIT(SIGSYS);
+                                 BIT(SIGTRAP) | BIT(SIGABRT) | BIT(SIGSYS);
 static const uint64_t ending = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGHUP) | BIT(SIGQUIT);
 
 _Atomic(int) hak_signal_waiting;
@@ -65,6 +65,7 @@ void hak_signal_start(void)
     struct sigaction handler = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&handler.sa_mask);
     if (unusable & BIT(number) || sigaction(number, &handler, &action_before))
-        hak_log("HAKMEM_STATS_SIGNAL=%d: not with this signal; use another one, as 10 (SIGUSR1) or 15 (SIGTERM)", number);
+        hak_log("HAKMEM_STATS_SIGNAL=%d: not with this signal; use another one, as 10 (SIGUSR1) or 15 (SIGTERM)",
+                number);
     errno = saved;
 }

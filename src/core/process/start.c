@@ -68,7 +68,8 @@ static bool init_locked(void)
                 hak_parts.backend->name, hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME,
                 hak_heap_owners());
     if (hak_options.trace[0] && !&hak_trace_is_loaded && !hak_options.quiet)
-        hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads", hak_options.trace);
+        hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads",
+                hak_options.trace);
     if (hak_options.profile && !hak_profile_set && !hak_options.quiet)
         hak_log("HAKMEM_PROFILE: libhakmem-profile.so is not loaded, there is no profile; run hakmem profile -- CMD");
     if (hak_stats_sink_wants_stderr())

@@ -5,8 +5,8 @@
 
 #include <sys/mman.h>
 
-#include "core/plugin.h"
 #include "core/os/huge_page.h"
+#include "core/plugin.h"
 
 #define HUGE_FROM (8 * HAK_MIB)
 #define EVIDENCE_MIN (HAK_MIB / 2)

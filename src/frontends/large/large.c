@@ -103,8 +103,8 @@ static bool direct_free(void *p)
 static int remap(struct mapping *m, size_t wanted)
 {
     void *base = m->base;
-    int error = m->base == m->block ? hak_fence_remap(&base, m->size, wanted, &m->fenced, HAK_CAUSE_realloc_remap)
-                                    : -EINVAL;
+    int error =
+        m->base == m->block ? hak_fence_remap(&base, m->size, wanted, &m->fenced, HAK_CAUSE_realloc_remap) : -EINVAL;
     if (error)
         return error;
     hak_budget_give(m->usable);

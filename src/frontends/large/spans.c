@@ -13,8 +13,8 @@
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 
-static HAK_LOCK(aging, HAK_RANK_FRONTEND); /* spans are on their way from the cache to the page heap */
-static _Atomic(size_t) pages_out;          /* of the page heap */
+static HAK_LOCK(aging, HAK_RANK_FRONTEND);      /* spans are on their way from the cache to the page heap */
+static _Atomic(size_t) pages_out;               /* of the page heap */
 static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
 
 /* --- huge pages ------------------------------------------------------------------------------------------- */
@@ -65,8 +65,13 @@ static unsigned rounded_pages(struct span_request *r)
 static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
 {
     struct hak_page_request p = {
-        .pages = pages, .least = r->pages, .align = r->align, .set = HAK_SET_COMMON, .roomy = r->growing,
-        .old = r->zero ? r->dirty : NULL, .until = HAK_PAGES_MAPPED,
+        .pages = pages,
+        .least = r->pages,
+        .align = r->align,
+        .set = HAK_SET_COMMON,
+        .roomy = r->growing,
+        .old = r->zero ? r->dirty : NULL,
+        .until = HAK_PAGES_MAPPED,
         .map_pages = hak_min(MAP_MAX_PAGES, hak_max(r->growing ? 4 * pages : pages, live_pages())),
         .fresh = r->pages > HUGE_LONG_PAGES ? choose_long : choose_short,
     };

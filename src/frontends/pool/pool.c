@@ -2,10 +2,10 @@
  * The pool frontend: 8 to 52 KiB from a reserve of each thread's own. Its blocks come from the same bins, and are freed
  * by the same single load of a page tag, as tiny ones; what is its own is where slabs come from, and prewarm:
  * blocks made ready when a thread starts, a fixed number or as many as earlier threads used. */
-#include "reserve.h"
 #include "core/base/work.h"
 #include "core/heap/bin.h"
 #include "core/plugin.h"
+#include "reserve.h"
 
 #define BIN_BYTES (128 * HAK_KIB)
 

@@ -13,8 +13,8 @@ extern const struct hak_frontend hak_frontend_tiny;
 static uint32_t tiny_bin_capacity(unsigned cls)
 {
     const struct hak_option_values *o = &hak_options;
-    const uint32_t caps[] = {o->fast_cap_c1, o->fast_cap_c2, o->fast_cap_c3,
-                             o->fast_cap_c4, o->fast_cap_c5, o->fast_cap_c6, o->fast_cap_c7};
+    const uint32_t caps[] = {o->fast_cap_c1, o->fast_cap_c2, o->fast_cap_c3, o->fast_cap_c4,
+                             o->fast_cap_c5, o->fast_cap_c6, o->fast_cap_c7};
     for (unsigned c = 0; c < sizeof caps / sizeof caps[0]; c++)
         if (hak_strides[cls] <= 16u << c)
             return caps[c];

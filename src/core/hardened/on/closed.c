@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See core/pages/closed.h. One bit for each page that the plan has room for, in a table that is mapped when the first page closes. */
+ * See core/pages/closed.h. One bit for each page that the plan has room for, in a table that is mapped when the first
+ * page closes. */
 #include "core/pages/closed.h"
 
 #include <sys/mman.h>
