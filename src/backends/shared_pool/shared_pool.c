@@ -2,8 +2,6 @@
  * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, a table that reads top to
  * bottom as the policy: slabs that nobody owns first, from lock-free stacks (slab_cache.c), then pages of the page
  * heap: dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
-#include <sys/mman.h>
-
 #include "core/base/probe.h"
 #include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
@@ -15,9 +13,6 @@
 
 #define HUGE_FROM (16 * HAK_MIB)
 #define HUGE_LOOK_BACK 4u
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* The policy, top to bottom. */
 enum stage { STAGE_HOT, STAGE_PARTIAL, STAGE_WARM, STAGE_EMPTY, STAGE_UNUSED, STAGE_DRAIN, STAGE_LRU, STAGE_MAP };
@@ -73,7 +68,7 @@ static void advise_superslab_huge(char *base)
 
 static void prefault(char *base)
 {
-    if (hak_os_advise(base, HAK_SUPERSLAB, MADV_POPULATE_WRITE, HAK_CAUSE_prefault) == 0 ||
+    if (hak_os_advise(base, HAK_SUPERSLAB, HAK_ADVICE_POPULATE, HAK_CAUSE_prefault) == 0 ||
         hak_options.no_fallback_prefault)
         return;
     for (size_t i = 0; i < HAK_SUPERSLAB; i += HAK_SYSTEM_PAGE) /* kernels before 5.14 */

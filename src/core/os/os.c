@@ -19,9 +19,7 @@
 #define SET_VMA_ANON_NAME 0
 /* Thread sanitizer makes address 0 of an address that is its own; where it is only a wish, that does no harm. */
 #define MAP_THERE (HAK_SANITIZED ? 0 : FIXED_NOREPLACE)
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
+#define PROCESS_MADVISE 440 /* of each machine */
 /* Linux 6.14: the calling process without a descriptor, hence right in a forked child too. */
 #define SELF_PROCESS (-10001)
 #define MAX_VECTOR 1024 /* UIO_MAXIOV */
@@ -103,7 +101,7 @@ static intptr_t linux_advise(void *addr, size_t size, int advice)
 
 static intptr_t linux_advise_vector(const struct iovec *ranges, size_t count, int advice)
 {
-    ssize_t n = syscall(SYS_process_madvise, SELF_PROCESS, ranges, count, advice, 0);
+    ssize_t n = syscall(PROCESS_MADVISE, SELF_PROCESS, ranges, count, advice, 0);
     return n < 0 ? -errno : n;
 }
 

@@ -99,6 +99,8 @@ int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause);
 int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause);
 /* In hardened builds: moves its pages to where others are mapped, which go. */
 int hak_os_move(void *addr, size_t old_size, void *to, size_t new_size, enum hak_cause cause);
+/* What older headers lack of MADV_*. */
+enum { HAK_ADVICE_FREE = 8, HAK_ADVICE_POPULATE = 23 };
 int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
 /* Gives the pages of many ranges back with as few calls as the kernel allows (process_madvise on the
  * process itself since Linux 6.14, else one madvise a range). Returns the bytes that went back. */

@@ -10,10 +10,6 @@
 #include "core/pages/closed.h"
 #include "core/pages/space.h"
 
-#ifndef MADV_FREE
-#define MADV_FREE 8
-#endif
-
 static _Atomic(uint64_t) lazy_bytes;
 
 static size_t advise(const struct iovec *ranges, size_t count, int advice, bool together, enum hak_cause cause)
@@ -54,7 +50,7 @@ size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool togethe
         hak_closed_shut(ranges[i].iov_base, ranges[i].iov_len);
     if (!hak_pages_go_lazily())
         return advise(ranges, count, MADV_DONTNEED, together, cause);
-    size_t bytes = advise(ranges, count, MADV_FREE, together, cause);
+    size_t bytes = advise(ranges, count, HAK_ADVICE_FREE, together, cause);
     HAK_ADD_RELAXED(&lazy_bytes, bytes);
     return bytes == bytes_of_ranges(ranges, count) ? bytes : advise(ranges, count, MADV_DONTNEED, together, cause);
 }

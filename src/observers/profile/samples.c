@@ -355,15 +355,17 @@ static bool put_place(uintptr_t block, uint32_t entry)
 }
 
 /* The contract of OpenTelemetry's profiler: the weight is an estimate of the bytes that the sample stands for. */
-static void tell(const void *block, size_t size, size_t mean)
-{
 #if HAK_PROBES
+static void tell_alloc(const void *block, size_t size, size_t mean)
+{
     uint64_t weight = (uint64_t)((double)size / -expm1(-(double)size / (double)mean) + 0.5);
     STAP_PROBE3(otel_memory, alloc, block, size, weight);
-#else
-    (void)block, (void)size, (void)mean;
-#endif
 }
+#define TELL_FREE(block) STAP_PROBE1(otel_memory, free, block)
+#else
+#define tell_alloc(block, size, mean) ((void)0)
+#define TELL_FREE(block) ((void)0)
+#endif
 
 void hak_samples_add(const void *block, size_t size, size_t mean, void *const *frames, unsigned depth)
 {
@@ -376,7 +378,7 @@ void hak_samples_add(const void *block, size_t size, size_t mean, void *const *f
         HAK_ADD_RELAXED(&header_of(f)->lost, 1);
     else
         HAK_ADD_RELAXED(&entries_of(f)[entry].allocated, 1);
-    tell(block, size, mean);
+    tell_alloc(block, size, mean);
 }
 
 static _Thread_local uint32_t last_removed __attribute__((tls_model("initial-exec")));
@@ -386,9 +388,7 @@ bool hak_samples_remove(const void *block)
     struct place *p = places ? find_living((uintptr_t)block) : NULL;
     if (!p)
         return false;
-#if HAK_PROBES
-    STAP_PROBE1(otel_memory, free, block);
-#endif
+    TELL_FREE(block);
     last_removed = HAK_LOAD_RELAXED(&p->entry);
     HAK_STORE_RELAXED(&p->block, 0);
     char *f = get_file();

@@ -43,11 +43,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    replayer = beside(find(args.library), trace.REPLAYER)
     with tempfile.TemporaryDirectory(prefix="hakmem-replay-") as name:
         folder = Path(name)
         plan = folder / "plan"
         with trace.expanded(Path(args.file), folder) as path:
+            replayer = beside(find(args.library), trace.REPLAYER)
             facts = trace.facts_of(replayer, path, plan)
         if not args.variants and not args.baseline:
             return _once(args, replayer, plan, facts)

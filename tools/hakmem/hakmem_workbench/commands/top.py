@@ -98,8 +98,8 @@ def _picture(
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("PID", "live", "retained", "resident", "most of it", "slow paths", "given back", "age"):
-        table.add_column(title, justify="left" if title == "most of it" else "right")
-    table.add_column("program", no_wrap=True)
+        table.add_column(title, justify="left" if title == "most of it" else "right", no_wrap=True)
+    table.add_column("program")  # the one that is cut where a line is too short
     keys = {"live": lambda h: h.live, "retained": _retained, "resident": lambda h: h.resident}
     for heap in sorted(heaps, key=keys[by], reverse=True):
         old = before.get(heap.pid)
@@ -113,7 +113,7 @@ def _picture(
             _rate(_slow(heap), _slow(old) if old else None, passed, count),
             _rate(_given_back(heap), _given_back(old) if old else None, passed, size),
             duration(heap.age_seconds),
-            shm.program(heap.pid)[:60],
+            shm.program(heap.pid)[:40],
         )
     foot = f"{plural(len(heaps), 'process', 'processes')}, read {time.strftime('%H:%M:%S')}"
     if refused:
