@@ -33,8 +33,8 @@ static void note(char *base, size_t size)
 {
     HAK_SHOW_VARIABLE(noted);
     HAK_SHOW_VARIABLE(noted_count);
-    struct noted *last = &noted[noted_count - 1];
-    if (noted_count && base + size == last->base)
+    struct noted *last = noted_count ? &noted[noted_count - 1] : NULL;
+    if (last && base + size == last->base)
         *last = (struct noted){base, last->size + size};
     else if (noted_count < NOTED)
         noted[noted_count++] = (struct noted){base, size};
