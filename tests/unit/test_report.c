@@ -179,7 +179,7 @@ static unsigned occurrences(const char *text, const char *word)
 
 TEST(each_setting_class_and_stage_is_described)
 {
-    static const char *const of_settings[] = {"source", "type", "moves", "sentence"};
+    static const char *const of_settings[] = {"source", "type", "moves", "inherited"};
     static const char *const of_classes[] = {"stride", "frontend", "usable", "slab_pages", "bin_limit"};
     static const char *const of_calls[] = {"calls", "failed", "ns", "regret_bytes"};
     static const char *const of_latencies[] = {"p50_ns", "p99_ns", "log2_ns"};

@@ -2,9 +2,10 @@
  * Tells tools where the library's variables are and how its structures are laid out, so that they can read a running
  * process or a core from outside. Each line below adds a record to the section .hakmem.layout, which is not loaded: it
  * costs no byte of memory, survives strip, and the linker fills the addresses in. A record is a text with a zero byte
- * behind it, "variable NAME", "field STRUCTURE.NAME" or "number NAME", and two words of 64 bits: address and size, offset
- * and size, or value and 0. Readers: tools/hakmem/hakmem_workbench/inspection.py. A line stands in a function that exists
- * once and is called seldom; it compiles to no instruction. */
+ * behind it, "variable NAME", "field STRUCTURE.NAME", "number NAME" or "sentence SETTING what it does", and two words of
+ * 64 bits: address and size, offset and size, value and 0, or nothing. Reader:
+ * tools/hakmem/hakmem_workbench/inspection.py. A line stands in a function that exists once and is called seldom; it
+ * compiles to no instruction. */
 #ifndef HAK_LAYOUT_H
 #define HAK_LAYOUT_H
 
@@ -24,6 +25,11 @@
                      :                                                                                          \
                      : kind(value), "i"(size))
 #endif
+
+/* At the top level of a file. */
+#define HAK_SHOW_TEXT(text)                                                                    \
+    __asm__(".pushsection .hakmem.layout,\"\",%progbits\n\t.asciz \"" text "\"\n\t.8byte 0, 0\n\t" \
+            ".popsection");
 
 #define HAK_SHOW_VARIABLE(variable) \
     HAK_SHOW_RECORD("variable " #variable, HAK_SHOW_ADDRESS, &(variable), sizeof(__typeof__(variable)))

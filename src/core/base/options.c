@@ -6,17 +6,18 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "layout.h"
 #include "log.h"
 
 #define PREFIX "HAKMEM_"
 
 /* The texts of all settings one after the other; those of a setting in the order of enum hak_option_text. */
-#define JOINED(choices, picks, moves, sentence) choices "\0" picks "\0" moves "\0" sentence
-#define HAK_BOOL(field, name, def, moves, sentence) TEXTS(field, "", "", moves, sentence)
-#define HAK_NUM(field, name, def, min, max, moves, sentence) TEXTS(field, "", "", moves, sentence)
-#define HAK_ENUM(field, name, def, choices, moves, sentence) TEXTS(field, choices, "", moves, sentence)
-#define HAK_TEXT(field, name, moves, sentence) TEXTS(field, "", "", moves, sentence)
-#define HAK_PICK(field, name, def, target, picks, moves, sentence) TEXTS(field, "", picks, moves, sentence)
+#define JOINED(choices, picks, moves) choices "\0" picks "\0" moves
+#define HAK_BOOL(field, name, def, moves, sentence) TEXTS(field, "", "", moves)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) TEXTS(field, "", "", moves)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) TEXTS(field, choices, "", moves)
+#define HAK_TEXT(field, name, moves, sentence) TEXTS(field, "", "", moves)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) TEXTS(field, "", picks, moves)
 static const struct texts {
 #define TEXTS(field, ...) char field[sizeof(JOINED(__VA_ARGS__))];
 #include "hak_settings.def"
@@ -32,6 +33,19 @@ static const struct texts {
 #undef TEXTS
 };
 
+/* What they do is for tools alone. */
+#define HAK_BOOL(field, name, def, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
+#define HAK_TEXT(field, name, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
+#include "hak_settings.def"
+#undef HAK_BOOL
+#undef HAK_NUM
+#undef HAK_ENUM
+#undef HAK_TEXT
+#undef HAK_PICK
+
 const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which)
 {
     const char *text = (const char *)&texts + info->texts;
@@ -42,13 +56,14 @@ const char *hak_option_text(const struct hak_option_info *info, enum hak_option_
 
 const struct hak_option_info hak_option_table[HAK_OPTION_COUNT] = {
 #define AT(field) offsetof(struct hak_option_values, field)
-#define ROW(field, name, type, def, min, max, target) \
-    {name, HAK_TYPE_##type, def, min, max, AT(field), target, offsetof(struct texts, field)},
-#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, name, BOOL, def, 0, 1, 0)
-#define HAK_NUM(field, name, def, min, max, moves, sentence) ROW(field, name, NUM, def, min, max, 0)
-#define HAK_ENUM(field, name, def, choices, moves, sentence) ROW(field, name, ENUM, def, 0, 0, 0)
-#define HAK_TEXT(field, name, moves, sentence) ROW(field, name, TEXT, 0, 0, 0, 0)
-#define HAK_PICK(field, name, def, target, picks, moves, sentence) ROW(field, name, BOOL, def, 0, 1, AT(target))
+#define ROW(field, name, type, def, min, max, target, sentence) \
+    {name, def, min, max, AT(field), target, offsetof(struct texts, field), HAK_TYPE_##type, (sentence)[0] == '-'},
+#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, name, BOOL, def, 0, 1, 0, sentence)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) ROW(field, name, NUM, def, min, max, 0, sentence)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) ROW(field, name, ENUM, def, 0, 0, 0, sentence)
+#define HAK_TEXT(field, name, moves, sentence) ROW(field, name, TEXT, 0, 0, 0, 0, sentence)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) \
+    ROW(field, name, BOOL, def, 0, 1, AT(target), sentence)
 #include "hak_settings.def"
 #undef HAK_BOOL
 #undef HAK_NUM

@@ -30,11 +30,12 @@ enum hak_option_type { HAK_TYPE_BOOL, HAK_TYPE_NUM, HAK_TYPE_ENUM, HAK_TYPE_TEXT
 /* Without a pointer: the table needs no relocation, so a start does not touch its pages. */
 struct hak_option_info {
     char name[40];
-    enum hak_option_type type;
     uint32_t default_value, min, max;
     uint16_t offset; /* in struct hak_option_values */
     uint16_t target; /* of a setting that picks: the offset of the text that it picks for */
     uint16_t texts;  /* see hak_option_text */
+    uint8_t type;    /* an enum hak_option_type */
+    bool inherited;  /* a name of the original that controls what another setting does */
 };
 
 enum {
@@ -64,10 +65,9 @@ extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
 extern bool hak_options_from_environment[HAK_OPTION_COUNT];
 
 enum hak_option_text {
-    HAK_TEXT_CHOICES,  /* of an enumeration, separated by | */
-    HAK_TEXT_PICKS,    /* what 0 and 1 choose, separated by | */
-    HAK_TEXT_MOVES,    /* the counter that shows the setting at work */
-    HAK_TEXT_SENTENCE, /* what it does */
+    HAK_TEXT_CHOICES, /* of an enumeration, separated by | */
+    HAK_TEXT_PICKS,   /* what 0 and 1 choose, separated by | */
+    HAK_TEXT_MOVES,   /* the counter that shows the setting at work */
 };
 /* A text about a setting, "" where it has none of the kind. */
 const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which);

@@ -100,7 +100,7 @@ static void write_settings(struct hak_stats_writer *w)
             hak_stats_text(w, "type", types[info->type]);
             hak_stats_number(w, "changeable", hak_option_is_changeable(info));
             hak_stats_text(w, "moves", hak_option_text(info, HAK_TEXT_MOVES));
-            hak_stats_text(w, "sentence", hak_option_text(info, HAK_TEXT_SENTENCE));
+            hak_stats_number(w, "inherited", info->inherited);
         }
         hak_stats_end(w);
     }

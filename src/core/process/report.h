@@ -5,7 +5,7 @@
 
 #include "core/base/stats.h"
 
-#define HAK_STATS_SCHEMA 1 /* docs/stats.schema.json: raised when a name goes or changes its meaning */
+#define HAK_STATS_SCHEMA 2 /* docs/stats.schema.json: raised when a name goes or changes its meaning */
 
 /* What counts or measures, without settings and tables of classes. */
 void hak_stats_counters(struct hak_stats_writer *w);

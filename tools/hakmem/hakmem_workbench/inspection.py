@@ -42,6 +42,7 @@ class Layout:
     fields: dict[str, tuple[int, int]]
     numbers: dict[str, int]
     settings: dict[str, tuple[int, int]] = field(default_factory=dict)
+    sentences: dict[str, str] = field(default_factory=dict)  # of each setting
 
 
 def layout(path: str) -> Layout | None:
@@ -56,7 +57,10 @@ def layout(path: str) -> Layout | None:
         tables.setdefault(kind, {})[name] = _WORD.unpack_from(data, end + 1)
         at = end + 1 + _WORD.size
     numbers = {name: value for name, (value, _) in tables["number"].items()}
-    return Layout(tables["variable"], tables["field"], numbers, tables.get("setting", {}))
+    sentences = dict(text.split(" ", 1) for text in tables.get("sentence", {}))
+    return Layout(
+        tables["variable"], tables["field"], numbers, tables.get("setting", {}), sentences
+    )
 
 
 @dataclass(frozen=True)

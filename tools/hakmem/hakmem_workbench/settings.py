@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from . import elf, statsfile
+from . import elf, inspection, statsfile
 from .errors import Problem
 from .library import Library
 from .library import parts as parts_of
@@ -74,7 +74,18 @@ def _ask(library: Library, assigned: Mapping[str, str], inherit: bool) -> tuple[
                 f"{library.path} did not answer: a program under it wrote no statistics",
                 f"It said: {said[-1]}" if said else "Is it hakmem? Name another with --library.",
             )
-        return statsfile.load(target), done.stderr
+        return described(statsfile.load(target), library), done.stderr
+
+
+def described(stats: Stats, library: Library) -> Stats:
+    """With what each setting does: the library's file says that, its statistics do not."""
+    records = inspection.layout(library.path)
+    rows = stats.raw.get("settings")
+    if not records or not rows:
+        return stats
+    known = records.sentences
+    told = [{"sentence": known.get(row["name"], ""), **row} for row in rows]
+    return statsfile.parse({**stats.raw, "settings": told})
 
 
 def own_settings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -203,6 +203,8 @@ def _setting(row: Mapping[str, Any]) -> Setting:
     sentence, maps_to = _plain(row.get("sentence", "")), _plain(row.get("maps_to", ""))
     if sentence.startswith("->"):
         sentence, maps_to = "", maps_to or sentence.removeprefix("->").strip()
+    elif row.get("inherited") and not maps_to:
+        maps_to = "another setting"
     return Setting(
         name=str(row["name"]),
         type=_plain(row.get("type", "string")),

@@ -52,6 +52,10 @@ def main(args: argparse.Namespace) -> int:
         stats = statsfile.load(Path(args.file))
     else:
         stats = _run(args)
+    try:
+        stats = settings.described(stats, library.find(args.library))
+    except Problem:  # figures need no library
+        pass
     _head(printer, stats)
     for section in explain(stats):
         _section(printer, section)
@@ -125,4 +129,5 @@ def _item(printer: Printer, item: Item) -> None:
     for setting in item.settings:
         limits = f"; {setting.range}" if setting.range else ""
         state = f"{setting.name} changes it (now {setting.value or 'unset'}{limits})"
-        printer.paragraph(f"{state}: {setting.sentence}", "      ", "dim", bullet="→ ")
+        state += f": {setting.sentence}" if setting.sentence else "."
+        printer.paragraph(state, "      ", "dim", bullet="→ ")
