@@ -15,6 +15,7 @@ static void *no_slots[1];
     {                                       \
         [0 ... HAK_NCLASSES - 1] = no_slots \
     }
+bool hak_heaps_of_cpus;
 struct hak_arrays hak_arrays_closed = {.top = CLOSED, .end = CLOSED};
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .arrays = &hak_arrays_closed};
 #else

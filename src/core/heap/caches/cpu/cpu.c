@@ -15,7 +15,6 @@
 
 /* --- which arrays -------------------------------------------------------------------------------------- */
 
-bool hak_heaps_of_cpus;
 struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS] = {&hak_arrays_closed, &hak_arrays_closed};
 
 /* Read by sequences, which only a CPU's own threads run. */
