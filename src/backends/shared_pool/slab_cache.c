@@ -134,11 +134,6 @@ static unsigned front_of(const struct class_cache *c)
     return HAK_LOAD_RELAXED(&c->turn) & FRONT;
 }
 
-static void want_pass(struct class_cache *c)
-{
-    HAK_OR_RELEASE(&c->turn, WANTED);
-}
-
 static struct hak_slab *pop_stack(struct class_cache *c)
 {
     unsigned front = front_of(c);
@@ -179,7 +174,7 @@ static bool next_pass(struct class_cache *c, unsigned turn)
     if (!HAK_EXCHANGE_RELAXED(&c->reaped, false) || !wanted)
         HAK_STORE_RELAXED(&c->idle, 0); /* some were counted twice */
     if (!hak_slab_stack_is_empty(&c->partial[front]))
-        want_pass(c);
+        HAK_OR_RELEASE(&c->turn, WANTED);
     return wanted;
 }
 
@@ -194,7 +189,7 @@ static void look_at_stack(struct class_cache *c, struct hak_slab *slab)
     } else {
         hak_slab_stack_push(&c->partial[!front_of(c)], slab);
         if (hak_slab_all_back_by_now(slab))
-            want_pass(c);
+            HAK_OR_RELEASE(&c->turn, WANTED);
     }
 }
 
@@ -223,7 +218,7 @@ static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
 static void count_idle(struct class_cache *c, int32_t most)
 {
     int32_t idle = HAK_ADD_RELAXED(&c->idle, 1) + 1;
-    want_pass(c);
+    HAK_OR_RELEASE(&c->turn, WANTED);
     if (idle >= most + HAK_LOAD_RELAXED(&c->partials) / 4 && hak_lock_try(&sweeping)) {
         sweep(c, STEP, 1);
         hak_lock_release(&sweeping);

@@ -42,12 +42,6 @@ static void join_queue(struct hak_dirty *d, uint64_t now_ms)
 
 /* --- what was wanted --------------------------------------------------------------------------------- */
 
-static void note_wanted(size_t bytes)
-{
-    queue->drawn += bytes;
-    queue->deepest = hak_max(queue->deepest, queue->drawn);
-}
-
 static void begin_window(uint64_t now_ms, uint64_t windows)
 {
     queue->deepest_before = windows > 1 ? 0 : queue->deepest;
@@ -132,8 +126,10 @@ bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)
 {
     bool zero = !(hak_dirty_old(d) & pages);
     uint64_t clean = pages & ~d->old;
-    if (clean != pages)
-        note_wanted(remove_dirty(d, pages & d->old));
+    if (clean != pages) {
+        queue->drawn += remove_dirty(d, pages & d->old);
+        queue->deepest = hak_max(queue->deepest, queue->drawn);
+    }
     note_regret(d, clean);
     if (clean && (!uncharged || !zero))
         hak_budget_take(bytes_of(clean));

@@ -55,11 +55,6 @@ static size_t granule = GRANULE;
 static size_t entries; /* of both tables, a power of two */
 static uint64_t granule_bits[MAX_GRANULES / 64];
 
-static uint64_t descriptor_index(const void *p)
-{
-    return (((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask;
-}
-
 static size_t mapped_bytes(const struct zone *z)
 {
     return HAK_LOAD_ACQUIRE(&z->mapped);
@@ -142,30 +137,6 @@ static void show_pages(void)
     HAK_SHOW_FIELD(hak_page_map, rotation);
     HAK_SHOW_FIELD(hak_page_map, mask);
     HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
-    HAK_SHOW_SIZE(hak_slab);
-    HAK_SHOW_FIELD(hak_slab, base);
-    HAK_SHOW_FIELD(hak_slab, map);
-    HAK_SHOW_FIELD(hak_slab, head_offset);
-    HAK_SHOW_FIELD(hak_slab, below);
-    HAK_SHOW_FIELD(hak_slab, used);
-    HAK_SHOW_FIELD(hak_slab, carved);
-    HAK_SHOW_FIELD(hak_slab, capacity);
-    HAK_SHOW_FIELD(hak_slab, stride);
-    HAK_SHOW_FIELD(hak_slab, pages);
-    HAK_SHOW_FIELD(hak_slab, cls);
-    HAK_SHOW_FIELD(hak_slab, word);
-    HAK_SHOW_FIELD(hak_slab, owner);
-    HAK_SHOW_FIELD(hak_slab, region);
-    HAK_SHOW_FIELD(hak_slab, since_ms);
-    HAK_SHOW_FIELD(hak_slab, requested);
-    HAK_SHOW_NUMBER("state.active", HAK_SLAB_ACTIVE);
-    HAK_SHOW_NUMBER("state.full", HAK_SLAB_FULL);
-    HAK_SHOW_NUMBER("state.partial", HAK_SLAB_PARTIAL);
-    HAK_SHOW_NUMBER("state.empty", HAK_SLAB_EMPTY);
-    HAK_SHOW_NUMBER("state.span", HAK_SLAB_SPAN);
-    HAK_SHOW_NUMBER("state_mask", HAK_SLAB_STATE_MASK);
-    HAK_SHOW_NUMBER("remote_shift", HAK_SLAB_COUNT_SHIFT);
-    HAK_SHOW_NUMBER("remote_mask", HAK_SLAB_COUNT_MASK);
 }
 
 /* The stack is near the end of the addresses, and it and the library lie where the kernel's dice fell. */
@@ -188,7 +159,8 @@ int hak_space_init(void)
 
 static int map_granule(const char *p)
 {
-    uint64_t first = descriptor_index(p) & ~(granule - 1), g = first / granule, bit = (uint64_t)1 << g % 64;
+    uint64_t first = (uint64_t)(hak_page_at(p) - hak_page_map.descriptors) & ~(granule - 1), g = first / granule,
+             bit = (uint64_t)1 << g % 64;
     int error = 0;
     if (!(granule_bits[g / 64] & bit))
         error = hak_os_map_at(&hak_page_map.descriptors[first], granule_bytes(), WRITABLE, HAK_CAUSE_metadata);
@@ -241,19 +213,9 @@ static void grow_tags(void)
 
 /* --- what is mapped of pages --------------------------------------------------------------------- */
 
-static struct hak_slab *descriptor_at(const char *p)
-{
-    return &hak_page_map.descriptors[descriptor_index(p)];
-}
-
-static const char *page_of(const char *p)
-{
-    return p - (uintptr_t)p % HAK_PAGE;
-}
-
 static size_t mapped_of(const char *page)
 {
-    return HAK_PAGE - descriptor_at(page)->unmapped * HAK_SYSTEM_PAGE;
+    return HAK_PAGE - hak_page_at(page)->unmapped * HAK_SYSTEM_PAGE;
 }
 
 /* So many bytes of pages are mapped, from their start. */
@@ -262,7 +224,7 @@ static void set_unmapped(const char *pages, size_t size, size_t mapped)
     for (size_t done = 0; done < size; done += HAK_PAGE) {
         size_t here = hak_min(mapped - hak_min(mapped, done), HAK_PAGE);
         HAK_ADD_RELAXED(&unmapped, mapped_of(pages + done) - here);
-        descriptor_at(pages + done)->unmapped = (uint16_t)((HAK_PAGE - here) / HAK_SYSTEM_PAGE);
+        hak_page_at(pages + done)->unmapped = (uint16_t)((HAK_PAGE - here) / HAK_SYSTEM_PAGE);
     }
 }
 
@@ -319,7 +281,7 @@ static int map_to(struct zone *z, size_t end)
 static int open_part(const char *from, const char *end)
 {
     const struct zone *z = zone_of(from);
-    const char *page = page_of(from);
+    const char *page = from - (uintptr_t)from % HAK_PAGE;
     int error = map_range(z, (size_t)(from - z->base), (size_t)(end - z->base));
     if (!error)
         set_unmapped(page, (size_t)(end - page), (size_t)(end - page));
@@ -332,7 +294,7 @@ int hak_space_open(const char *base, size_t size)
     int error = 0;
     if (!HAK_LOAD_RELAXED(&unmapped))
         return 0;
-    for (const char *page = page_of(base); page < end && !error; page += HAK_PAGE) {
+    for (const char *page = base - (uintptr_t)base % HAK_PAGE; page < end && !error; page += HAK_PAGE) {
         const char *there = page + mapped_of(page);
         if (from && there > page) {
             error = open_part(from, page);
@@ -408,8 +370,7 @@ static size_t aligned_index(const struct zone *z, size_t i, size_t align)
 static bool wraps(const struct zone *z, size_t i, size_t n)
 {
     const char *base = z->base + i * HAK_SUPERSLAB;
-    return n <= GRANULE / HAK_SUPERSLAB_PAGES &&
-           descriptor_index(base + n * HAK_SUPERSLAB - 1) < descriptor_index(base);
+    return n <= GRANULE / HAK_SUPERSLAB_PAGES && hak_page_at(base + n * HAK_SUPERSLAB - 1) < hak_page_at(base);
 }
 
 /* The lowest run of n free superslabs, from what came back first, else from the untouched rest. */
@@ -551,15 +512,10 @@ void hak_space_trim(void)
 
 /* --- looking up ---------------------------------------------------------------------------------- */
 
-bool hak_space_contains(const void *p)
-{
-    return zone_of(p) != NULL;
-}
-
 struct hak_slab *hak_space_page(const void *p)
 {
     bool in_first = (uintptr_t)p - hak_page_map.base < HAK_LOAD_RELAXED(&hak_page_map.size);
-    return HAK_LIKELY(in_first) || zone_of(p) ? &hak_page_map.descriptors[descriptor_index(p)] : NULL;
+    return HAK_LIKELY(in_first) || zone_of(p) ? hak_page_at(p) : NULL;
 }
 
 static bool lies_in(const struct hak_slab *slab, const void *p)
@@ -592,7 +548,7 @@ HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void 
     for (unsigned i = 0; i < n; i++)
         for (size_t offset = 0; offset < hak_min(mapped_bytes(&zones[i]), zones[i].top * HAK_SUPERSLAB);
              offset += HAK_PAGE)
-            visit(&hak_page_map.descriptors[descriptor_index(zones[i].base + offset)], context);
+            visit(hak_page_at(zones[i].base + offset), context);
 }
 
 size_t hak_space_untag_open(size_t first, size_t most)
@@ -606,7 +562,7 @@ size_t hak_space_untag_open(size_t first, size_t most)
             const char *p = zones[i].base + page * HAK_PAGE;
             if (!most--)
                 return before + page;
-            enum hak_slab_state state = hak_slab_state(&hak_page_map.descriptors[descriptor_index(p)]);
+            enum hak_slab_state state = hak_slab_state(hak_page_at(p));
             if (state != HAK_SLAB_UNUSED) /* as the later pages of a slab are */
                 open = state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL;
             if (open)

@@ -26,7 +26,6 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header);
 /* Takes superslabs back whose pages have been given back to the kernel; those that went lazily are made to go now, for
  * `cause`, and never used again where the kernel refuses. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
-bool hak_space_contains(const void *p);
 
 /* Maps what is not mapped of pages that the caller has. */
 int hak_space_open(const char *base, size_t size);
@@ -35,15 +34,20 @@ bool hak_space_close(char *base, size_t size, enum hak_cause cause);
 /* Unmaps what is free, if there is a limit. */
 void hak_space_trim(void);
 
-/* The descriptor of the 64 KiB page of an address; NULL outside of what was handed out. */
+/* The descriptor of the 64 KiB page of an address that lies in a zone. */
+HAK_INLINE struct hak_slab *hak_page_at(const void *p)
+{
+    return &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
+}
+
+/* The same for any address; NULL outside of what is mapped of the zones. */
 struct hak_slab *hak_space_page(const void *p);
 /* The descriptor of the slab or span that an address lies in; NULL if there is none. */
 struct hak_slab *hak_space_slab(const void *p);
 /* The same for an address whose page has a tag. */
 HAK_INLINE struct hak_slab *hak_space_slab_of_tagged(const void *p)
 {
-    struct hak_slab *page =
-        &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
+    struct hak_slab *page = hak_page_at(p);
     return page - page->head_offset;
 }
 

@@ -24,12 +24,6 @@ struct hak_superslab {
     bool leaving;                                       /* in the cache, but not to stay there */
 };
 
-HAK_INLINE struct hak_slab *hak_page_at(const char *p)
-{
-    uint64_t index = ((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation;
-    return &hak_page_map.descriptors[index & hak_page_map.mask];
-}
-
 HAK_INLINE unsigned hak_page_index(const char *p)
 {
     return (unsigned)((uintptr_t)p / HAK_PAGE % HAK_SUPERSLAB_PAGES);

@@ -44,18 +44,7 @@ static unsigned choose(const void *list, const char *setting, const char *wanted
     return i < 0 ? 0 : (unsigned)i;
 }
 
-static void choose_parts(const struct hak_option_values *o)
-{
-    hak_parts.backend = hak_backends[choose(hak_backends, "HAKMEM_BACKEND", o->backend, HAK_DEFAULT_BACKEND)];
-    hak_parts.release = hak_releases[choose(hak_releases, "HAKMEM_RELEASE", o->release, hak_releases[0]->name)];
-}
-
 /* --- which classes ----------------------------------------------------------------------------------- */
-
-static size_t range_width(const struct hak_frontend *f)
-{
-    return f->max_stride - f->min_stride;
-}
 
 static bool serves(const struct hak_frontend *f, unsigned cls)
 {
@@ -68,17 +57,12 @@ static void assign_classes(void)
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
         for (unsigned i = 0; hak_frontends[i]; i++) {
             const struct hak_frontend *f = hak_frontends[i], *best = hak_parts.by_class[cls];
-            if (serves(f, cls) && (!best || range_width(f) < range_width(best)))
+            if (serves(f, cls) && (!best || f->max_stride - f->min_stride < best->max_stride - best->min_stride))
                 hak_parts.by_class[cls] = f;
         }
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->span_alloc)
             hak_parts.spans = hak_frontends[i];
-}
-
-static uint32_t default_capacity(unsigned cls)
-{
-    return (uint32_t)hak_max(8, hak_min(256, BIN_BYTES / hak_strides[cls]));
 }
 
 /* Whether a refill of the class brings more than one block. */
@@ -94,14 +78,18 @@ static void set_capacities(void)
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         const struct hak_frontend *f = hak_parts.by_class[cls];
         uint32_t capacity = f->bin_capacity ? f->bin_capacity(cls) : 0;
-        hak_parts.capacity[cls] = (uint16_t)(capacity ? capacity : default_capacity(cls));
+        if (!capacity)
+            capacity = (uint32_t)hak_max(8, hak_min(256, BIN_BYTES / hak_strides[cls]));
+        hak_parts.capacity[cls] = (uint16_t)capacity;
         hak_parts.batch[cls] = in_batches(&hak_options, hak_strides[cls]) ? hak_parts.capacity[cls] : 1;
     }
 }
 
 void hak_parts_choose(void)
 {
-    choose_parts(&hak_options);
+    const struct hak_option_values *o = &hak_options;
+    hak_parts.backend = hak_backends[choose(hak_backends, "HAKMEM_BACKEND", o->backend, HAK_DEFAULT_BACKEND)];
+    hak_parts.release = hak_releases[choose(hak_releases, "HAKMEM_RELEASE", o->release, hak_releases[0]->name)];
     assign_classes();
     set_capacities();
     hak_pages_start(hak_purge_delay_ms(), hak_parts.release->at_once);

@@ -282,11 +282,6 @@ static bool begin_purging(bool wait)
     return true;
 }
 
-static void end_purging(void)
-{
-    hak_lock_release(&purging);
-}
-
 /* --- the cache of superslabs ------------------------------------------------------------------------------ */
 
 /* The next superslab beyond the limits leaves the cache. A dirty one is purged before: a batch of its pages is sent,
@@ -317,7 +312,7 @@ static bool evict(size_t keep, bool trim, uint64_t end_ns)
         return false;
     while (!over && evict_next(keep, trim))
         over = hak_os->clock_ns() >= end_ns;
-    end_purging();
+    hak_lock_release(&purging);
     return over;
 }
 
@@ -340,7 +335,7 @@ void hak_pages_bound(void)
             HAK_STORE_RELAXED(&hak_purge_waits, true);
         else
             purge((struct wish){.of = IDLE, .now_ms = now, .end_ns = hak_os->clock_ns() + TICK_NS}, &more);
-        end_purging();
+        hak_lock_release(&purging);
     }
     evict(SIZE_MAX, false, UINT64_MAX);
 }
@@ -359,7 +354,7 @@ bool hak_pages_tick(uint64_t now_ms)
     purge((struct wish){.of = IDLE, .now_ms = now_ms, .end_ns = end_ns}, &more);
     if (!more)
         purge((struct wish){.of = EXCESS, .now_ms = now_ms, .end_ns = end_ns, .keep = SIZE_MAX}, &more);
-    end_purging();
+    hak_lock_release(&purging);
     return more;
 }
 
@@ -369,7 +364,7 @@ size_t hak_pages_trim(size_t keep)
     size_t bytes = 0;
     if (begin_purging(true)) {
         bytes = purge((struct wish){.of = TRIM, .now_ms = hak_clock_ms(), .keep = keep}, &more);
-        end_purging();
+        hak_lock_release(&purging);
     }
     evict(keep, true, UINT64_MAX);
     if (!keep && hak_limit() != SIZE_MAX)

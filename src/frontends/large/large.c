@@ -22,11 +22,6 @@ static _Atomic(uint64_t) directs, in_place, remaps;
 static _Atomic(char *) sample; /* the direct mapping that is looked at, while it is there */
 static _Atomic(unsigned) since_sample;
 
-static void count(_Atomic(uint64_t) *counter)
-{
-    HAK_ADD_RELAXED(counter, 1);
-}
-
 /* --- direct mappings ---------------------------------------------------------------------------------- */
 
 static size_t whole_pages(size_t size)
@@ -82,7 +77,7 @@ static void *direct_alloc(size_t size, size_t align)
     }
     choose_mapping_pages(&m);
     hak_budget_take(m.usable);
-    count(&directs);
+    HAK_ADD_RELAXED(&directs, 1);
     return block;
 }
 
@@ -112,7 +107,7 @@ static int remap(struct mapping *m, size_t wanted)
     replace_sample(m->block, base);
     m->block = m->base = base;
     m->size = m->usable = wanted;
-    count(&remaps);
+    HAK_ADD_RELAXED(&remaps, 1);
     return 0;
 }
 
@@ -146,14 +141,6 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
         TRACE("Threshold", size, "rounding to its class wastes more than HAKMEM_ACE_WASTE_PCT; exact pages");
 }
 
-static void *set_up_span(struct hak_slab *slab, size_t size)
-{
-    slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
-    hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
-    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
-    return slab->base;
-}
-
 static void clear_dirty(char *block, size_t size, const struct span_request *r)
 {
     for (unsigned i = 0; i < r->pages; i++)
@@ -169,10 +156,12 @@ static void *span_from_pages(size_t size, size_t align, bool zero, bool growing)
     trace_fit(size, r.fit, slab);
     if (!slab)
         return NULL;
-    void *block = set_up_span(slab, size);
+    slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
+    hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
     if (zero)
-        clear_dirty(block, size, &r);
-    return block;
+        clear_dirty(slab->base, size, &r);
+    return slab->base;
 }
 
 static void *span_alloc(size_t size, size_t align, bool zero)
@@ -227,7 +216,7 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
         memset((char *)p + size, 0, slab->requested - size);
     if (size < DIRECT_MIN && hak_spans_resize(slab, pages_for(size))) {
         slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
-        count(&in_place);
+        HAK_ADD_RELAXED(&in_place, 1);
         return p;
     }
     return move_growing(slab, p, size);

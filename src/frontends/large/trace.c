@@ -7,12 +7,6 @@
 #include <unistd.h>
 
 #include "core/base/cancel.h"
-#include "core/base/log.h"
-
-void hak_trace_line(const char *reason, size_t size, const char *what)
-{
-    hak_log("ACE %s: %zu bytes, %s", reason, size, what);
-}
 
 /* A number from /proc/sys, "?" where it cannot be read. */
 static void read_setting(const char *path, char *out, size_t size)

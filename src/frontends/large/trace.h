@@ -6,12 +6,13 @@
 #ifndef LARGE_TRACE_H
 #define LARGE_TRACE_H
 
+#include "core/base/log.h"
 #include "core/plugin.h"
 
-#define TRACE(...)                                        \
-    do {                                                  \
-        if (HAK_UNLIKELY(hak_options.ace_trace)) \
-            hak_trace_line(__VA_ARGS__);                  \
+#define TRACE(reason, size, what)                                  \
+    do {                                                           \
+        if (HAK_UNLIKELY(hak_options.ace_trace))                   \
+            hak_log("ACE " reason ": %zu bytes, " what, size);     \
     } while (0)
 #define TRACE_MAP_FAIL(size, error, what)                 \
     do {                                                  \
@@ -19,7 +20,6 @@
             hak_trace_map_fail(size, error, what);        \
     } while (0)
 
-HAK_COLD void hak_trace_line(const char *reason, size_t size, const char *what);
 /* `error` is positive; `what` became of the request. */
 HAK_COLD void hak_trace_map_fail(size_t size, int error, const char *what);
 
