@@ -307,6 +307,13 @@ def test_cgroup(t):
         t.problems.append(f"HAKMEM_CGROUP: {stats['container']}")
 
 
+def test_log_file(t):
+    with tempfile.TemporaryDirectory() as folder:
+        ended = plain(t, HAKMEM_TINY_P0_LOG=1, HAKMEM_LOG_FILE=f"{folder}/log")
+        if ended.stderr or "hakmem: P0 refill" not in Path(folder, "log").read_text():
+            t.problems.append(f"HAKMEM_LOG_FILE: stderr {ended.stderr[:200]!r}, or no line in the file")
+
+
 def test_trace(t):
     loud, quiet = plain(t, HAKMEM_TRACE="/nowhere"), plain(t, HAKMEM_TRACE="/nowhere", HAKMEM_QUIET=1)
     if "libhakmem-trace.so" not in loud.stderr or len(loud.stderr.splitlines()) != 1 or quiet.stderr:
@@ -338,6 +345,7 @@ OTHERS = {
     "HAKMEM_CGROUP": test_cgroup,
     "HAKMEM_STATS": test_stats,
     "HAKMEM_STATS_FILE": test_stats_file,
+    "HAKMEM_LOG_FILE": test_log_file,
     "HAKMEM_STRICT": test_strict,
     "HAKMEM_TRACE": test_trace,
     "HAKMEM_QUIET": test_quiet,

@@ -82,6 +82,33 @@ TEST(no_signal_comes_of_a_line_that_nobody_reads)
     close(ends[1]);
 }
 
+/* 16 KiB of the last lines, wherever they went. */
+TEST(a_ring_keeps_the_last_lines)
+{
+    uint32_t before = HAK_LOAD_RELAXED(&hak_log_written);
+    hak_log_file = "/dev/null";
+    hak_log("%s", "kept");
+    assert_int_equal(HAK_LOAD_RELAXED(&hak_log_written), before + strlen("hakmem: kept\n"));
+    assert_memory_equal(hak_log_ring + before, "hakmem: kept\n", strlen("hakmem: kept\n"));
+    for (unsigned i = 0; i < HAK_LOG_RING / 8; i++)
+        hak_log("%u", i % 10);
+    assert_memory_not_equal(hak_log_ring + before, "hakmem: kept\n", strlen("hakmem: kept\n"));
+    hak_log_file = "";
+}
+
+static void logged_end(void)
+{
+    hak_log_file = "/dev/null";
+    hak_log("what went before");
+    hak_log_fatal("the end");
+}
+
+TEST(the_ring_is_told_before_the_process_stops)
+{
+    unit_start(NULL);
+    assert_dies(logged_end, "hakmem: what went before\nhakmem: the end\n");
+}
+
 static void fatal(void)
 {
     hak_log_fatal("the end of %s", "it");

@@ -221,9 +221,17 @@ def tell_heap():
     print(f"large blocks: {spans[0]}, {spans[1]} bytes")
 
 
+def tell_log():
+    library = Library()
+    ring, written = library.variable("hak_log_ring"), int.from_bytes(library.variable("hak_log_written"), "little")
+    at = written % len(ring)
+    print((ring[at:] + ring[:at]).lstrip(b"\0").decode(errors="replace"), end="")
+
+
 class Hakmem(gdb.Command):
     """hakmem block ADDRESS: class, slab, state, owner, free or live, and the neighbours.
 hakmem heap: heaps, slabs by size, and large blocks.
+hakmem log: the last lines that the library logged.
 hakmem stats|json: the stopped process writes its report to its stderr.
 hakmem usable ADDRESS: how many bytes of a block may be used.
 The process runs for the last three: no thread may stand inside of malloc or free."""
@@ -237,12 +245,14 @@ The process runs for the last three: no thread may stand inside of malloc or fre
             tell_block(rest)
         elif verb == "heap" and not rest:
             tell_heap()
+        elif verb == "log" and not rest:
+            tell_log()
         elif verb in ("stats", "json") and not rest:
             gdb.parse_and_eval(f"((int (*)(int, int))hakmem_stats)(2, {int(verb == 'json')})")
         elif verb == "usable" and rest:
             print(gdb.parse_and_eval(f"((unsigned long (*)(void *))hakmem_malloc_usable_size)((void *)({rest}))"))
         else:
-            raise gdb.GdbError("hakmem block ADDRESS, hakmem heap, hakmem stats, hakmem json, or hakmem usable ADDRESS")
+            raise gdb.GdbError("hakmem block ADDRESS, hakmem heap, hakmem log, hakmem stats, hakmem json, or hakmem usable ADDRESS")
 
 
 class SlabPrinter:

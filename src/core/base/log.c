@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * Formats a line on the stack and writes it at once; only integer and string conversions are used,
- * which neither glibc nor musl allocate for. errno is kept. */
+ * which neither glibc nor musl allocate for. errno is kept. The ring costs no page until there is a line. */
 #include "log.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,27 @@
 
 #include "cancel.h"
 #include "file.h"
+
+char hak_log_ring[HAK_LOG_RING];
+_Atomic(uint32_t) hak_log_written;
+const char *hak_log_file = "";
+
+/* Lines of two threads lie one behind the other. */
+static void keep(const char *line, uint32_t n)
+{
+    uint32_t at = HAK_ADD_RELAXED(&hak_log_written, n);
+    while (n--)
+        hak_log_ring[at++ % HAK_LOG_RING] = *line++;
+}
+
+/* Where no file is named, or it cannot be opened, to stderr. */
+static void write_out(const char *line, size_t n)
+{
+    int fd = *hak_log_file ? open(hak_log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644) : -1;
+    hak_file_write(fd < 0 ? STDERR_FILENO : fd, line, n);
+    if (fd >= 0)
+        close(fd);
+}
 
 static void write_line(const char *format, va_list args)
 {
@@ -19,7 +41,8 @@ static void write_line(const char *format, va_list args)
     int n = vsnprintf(line + prefix, (size_t)room, format, args);
     n = prefix + (n < 0 ? 0 : n < room ? n : room - 1);
     line[n++] = '\n';
-    hak_file_write(STDERR_FILENO, line, (size_t)n);
+    keep(line, (uint32_t)n);
+    write_out(line, (size_t)n);
     hak_cancel_resume(cancel);
     errno = saved;
 }
@@ -44,6 +67,13 @@ void hak_log_fatal(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
+    if (*hak_log_file) {
+        hak_log_file = "";
+        uint32_t end = HAK_LOAD_RELAXED(&hak_log_written), at = end % HAK_LOG_RING;
+        if (end > at)
+            hak_file_write(STDERR_FILENO, hak_log_ring + at, HAK_LOG_RING - at);
+        hak_file_write(STDERR_FILENO, hak_log_ring, at);
+    }
     write_line(format, args);
     va_end(args);
     abort();

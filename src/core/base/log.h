@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * Lines to stderr, written at once and without allocating, and the checks that end in such a line. Nobody gets a line
- * unasked, but for a wrong setting, or a misuse that stops the process.
+ * unasked, but for a wrong setting, or a misuse that stops the process. A ring keeps the last lines, for tools.
  * HAK_CHECK stays in release builds: a broken invariant stops the process. HAK_ASSERT exists in debug builds only. */
 #ifndef HAK_LOG_H
 #define HAK_LOG_H
 
 #include "words.h"
+
+#define HAK_LOG_RING (16 * HAK_KIB)
+extern HAK_HIDDEN char hak_log_ring[HAK_LOG_RING];
+/* Bytes, since the start; the next line goes there in the ring. */
+extern HAK_HIDDEN _Atomic(uint32_t) hak_log_written;
+/* Lines are appended there instead of to stderr, which gets what the ring has before a misuse stops the process. */
+extern HAK_HIDDEN const char *hak_log_file;
 
 void hak_log(const char *format, ...) HAK_PRINTF(1, 2);
 _Noreturn HAK_COLD void hak_log_fatal(const char *format, ...) HAK_PRINTF(1, 2);

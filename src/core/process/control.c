@@ -28,6 +28,8 @@ int hak_control_get(const char *name, char *value, size_t size)
 {
     HAK_SHOW_VARIABLE(hak_sealed);
     HAK_SHOW_VARIABLE(hak_guard_is_on);
+    HAK_SHOW_VARIABLE(hak_log_ring);
+    HAK_SHOW_VARIABLE(hak_log_written);
 #include "hak_settings.def"
     const struct hak_option_info *info = hak_option_find(name, strlen(name));
     if (!info)

@@ -56,6 +56,7 @@ static bool init_locked(void)
     hak_options_defaults(&hak_options);
     hak_options_parse(&hak_options, environment());
     hak_options_translate(&hak_options);
+    hak_log_file = hak_options.log_file;
     hak_parts_choose();
     if (HAK_CACHE_CPU)
         hak_cpu_heaps_start();

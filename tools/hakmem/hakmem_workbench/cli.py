@@ -28,6 +28,7 @@ COMMANDS = {
     "options": "every setting: type, range, value, source",
     "get": "settings of a running process",
     "set": "change settings of a running process",
+    "log": "last lines that a running process logged",
     "stat": "live counters of a running process",
     "top": "processes by live, retained and resident memory",
     "profile": "which code holds the memory: heap profile, leaks",

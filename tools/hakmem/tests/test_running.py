@@ -63,3 +63,24 @@ def test_refusals(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
         done = hakmem("set", *words)
         assert done.code and said in done.err and len(done.err.splitlines()) == 1, done.text
     assert hakmem("get", pid).out == "HAKMEM_LIMIT_MB = 7  (default 0)\n"
+
+
+def test_log(hakmem: Hakmem, real_library: Path, tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    environment = clean_environment() | {
+        "LD_PRELOAD": str(real_library),
+        "HAKMEM_VERBOSE": "1",
+        "HAKMEM_LOG_FILE": str(file),
+    }
+    with subprocess.Popen(
+        ["cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(b"ready\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"ready\n"
+        done = hakmem("log", str(process.pid))
+        process.stdin.close()
+    if "can't be read" in done.err:
+        pytest.skip(done.err)
+    assert done.out.startswith("hakmem: version ") and done.out == file.read_text(), done.text

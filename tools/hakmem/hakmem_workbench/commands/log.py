@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+"""Show the last lines that the library logged in a running process.
+
+A ring in its memory keeps them (16 KiB), wherever else they went. The debug
+channels write them: HAKMEM_SS_ACQUIRE_DEBUG and others.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from .. import settings
+from ..errors import Problem
+from ..inspection import Process
+from ..text import Printer
+from .common import process_id
+
+EPILOG = """\
+examples:
+  hakmem set 4711 SS_ACQUIRE_DEBUG=1
+  hakmem log 4711
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", type=process_id, metavar="PID", help="the process")
+
+
+def main(args: argparse.Namespace) -> int:
+    process = Process(args.pid)
+    printer = Printer()
+    try:
+        if not process.has("hak_log_ring"):
+            raise Problem(f"{process.library} keeps no log", settings.TOO_OLD)
+        ring, written = process.variable("hak_log_ring"), process.number("hak_log_written")
+    finally:
+        process.close()
+    at = written % len(ring)
+    text = (ring[at:] + ring[:at]).lstrip(b"\0").decode("utf-8", "replace")
+    lines = text.splitlines()
+    for line in lines[written > len(ring) :]:  # the first one was overwritten in part
+        printer.line(line)
+    return 0
