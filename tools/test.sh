@@ -487,18 +487,19 @@ installs() {
     linked "$dir/meson" "$prefix/lib"
 }
 
-# A Meson project that embeds the checkout by a wrap, linked in both ways, although another hakmem is installed; of hakmem
-# it installs nothing. And CMake, which builds it beside itself.
+# A Meson project that embeds the checkout by a wrap, linked in both ways: because no hakmem is installed, and by force
+# where another one is; of hakmem it installs nothing. And CMake, which builds it beside itself.
 embeds() {
-    local how dir=$OUT/parent
-    local -x PKG_CONFIG_PATH=$dir/other
+    local how force='' dir=$OUT/parent
+    local -x PKG_CONFIG_LIBDIR=$dir/none
     rm -rf "$dir"
     mkdir -p "$dir/subprojects" "$dir/other"
     cp tests/install/* "$dir"
     sed "s|ADDRESS|file://$PWD|; s/^revision.*/revision = HEAD/" tests/install/hakmem.wrap >"$dir/subprojects/hakmem.wrap"
     printf 'Name: hakmem\nDescription: another\nVersion: 99\nLibs: -lthere_is_none\n' >"$dir/other/hakmem.pc"
     for how in shared static; do
-        meson setup "$dir/$how" "$dir" --prefix "$dir/$how/prefix" -Dlibrary=$how --force-fallback-for hakmem "${COMMON[@]}" || return 1
+        meson setup "$dir/$how" "$dir" --prefix "$dir/$how/prefix" -Dlibrary=$how $force "${COMMON[@]}" || return 1
+        PKG_CONFIG_LIBDIR=$dir/other force="--force-fallback-for hakmem"
         ninja -C "$dir/$how" || return 1
         meson install -C "$dir/$how" || return 1
         [ "$(cd "$dir/$how/prefix" && find . -type f)" = ./bin/parent ] || return 1
