@@ -51,7 +51,7 @@ static void look(const char *p)
         MODEL_CHECK(found >= HAK_NCLASSES && tags_mapped);
         model_reached(2);
     }
-    bool contained = hak_space_page(p);
+    bool contained = hak_space_contains(p);
     model_reached(contained);
     if (contained)
         MODEL_CHECK(memory_mapped && descriptors_mapped && hak_space_page(p));
@@ -81,7 +81,7 @@ static void grow(unsigned self)
 static void expect_grown(void)
 {
     MODEL_CHECK(tags_mapped && memory_mapped && descriptors_mapped);
-    MODEL_CHECK(hak_tags.mask == PLANNED - 1 && class_by_tag(next) == NEW_CLASS && hak_space_page(next));
+    MODEL_CHECK(hak_tags.mask == PLANNED - 1 && class_by_tag(next) == NEW_CLASS && hak_space_contains(next));
 }
 
 /* --- retag: the owner of a slab sets its tag once more, while the table grows ---------------------------------------
@@ -128,7 +128,7 @@ static void expect_elsewhere(void)
 {
     struct hak_space_stats stats;
     hak_space_stats(&stats);
-    MODEL_CHECK(stats.zones == 2 && stats.handed_out == (FIRST + 1) * HAK_SUPERSLAB && !hak_space_page(next));
+    MODEL_CHECK(stats.zones == 2 && stats.handed_out == (FIRST + 1) * HAK_SUPERSLAB && !hak_space_contains(next));
 }
 
 /* --- exchange: superslabs come back and are taken, each by one at a time --------------------------------------------

@@ -73,7 +73,7 @@ static void occupy(void *at, size_t size)
 static void assert_not_ours(void)
 {
     for (size_t i = 0; i < occupied_size; i += HAK_PAGE) {
-        assert_null(hak_space_page((char *)occupied + i));
+        assert_false(hak_space_contains((char *)occupied + i));
         assert_int_equal(((char *)occupied)[i], 0);
     }
 }
@@ -128,7 +128,7 @@ TEST(without_superslabs_blocks_get_mappings_of_their_own)
         char *p = hak_malloc(sizes[i]);
         assert_non_null(p);
         assert_int_equal(hak_ledger[HAK_CAUSE_large_map][HAK_OS_mmap].calls, maps + 1);
-        assert_null(hak_space_page(p));
+        assert_false(hak_space_contains(p));
         assert_true(unit_usable(p) >= sizes[i]);
         memset(p, 7, sizes[i]);
         p = hak_resize(p, 2 * sizes[i]);
@@ -152,7 +152,7 @@ TEST(superslabs_are_aligned_and_apart)
         for (size_t n = 1; n < 4; n++) {
             char *p = hak_space_alloc(n, align, false);
             assert_int_equal((uintptr_t)p % (align * HAK_SUPERSLAB), 0);
-            assert_true(hak_space_page(p) && hak_space_page(p + n * HAK_SUPERSLAB - 1));
+            assert_true(hak_space_contains(p) && hak_space_contains(p + n * HAK_SUPERSLAB - 1));
             assert_ptr_not_equal(p, last);
             last = p;
         }
@@ -444,7 +444,7 @@ TEST(the_quick_lookup_knows_all_of_the_first_zone)
     for (unsigned i = 0; i < 3; i++) {
         take(8 * HAK_MIB / HAK_SUPERSLAB);
         size_t end = 0;
-        while (hak_space_page(base + end))
+        while (hak_space_contains(base + end))
             end += HAK_SUPERSLAB;
         assert_int_equal(hak_page_map.size, HAK_HEADER_LIMIT ? hak_page_map.size : end);
     }

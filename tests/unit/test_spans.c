@@ -320,7 +320,7 @@ TEST(a_growing_block_is_copied_seldom)
     void *others[200];
     unsigned n = 0;
     for (; size < 256 * HAK_MIB; size += size / 8) {
-        bool copied = hak_space_page(p);
+        bool copied = hak_space_contains(p);
         char *q = hak_resize(p, size + size / 8);
         moves += q != p && copied;
         p = q;

@@ -134,6 +134,11 @@ static unsigned front_of(const struct class_cache *c)
     return HAK_LOAD_RELAXED(&c->turn) & FRONT;
 }
 
+static void want_pass(struct class_cache *c)
+{
+    HAK_OR_RELEASE(&c->turn, WANTED);
+}
+
 static struct hak_slab *pop_stack(struct class_cache *c)
 {
     unsigned front = front_of(c);
@@ -174,7 +179,7 @@ static bool next_pass(struct class_cache *c, unsigned turn)
     if (!HAK_EXCHANGE_RELAXED(&c->reaped, false) || !wanted)
         HAK_STORE_RELAXED(&c->idle, 0); /* some were counted twice */
     if (!hak_slab_stack_is_empty(&c->partial[front]))
-        HAK_OR_RELEASE(&c->turn, WANTED);
+        want_pass(c);
     return wanted;
 }
 
@@ -189,7 +194,7 @@ static void look_at_stack(struct class_cache *c, struct hak_slab *slab)
     } else {
         hak_slab_stack_push(&c->partial[!front_of(c)], slab);
         if (hak_slab_all_back_by_now(slab))
-            HAK_OR_RELEASE(&c->turn, WANTED);
+            want_pass(c);
     }
 }
 
@@ -218,7 +223,7 @@ static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
 static void count_idle(struct class_cache *c, int32_t most)
 {
     int32_t idle = HAK_ADD_RELAXED(&c->idle, 1) + 1;
-    HAK_OR_RELEASE(&c->turn, WANTED);
+    want_pass(c);
     if (idle >= most + HAK_LOAD_RELAXED(&c->partials) / 4 && hak_lock_try(&sweeping)) {
         sweep(c, STEP, 1);
         hak_lock_release(&sweeping);

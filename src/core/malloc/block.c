@@ -12,7 +12,7 @@
 
 void hak_block_fail_foreign(const void *p, const char *call)
 {
-    if (hak_space_page(p))
+    if (hak_space_contains(p))
         hak_log_fatal("invalid %s: %p lies in hakmem's range, but in no block; freed twice, or never allocated", call,
                       p);
     hak_log_fatal("invalid %s: %p was not allocated by hakmem", call, p);

@@ -91,11 +91,6 @@ static bool add_first_zones(char *base, size_t superslabs)
     return (!third || add_zone(base, third, true)) && add_zone(base + third * HAK_SUPERSLAB, superslabs - third, false);
 }
 
-static size_t granule_bytes(void)
-{
-    return granule * sizeof(struct hak_slab);
-}
-
 /* Plans for the second quarter of the addresses that a program may have, or a smaller one, and what hak_fence_draw
  * takes beside it. The kernel itself maps nothing there unless asked to. */
 static bool plan(uintptr_t quarter, uint64_t random)
@@ -107,7 +102,7 @@ static bool plan(uintptr_t quarter, uint64_t random)
     struct hak_places at = hak_fence_draw(quarter, size, hak_align_up(tables, HAK_SUPERSLAB), random);
     char *base = at.zones, *tags = at.tables_end - tags_size, *meta = tags - gap - meta_size;
     granule = GRANULE >> less;
-    size_t before = granule_bytes() + gap + meta_size + gap;
+    size_t before = granule * sizeof(struct hak_slab) + gap + meta_size + gap;
     if (hak_os_map_at(tags - before, before + granule * sizeof(uint64_t), WRITABLE, HAK_CAUSE_metadata))
         return false;
     hak_fence_close_gaps(meta - gap, tags - gap);
@@ -163,7 +158,8 @@ static int map_granule(const char *p)
              bit = (uint64_t)1 << g % 64;
     int error = 0;
     if (!(granule_bits[g / 64] & bit))
-        error = hak_os_map_at(&hak_page_map.descriptors[first], granule_bytes(), WRITABLE, HAK_CAUSE_metadata);
+        error = hak_os_map_at(&hak_page_map.descriptors[first], granule * sizeof(struct hak_slab), WRITABLE,
+                              HAK_CAUSE_metadata);
     if (!error)
         granule_bits[g / 64] |= bit;
     return error;
@@ -511,6 +507,11 @@ void hak_space_trim(void)
 }
 
 /* --- looking up ---------------------------------------------------------------------------------- */
+
+bool hak_space_contains(const void *p)
+{
+    return zone_of(p) != NULL;
+}
 
 struct hak_slab *hak_space_page(const void *p)
 {

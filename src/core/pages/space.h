@@ -26,6 +26,8 @@ void *hak_space_alloc(size_t superslabs, size_t align, bool header);
 /* Takes superslabs back whose pages have been given back to the kernel; those that went lazily are made to go now, for
  * `cause`, and never used again where the kernel refuses. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
+/* Who finds that it does also finds its page and descriptor mapped; hak_space_page orders nothing. */
+bool hak_space_contains(const void *p);
 
 /* Maps what is not mapped of pages that the caller has. */
 int hak_space_open(const char *base, size_t size);

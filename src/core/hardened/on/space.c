@@ -15,6 +15,6 @@ void hak_space_fail_link(const void *block)
 
 void hak_space_check_link(const void *block, const void *next)
 {
-    if ((uintptr_t)next % 16 || !hak_space_page(next))
+    if ((uintptr_t)next % 16 || !hak_space_contains(next))
         hak_space_fail_link(block);
 }
