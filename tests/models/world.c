@@ -91,6 +91,8 @@ struct hak_heap *world_thread(unsigned number)
 
 /* --- what the real files call --------------------------------------------------------------------------- */
 
+const char *hak_log_file = "";
+
 void hak_log_fatal(const char *format, ...)
 {
     char line[256];
