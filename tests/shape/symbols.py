@@ -20,6 +20,8 @@ FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign
           "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
 # Stands before the C library's, see src/api/dlopen.c.
 OPENING = {"dlopen"}
+# What sys/sdt.h puts into each object with probes, hidden and once for a program.
+PROBES = {"_.stapsdt.base"}
 # glibc's older form of mallinfo2, and other names of its own, for programs that still ask for them.
 OLDER = {"mallinfo", "cfree", "__posix_memalign",
          *("__libc_" + name for name in ("malloc", "free", "calloc", "realloc", "memalign", "valloc", "pvalloc"))}
@@ -116,7 +118,7 @@ def check_archive(archive, override):
             member = line[:-1]
         elif line.split()[1:2] and line.split()[-2] in "TWVi":
             members.setdefault(member, set()).add(line.split()[-1])
-    for name in sorted(set().union(*members.values()) - FAMILY - OLDER - FORK):
+    for name in sorted(set().union(*members.values()) - FAMILY - OLDER - FORK - PROBES):
         if not re.match("hak_|hakmem_|_Z", name):  # a program may have a function of that name
             yield f"the archive defines {name}, a name without prefix"
     family = FAMILY | OLDER
