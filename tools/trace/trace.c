@@ -4,12 +4,12 @@
  * (format.h). A thread writes to a chunk of the file that is mapped: no lock and no call to the kernel but for each new
  * chunk. A block is freed after its event has its number, and the event of an allocation gets its number after the
  * call. So the numbers tell the order of all that happened to an address. Nothing here allocates, is a cancellation
- * point, or changes errno. */
+ * point, or changes errno. No thread waits for itself, or for another one without end: the event counts as lost. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -114,13 +114,13 @@ struct writer {
     uint64_t number, time, address;
     struct writer *free; /* the next writer without a thread */
     uint32_t thread;     /* who wrote last */
-    bool busy;           /* a signal's handler that allocates would find it so */
+    uint32_t generation;
+    bool busy; /* a signal's handler that allocates finds it so, and its event is lost */
 };
 
 enum state { UNKNOWN, OFF, ON };
 
 static struct {
-    uint32_t lock;
     enum state state;
     int fd;
     struct trace_header *header;
@@ -131,10 +131,15 @@ static struct {
     char pattern[4096], path[4096 + 16];
 } file;
 
-/* In a page that the kernel clears in a child, however it forks: then no thread's generation matches. 0: no file yet.
- */
-static uint32_t none_yet;
-static uint32_t *generation = &none_yet;
+/* In a page that the kernel clears in a child, however it forks: there nobody has the lock, and no thread's generation
+ * matches. */
+struct own {
+    uint32_t lock;       /* of file.free, file.unmade, and of opening: the kernel's id of the thread that has it */
+    uint32_t stuck;      /* somebody waited in vain: others do not wait, until the lock is released */
+    uint32_t generation; /* 0: no file yet */
+    uint64_t lost;       /* events without the lock, until it is released */
+};
+static struct own none_yet, *own = &none_yet;
 
 /* A thread's own. `writer` counts where the generation is the process's. */
 static __thread struct {
@@ -154,15 +159,33 @@ static uint64_t now(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static void lock(void)
+/* False where this thread has the lock already, and a signal's handler is here; and where another one keeps it for a
+ * second. While a thread waits, the one that has it runs at its priority. */
+static bool lock(void)
 {
-    while (__atomic_exchange_n(&file.lock, 1, __ATOMIC_ACQUIRE))
-        sched_yield();
+    uint32_t had = 0, thread = (uint32_t)syscall(SYS_gettid);
+    if (__atomic_compare_exchange_n(&own->lock, &had, thread, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return true;
+    if ((had & FUTEX_TID_MASK) == thread || LOAD(&own->stuck))
+        return false;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    if (syscall(SYS_futex, &own->lock, FUTEX_LOCK_PI_PRIVATE, 0, &until) == 0)
+        return true;
+    STORE(&own->stuck, 1);
+    return false;
 }
 
+/* In the child of a handler that forked while this thread had it, nobody has it. */
 static void unlock(void)
 {
-    __atomic_store_n(&file.lock, 0, __ATOMIC_RELEASE);
+    uint32_t thread = (uint32_t)syscall(SYS_gettid);
+    if (LOAD(&file.state) == ON && LOAD(&own->generation))
+        ADD(&file.header->lost, __atomic_exchange_n(&own->lost, 0, __ATOMIC_RELAXED));
+    STORE(&own->stuck, 0);
+    if (!__atomic_compare_exchange_n(&own->lock, &thread, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED) && thread)
+        syscall(SYS_futex, &own->lock, FUTEX_UNLOCK_PI_PRIVATE);
 }
 
 static void *map_private(size_t size)
@@ -252,50 +275,83 @@ static void *map_file(uint64_t offset, size_t size)
     return p == MAP_FAILED ? NULL : p;
 }
 
+static void give_back(void)
+{
+    struct writer *w = self.writer;
+    self.writer = NULL;
+    if (lock()) {
+        w->free = file.free;
+        file.free = w;
+        unlock();
+    }
+}
+
+static bool has_writer(void)
+{
+    return LIKELY(self.writer != NULL) && LIKELY(self.generation == LOAD(&own->generation));
+}
+
 static void end_thread(void *writer)
 {
     (void)writer;
     self.ended = true;
-    if (self.writer && self.generation == *generation) {
-        lock();
-        self.writer->free = file.free;
-        file.free = self.writer;
-        unlock();
-    }
+    if (has_writer())
+        give_back();
     self.writer = NULL;
 }
 
-/* Under the lock: opens the file of this process, if one is asked for. */
-static void open_file(void)
+/* False, after a line where a trace is asked for, if there can be none. */
+static bool has_own_page(void)
 {
-    if (LOAD(&file.state) == UNKNOWN) {
-        const char *asked = secure_getenv("HAKMEM_TRACE");
-        if (asked && strlen(asked) < sizeof file.pattern)
-            strcpy(file.pattern, asked);
+    struct own *none = &none_yet;
+    if (LIKELY(LOAD(&own) != none))
+        return true;
+    struct own *page = map_private(sizeof *page);
+    if (!page || madvise(page, sizeof *page, MADV_WIPEONFORK)) {
+        STORE(&file.state, OFF);
+        if (secure_getenv("HAKMEM_TRACE"))
+            complain("there is no memory, or no MADV_WIPEONFORK, which is of Linux 4.14");
+        return false;
     }
-    STORE(&file.state, OFF);
-    if (!file.pattern[0])
-        return;
+    if (!__atomic_compare_exchange_n(&own, &none, page, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        munmap(page, sizeof *page);
+    return true;
+}
+
+/* What a child has of its parent, whose other threads may have been at work on it. Each thing goes once: a handler may
+ * fork in here, too. */
+static void forget_parent(void)
+{
+    int fd = file.fd;
+    struct trace_header *header = file.header;
+    struct writer *w = self.writer;
+    file.fd = -1;
+    file.header = NULL;
+    self.writer = NULL;
+    file.unmade = file.unmade_end = NULL;
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    if (header)
+        munmap(header, header->header_bytes);
+    if (w && w->chunk && !w->busy)
+        munmap(w->chunk, TRACE_CHUNK);
+}
+
+static bool make_file(void)
+{
     if (!have_key)
         have_key = pthread_key_create(&key, end_thread) == 0;
-    if (generation == &none_yet) {
-        uint32_t *page = map_private(4096);
-        if (!page)
-            return;
-        madvise(page, 4096, MADV_WIPEONFORK);
-        generation = page;
-    }
     file.fd = create();
     if (file.fd < 0) {
         complain(": cannot be created; name a file in a folder that is there");
-        return;
+        return false;
     }
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct trace_header *h = file.header = map_file(0, page);
     if (!h) {
         complain(": there is no room for it");
         syscall(SYS_close, file.fd);
-        return;
+        return false;
     }
     h->version = TRACE_VERSION;
     h->header_bytes = (uint32_t)page;
@@ -310,8 +366,23 @@ static void open_file(void)
     memcpy(h->magic, TRACE_MAGIC, sizeof h->magic);
     file.free = NULL;
     file.full = false;
-    STORE(&file.state, ON);
-    STORE(generation, ++file.generation);
+    return true;
+}
+
+/* Under the lock: opens the file of this process, if one is asked for. */
+static void open_file(void)
+{
+    enum state state = LOAD(&file.state);
+    if (state == ON) {
+        forget_parent();
+    } else {
+        const char *asked = secure_getenv("HAKMEM_TRACE");
+        if (asked && strlen(asked) < sizeof file.pattern)
+            strcpy(file.pattern, asked);
+    }
+    STORE(&file.state, file.pattern[0] && make_file() ? ON : OFF);
+    if (LOAD(&file.state) == ON)
+        STORE(&own->generation, ++file.generation);
 }
 
 /* A new chunk for the writer, of this thread from now on. Where there is no room once, nothing more is recorded. */
@@ -319,14 +390,13 @@ static bool next_chunk(struct writer *w)
 {
     if (w->chunk)
         munmap(w->chunk, TRACE_CHUNK);
-    lock();
-    w->chunk = file.full ? NULL : map_file(file.header->header_bytes + file.header->chunks * TRACE_CHUNK, TRACE_CHUNK);
-    file.full = !w->chunk;
-    file.header->chunks += !file.full;
-    unlock();
-    w->at = w->end = NULL;
-    if (!w->chunk)
+    w->chunk = w->at = w->end = NULL;
+    if (!LOAD(&file.full))
+        w->chunk = map_file(file.header->header_bytes + ADD(&file.header->chunks, 1) * TRACE_CHUNK, TRACE_CHUNK);
+    if (!w->chunk) {
+        STORE(&file.full, true);
         return false;
+    }
     *(struct trace_chunk *)(void *)w->chunk = (struct trace_chunk){.thread = self.number - 1,
                                                                    .kernel_thread = (uint32_t)syscall(SYS_gettid),
                                                                    .number = w->number,
@@ -364,57 +434,49 @@ static struct writer *take_writer(void)
     struct writer *w = file.free;
     if (w) {
         file.free = w->free;
-        return w;
+    } else {
+        if (file.unmade == file.unmade_end) {
+            file.unmade = map_private(65536);
+            file.unmade_end = file.unmade ? file.unmade + 65536 / sizeof *w : NULL;
+            if (!file.unmade)
+                return NULL;
+        }
+        w = file.unmade++;
     }
-    if (file.unmade == file.unmade_end) {
-        file.unmade = map_private(65536);
-        file.unmade_end = file.unmade ? file.unmade + 65536 / sizeof *w : NULL;
-        if (!file.unmade)
-            return NULL;
-    }
-    return file.unmade++;
+    if (w->generation != own->generation) /* new, or the parent's */
+        *w = (struct writer){.generation = own->generation};
+    return w;
 }
 
 /* The slow way to a writer: the first event of a process, of a thread, or of a child. NULL: nothing is recorded. */
 static struct writer *find_writer(void)
 {
     int saved = errno;
-    if (LOAD(&file.state) == OFF)
-        return NULL;
-    if (LOAD(&file.state) == ON &&
-        LOAD(generation) == 0) { /* a child: the locks and writers of other threads are the parent's */
-        static uint32_t one;
-        while (__atomic_exchange_n(&one, 1, __ATOMIC_ACQUIRE))
-            sched_yield();
-        if (LOAD(generation) == 0) {
-            unlock();
-            lock();
-            syscall(SYS_close, file.fd);
-            munmap(file.header, file.header->header_bytes);
-            if (self.writer && self.writer->chunk)
-                munmap(self.writer->chunk, TRACE_CHUNK);
-            open_file();
-            unlock();
-        }
-        __atomic_store_n(&one, 0, __ATOMIC_RELEASE);
-    }
-    lock();
-    if (LOAD(&file.state) == UNKNOWN)
-        open_file();
-    struct writer *w = LOAD(&file.state) == ON ? take_writer() : NULL;
-    unlock();
-    if (!w) {
+    struct writer *w = NULL;
+    if (LOAD(&file.state) == OFF || !has_own_page()) {
         errno = saved;
         return NULL;
     }
-    if (self.generation != *generation) {
-        self.generation = *generation;
+    if (lock()) {
+        if (LOAD(&file.state) == UNKNOWN || (LOAD(&file.state) == ON && !own->generation))
+            open_file();
+        if (LOAD(&file.state) == ON)
+            w = take_writer();
+        unlock();
+    }
+    if (!w || !w->generation) { /* 0: a handler forked meanwhile, and this is the child */
+        ADD(&own->lost, 1);
+        errno = saved;
+        return NULL;
+    }
+    if (self.generation != w->generation) {
+        self.generation = w->generation;
         self.number = 0;
     }
     if (!self.number)
         self.number = (uint32_t)ADD(&file.header->threads, 1) + 1;
-    self.writer = w;
     w->busy = true; /* pthread_setspecific may allocate */
+    self.writer = w;
     if (have_key && !self.ended)
         pthread_setspecific(key, w);
     w->busy = false;
@@ -422,56 +484,53 @@ static struct writer *find_writer(void)
     return w;
 }
 
-/* The writer of this thread with room for an event, or NULL: then the event is lost, and counted. */
-static struct writer *slow_writer(struct writer *w)
+/* Room for an event, and before it which thread writes, if it had another one. */
+static bool prepare(struct writer *w)
 {
-    if (!w && !(w = find_writer()))
-        return NULL;
-    if (w->busy) {
-        ADD(&file.header->lost, 1);
-        return NULL;
-    }
-    if (w->at >= w->end) {
-        int saved = errno;
-        bool room = next_chunk(w);
-        errno = saved;
-        if (!room) {
-            ADD(&file.header->lost, 1);
-            return NULL;
-        }
-    }
-    if (w->thread != self.number) { /* it had another one */
+    int saved = errno;
+    bool room = w->at < w->end || next_chunk(w);
+    errno = saved;
+    if (room && w->thread != self.number) {
         char *out = write_number(w->at + 1, self.number - 1);
         out = write_number(out, (uint64_t)syscall(SYS_gettid));
         finish(w, out, TRACE_THREAD);
         w->thread = self.number;
     }
-    return w;
+    return room;
 }
 
-static void give_back(struct writer *w)
+static void release(struct writer *w)
 {
-    self.writer = NULL;
-    lock();
-    w->free = file.free;
-    file.free = w;
-    unlock();
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    w->busy = false;
+    if (UNLIKELY(self.ended))
+        give_back();
+}
+
+/* The writer of this thread with room for an event, for `release`; or NULL: then the event is lost, and counted. */
+static struct writer *claim(void)
+{
+    struct writer *w = has_writer() ? self.writer : find_writer();
+    if (UNLIKELY(!w))
+        return NULL;
+    if (LIKELY(!w->busy)) {
+        w->busy = true;
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (LIKELY(w->at < w->end && w->thread == self.number) || prepare(w))
+            return w;
+        release(w);
+    }
+    ADD(&file.header->lost, 1);
+    return NULL;
 }
 
 /* One event: what it is, its own numbers in the order of format.h, and the address that comes last. */
 static void note(enum trace_op op, uint64_t began, const uint64_t *values, int count, uint64_t before,
                  const void *address)
 {
-    struct writer *w = self.generation == LOAD(generation) ? self.writer : NULL;
-    if (UNLIKELY(!w || w->busy || w->at >= w->end)) {
-        if (!(w = slow_writer(w))) {
-            if (self.ended && self.writer && self.generation == LOAD(generation))
-                give_back(self.writer);
-            return;
-        }
-    }
-    w->busy = true;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    struct writer *w = claim();
+    if (UNLIKELY(!w))
+        return;
     uint64_t number = __atomic_fetch_add(&file.header->numbers, 1, __ATOMIC_SEQ_CST);
     uint64_t time = (now(CLOCK_MONOTONIC) - file.header->began) >> TRACE_TIME_SHIFT;
     unsigned first = op;
@@ -494,10 +553,7 @@ static void note(enum trace_op op, uint64_t began, const uint64_t *values, int c
     w->time = time;
     w->address = a;
     finish(w, out, first);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    w->busy = false;
-    if (UNLIKELY(self.ended))
-        give_back(w);
+    release(w);
 }
 
 /* --- large blocks: how much of them was touched ------------------------------------------------------------ */
@@ -602,9 +658,8 @@ EXPORT void *realloc(void *p, size_t size)
     }
     if (UNLIKELY(!ready()))
         return NULL;
-    if (LOAD(&file.state) == ON && self.generation != LOAD(generation))
-        find_writer(); /* a child counts in its own file */
-    if (LOAD(&file.state) != ON)
+    /* A child counts in its own file. */
+    if (LOAD(&file.state) == OFF || (UNLIKELY(!has_writer()) && !find_writer()))
         return next.realloc(p, size);
     if (size == 0) { /* free, and of some allocators a new block */
         note(TRACE_FREE, 0, NULL, 0, 0, p);

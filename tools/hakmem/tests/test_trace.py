@@ -288,6 +288,34 @@ def test_a_full_disk_loses_and_counts(kit: Library, tmp_path: Path) -> None:
     assert max(path.stat().st_size for path in tmp_path.glob("full.*")) <= 400 * 512
 
 
+# Processes that leave a trace, threads of the child, and events that are lost in it, at least and at most: 20 pairs of
+# malloc and free, and what pthread_create allocates in the thread that has the lock.
+LOCKED = {
+    "handler": (2, 1, 40, 40),
+    "chunk": (2, 1, 40, 40),
+    "fork": (3, 1, 0, 0),
+    "wait": (2, 2, 0, 9),
+    "stuck": (2, 1, 40, 49),
+}
+
+
+@pytest.mark.parametrize("mode", LOCKED)
+def test_nobody_waits_without_end(
+    kit: Library, compiled: Compiled, tmp_path: Path, mode: str
+) -> None:
+    """What would wait for its own thread, or for one that keeps the recorder's lock, is lost and counted."""
+    program = compiled("trace_lock", "-pthread", "-rdynamic")
+    processes, threads, least, most = LOCKED[mode]
+    said = recorded(kit, tmp_path / "%p", [str(program), mode], timeout=100)
+    assert said == ""
+    replayer = beside(kit, trace.REPLAYER)
+    facts = {one.pid: one for one in (trace.facts_of(replayer, path) for path in tmp_path.iterdir())}
+    assert len(facts) == processes
+    (child,) = [one for one in facts.values() if one.parent in facts and facts[one.parent].parent not in facts]
+    assert least <= child.lost <= most and child.threads == threads and child.steps >= 40
+    assert sum(one.lost for one in facts.values()) == child.lost
+
+
 def test_a_name_that_is_taken(kit: Library, tmp_path: Path) -> None:
     pattern = tmp_path / "same"
     for _ in range(3):
