@@ -78,5 +78,5 @@ headline "hakmem and the system malloc, by turns: a quarter of a minute"
 compare 15 "random sizes (bench_random_mixed 1000000 400 1)" "$BUILD/bench/bench_random_mixed" 1000000 400 1
 compare 9 "Python (${PROGRAM##*/})" "$PYTHON" "$PROGRAM"
 
-headline "next"
+headline "next, after $SECONDS s"
 echo "Try it on your own program, LD_PRELOAD=$LIBRARY PROGRAM, then let docs/tuning.md lead you to its best policy."

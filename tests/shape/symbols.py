@@ -5,9 +5,10 @@
   symbols.py LIBRARY ARCHIVE HEADER SOURCES --override BOOL --cxx BOOL
 
 Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc
-family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, and of glibc no function
-that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks it takes. In the archive one object defines the whole malloc family and no other object a part of it, so
-that static linking takes all of it or nothing. What free() loads does not lie where pages begin (core/pages/tags.h).
+family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, with --cxx that of C++,
+and of glibc no function that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks
+it takes. In the archive one object defines the whole malloc family and no other object a part of it, so that static
+linking takes all of it or nothing. What free() loads does not lie where pages begin (core/pages/tags.h).
 """
 import argparse
 import re
@@ -30,8 +31,10 @@ FORK = {"__register_atfork"}
 # Twins that hakmem.h must not lack.
 TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
 LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
-# The oldest glibc that has all functions which the library calls. Some of them it has elsewhere, in libpthread, in libdl
-# or as a macro, and newer ones under a version of their own: a library that is built beside 2.28 needs no newer one.
+CXX_LIBRARIES = re.compile(r"lib(stdc\+\+\.so\.6|c\+\+\.so\.1|c\+\+abi\.so\.1|gcc_s\.so\.1|m\.so\.6)")
+CXX_VERSIONS = re.compile(r"@(CXXABI|GLIBCXX|GCC)_")
+# The oldest glibc that has all functions which the library calls. It has some of them in libpthread, in libdl or as a
+# macro, and newer ones under a version of their own: a library that is built beside 2.28 needs no newer one.
 OLDEST = (2, 28)
 MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_create", "pthread_key_create", "pthread_setspecific",
          "pthread_sigmask"}
@@ -70,10 +73,11 @@ def check_exports(library, header, override, cxx):
     yield from (f"hakmem.h lacks {name}" for name in sorted(TWINS - declared))
 
 
-def check_needs(library):
+def check_needs(library, cxx):
     dynamic = output_of(["readelf", "-d", "-W", library])
     needed = re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic)
-    yield from (f"needs {name}; only the C library is allowed" for name in needed if not LIBRARIES.fullmatch(name))
+    yield from (f"needs {name}; only the C library is allowed" for name in needed
+                if not LIBRARIES.fullmatch(name) and not (cxx and CXX_LIBRARIES.fullmatch(name)))
     if not needed:
         yield "needs nothing, not even the C library: is it the right file?"
     if "libhakmem.so.0" not in "".join(re.findall(r"\(SONAME\).*", dynamic)):
@@ -83,7 +87,7 @@ def check_needs(library):
     undefined = [line.split()[-2:] for line in output_of(["nm", "-D", "--undefined-only", library]).splitlines()]
     versioned = any("@GLIBC" in name for _, name in undefined)  # musl has no versions
     for kind, name in undefined:
-        if versioned and kind == "U" and "@GLIBC" not in name:
+        if versioned and kind == "U" and "@GLIBC_" not in name and not (cxx and CXX_VERSIONS.search(name)):
             yield f"undefined and not from the C library: {name}"
         version = VERSION.search(name)
         if kind == "U" and version and tuple(map(int, version.groups())) > OLDEST and name.split("@")[0] not in MOVED:
@@ -108,7 +112,8 @@ def check_locks(library, sources):
     words = {plain(word) for p in sources.rglob("*.[ch]") for word in re.findall(r"\w+", p.read_text())}
     yield from (f"{name}: which locks libc takes there, and which it may hold then, is not told in ARCHITECTURE.md "
                 "(Locks of the C library)" for name in sorted(called - told - COMPILERS))
-    yield from (f"ARCHITECTURE.md tells of locks in {name}, which nothing calls" for name in sorted(told - called - words))
+    yield from (f"ARCHITECTURE.md tells of locks in {name}, which nothing calls"
+                for name in sorted(told - called - words))
 
 
 def check_archive(archive, override):
@@ -119,7 +124,7 @@ def check_archive(archive, override):
         elif line.split()[1:2] and line.split()[-2] in "TWVi":
             members.setdefault(member, set()).add(line.split()[-1])
     for name in sorted(set().union(*members.values()) - FAMILY - OLDER - FORK - PROBES):
-        if not re.match("hak_|hakmem_|_Z", name):  # a program may have a function of that name
+        if not re.match(r"hak_|hakmem_|_Z|DW\.ref\.", name):  # a program may have a function of that name
             yield f"the archive defines {name}, a name without prefix"
     family = FAMILY | OLDER
     holders = {m: names & family for m, names in members.items() if names & family}
@@ -147,7 +152,7 @@ def main():
     parser.add_argument("--cxx", type=boolean, default=False)
     args = parser.parse_args()
     problems = [*check_exports(args.library, args.header, args.override, args.cxx),
-                *check_needs(args.library), *check_locks(args.library, args.sources),
+                *check_needs(args.library, args.cxx), *check_locks(args.library, args.sources),
                 *check_archive(args.archive, args.override), *check_place(args.library)]
     finish(problems, f"{len(set(exported(args.library)))} symbols exported, as declared; malloc in one object")
 
