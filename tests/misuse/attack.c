@@ -10,7 +10,7 @@
  *   race           two threads free a block at the same time, and both get it again
  *   header         a byte behind a block, where header builds name the class of the next, names another; malloc returns
  *                  the next one for a larger size
- *   bundle         two bytes of a block that another thread freed name a live block, which malloc returns
+ *   batch         two bytes of a block that another thread freed name a live block, which malloc returns
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
 
@@ -168,12 +168,12 @@ static int header(void)
 }
 
 /* Counts the blocks that a block of 48 bytes may name. */
-struct bundle {
+struct batch {
     void *next;
     uint16_t count, number[19];
 };
 
-static int bundle(void)
+static int batch(void)
 {
     pthread_t t;
     pthread_barrier_init(&turn, NULL, 2);
@@ -182,7 +182,7 @@ static int bundle(void)
     target = block[HOME - 1];
     give(HOME - 1);
     for (int i = 0; i < HOME - 1; i++) {
-        struct bundle *b = (struct bundle *)block[i];
+        struct batch *b = (struct batch *)block[i];
         uintptr_t page = ~(uintptr_t)0xffff;
         if (((uintptr_t)b & page) == ((uintptr_t)target & page) && b->count && b->count <= 19) {
             b->number[0] = (uint16_t)(((uintptr_t)target & ~page) / SMALL);
@@ -217,8 +217,8 @@ int main(int argc, char **argv)
         return race();
     if (!strcmp(how, "header"))
         return header();
-    if (!strcmp(how, "bundle"))
-        return bundle();
+    if (!strcmp(how, "batch"))
+        return batch();
     if (!strcmp(how, "order"))
         return order();
     if (!strcmp(how, "link") || !strcmp(how, "forged"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A slab of each class, made by hand: its blocks leave, come home in bundles and go to the map. */
+ * A slab of each class, made by hand: its blocks leave, come home in batches and go to the map. */
 #include "core/pages/block_batch.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 static struct hak_slab slab;
 static _Alignas(65536) char memory[64 * 65536];
-static struct hak_batcher bundler;
+static struct hak_batcher batcher;
 
 static void *block_at(uint32_t i)
 {
@@ -29,16 +29,16 @@ static void make(unsigned cls)
 static void send_home(uint32_t n)
 {
     uint32_t first = 4099 % n; /* a prime beyond all capacities */
-    bundler = hak_batcher_start(&slab, block_at(first));
+    batcher = hak_batcher_start(&slab, block_at(first));
     for (uint32_t i = 2; i <= n; i++)
-        hak_batcher_add(&bundler, block_at((uint64_t)i * 4099 % n), (uint32_t)((uint64_t)i * 4099 % n), false);
-    assert_int_equal(hak_slab_remote_put(&slab, hak_batcher_end(&bundler)), HAK_REMOTE_DONE);
+        hak_batcher_add(&batcher, block_at((uint64_t)i * 4099 % n), (uint32_t)((uint64_t)i * 4099 % n), false);
+    assert_int_equal(hak_slab_remote_put(&slab, hak_batcher_end(&batcher)), HAK_REMOTE_DONE);
     assert_int_equal(hak_slab_collect(&slab), n);
 }
 
 static bool is_marked(uint32_t i)
 {
-    return slab.map[i / 64] >> i % 64 & 1;
+    return slab.bitmap[i / 64] >> i % 64 & 1;
 }
 
 TEST(blocks_of_each_class_go_to_the_map)
@@ -128,7 +128,7 @@ TEST(a_few_blocks_go_past_the_map)
     assert_false(hak_block_batches_are_few(&slab, 100)); /* the map has some */
 }
 
-static void open_bundles(void)
+static void open_batches(void)
 {
     hak_block_batches_open(&slab);
 }
@@ -174,7 +174,7 @@ TEST(what_was_written_after_free_is_found)
 {
     static const char another[] = "another number of blocks";
     unit_start(NULL);
-    expect_found_by(open_bundles, "is not the start of a block", another);
+    expect_found_by(open_batches, "is not the start of a block", another);
     expect_found_by(take_few, another, another);
 }
 
@@ -191,8 +191,8 @@ TEST(links_are_looked_at_before_they_are_followed)
     make(hak_class_of(400));
     send_home(2);
     for (uint32_t i = 4; i < 6; i++) {
-        bundler = hak_batcher_start(&slab, block_at(i));
-        hak_slab_remote_put(&slab, hak_batcher_end(&bundler));
+        batcher = hak_batcher_start(&slab, block_at(i));
+        hak_slab_remote_put(&slab, hak_batcher_end(&batcher));
     }
     ((struct hak_block_batch *)block_at(5))->next = &no_block;
     assert_dies(collect, "is not the start of a block");

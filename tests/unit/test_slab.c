@@ -151,10 +151,10 @@ TEST(small_blocks_go_out_in_address_order)
     unit_start(NULL);
     if (HAK_HARDENED)
         skip();
-    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_MAP_STRIDE; cls++) {
+    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_BITMAP_STRIDE; cls++) {
         make(cls);
         uint32_t n = take_all(all), seen = 0;
-        hak_slab_make_map(&slab);
+        hak_slab_make_bitmap(&slab);
         for (uint32_t i = 0; i < n; i++)
             put_back(all[(uint64_t)i * 4099 % n].head); /* a prime beyond all capacities */
         assert_int_equal(slab.marked, n);
@@ -186,7 +186,7 @@ TEST(hardened_builds_give_blocks_out_by_chance)
     make(BIN);
     uint32_t n = take_all(all);
     assert_in_range(ascending(all, n), n / 4, 3 * n / 4);
-    hak_slab_make_map(&slab);
+    hak_slab_make_bitmap(&slab);
     for (uint32_t i = 0; i < n; i++)
         put_back(all[i].head);
     for (uint32_t i = 0, k = 0; i < n; i += 64)
@@ -201,7 +201,7 @@ TEST(those_that_come_meanwhile_have_their_turn)
     unit_start(NULL);
     make(BIN);
     uint32_t n = take_all(all);
-    hak_slab_make_map(&slab);
+    hak_slab_make_bitmap(&slab);
     for (uint32_t i = 0; i < n; i += 2)
         put_back(all[i].head);
     for (uint32_t i = 0; i < n / 4; i++)
@@ -221,7 +221,7 @@ TEST(the_list_is_used_up_before_the_map)
     unit_start(NULL);
     make(BIN);
     take_all(all);
-    hak_slab_make_map(&slab);
+    hak_slab_make_bitmap(&slab);
     put_back(all[7].head);
     hak_slab_put(&slab, all[9]);
     assert_int_equal(hak_slab_free_blocks(&slab), 2);
@@ -234,23 +234,23 @@ TEST(a_map_grows_once)
 {
     unit_start(NULL);
     make(BIN);
-    assert_int_equal(slab.map_divisor, 0);
-    hak_slab_make_map(&slab);
-    const uint64_t *first = slab.map;
+    assert_int_equal(slab.bitmap_divisor, 0);
+    hak_slab_make_bitmap(&slab);
+    const uint64_t *first = slab.bitmap;
     hak_slab_format(&slab, hak_class_of(1000), me);
-    assert_int_equal(slab.map_divisor, 0);
-    hak_slab_make_map(&slab);
-    assert_ptr_equal(slab.map, first);
+    assert_int_equal(slab.bitmap_divisor, 0);
+    hak_slab_make_bitmap(&slab);
+    assert_ptr_equal(slab.bitmap, first);
     hak_slab_format(&slab, 0, me);
-    hak_slab_make_map(&slab);
-    const uint64_t *second = slab.map;
+    hak_slab_make_bitmap(&slab);
+    const uint64_t *second = slab.bitmap;
     assert_ptr_not_equal(second, first);
-    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_MAP_STRIDE; cls++) {
-        slab.map[0] = ~(uint64_t)0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES && hak_strides[cls] <= HAK_BITMAP_STRIDE; cls++) {
+        slab.bitmap[0] = ~(uint64_t)0;
         hak_slab_format(&slab, cls, me);
-        hak_slab_make_map(&slab);
-        assert_ptr_equal(slab.map, second);
-        assert_int_equal(slab.map[0], 0);
+        hak_slab_make_bitmap(&slab);
+        assert_ptr_equal(slab.bitmap, second);
+        assert_int_equal(slab.bitmap[0], 0);
     }
 }
 
@@ -264,7 +264,7 @@ TEST(a_block_put_back_twice_is_a_double_free)
     unit_start(NULL);
     make(BIN);
     take_all(all);
-    hak_slab_make_map(&slab);
+    hak_slab_make_bitmap(&slab);
     put_the_same_again();
     assert_dies(put_the_same_again, "is free already");
 }
@@ -518,7 +518,7 @@ TEST(what_is_no_block_is_neither_marked_nor_listed)
     unit_start(NULL);
     make(BIN);
     hak_slab_take(&slab, 3);
-    assert_true(hak_slab_make_map(&slab));
+    assert_true(hak_slab_make_bitmap(&slab));
     for (size_t i = 0; i < COUNT(past); i++) {
         offset = slab.stride + past[i];
         assert_dies(mark_offset, "is not the start of a block");

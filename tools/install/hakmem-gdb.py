@@ -90,7 +90,7 @@ class Slab:
         """What is known of a block."""
         if number >= self.carved:
             return "not cut yet"
-        words = self.library.get(self.data, "hak_slab.map")
+        words = self.library.get(self.data, "hak_slab.bitmap")
         if words and self.library.read(words + number // 64 * 8, 8)[number % 64 // 8] >> number % 8 & 1:
             return "free, in its slab"
         if heap := self.bin_of(self.base + number * self.stride):

@@ -23,7 +23,7 @@
 #define HAK_MARKS_IN_BOTH_WORDS (HAK_HARDENED && HAK_CACHE_SLOTS)
 /* Slabs of all classes have a free bitmap, not only those of small blocks: a drain to it reads no block, and what a
  * program writes after free does not change it. */
-#define HAK_MAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
+#define HAK_BITMAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
 
 /* What each cache counts for each class; what hardened builds count. */
 #define HAK_COUNTED_CLASSES (HAK_CACHE_ARRAY ? HAK_NCLASSES : 0)

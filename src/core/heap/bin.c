@@ -78,7 +78,7 @@ static bool is_mapped(struct hak_slab *slab)
 {
     if (HAK_LIKELY(!hak_limit_is_tight) || hak_slab_free_blocks(slab))
         return true;
-    hak_slab_has_map(slab);
+    hak_slab_has_bitmap(slab);
     bool mapped = !hak_space_open(slab->base, hak_slab_next_end(slab));
     if (!mapped && slab->carved)
         slab->capacity = slab->carved;

@@ -141,7 +141,7 @@ static HAK_NOINLINE uint32_t mark_run(struct hak_slab *slab, const void *block, 
     uint32_t n = run_length(slots, hak_min(most, room), block, step);
     uint32_t lowest = step > 0 ? first : first - n;
     uint64_t bits = (((uint64_t)2 << n) - 1) << lowest % 64;
-    word = &slab->map[first / 64];
+    word = &slab->bitmap[first / 64];
     if (HAK_UNLIKELY(lowest + n >= slab->carved || !hak_slab_is_start(slab, block, place) || *word & bits)) {
         hak_slab_mark(slab, block); /* which fails, or one of the next does */
         return 0;
@@ -222,7 +222,7 @@ HAK_INLINE void put_own(struct hak_heap *heap, struct hak_slab *slab, struct res
 {
     const void *first = rest->first;
     uint32_t n, *count = &slab->free_count;
-    if (HAK_LIKELY(hak_slab_has_map(slab))) {
+    if (HAK_LIKELY(hak_slab_has_bitmap(slab))) {
         n = array ? mark_array(slab, rest) : mark_list(slab, rest);
         count = &slab->marked;
     } else {
@@ -252,17 +252,17 @@ HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct 
                            const bool array)
 {
     void *last = rest->first;
-    struct hak_batcher bundler = hak_batcher_start(slab, last);
+    struct hak_batcher batcher = hak_batcher_start(slab, last);
     number_of_block(slab, last, array);
     while (skip_first(rest, array), same_page(last, rest->first)) {
         if (array && HAK_UNLIKELY(rest->first == last))
             hak_slab_fail_free(slab, last);
         last = rest->first;
-        hak_batcher_add(&bundler, last, number_of_block(slab, last, array), !array);
-        if (HAK_UNLIKELY(bundler.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
+        hak_batcher_add(&batcher, last, number_of_block(slab, last, array), !array);
+        if (HAK_UNLIKELY(batcher.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
             hak_slab_fail_put(slab, last);
     }
-    struct hak_chain chain = hak_batcher_end(&bundler);
+    struct hak_chain chain = hak_batcher_end(&batcher);
     if (heap)
         add_to_group(heap, groups, slab, chain);
     else

@@ -4,7 +4,7 @@
 
 #include "core/base/log.h"
 
-static _Noreturn HAK_COLD void fail_bundle(const struct hak_slab *slab, const void *block)
+static _Noreturn HAK_COLD void fail_batch(const struct hak_slab *slab, const void *block)
 {
     hak_log_fatal(
         "double free or corruption: slab %p of %u-byte blocks has other blocks or another number of blocks on "
@@ -12,70 +12,71 @@ static _Noreturn HAK_COLD void fail_bundle(const struct hak_slab *slab, const vo
         (void *)slab->base, slab->stride, block);
 }
 
-static uint32_t named_by(const struct hak_block_batch *bundle)
+static uint32_t named_by(const struct hak_block_batch *batch)
 {
-    return HAK_BLOCK_BATCHES ? bundle->count & HAK_BLOCK_BATCH_MOST : 0;
+    return HAK_BLOCK_BATCHES ? batch->count & HAK_BLOCK_BATCH_MOST : 0;
 }
 
-/* Stops the process unless the word fits: it and the numbers are in a block that the program has freed. */
-static void check_word(const struct hak_slab *slab, const struct hak_block_batch *bundle, uint32_t sum)
+/* Stops the process unless the checksum matches: the program may have written to the block after it freed it. */
+static void check_word(const struct hak_slab *slab, const struct hak_block_batch *batch, uint32_t sum)
 {
-    if (HAK_BLOCK_BATCHES && HAK_UNLIKELY(bundle->count != hak_block_batch_word(named_by(bundle), sum)))
-        fail_bundle(slab, bundle);
+    if (HAK_BLOCK_BATCHES && HAK_UNLIKELY(batch->count != hak_block_batch_word(named_by(batch), sum)))
+        fail_batch(slab, batch);
 }
 
-static uint32_t sum_of(const struct hak_block_batch *bundle)
+static uint32_t sum_of(const struct hak_block_batch *batch)
 {
     uint32_t sum = 0;
-    for (uint32_t i = 0; i < named_by(bundle); i++)
-        sum ^= bundle->numbers[i];
+    for (uint32_t i = 0; i < named_by(batch); i++)
+        sum ^= batch->numbers[i];
     return sum;
 }
 
-/* How many blocks. It is marked before it is read: a link that was written to after free may lead anywhere. */
-static uint32_t mark(struct hak_slab *slab, const struct hak_block_batch *bundle)
+/* Marks the blocks of a batch as free; returns how many. It marks the batch itself before it reads it: a link that was
+ * written after free may lead anywhere. */
+static uint32_t mark(struct hak_slab *slab, const struct hak_block_batch *batch)
 {
-    hak_slab_mark(slab, bundle);
-    hak_mark_check_linked(bundle, slab->cls);
-    uint32_t n = named_by(bundle), sum = 0;
+    hak_slab_mark(slab, batch);
+    hak_mark_check_linked(batch, slab->cls);
+    uint32_t n = named_by(batch), sum = 0;
     if (HAK_UNLIKELY(n > hak_block_batch_most(slab)))
-        fail_bundle(slab, bundle);
+        fail_batch(slab, batch);
     for (uint32_t i = 0; i < n; i++) {
-        hak_slab_mark_number(slab, bundle->numbers[i]);
-        sum ^= bundle->numbers[i];
+        hak_slab_mark_number(slab, batch->numbers[i]);
+        sum ^= batch->numbers[i];
     }
-    check_word(slab, bundle, sum);
+    check_word(slab, batch, sum);
     return n + 1;
 }
 
 bool hak_block_batches_move(struct hak_slab *slab)
 {
     uint32_t n = 0;
-    if (HAK_UNLIKELY(!hak_slab_has_map(slab)))
+    if (HAK_UNLIKELY(!hak_slab_has_bitmap(slab)))
         return false;
-    for (const struct hak_block_batch *bundle = slab->free; bundle; bundle = hak_next_load(bundle))
-        n += mark(slab, bundle);
+    for (const struct hak_block_batch *batch = slab->free; batch; batch = hak_next_load(batch))
+        n += mark(slab, batch);
     if (HAK_UNLIKELY(n != slab->free_count))
-        fail_bundle(slab, slab->free);
+        fail_batch(slab, slab->free);
     slab->marked += n;
     slab->free = NULL;
     slab->free_count = 0;
     return true;
 }
 
-/* Up to `want` of those that it names, the last ones first. */
-static uint32_t take_named(const struct hak_slab *slab, struct hak_block_batch *bundle, uint32_t want, void **slots)
+/* Takes up to `want` of the blocks that the batch names, from the last number backwards. */
+static uint32_t take_named(const struct hak_slab *slab, struct hak_block_batch *batch, uint32_t want, void **slots)
 {
-    uint32_t n, sum = sum_of(bundle), named = named_by(bundle);
-    check_word(slab, bundle, sum);
+    uint32_t n, sum = sum_of(batch), named = named_by(batch);
+    check_word(slab, batch, sum);
     for (n = 0; n < want && named; n++) {
-        uint32_t number = bundle->numbers[--named];
+        uint32_t number = batch->numbers[--named];
         if (HAK_UNLIKELY(number >= slab->carved))
-            fail_bundle(slab, bundle);
+            fail_batch(slab, batch);
         sum ^= number;
         slots[n] = slab->base + (size_t)number * slab->stride;
     }
-    hak_block_batch_close(bundle, named, sum);
+    hak_block_batch_close(batch, named, sum);
     return n;
 }
 
@@ -83,19 +84,19 @@ uint32_t hak_block_batches_take_closed(struct hak_slab *slab, uint32_t want, voi
 {
     uint32_t n = 0;
     while (n < want && slab->free) {
-        struct hak_block_batch *bundle = slab->free;
-        hak_slab_check_block(slab, bundle, "free");
-        hak_mark_check_linked(bundle, slab->cls);
-        if (HAK_UNLIKELY(named_by(bundle) > hak_block_batch_most(slab)))
-            fail_bundle(slab, bundle);
-        n += take_named(slab, bundle, want - n, slots + n);
+        struct hak_block_batch *batch = slab->free;
+        hak_slab_check_block(slab, batch, "free");
+        hak_mark_check_linked(batch, slab->cls);
+        if (HAK_UNLIKELY(named_by(batch) > hak_block_batch_most(slab)))
+            fail_batch(slab, batch);
+        n += take_named(slab, batch, want - n, slots + n);
         if (n < want) {
-            slab->free = hak_next_load(bundle);
-            slots[n++] = bundle;
+            slab->free = hak_next_load(batch);
+            slots[n++] = batch;
         }
     }
     if (HAK_UNLIKELY(n > slab->free_count))
-        fail_bundle(slab, slots[0]);
+        fail_batch(slab, slots[0]);
     slab->free_count -= n;
     slab->used += n;
     return n;
@@ -109,6 +110,6 @@ uint32_t hak_block_batches_take_few(struct hak_slab *slab, void **slots)
             if (HAK_UNLIKELY(slots[i] == slots[j]))
                 hak_slab_fail_free(slab, slots[i]);
     if (HAK_UNLIKELY(slab->free || slab->free_count))
-        fail_bundle(slab, slots[0]);
+        fail_batch(slab, slots[0]);
     return n;
 }

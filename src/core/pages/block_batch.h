@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Block batches: how blocks that others freed come home where bins are arrays. A block batch is a free block that names
- * others of its slab, behind its link. So who sends them writes, and who gets them reads, one block of many; of a plain
- * list the reader misses the cache for each block, and waits for it to find the next one. The remote list and the free
- * list of a slab are lists of block batches. Its owner moves them to the map before he takes blocks, which finds one
- * that came home twice. Where bins are lists, slabs have lists of blocks; in hardened builds, too, as a free block's
- * second word is a mark.
+ * Block batches: how remotely freed blocks return to their slab if bins are arrays. A block batch is a free block that
+ * holds, behind its link, the numbers of other free blocks of its slab. Sender and receiver each touch one block of
+ * many. With a plain list, the receiver would miss the cache at every block, and could not find the next block before
+ * that. The remote list and the free list of a slab are lists of block batches. The owner moves them to the free bitmap
+ * before it takes blocks, which detects a block that was freed twice. If bins are lists, slabs have plain lists of
+ * blocks. So have hardened builds, whose free blocks have a mark as their second word.
  */
 #ifndef HAK_BLOCK_BATCH_H
 #define HAK_BLOCK_BATCH_H
@@ -15,26 +15,26 @@
 
 struct hak_block_batch {
     void *next;         /* for hak_next_load */
-    uint16_t count;     /* of the others; the upper bits check their numbers */
-    uint16_t numbers[]; /* which blocks of the slab they are */
+    uint16_t count;     /* how many numbers follow; the upper bits are a checksum of them */
+    uint16_t numbers[]; /* the numbers of other blocks in the slab */
 };
 
 #define HAK_BLOCK_BATCH_COUNT_BITS 9
 #define HAK_BLOCK_BATCH_MOST ((1u << HAK_BLOCK_BATCH_COUNT_BITS) - 1)
 
-/* The word `count`. `sum`: the numbers, all in one XOR. What a program writes to one of them after free does not fit.
+/* The word `count`. `sum`: the XOR of all numbers. If a program writes to the batch after free, the checksum fails.
  */
 HAK_INLINE uint16_t hak_block_batch_word(uint32_t named, uint32_t sum)
 {
     return (uint16_t)(named | (sum ^ sum >> (16 - HAK_BLOCK_BATCH_COUNT_BITS)) << HAK_BLOCK_BATCH_COUNT_BITS);
 }
 
-/* A chain of block batches, or of blocks, in the making: call hak_batcher_end. */
+/* Builds a chain of block batches, or of blocks. hak_batcher_end completes it. */
 struct hak_batcher {
     void *head, *tail;
     uint32_t count;
-    uint32_t most, named; /* blocks that the tail can name, and does */
-    uint32_t sum;         /* of those */
+    uint32_t most, named; /* numbers that the tail can hold, and holds */
+    uint32_t sum;         /* XOR of those */
 };
 
 HAK_INLINE uint32_t hak_block_batch_most(const struct hak_slab *slab)
@@ -51,12 +51,12 @@ HAK_INLINE struct hak_batcher hak_batcher_start(const struct hak_slab *slab, voi
 
 HAK_INLINE void hak_block_batch_close(void *block, uint32_t named, uint32_t sum)
 {
-    struct hak_block_batch *bundle = block;
+    struct hak_block_batch *batch = block;
     if (HAK_BLOCK_BATCHES)
-        bundle->count = hak_block_batch_word(named, sum);
+        batch->count = hak_block_batch_word(named, sum);
 }
 
-/* `linked`: where there are no block batches, the chain's last block leads to this one already. */
+/* `linked`: if there are no block batches, the chain's last block already links to this one. */
 HAK_INLINE void hak_batcher_add(struct hak_batcher *b, void *block, uint32_t number, const bool linked)
 {
     struct hak_block_batch *last = b->tail;
@@ -80,11 +80,11 @@ HAK_INLINE struct hak_chain hak_batcher_end(const struct hak_batcher *b)
     return (struct hak_chain){b->head, b->tail, b->count};
 }
 
-/* Takes blocks where hak_block_batches_open fails: first those that a block batch names, then itself. How many. By the
- * owner. */
+/* Takes blocks if hak_block_batches_open has failed: first the blocks that a batch names, then the batch itself.
+ * Returns how many. Called by the owner. */
 uint32_t hak_block_batches_take_closed(struct hak_slab *slab, uint32_t want, void **slots);
-/* All blocks of the slab that are free, where they are few and came from others: its map, which is cold, is not
- * touched, and each block is compared with each. By the owner. */
+/* Takes all free blocks of the slab, if they are few and other threads freed them. It does not touch the bitmap, which
+ * is not in the CPU's cache; it compares each block with each instead. Called by the owner. */
 uint32_t hak_block_batches_take_few(struct hak_slab *slab, void **slots);
 HAK_INLINE bool hak_block_batches_are_few(const struct hak_slab *slab, uint32_t want)
 {
@@ -94,15 +94,15 @@ HAK_INLINE bool hak_block_batches_are_few(const struct hak_slab *slab, uint32_t 
 /* See hak_block_batches_open. */
 bool hak_block_batches_move(struct hak_slab *slab);
 
-/* Moves the free list to the map, in builds that have a map for all blocks. False without memory for one. By the owner.
- * Hardened builds have no block batches, but look at each block before its link is followed. */
+/* Moves the free list to the bitmap, in builds in which slabs of every class have one. False if there is no memory for
+ * it. Called by the owner. Hardened builds have no block batches, but check each block before they follow its link. */
 HAK_INLINE bool hak_block_batches_open(struct hak_slab *slab)
 {
-    return !HAK_MAP_ALL || !slab->free || hak_block_batches_move(slab);
+    return !HAK_BITMAP_ALL || !slab->free || hak_block_batches_move(slab);
 }
 
-/* Before a slab goes, since as many blocks came as had left: stops the process if one came twice, and another is still
- * in use. */
+/* Called when as many blocks came back as were allocated, before the slab is released: stops the process if one block
+ * came twice while another is still in use. */
 HAK_INLINE void hak_block_batches_check(struct hak_slab *slab)
 {
     hak_block_batches_open(slab);

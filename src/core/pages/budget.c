@@ -12,7 +12,7 @@ static _Atomic(uint64_t) purges, purged_bytes, exceeded;
 void hak_budget_take(size_t bytes)
 {
     int64_t now = HAK_ADD_RELAXED(&held, (int64_t)bytes) + (int64_t)bytes;
-    if (now > HAK_LOAD_RELAXED(&peak)) /* two at once: the smaller may win */
+    if (now > HAK_LOAD_RELAXED(&peak)) /* of two simultaneous stores the smaller may win */
         HAK_STORE_RELAXED(&peak, now);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: pages that nobody can read or write while they are free. Those of large blocks close when the block is
- * freed, all others when they go back to the kernel; they open when they are taken. So a write after free stops the
- * program, and what reads as zero is zero. Where the kernel refuses, or addresses are limited, pages stay open. Other
+ * Hardened builds: closed pages, which are inaccessible while they are free. The pages of a large block close when it
+ * is freed, all others when they are purged; they open when they are taken. So a write after free stops the program,
+ * and pages that should read as zero do. If the kernel refuses, or the address space is limited, pages stay open. Other
  * builds: nothing. */
 #ifndef HAK_CLOSED_H
 #define HAK_CLOSED_H

@@ -9,13 +9,13 @@
 #include "core/base/sealed.h"
 #include "core/base/work.h"
 
-#define PER_REGRET 4u /* bytes may wait: what goes too soon costs a fault for each page */
-#define FADING 8u     /* windows, until a regret is forgotten */
+#define PER_REGRET 4u /* bytes that may stay dirty for each byte purged too soon, which costs a fault for each page */
+#define FADING 8u     /* windows until a regret is forgotten */
 
 struct hak_dirty_queue hak_dirty_queue;
 static struct hak_dirty_queue *const queue = &hak_dirty_queue;
 
-/* Most often they lie in a row. */
+/* Most often the pages are adjacent. */
 static size_t bytes_of(uint64_t pages)
 {
     if (!pages)
@@ -40,7 +40,7 @@ static void join_queue(struct hak_dirty *d, uint64_t now_ms)
     d->checked_ms = now_ms;
 }
 
-/* --- what was wanted --------------------------------------------------------------------------------- */
+/* --- demand ------------------------------------------------------------------------------------------ */
 
 static void begin_window(uint64_t now_ms, uint64_t windows)
 {
@@ -89,7 +89,7 @@ static void add_dirty(struct hak_dirty *d, uint64_t pages, uint64_t now_ms)
     d->old |= pages;
 }
 
-/* They are dirty no more; returns how many bytes were. */
+/* Returns how many bytes were dirty. */
 static size_t remove_dirty(struct hak_dirty *d, uint64_t pages)
 {
     size_t bytes = bytes_of(pages), refused = bytes_of(pages & d->refused);
@@ -103,7 +103,7 @@ static size_t remove_dirty(struct hak_dirty *d, uint64_t pages)
     return bytes;
 }
 
-/* Pages are taken: did some go back just now? */
+/* Pages are taken: were some of them purged just now? */
 static void note_regret(struct hak_dirty *d, uint64_t pages)
 {
     size_t again = bytes_of(pages & d->purged);
@@ -159,7 +159,7 @@ void hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
     hak_budget_take(bytes_of(pages));
 }
 
-/* Pages that went back lazily may still hold what they held. */
+/* Pages that were purged lazily may still hold their old content. */
 uint64_t hak_dirty_old(const struct hak_dirty *d)
 {
     return hak_pages_go_lazily() ? d->used : d->old;

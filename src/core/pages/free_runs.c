@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See free_runs.h. Runs stand on lists by length, which are exact up to 16 pages and have 8 steps for each doubling
- * beyond; the shortest run that is long enough is found by a look at one word. Those in superslabs of one class are
- * few, and stand on one list for each class. */
+ * See free_runs.h. Runs are kept on lists by length: one list for each length up to 16 pages, then 8 lists for each
+ * doubling. One word tells which lists are not empty, so a search for the shortest sufficient run reads that word
+ * first. Superslabs of one class have few runs, which stand on one list for each class. */
 #include "free_runs.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include "core/base/list.h"
 
 #define LENGTHS 64u
-#define FIT_SCAN 16u /* runs of a list that are looked at for the best fit */
+#define FIT_SCAN 16u /* runs of a list that a search for the best fit visits */
 
 static struct free_runs {
     struct hak_slab *lists[LENGTHS];
@@ -28,7 +28,7 @@ HAK_INLINE unsigned length_class(size_t pages)
     return (unsigned)hak_min(LENGTHS - 1, 16 + (lg - 4) * 8 + (pages >> (lg - 3)) % 8);
 }
 
-/* The address of a free run is in `free`: with `base` set it would pass for a slab. */
+/* `free` holds the address of a free run; a descriptor with `base` set would pass for a slab. */
 static void link_run(unsigned set, struct hak_slab *run, char *base, size_t pages)
 {
     unsigned length = length_class(pages);
@@ -64,7 +64,7 @@ size_t hak_free_runs_count(void)
 
 /* --- neighbours ----------------------------------------------------------------------------------------- */
 
-/* The next page in that direction, which lies in another superslab, where it is free and of the same set; else NULL.
+/* The next page in that direction, which lies in another superslab, if it is free and of the same set; else NULL.
  * Descriptors of neighbours are neighbours, except where the table ends. */
 static struct hak_slab *free_beyond(const struct hak_superslab *s, const char *p, ptrdiff_t step)
 {
@@ -141,14 +141,14 @@ struct hak_place hak_free_runs_at(char *page)
 
 /* --- the best fit --------------------------------------------------------------------------------------- */
 
-/* Where an aligned place for the request begins in a free run; NULL if it is too short. */
+/* The first address in a free run at which the aligned request fits; NULL if it fits nowhere. */
 static char *place_in(const struct hak_slab *run, const struct hak_fit *fit)
 {
     char *base = (char *)hak_align_up((uintptr_t)run->free, hak_max(fit->align, 1) * HAK_PAGE);
     return base + fit->pages * HAK_PAGE <= (char *)run->free + run->run_pages * HAK_PAGE ? base : NULL;
 }
 
-/* In the shortest of the first `scan` runs that is long enough; of equal ones in the one that was freed last. */
+/* A place in the shortest sufficient run among the first `scan`; of equally short runs, in the one freed last. */
 static struct hak_place best_in(struct hak_slab *list, unsigned scan, const struct hak_fit *fit)
 {
     struct hak_slab *best = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See guard.h. The places are a row in one mapping: an inaccessible page, the pages of a block, an inaccessible page,
- * and so on. Blocks lie at the end of their pages and at the beginning in turn. Own lock. */
+ * See guard.h. One mapping holds all places: an inaccessible page, the pages of a block, an inaccessible page, and so
+ * on. Blocks lie alternately at the end and at the beginning of their pages. A lock of its own protects it. */
 #include "guard.h"
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 #define PLACES 256u
 #define BLOCK_MAX (64 * HAK_KIB)
-#define FILL 0xa5 /* in the bytes of its pages that a block leaves over */
+#define FILL 0xa5 /* in the bytes of its pages that a block does not use */
 
 enum place_state { PLACE_UNUSED, PLACE_LIVE, PLACE_FREED };
 
@@ -28,8 +28,8 @@ static struct place {
 
 static HAK_LOCK(guard_lock, HAK_RANK_GUARD);
 static char *first;         /* the page before the first place; NULL: no guarded blocks */
-static size_t page, stride; /* of a place with the inaccessible page before it */
-static unsigned next_place; /* the place that was freed the longest ago, or never used */
+static size_t page, stride; /* stride: a place and the inaccessible page before it */
+static unsigned next_place; /* the place that was never used, or freed longest ago */
 static uint64_t sampled, no_place;
 static _Atomic(uint64_t) blocks_left;
 static struct sigaction before;
@@ -91,7 +91,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     (void)context;
     if (place_of(info->si_addr))
         tell_access(nearest(info->si_addr), info->si_addr);
-    sigaction(signal, &before, NULL); /* the instruction comes again, and meets what was there before us */
+    sigaction(signal, &before, NULL); /* the instruction runs again and meets the handler installed before ours */
 }
 
 static _Noreturn HAK_COLD void fail_guarded(const struct place *p, const void *address, const char *verb,
@@ -102,7 +102,7 @@ static _Noreturn HAK_COLD void fail_guarded(const struct place *p, const void *a
     hak_log_fatal("invalid %s of %p: %s; guarded %s", verb, address, what, block);
 }
 
-/* Bytes of its pages that are not the block's. */
+/* Checks the bytes of its pages that do not belong to the block. */
 static void check_fill(const struct place *p, const char *verb)
 {
     const char *from = guarded_pages(p), *end = from + hak_align_up(p->size, page);
@@ -174,7 +174,7 @@ static void *make_block(size_t size, const void *caller)
     return block;
 }
 
-/* Several threads may find that it is time: one of them takes the turn. */
+/* Several threads may find that a block is due: one of them makes it. */
 void *hak_guard_sample(size_t size, const void *caller)
 {
     uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
@@ -183,7 +183,7 @@ void *hak_guard_sample(size_t size, const void *caller)
     return make_block(hak_max(size, 1), caller);
 }
 
-/* Two at once count as one: the rate is about right. */
+/* Two simultaneous calls may count as one: the rate is approximate. */
 void hak_guard_count(uint32_t blocks)
 {
     uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
@@ -210,7 +210,7 @@ size_t hak_guard_usable(const void *p, const char *verb)
     return size;
 }
 
-/* Its pages go back at once, and stay inaccessible. */
+/* The block's pages are returned to the kernel at once, and stay inaccessible. */
 void hak_guard_free(void *p, const void *caller)
 {
     hak_lock_acquire(&guard_lock);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What a free block carries: its link, and the one pair of accessors for it; in hardened builds marks, too. Those write a
- * link as a number that depends on the block's address and on secrets, and look at what they read before they use it:
- * what a program wrote to a block after free leads nowhere. Whoever reads a link and knows where it leads can turn it
- * elsewhere; so a block's mark is looked at before its own link is followed.
- * A mark is a number that depends on the block's address and on secrets: a second free finds it, and so does malloc, which
- * finds out what was written there. It is the block's second word. Of a bin that is an array the first word is one, too;
- * on a list it is the link. Both are cleared where a block leaves malloc, and where its slab is empty: neither the program
- * nor what the pages serve next sees them. */
+ * What a free block carries: its link, which only one pair of accessors touches, and in hardened builds a mark.
+ * Hardened builds encode a link with the block's address and with secrets, and check a link before they follow it: so a
+ * link that a program overwrote after free leads nowhere. An attacker who reads a link and knows its target can forge
+ * another; so the block's mark is checked before its link is followed. A mark is a number that depends on the block's
+ * address and on secrets. It is the block's second word. free detects a second free by it, and malloc detects that it
+ * was overwritten. In a bin that is an array, the first word is a mark, too; on a list it is the link. Both are cleared
+ * when malloc returns the block, and when its slab becomes empty: neither the program nor the next user of the pages
+ * sees them. */
 #ifndef HAK_LINK_H
 #define HAK_LINK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: what free looks at before it takes a small block. The block must be one that was handed out, and
- * carries no mark (link.h). Other builds: nothing. */
+ * Hardened builds: the checks that free makes before it takes a small block. The block must have been handed out, and
+ * carry no mark (link.h). Other builds: nothing. */
 #ifndef HAK_MARK_H
 #define HAK_MARK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See page_heap.h. Here superslabs come and go, and their pages are taken and put back. Which free pages lie together
- * is in free_runs.c, which of them are dirty in dirty.c. */
+ * See page_heap.h. This file maps and unmaps superslabs, and takes and puts back their pages. free_runs.c knows which
+ * free pages are adjacent, dirty.c which of them are dirty. */
 #include "page_heap.h"
 
 #include "budget.h"
@@ -19,7 +19,7 @@ HAK_LOCK(hak_pages_lock, HAK_RANK_PAGES);
 static struct hak_superslab *newest, *oldest; /* of the cache */
 static size_t cached, leaving;
 static uint64_t pushes, hits, misses, evictions, mapped;
-static bool check_waiting; /* something was put that makes it worth a look at what waits */
+static bool check_waiting; /* what was put may have made a purge due */
 _Atomic(bool) hak_pages_due;
 
 void hak_pages_start(uint64_t delay_ms, bool at_once)
@@ -36,7 +36,7 @@ void hak_pages_start(uint64_t delay_ms, bool at_once)
     hak_dirty_queue.at_once = at_once;
 }
 
-/* The first pages of a run, those in one superslab. */
+/* The pages of a run that lie in one superslab. */
 struct part {
     struct hak_superslab *s;
     unsigned first, pages;
@@ -68,15 +68,14 @@ static void leave_cache(struct hak_superslab *s, bool evicted)
     s->state = evicted ? HAK_CLEARED : HAK_IN_USE;
 }
 
-/* All its pages are free. */
-static void move_to_set(struct hak_superslab *s, unsigned set)
+/* All its pages are free. */ static void move_to_set(struct hak_superslab *s, unsigned set)
 {
     hak_free_runs_cut(hak_free_runs_at(s->pages.base), HAK_SUPERSLAB_PAGES);
     s->set = set;
     hak_free_runs_join(s->pages.base, HAK_SUPERSLAB_PAGES);
 }
 
-/* All pages of a superslab are free. One of a class alone is everybody's from here on. */
+/* All pages of the superslab are free. If one class had it, any class may have it from now on. */
 static void enter_cache(struct hak_superslab *s, uint64_t now_ms)
 {
     if (hak_options.log_free)
@@ -105,8 +104,8 @@ static bool is_unwanted(const struct hak_superslab *s, size_t keep, uint64_t now
            hak_clock_age(s->cached_ms, now_ms) > o->lru_ttl_sec * (uint64_t)1000;
 }
 
-/* One that is to leave, or the oldest one if it is beyond the limits in number, bytes and age, or beyond `keep` bytes;
- * NULL if none is. What the kernel refused, and what a purge has claimed just now, is passed over. */
+/* A superslab that is marked as leaving, else the oldest one if the cache exceeds its limits (number, bytes, age) or
+ * `keep` bytes; else NULL. Skips superslabs whose pages the kernel refused or a purge has claimed. */
 static struct hak_superslab *unwanted(size_t keep, uint64_t now_ms)
 {
     struct hak_superslab *first = NULL;
@@ -129,7 +128,8 @@ static void tell_old(uint64_t *words, size_t first, uint64_t old, size_t pages)
         words[i / 64] = (words[i / 64] & ~((uint64_t)1 << i % 64)) | (old & 1) << i % 64;
 }
 
-/* Free pages become taken. True: they read as zero; with `uncharged` none of them is charged then, else all are. */
+/* Takes free pages. True: they all read as zero; then, with `uncharged`, the budget is charged for none of them, else
+ * for all. */
 static bool occupy(struct hak_place at, size_t pages, const struct hak_page_request *r)
 {
     struct part x;
@@ -173,7 +173,7 @@ static struct hak_place dirty_place(const struct hak_page_request *r)
     return (struct hak_place){0};
 }
 
-/* The set from which superslabs of one class come. */
+/* The set from which a class gets its superslabs. */
 static unsigned supplier_of(const struct hak_page_request *r)
 {
     return r->set < HAK_SET_OWN ? r->set : r->header ? HAK_SET_HEADERS : HAK_SET_COMMON;
@@ -192,7 +192,7 @@ static struct hak_place short_place(const struct hak_page_request *r)
     return hak_free_runs_best(r->set, fit);
 }
 
-/* For the length that is wished, else for the least. */
+/* A place of the requested length, else of the least acceptable one. */
 static struct hak_place shared_place(struct hak_page_request *r)
 {
     struct hak_fit fit = fit_of(r);
@@ -222,7 +222,7 @@ static struct hak_place whole_place(struct hak_page_request *r)
 
 static struct hak_meta_list unused_superslabs;
 
-/* Under the lock, as the next one. */
+/* The caller holds the lock, here and in the next function. */
 static void recycle_superslabs(struct hak_superslab *list)
 {
     for (struct hak_superslab *next; list; list = next) {
@@ -245,7 +245,7 @@ static struct hak_superslab *new_superslabs(size_t count)
     return list;
 }
 
-/* The lock is let go of while the kernel is asked. NULL: no memory. */
+/* Releases the lock during the system calls. NULL: no memory. */
 static char *map(struct hak_page_request *r, size_t count, struct hak_superslab **list)
 {
     size_t align = hak_max(1, r->align / HAK_SUPERSLAB_PAGES);
@@ -313,7 +313,7 @@ static struct hak_place find_place(struct hak_page_request *r, enum hak_pages_fr
 
 static void vacate(char *base, size_t pages, bool is_dirty, bool slab);
 
-/* The kernel does not open them. */
+/* The kernel refused to make the pages accessible. */
 static HAK_COLD void put_refused(struct hak_page_request *r)
 {
     hak_lock_acquire(&hak_pages_lock);
@@ -358,9 +358,9 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
     return hak_pages_take(r, from) ? hak_pages_describe(r->base, r->pages, r->slab) : NULL;
 }
 
-/* --- giving back ------------------------------------------------------------------------------------------ */
+/* --- putting back ------------------------------------------------------------------------------------------ */
 
-/* For hak_pages_bound, which follows. */
+/* Tells hak_pages_bound, which runs without the lock, that a purge is due. */
 static void note_due(uint64_t now_ms)
 {
     bool looks = check_waiting || hak_dirty_queue.at_once;
@@ -375,7 +375,7 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
 {
     struct part x;
     uint64_t now = hak_clock_ms();
-    HAK_CHECK(!(hak_superslab_of(base)->free >> hak_page_index(base) & 1)); /* before it joins others */
+    HAK_CHECK(!(hak_superslab_of(base)->free >> hak_page_index(base) & 1)); /* before they are merged */
     hak_free_runs_join(base, pages);
     EACH_PART(x, base, pages)
     {
@@ -398,7 +398,7 @@ void hak_pages_put(struct hak_slab *run)
     if (hak_slab_state(run) == HAK_SLAB_EMPTY)
         hak_count_transition(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED);
     hak_lock_acquire(&hak_pages_lock);
-    run->base = NULL; /* so its pages lead nowhere */
+    run->base = NULL; /* its pages lead to no slab now */
     HAK_STORE_RELAXED(&run->word, HAK_SLAB_UNUSED);
     check_waiting |= !slab || ++slabs % hak_options.ss_partial_interval == 0;
     vacate(base, pages, true, slab);
@@ -443,7 +443,7 @@ unsigned hak_pages_given(const char *base, size_t pages)
     unsigned given = 0;
     hak_lock_acquire(&hak_pages_lock);
     EACH_PART(x, (char *)(uintptr_t)base, pages)
-    if (x.s) /* else they are new, and somebody is about to add them */
+    if (x.s) /* else they are new, and another thread is about to add them */
         given += (unsigned)__builtin_popcountll(x.bits & x.s->pages.used & ~x.s->pages.purged);
     hak_lock_release(&hak_pages_lock);
     return given;

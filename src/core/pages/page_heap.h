@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The page heap: all 64 KiB pages of the process that can be handed out. A run of free pages is as long as it can be,
- * also across superslabs. A superslab belongs to a set, and a request is served from one set, so a backend decides
- * what may share a superslab. Free pages are dirty until a purge has given them back (dirty.h,
- * parts/purge.h). Superslabs that are wholly free are kept in that state within the limits of
- * HAKMEM_SUPERSLAB_*: the cache, the oldest one first. Those of one class alone go back at once.
- * Any thread. One lock, hak_pages_lock; it is not held while superslabs are mapped or pages go back. */
+ * The page heap: all 64 KiB pages of the process that can be handed out. Adjacent free pages are always merged into one
+ * run, across superslabs, too. Each superslab belongs to a set, and a request is served from one set, so a backend
+ * decides which slabs may share a superslab. A free page stays dirty until a purge returns it to the kernel (dirty.h,
+ * parts/purge.h). Superslabs whose pages are all free form a cache, oldest first, within the limits of
+ * HAKMEM_SUPERSLAB_*. A superslab of one class alone is returned at once. Any thread may call the page heap. Its lock,
+ * hak_pages_lock, is not held while superslabs are mapped or pages are purged. */
 #ifndef HAK_PAGE_HEAP_H
 #define HAK_PAGE_HEAP_H
 
@@ -18,75 +18,77 @@
 enum hak_pages_from {
     HAK_PAGES_DIRTY, /* dirty pages of the HAKMEM_SS_EMPTY_SCAN_LIMIT superslabs that became dirty last; not aligned */
     HAK_PAGES_FREE,  /* a run shorter than a superslab: free pages beside pages in use */
-    HAK_PAGES_WHOLE, /* any free run, those of superslabs that are wholly free, too */
+    HAK_PAGES_WHOLE, /* any free run, including those in wholly free superslabs */
     HAK_PAGES_MAPPED /* new superslabs; makes system calls */
 };
 
 struct hak_page_request {
-    size_t pages, align;          /* align: in pages, a power of two; 0 means 1 */
-    size_t least;                 /* HAK_PAGES_WHOLE: so many will do where no run has `pages`, which is the result then */
-    enum hak_pages_from until;    /* where none is to be had from the place that is asked for, the next ones are tried, */
-    enum hak_pages_from from;     /* up to this one; and result: what served */
+    size_t pages, align;       /* align: in pages, a power of two; 0 means 1 */
+    size_t least;              /* HAK_PAGES_WHOLE: if no run has `pages`, take a run of this many; then pages = least */
+    enum hak_pages_from until; /* places are tried from the one that the caller passes up to this one */
+    enum hak_pages_from from;  /* result: the place that served the request */
     unsigned set;
     bool roomy;                   /* from the longest run: the block will grow */
     bool slab;                    /* for a slab: its superslab is in use by slabs */
     bool uncharged;               /* pages that read as zero are not charged to the budget: the caller does it */
     bool header;                  /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
-    size_t map_pages;             /* HAK_PAGES_MAPPED: so many, if they can be had; 0: as few as will do */
-    void (*fresh)(char *base, size_t bytes); /* HAK_PAGES_MAPPED: called for them before others can take any; or NULL */
-    uint64_t *old;                /* receives a bit for each page with old content; or NULL */
+    size_t map_pages;             /* HAK_PAGES_MAPPED: map this many if possible; 0: as few as needed */
+    void (*fresh)(char *base, size_t bytes); /* HAK_PAGES_MAPPED: called before others can take any; or NULL */
+    uint64_t *old;                /* receives one bit for each page with old content; or NULL */
     char *base;                   /* result */
     bool zero;                    /* result: all pages read as zero */
 };
 
-/* First of all: after how long pages are idle, and whether they go as soon as they are free. */
+/* The first call: sets after how long a page counts as idle, and whether free pages are purged at once. */
 void hak_pages_start(uint64_t delay_ms, bool at_once);
-/* Takes a run; false if there is none from there. */
+/* Takes a run from there (and up to r->until); false if there is none. */
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from);
-/* The same, described: NULL, or its descriptor (hak_pages_describe). */
+/* The same; returns the run's descriptor (hak_pages_describe), or NULL. */
 struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_from from);
-/* The descriptor of a run of pages that the caller has taken: base and pages are set, its state is UNUSED, and for a slab
- * all its pages lead to it. */
+/* Fills in the descriptor of a run that the caller has taken: its base and its number of pages. The state is UNUSED.
+ * The descriptors of a slab's other pages then lead to this one. */
 struct hak_slab *hak_pages_describe(char *base, size_t pages, bool slab);
-/* Takes a run back, an EMPTY slab or another one. Its pages are dirty. */
+/* Takes back a run, which may be an EMPTY slab. Its pages become dirty. */
 void hak_pages_put(struct hak_slab *run);
-/* The same for pages without a descriptor, the rest of what was handed out with `uncharged`. `unused`: it reads as
- * zero, as then. */
+/* The same for pages without a descriptor: the rest of a run that was taken with `uncharged`. `unused`: the pages still
+ * read as zero. */
 void hak_pages_put_rest(char *base, size_t pages, bool unused);
-/* Makes a run shorter, which puts pages, or longer. False: the pages behind it are not free. */
+/* Makes a run shorter, which frees pages, or longer. False: the pages behind it are not free. */
 bool hak_pages_resize(struct hak_slab *run, size_t pages);
-/* How many of the pages were handed out and did not go back to the kernel since. */
+/* How many of the pages were handed out and have not been purged since. */
 unsigned hak_pages_given(const char *base, size_t pages);
 
 struct hak_pages_count {
     size_t runs;            /* free ones */
-    size_t dirty, returned; /* free pages with old content; and such that went back */
+    size_t dirty, returned; /* free pages with old content; free pages that were purged */
 };
 struct hak_pages_count hak_pages_count(void);
 void hak_pages_stats(struct hak_stats_writer *w);
 
 /* --- for parts/purge.c, under the lock ------------------------------------------------------------- */
 
-/* What the superslab of an account is in use for. */
+/* What a superslab is in use for. */
 enum hak_pages_use {
     HAK_PAGES_SLABS,
-    HAK_PAGES_SPANS,  /* and no slab */
+    HAK_PAGES_SPANS,  /* spans, and no slab */
     HAK_PAGES_CACHED, /* wholly free */
     HAK_PAGES_LEAVING /* the same, and it was of one class alone */
 };
 
 extern struct hak_lock hak_pages_lock;
 enum hak_pages_use hak_pages_use(const struct hak_dirty *d);
-/* Dirty pages become nobody's, and free again. */
+/* A purge claims dirty pages: they are no longer free. Settling makes them free again. */
 void hak_pages_claim(struct hak_dirty *d, unsigned first, unsigned pages);
 void hak_pages_settle(struct hak_dirty *d, unsigned first, unsigned pages);
-/* A superslab that is to leave the cache, or that is beyond its limits, or beyond `keep` bytes; NULL if none is. */
+/* A cached superslab that must go: it is marked as leaving, or the cache exceeds its limits or `keep` bytes. NULL:
+ * none. */
 struct hak_dirty *hak_pages_unwanted(size_t keep);
-/* It leaves the cache; its pages are clean. */
+/* Removes it from the cache; its pages are clean. */
 void hak_pages_evict(struct hak_dirty *d);
-/* Without the lock: superslabs that are wholly free and clean go back to the address space. */
+/* Called without the lock: returns superslabs that are wholly free and clean to the address space. */
 void hak_pages_close(void);
-/* By what was put, more waits than may, or some is idle, or a superslab is to leave the cache. */
+/* Set when freed pages make a purge due: too many bytes are dirty, some pages are idle, or a superslab must leave the
+ * cache. */
 extern _Atomic(bool) hak_pages_due;
 
 #endif

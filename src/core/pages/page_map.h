@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the fast path needs of space.c, which makes it: the lookup of an address, in one cache line, with the mapped part
- * of the first zone and the descriptors; in hardened builds, what stops the process at a link that leads astray. */
+ * The part of space.c that the fast path needs, in one cache line: the mapped part of the first zone and the table of
+ * descriptors, which resolve an address; in hardened builds also the checks of links. space.c fills it in. */
 #ifndef HAK_PAGE_MAP_H
 #define HAK_PAGE_MAP_H
 
@@ -13,11 +13,11 @@ struct hak_page_map {
     uint64_t rotation, mask; /* index of a page's descriptor: (number + rotation) & mask */
     uintptr_t base;
     _Atomic(size_t) size; /* grows */
-    _Atomic(size_t) units[HAK_HARDENED]; /* the same in places where a block may begin */
+    _Atomic(size_t) units[HAK_HARDENED]; /* the same in units of 16 bytes, at which a block may begin */
 };
 extern HAK_HIDDEN struct hak_page_map hak_page_map;
 
-/* The caller has mapped so much, and its descriptors. */
+/* The caller has mapped `size` bytes, and their descriptors. */
 HAK_INLINE void hak_page_map_grow(size_t size)
 {
     if (HAK_HARDENED)
@@ -25,9 +25,9 @@ HAK_INLINE void hak_page_map_grow(size_t size)
     HAK_STORE_RELAXED(&hak_page_map.size, size);
 }
 
-/* In hardened builds. Stops the process unless a block may begin at `next`, where the link of `block` leads. */
+/* Hardened builds: stops the process unless a block may begin at `next`, to which the link of `block` leads. */
 HAK_COLD void hak_space_check_link(const void *block, const void *next);
-/* `block`, which is free, is not as free left it. */
+/* Stops the process: the free block `block` was overwritten. */
 HAK_COLD _Noreturn void hak_space_fail_link(const void *block);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Life of a slab; see slab.h for the picture. The word of a slab holds, in one compare-and-swap:
- *   bits 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks outstanding | 32..63 first remote block / 16
- * A remote free publishes the links it wrote with a release; whoever takes the list acquires them. */
+ * The states of a slab; slab.h has the diagram. One word of a slab, which is changed by compare-and-swap, holds: bits
+ * 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks allocated | 32..63 first remote block / 16 A remote
+ * free publishes the links it wrote with a release; the thread that takes the list acquires them. */
 #include "slab.h"
 
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "tags.h"
 
 #define COUNT_SHIFT HAK_SLAB_COUNT_SHIFT
-#define OUTSTANDING_SHIFT 18
+#define ALLOCATED_SHIFT 18
 #define FIRST_SHIFT 32
 #define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
-#define MAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
+#define BITMAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
 
 static const char state_names[][8] = {"unused", "active", "full", "partial", "empty", "span"};
 
@@ -25,7 +25,7 @@ const char *hak_slab_state_name(enum hak_slab_state state)
 {
     HAK_SHOW_SIZE(hak_slab);
     HAK_SHOW_FIELD(hak_slab, base);
-    HAK_SHOW_FIELD(hak_slab, map);
+    HAK_SHOW_FIELD(hak_slab, bitmap);
     HAK_SHOW_FIELD(hak_slab, head_offset);
     HAK_SHOW_FIELD(hak_slab, below);
     HAK_SHOW_FIELD(hak_slab, used);
@@ -60,9 +60,9 @@ static uint32_t count_of(uint64_t word)
     return (uint32_t)(word >> COUNT_SHIFT) & FIELD_MASK;
 }
 
-static uint32_t outstanding_of(uint64_t word)
+static uint32_t allocated_of(uint64_t word)
 {
-    return (uint32_t)(word >> OUTSTANDING_SHIFT) & FIELD_MASK;
+    return (uint32_t)(word >> ALLOCATED_SHIFT) & FIELD_MASK;
 }
 
 static void *first_of(const struct hak_slab *slab, uint64_t word)
@@ -70,10 +70,10 @@ static void *first_of(const struct hak_slab *slab, uint64_t word)
     return slab->base + ((word >> FIRST_SHIFT) << UNIT_LG);
 }
 
-/* A word without remote blocks; `outstanding` is zero unless the state has no owner. */
-static uint64_t make_word(enum hak_slab_state state, uint32_t outstanding)
+/* A word without remote blocks; `allocated` is zero unless the state has no owner. */
+static uint64_t make_word(enum hak_slab_state state, uint32_t allocated)
 {
-    return (uint64_t)state | (uint64_t)outstanding << OUTSTANDING_SHIFT;
+    return (uint64_t)state | (uint64_t)allocated << ALLOCATED_SHIFT;
 }
 
 static uint64_t add_remote(const struct hak_slab *slab, uint64_t word, const void *first, uint32_t count)
@@ -87,7 +87,7 @@ static uint64_t load_word_acquire(const struct hak_slab *slab)
     return HAK_LOAD_ACQUIRE(&slab->word);
 }
 
-/* Release: publishes plain fields and links. Acquire: sees those of whoever changed the word before. */
+/* Release: publishes plain fields and links. Acquire: sees those of the thread that changed the word before. */
 static bool swap_word(struct hak_slab *slab, uint64_t *expected, uint64_t desired)
 {
     return HAK_CAS_ACQ_REL(&slab->word, expected, desired);
@@ -105,7 +105,7 @@ void hak_slab_untag(const struct hak_slab *slab)
         hak_tag_clear(slab->base + i * HAK_PAGE);
 }
 
-/* Block 0 of a slab has no byte of its own before it; page-aligned blocks are decided by tag (cache.h). */
+/* Block 0 of a slab has no header byte; the tag tells the class of a page-aligned block (cache.h). */
 static void write_headers(const struct hak_slab *slab, uint32_t from, uint32_t to)
 {
     if (!hak_class_has_header(slab->cls) || !hak_tag_in_header_zone(slab->base))
@@ -114,7 +114,7 @@ static void write_headers(const struct hak_slab *slab, uint32_t from, uint32_t t
         slab->base[(size_t)i * slab->stride - 1] = (char)hak_header_byte(slab->cls);
 }
 
-/* Each block was written to at its head. */
+/* A block's first bytes were written when it was carved or freed. */
 static size_t touched_before(const struct hak_slab *slab)
 {
     return hak_max(slab->touched, slab->stride <= HAK_SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
@@ -127,7 +127,7 @@ void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner
     slab->cls = (uint8_t)cls;
     slab->stride = hak_strides[cls];
     slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
-    slab->carved = slab->used = slab->free_count = slab->marked = slab->map_divisor = 0;
+    slab->carved = slab->used = slab->free_count = slab->marked = slab->bitmap_divisor = 0;
     slab->free = NULL;
     slab->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
     HAK_STORE_RELAXED(&slab->owner, owner);
@@ -142,7 +142,7 @@ static _Noreturn HAK_COLD void fail_free_list(const struct hak_slab *slab, const
                   (void *)slab->base, slab->stride, block);
 }
 
-/* Where the list leads. Hardened builds look at the block before. */
+/* The next block on the list. Hardened builds check the block first. */
 static void *next_on_list(const struct hak_slab *slab, const void *block)
 {
     if (HAK_HARDENED) {
@@ -167,26 +167,26 @@ static struct hak_chain take_from_list(struct hak_slab *slab, uint32_t want)
     return chain;
 }
 
-/* A slab that never gets a block back has no map. One that it had with another class, and that is too small now, is
- * given up for the largest, so that this happens once. */
-bool hak_slab_make_map(struct hak_slab *slab)
+/* A slab that never gets a block back has no bitmap. A bitmap from its use for another class may be too small now: then
+ * the slab gets one of the largest size, so that this happens once. */
+bool hak_slab_make_bitmap(struct hak_slab *slab)
 {
     uint32_t words = (slab->capacity + 63) / 64 + HAK_HARDENED;
-    if (slab->map_words < words) {
-        size_t room = slab->map_words ? MAP_WORDS_MAX : hak_align_up(words, HAK_CACHELINE / sizeof *slab->map);
-        uint64_t *map = hak_meta_alloc(room * sizeof *map);
-        if (!map)
+    if (slab->bitmap_words < words) {
+        size_t room = slab->bitmap_words ? BITMAP_WORDS_MAX : hak_align_up(words, HAK_CACHELINE / sizeof *slab->bitmap);
+        uint64_t *bitmap = hak_meta_alloc(room * sizeof *bitmap);
+        if (!bitmap)
             return false;
-        slab->map = map;
-        slab->map_words = (uint16_t)room;
+        slab->bitmap = bitmap;
+        slab->bitmap_words = (uint16_t)room;
     }
-    memset(slab->map, 0, (words - HAK_HARDENED) * sizeof *slab->map);
+    memset(slab->bitmap, 0, (words - HAK_HARDENED) * sizeof *slab->bitmap);
     slab->cursor = 0;
-    slab->map_divisor = (uint32_t)(((uint64_t)1 << 32) / slab->stride) + !hak_is_pow2(slab->stride);
+    slab->bitmap_divisor = (uint32_t)(((uint64_t)1 << 32) / slab->stride) + !hak_is_pow2(slab->stride);
     return true;
 }
 
-/* Cuts blocks in address order. Returns the first one. */
+/* Carves blocks in address order. Returns the first one. */
 HAK_INLINE char *carve_run(struct hak_slab *slab, uint32_t want, uint32_t *count)
 {
     size_t first = (size_t)slab->carved * slab->stride;
@@ -199,7 +199,7 @@ HAK_INLINE char *carve_run(struct hak_slab *slab, uint32_t want, uint32_t *count
 }
 
 #if HAK_HARDENED
-/* A number below n. */
+/* A random number below n. */
 static uint32_t roll(uint64_t *dice, uint32_t n)
 {
     *dice =
@@ -207,17 +207,17 @@ static uint32_t roll(uint64_t *dice, uint32_t n)
     return (uint32_t)((*dice >> 32) * n >> 32);
 }
 
-/* Up to `want` blocks of the next word of the map that has some, by chance (Fisher, Yates). */
+/* Takes up to `want` blocks, at random, from the next word of the bitmap that has any (Fisher-Yates shuffle). */
 static uint32_t draw(struct hak_slab *slab, uint32_t want, void **out)
 {
     uint8_t bits[64];
     uint32_t n = 0, taken = 0, words = (slab->capacity + 63) / 64;
-    while (!slab->map[slab->cursor])
+    while (!slab->bitmap[slab->cursor])
         slab->cursor = (uint16_t)(slab->cursor + 1u < words ? slab->cursor + 1u : 0);
-    uint64_t *word = &slab->map[slab->cursor];
+    uint64_t *word = &slab->bitmap[slab->cursor];
     for (uint64_t rest = *word; rest; rest &= rest - 1)
         bits[n++] = (uint8_t)__builtin_ctzll(rest);
-    uint64_t dice = hak_secret_mix((uintptr_t)word ^ slab->map[slab->map_words - 1]++ << 48);
+    uint64_t dice = hak_secret_mix((uintptr_t)word ^ slab->bitmap[slab->bitmap_words - 1]++ << 48);
     for (; taken < n && taken < want; taken++) {
         uint32_t i = taken + roll(&dice, n - taken), bit = bits[i];
         bits[i] = bits[taken];
@@ -228,11 +228,11 @@ static uint32_t draw(struct hak_slab *slab, uint32_t want, void **out)
     return taken;
 }
 
-/* New blocks go to the map first. Without memory for one they go out in order. */
+/* New blocks go to the bitmap first. Without memory for one, they are handed out in address order. */
 static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **out)
 {
     uint32_t n;
-    if (HAK_UNLIKELY(!hak_slab_has_map(slab))) {
+    if (HAK_UNLIKELY(!hak_slab_has_bitmap(slab))) {
         char *block = carve_run(slab, want, &n);
         for (uint32_t i = 0; i < n; i++, block += slab->stride)
             out[i] = block;
@@ -242,7 +242,7 @@ static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **out)
         uint32_t first = slab->carved;
         carve_run(slab, UINT32_MAX, &n);
         for (uint32_t i = first; i < first + n; i++)
-            slab->map[i / 64] |= (uint64_t)1 << i % 64;
+            slab->bitmap[i / 64] |= (uint64_t)1 << i % 64;
         slab->marked = n;
     }
     for (n = 0; n < want && slab->marked;)
@@ -268,16 +268,16 @@ static struct hak_chain take_chain(struct hak_slab *slab, uint32_t want)
     return chain;
 }
 #else
-/* Blocks in the order of their addresses: linked, or, where there are slots, into those before `end`, the first one
- * last. Returns the last block. */
+/* Takes blocks in address order and links them, or stores them in the slots before `end`, the first one last. Returns
+ * the last block. */
 HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, void **end)
 {
     void *last = first_link;
     uint32_t n = 0, i = slab->cursor, words = (slab->capacity + 63) / 64;
     for (;;) {
         char *first = slab->base + (size_t)i * 64 * slab->stride;
-        uint64_t word = slab->map[i];
-        if (end && word == ~(uint64_t)0 && want - n >= 64) { /* often: what was freed in a row */
+        uint64_t word = slab->bitmap[i];
+        if (end && word == ~(uint64_t)0 && want - n >= 64) { /* frequent: adjacent blocks were freed */
             for (; word; word >>= 1, first += slab->stride)
                 *--end = first;
             n += 64;
@@ -290,7 +290,7 @@ HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, 
                 hak_next_store(last, block);
             last = block;
         }
-        slab->map[i] = word;
+        slab->bitmap[i] = word;
         if (n == want)
             break;
         i = i + 1 < words ? i + 1 : 0;
@@ -302,7 +302,7 @@ HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, 
 
 static struct hak_chain take_marked(struct hak_slab *slab, uint32_t want)
 {
-    void *head; /* a link is the first word */
+    void *head; /* links are stored through it, as a link is the first word of a block */
     uint32_t n = (uint32_t)hak_min(want, slab->marked);
     void *last = unmark(slab, n, &head, NULL);
     return (struct hak_chain){hak_next_load(&head), last, n};
@@ -367,14 +367,14 @@ static uint32_t chain_to_slots(const struct hak_slab *slab, struct hak_chain cha
 {
     void *block = chain.head;
     for (uint32_t i = chain.count; i--; block = hak_next_load(block)) {
-        if (HAK_UNLIKELY(!block)) /* the last one of the chain stands in it twice */
+        if (HAK_UNLIKELY(!block)) /* the chain's last block occurs twice in it */
             fail_free_list(slab, chain.tail);
         slots[i] = block;
     }
     return chain.count;
 }
 
-/* A list knows its blocks by reading them alone. */
+/* The blocks of a list are known only by reading them. */
 uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slots)
 {
     HAK_ASSERT(want);
@@ -417,14 +417,14 @@ static _Noreturn HAK_COLD void fail_remote(const struct hak_slab *slab, const vo
                   slab->stride, state_names[state_of(word) % HAK_SLAB_NSTATES]);
 }
 
-/* A block that two chains hold makes the list a circle, or ends it early. Of block batches who opens them sees the
- * latter. */
+/* If two chains hold the same block, the list is a circle, or ends early. For block batches, hak_block_batches_open
+ * detects the latter. */
 static void *last_of(const struct hak_slab *slab, uint64_t word)
 {
     void *last = NULL, *block = first_of(slab, word);
     uint32_t n = 0;
     for (; block && n < count_of(word); n++, block = hak_next_load(last)) {
-        hak_slab_check_block(slab, block, "free"); /* before it is read, and the last one written to */
+        hak_slab_check_block(slab, block, "free"); /* before this block is read, and the last one written */
         hak_mark_check_linked(block, slab->cls);
         last = block;
     }
@@ -479,16 +479,16 @@ enum hak_slab_state hak_slab_disown(struct hak_slab *slab)
         hak_slab_collect(slab);
         enum hak_slab_state state = hak_slab_has_free(slab) ? HAK_SLAB_PARTIAL : HAK_SLAB_FULL;
         if (disown_as(slab, state))
-            return state; /* from here on the slab may be somebody else's */
+            return state; /* from here on another thread may own the slab */
     }
 }
 
-/* Its pages may serve another class next, or a span, and are handed out as they are. */
+/* The slab's pages may serve another class or a span next, with the content that they have now. */
 static void wipe(const struct hak_slab *slab)
 {
     for (uint32_t i = 0; HAK_HARDENED && i < slab->carved; i++) {
         uintptr_t *words = (uintptr_t *)(void *)(slab->base + (size_t)i * slab->stride);
-        if (words[0] | words[1]) /* else nobody has touched the page, perhaps */
+        if (words[0] | words[1]) /* else the page may never have been touched */
             hak_mark_clear(words, slab->cls);
     }
 }
@@ -507,8 +507,7 @@ void hak_slab_empty(struct hak_slab *slab)
 bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner)
 {
     uint64_t word = load_word_acquire(slab);
-    if (word != make_word(HAK_SLAB_FULL, outstanding_of(word)) ||
-        !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
+    if (word != make_word(HAK_SLAB_FULL, allocated_of(word)) || !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
         return false;
     HAK_STORE_RELAXED(&slab->owner, owner);
     hak_count_transition(HAK_SLAB_FULL, HAK_SLAB_ACTIVE);
@@ -527,7 +526,7 @@ bool hak_slab_adopt(struct hak_slab *slab, struct hak_heap *owner)
 
 static bool is_all_back(uint64_t word)
 {
-    return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == outstanding_of(word);
+    return state_of(word) == HAK_SLAB_PARTIAL && count_of(word) == allocated_of(word);
 }
 
 bool hak_slab_all_back(const struct hak_slab *slab)
@@ -546,10 +545,10 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
     enum hak_slab_state from, to;
     do {
         from = state_of(word);
-        uint32_t most = from == HAK_SLAB_ACTIVE ? slab->capacity : outstanding_of(word);
+        uint32_t most = from == HAK_SLAB_ACTIVE ? slab->capacity : allocated_of(word);
         if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || count_of(word) + chain.count > most))
             fail_remote(slab, chain.head, word);
-        if (HAK_UNLIKELY(count_of(word) && first_of(slab, word) == chain.tail)) /* alone, it came twice in a row */
+        if (HAK_UNLIKELY(count_of(word) && first_of(slab, word) == chain.tail)) /* one block, freed twice in a row */
             hak_slab_fail_free(slab, chain.tail);
         to = from == HAK_SLAB_FULL ? HAK_SLAB_PARTIAL : from;
         hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);
@@ -559,10 +558,10 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
         hak_count_transition(from, to);
         return HAK_REMOTE_PUBLISH;
     }
-    return to == HAK_SLAB_PARTIAL && count_of(wanted) == outstanding_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
+    return to == HAK_SLAB_PARTIAL && count_of(wanted) == allocated_of(wanted) ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
-/* The owner may be carving. Whatever of that is seen: a block that the caller was given was carved before. */
+/* The owner may be carving. Any value seen here will do: a block that was handed out was carved before. */
 static HAK_SNAPSHOT uint32_t carved_of(const struct hak_slab *slab)
 {
     return *(const volatile uint32_t *)&slab->carved; /* volatile: read in here, not by the caller */

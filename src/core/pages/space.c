@@ -3,10 +3,10 @@
  *
  *   descriptors ... granule 0 | metadata | tags: granule 0 ... | zone with headers ... | zone ...
  *
- * is the plan: where each of them may grow to. In hardened builds the zones lie apart from the tables, which have
- * fences between them. Only what is used of it is mapped, and never where others have mapped something. Descriptors are
- * rotated so that those of the first 512 MiB (a granule) come last: they, the first metadata and the first tags are one
- * mapping. Further granules come with the first superslab of theirs. */
+ * is the plan: how far each part may grow. In hardened builds the zones lie apart from the tables, which have fences
+ * between them. Only the used parts are mapped, and never over a mapping of the program. Descriptors are rotated so
+ * that those of the first 512 MiB (a granule) come last: they, the first metadata and the first tags are one mapping.
+ * Each further granule is mapped with its first superslab. */
 #include "space.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@
 #define GRANULE ((size_t)1 << GRANULE_LG)
 #define MAX_GRANULES (PLAN_MAX >> HAK_PAGE_LG >> GRANULE_LG)
 #define FIRST_META (256 * HAK_KIB)
-#define TIGHT_LG 4 /* where the limit is tight, the plan and what is first mapped of its tables are so much smaller */
+#define TIGHT_LG 4 /* under a tight limit, the plan and the first mapping of its tables are smaller by this shift */
 #define STEP_FIRST (4 * HAK_MIB)
 #define STEP_MAX (64 * HAK_MIB)
 #define NAME_FROM (16 * HAK_MIB)
@@ -36,10 +36,10 @@
 
 struct zone {
     char *base;
-    size_t superslabs;      /* that it may grow to */
-    size_t top;             /* superslabs ever handed out */
-    _Atomic(size_t) mapped; /* bytes from base, for ever; released with their descriptors mapped */
-    size_t free;            /* superslabs below top that came back */
+    size_t superslabs;      /* most superslabs that it may have */
+    size_t top;             /* superslabs below this index were handed out at some time */
+    _Atomic(size_t) mapped; /* bytes from base, never fewer; stored with release after their descriptors were mapped */
+    size_t free;            /* superslabs below top that are free */
     uint64_t *free_bits;
     bool header;
 };
@@ -49,7 +49,7 @@ HAK_LOCK(hak_space_lock, HAK_RANK_RANGE);
 static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
 _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
-static size_t fenced;            /* superslabs between others that nobody can use */
+static size_t fenced;            /* superslabs that nothing can use */
 static _Atomic(size_t) unmapped; /* bytes of zones */
 static size_t granule = GRANULE;
 static size_t entries; /* of both tables, a power of two */
@@ -82,8 +82,8 @@ static bool add_zone(char *base, size_t superslabs, bool header)
     return true;
 }
 
-/* Blocks with headers have the first third: then, whatever the mask of the tags, the two zones' first pages
- * have indexes a third of the table apart. */
+/* Blocks with headers have the first third. Then the tag indexes of the two zones' first pages lie a third of the table
+ * apart, whatever the mask. */
 static bool add_first_zones(char *base, size_t superslabs)
 {
     size_t third = HAK_HEADER_LIMIT ? superslabs / 3 : 0;
@@ -91,8 +91,8 @@ static bool add_first_zones(char *base, size_t superslabs)
     return (!third || add_zone(base, third, true)) && add_zone(base + third * HAK_SUPERSLAB, superslabs - third, false);
 }
 
-/* Plans for the second quarter of the addresses that a program may have, or a smaller one, and what hak_fence_draw
- * takes beside it. The kernel itself maps nothing there unless asked to. */
+/* Plans within the second quarter of the address space, or of a smaller one, and the gaps that hak_fence_draw adds. The
+ * kernel maps nothing there unless a program asks for it. */
 static bool plan(uintptr_t quarter, uint64_t random)
 {
     unsigned less = hak_limit_is_tight ? TIGHT_LG : 0;
@@ -134,7 +134,8 @@ static void show_pages(void)
     HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
 }
 
-/* The stack is near the end of the addresses, and it and the library lie where the kernel's dice fell. */
+/* The stack lies near the end of the address space. The kernel chose its address and the library's at random, which
+ * seeds `random`. */
 int hak_space_init(void)
 {
     show_pages();
@@ -194,8 +195,8 @@ static bool tags_collide(void)
     return false;
 }
 
-/* Doubles the tags in use until no two pages share one. Where they cannot grow they go on sharing: frees of such
- * pages take the slow path, nothing else. */
+/* Doubles the tag table until no two pages share a tag. Where it cannot grow, pages share tags: then frees of their
+ * blocks take the slow path, and nothing else changes. */
 static void grow_tags(void)
 {
     uint64_t used = HAK_LOAD_RELAXED(&hak_tags.mask) + 1;
@@ -207,14 +208,14 @@ static void grow_tags(void)
     }
 }
 
-/* --- what is mapped of pages --------------------------------------------------------------------- */
+/* --- partly mapped pages ------------------------------------------------------------------------- */
 
 static size_t mapped_of(const char *page)
 {
     return HAK_PAGE - hak_page_at(page)->unmapped * HAK_SYSTEM_PAGE;
 }
 
-/* So many bytes of pages are mapped, from their start. */
+/* Records that the first `mapped` bytes of the pages are mapped. */
 static void set_unmapped(const char *pages, size_t size, size_t mapped)
 {
     for (size_t done = 0; done < size; done += HAK_PAGE) {
@@ -226,7 +227,7 @@ static void set_unmapped(const char *pages, size_t size, size_t mapped)
 
 /* --- zones --------------------------------------------------------------------------------------- */
 
-/* By default the parts know better for which of their regions huge pages pay; but a small program gets none. */
+/* By default the parts decide for which of their regions huge pages pay; but a small program gets none. */
 static void advise_huge(const struct zone *z, size_t from, size_t to)
 {
     uint32_t thp = hak_options.thp;
@@ -314,14 +315,14 @@ bool hak_space_close(char *base, size_t size, enum hak_cause cause)
     return true;
 }
 
-/* What a zone with headers has serves nothing else, so it gets a quarter of what the process may have. */
+/* Nothing else can use the memory of a header zone, so it gets at most a quarter of what the process may have. */
 static size_t most_bytes(const struct zone *z)
 {
     size_t planned = z->superslabs * HAK_SUPERSLAB;
     return z->header ? hak_min(planned, hak_limit() / 4 & ~(HAK_SUPERSLAB - 1)) : planned;
 }
 
-/* Zones double, so that few calls are made; near a limit they get no more than is needed. */
+/* Zones double, which keeps calls few; near a limit they grow by no more than is needed. */
 static int grow_zone(struct zone *z, size_t end)
 {
     size_t mapped = mapped_bytes(z), step = hak_min(hak_max(mapped, STEP_FIRST), STEP_MAX);
@@ -332,8 +333,8 @@ static int grow_zone(struct zone *z, size_t end)
     return error && want > end ? map_to(z, end) : error;
 }
 
-/* Others have mapped something where the zone was to grow: the rest of it is planned elsewhere, where its pages have
- * the same indexes in the tables. Blocks with headers lie in one range, so theirs ends. */
+/* The program has mapped something where the zone would have grown: the rest of the zone is planned elsewhere, where
+ * its pages have the same indexes in the tables. Blocks with headers must lie in one range, so their zone just ends. */
 static void evade(struct zone *z)
 {
     size_t mapped = mapped_bytes(z), rest = z->superslabs - mapped / HAK_SUPERSLAB;
@@ -361,15 +362,15 @@ static size_t aligned_index(const struct zone *z, size_t i, size_t align)
     return i + (hak_align_up(number, align) - number);
 }
 
-/* The descriptors of a run that is cut into slabs must be contiguous: it may not lie across the place where
- * their index wraps. Longer runs than a chunk can be are looked up by their first page only. */
+/* The descriptors of a run that is cut into slabs must be contiguous: it may not lie across the point where their index
+ * wraps. Runs longer than the longest chunk are looked up by their first page only. */
 static bool wraps(const struct zone *z, size_t i, size_t n)
 {
     const char *base = z->base + i * HAK_SUPERSLAB;
     return n <= GRANULE / HAK_SUPERSLAB_PAGES && hak_page_at(base + n * HAK_SUPERSLAB - 1) < hak_page_at(base);
 }
 
-/* The lowest run of n free superslabs, from what came back first, else from the untouched rest. */
+/* The lowest run of n free superslabs: among those that were freed, else in the untouched rest. */
 static size_t find_run(const struct zone *z, size_t n, size_t align)
 {
     size_t i = z->free ? aligned_index(z, 0, align) : aligned_index(z, z->top, align);
@@ -405,13 +406,13 @@ static void *take_run(struct zone *z, size_t i, size_t n)
 }
 
 #if HAK_HARDENED
-/* New pages that are resident are locked: the process has locked all that it will map. */
+/* If a new page is resident, the process has locked its future mappings (mlockall). */
 static bool is_scarce(char *base)
 {
     return hak_limit() != SIZE_MAX || hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) != 0;
 }
 
-/* A superslab's place between others that nobody can read or write, for ever. */
+/* Makes a superslab permanently inaccessible, as a fence between others. */
 static void fence_zone(struct zone *z, size_t i)
 {
     char *base = z->base + i * HAK_SUPERSLAB;
@@ -449,7 +450,7 @@ static void *alloc_in(struct zone *z, size_t n, size_t align)
     void *p = take_run(z, i, n);
     if (!hak_limit_is_tight)
         error = hak_space_open(p, n * HAK_SUPERSLAB);
-    if (error == -EEXIST) { /* others have mapped something there, where a trim left room */
+    if (error == -EEXIST) { /* the program has mapped something where a trim unmapped */
         fenced += n;
         return alloc_in(z, n, align);
     }
@@ -476,7 +477,7 @@ void hak_space_free(void *base, size_t superslabs, enum hak_cause cause)
 {
     if (hak_limit_is_tight && !hak_space_close(base, superslabs * HAK_SUPERSLAB, cause))
         return;
-    if (hak_options.thp == HAK_THP_ALWAYS) /* parts may have been told to stay small (parts/purge.c) */
+    if (hak_options.thp == HAK_THP_ALWAYS) /* parts may have been advised against huge pages (parts/purge.c) */
         hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_HUGEPAGE, HAK_CAUSE_huge_page);
     if (hak_pages_go_lazily() && !hak_limit_is_tight &&
         hak_os_advise(base, superslabs * HAK_SUPERSLAB, MADV_DONTNEED, cause))
@@ -496,7 +497,7 @@ static void close_if_free(const struct zone *z, size_t i)
     hak_lock_release(&hak_space_lock);
 }
 
-/* The lock is held for one system call at a time: a fork, and who maps, wait for no more. */
+/* The lock is held for one system call at a time, so a fork or a thread that maps waits for one call at most. */
 void hak_space_trim(void)
 {
     if (hak_limit_is_tight || hak_limit() == SIZE_MAX)
@@ -524,7 +525,7 @@ static bool lies_in(const struct hak_slab *slab, const void *p)
     return slab->base && (size_t)((const char *)p - slab->base) / HAK_PAGE < slab->pages;
 }
 
-/* The head of a span is known by its first page alone, so it is looked for. */
+/* Only the first page of a span leads to its descriptor, so this searches backwards for it. */
 static HAK_COLD struct hak_slab *span_of(const char *p)
 {
     struct hak_slab *page;
@@ -539,7 +540,7 @@ struct hak_slab *hak_space_slab(const void *p)
     struct hak_slab *page = hak_space_page(p);
     if (!page)
         return NULL;
-    struct hak_slab *slab = page - page->head_offset; /* where there is none, one that was here before */
+    struct hak_slab *slab = page - page->head_offset; /* if no slab is here now, a former one */
     return HAK_LIKELY(lies_in(slab, p)) ? slab : span_of(p);
 }
 
@@ -554,7 +555,7 @@ HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void 
 
 size_t hak_space_untag_open(size_t first, size_t most)
 {
-    size_t before = 0; /* pages of the zones so far */
+    size_t before = 0; /* pages in the zones visited so far */
     bool open = false;
     unsigned n = HAK_LOAD_ACQUIRE(&zone_count);
     for (unsigned i = 0; i < n; i++) {

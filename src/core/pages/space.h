@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The address space: a plan of up to 2^40 bytes of addresses, handed out as superslabs, and two tables with an
- * entry for each 64 KiB page of it: slab descriptors, and the page tags that every free reads. Planned addresses cost
- * nothing and are nobody's; they are mapped when the heap grows. Nothing that was mapped is ever moved, and only free
- * superslabs are unmapped, at a trim under a limit on addresses: no tag names them, and the kernel gives planned
- * addresses to nobody who does not ask for them.
- * Where that limit was tight at the start (os/limit.h), pages are mapped no sooner than blocks of them are cut, and
- * unmapped where others are purged. */
+ * The address space: a plan of up to 2^40 bytes of addresses, handed out as superslabs, and two tables with an entry
+ * for each 64 KiB page of it: slab descriptors, and the page tags that every free reads. Planned addresses cost nothing
+ * and are not reserved; they are mapped when the heap grows. A mapping never moves. Only free superslabs are unmapped,
+ * by a trim under a limit on the address space: no tag names them, and the kernel places no mapping at planned
+ * addresses unless a program asks for them. Where that limit was tight at start (os/limit.h), pages are mapped only
+ * when blocks are carved from them, and unmapped where they would otherwise be purged. */
 #ifndef HAK_SPACE_H
 #define HAK_SPACE_H
 
@@ -17,23 +16,24 @@
 #define HAK_SUPERSLAB ((size_t)1 << HAK_SUPERSLAB_LG)
 #define HAK_SUPERSLAB_PAGES (HAK_SUPERSLAB / HAK_PAGE)
 
-/* Makes the plan and maps the first part of its tables; -ENOMEM where that cannot be had. */
+/* Makes the plan and maps the first part of its tables; -ENOMEM if the kernel refuses. */
 int hak_space_init(void);
-/* Contiguous superslabs, aligned to `align` superslabs (a power of two), to read and write; NULL when there are none,
- * and nothing has changed then. Pages that were not handed out before read as zero. `header`: from the zone of header
- * blocks, which is one range; without room there, callers take a slab whose blocks have none. */
+/* Contiguous superslabs, aligned to `align` superslabs (a power of two), readable and writable; NULL if there are none,
+ * and then nothing has changed. Pages that were not handed out before read as zero. `header`: from the zone for blocks
+ * with a header byte, which is one range; if that is full, callers use slabs without headers. */
 void *hak_space_alloc(size_t superslabs, size_t align, bool header);
-/* Takes superslabs back whose pages have been given back to the kernel; those that went lazily are made to go now, for
- * `cause`, and never used again where the kernel refuses. */
+/* Takes back superslabs whose pages were purged. Pages that were purged lazily are now purged eagerly, for `cause`; if
+ * the kernel refuses, the superslabs are never used again. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
-/* Who finds that it does also finds its page and descriptor mapped; hak_space_page orders nothing. */
+/* Whether p lies in a zone. If true, the page and its descriptor are visible as mapped; hak_space_page gives no such
+ * ordering. */
 bool hak_space_contains(const void *p);
 
-/* Maps what is not mapped of pages that the caller has. */
+/* Maps the unmapped parts of pages that the caller owns. */
 int hak_space_open(const char *base, size_t size);
-/* Unmaps pages of 64 KiB that nobody uses; false if the kernel refused some. */
+/* Unmaps unused 64 KiB pages; false if the kernel refused some. */
 bool hak_space_close(char *base, size_t size, enum hak_cause cause);
-/* Unmaps what is free, if there is a limit. */
+/* Unmaps free superslabs, if the address space is limited. */
 void hak_space_trim(void);
 
 /* The descriptor of the 64 KiB page of an address that lies in a zone. */
@@ -42,7 +42,7 @@ HAK_INLINE struct hak_slab *hak_page_at(const void *p)
     return &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
 }
 
-/* The same for any address; NULL outside of what is mapped of the zones. */
+/* The same for any address; NULL outside the mapped part of the zones. */
 struct hak_slab *hak_space_page(const void *p);
 /* The descriptor of the slab or span that an address lies in; NULL if there is none. */
 struct hak_slab *hak_space_slab(const void *p);
@@ -53,7 +53,8 @@ HAK_INLINE struct hak_slab *hak_space_slab_of_tagged(const void *p)
     return page - page->head_offset;
 }
 
-/* The same for an address that a list of free blocks holds, inline; such a one lies in a slab, or was overwritten. */
+/* The same, inline, for an address from a list of free blocks: it lies in a slab, unless the program overwrote the
+ * link. */
 HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
 {
     if (HAK_UNLIKELY((uintptr_t)p - hak_page_map.base >= HAK_LOAD_RELAXED(&hak_page_map.size)))
@@ -64,9 +65,9 @@ HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
 /* Calls `visit` for the descriptor of each 64 KiB page that was ever handed out. */
 void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context);
 
-/* Clears the tags of ACTIVE and PARTIAL slabs among so many pages, of whole superslabs, from the first one on. Who
- * frees a block there takes the slow path, and sets its own again; FULL ones have no owner who would, and keep theirs.
- * Returns where the next pages begin; 0 after the last one. */
+/* Clears the tags of ACTIVE and PARTIAL slabs among the next `most` pages, beginning at page `first`. A free of a block
+ * there then takes the slow path, where the owner sets its tags again. FULL slabs have no owner to do so, and keep
+ * their tags. Returns where to continue; 0 after the last page. */
 size_t hak_space_untag_open(size_t first, size_t most);
 
 struct hak_space_stats {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See tags.h. Before the start one tag, which names nobody, stands for all pages. */
+ * See tags.h. Before start, one tag, which names no owner, stands for all pages. */
 #include "tags.h"
 
 static _Atomic(uint64_t) no_tag;

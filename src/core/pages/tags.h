@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The page tags: what every free reads, one load for each. space.c makes the table and lets it grow. */
+ * The page tags, which every free reads with one load. space.c makes the table and grows it. */
 #ifndef HAK_TAGS_H
 #define HAK_TAGS_H
 
@@ -10,24 +10,25 @@
  * if p lies in a page of a slab whose last owner was this thread. A page that shares the index differs in the
  * bits that the mask dropped, an unused tag is zero, and no thread's owner tag is.
  *
- * Tags are hints as to the owner: a block may enter any bin of its class, and a free that finds no tag takes
- * the slow path. As to the class they are exact: set before the first block leaves, cleared before the pages
- * may serve anything else. So the table may grow in place: a larger mask is published, and the tags whose index
- * it moves are missed once. Who formats a slab under the new mask cannot be followed by a reader with the old
- * one: the block reached the reader through synchronisation, and loads of one atomic never go back in time. */
+ * A tag's owner is a hint: a block may enter any bin of its class, and a free that finds no tag takes the slow path. A
+ * tag's class is exact: the tag is set before the first block is handed out, and cleared before the pages may serve
+ * anything else. So the table may grow in place: a larger mask is published, and tags whose index moves are missed
+ * once. If a slab was formatted under the new mask, no thread that frees its blocks can still read the old one: it got
+ * the block through synchronisation, and loads of one atomic never go back in time. */
 struct hak_tags {
     char page_start[192]; /* see below */
     _Atomic(uint64_t) *table;
     _Atomic(uint64_t) mask;
-    uintptr_t header_base; /* blocks with a header byte lie in [base, base + size) and nothing else does */
+    uintptr_t header_base; /* exactly the blocks with a header byte lie in [base, base + size) */
     _Atomic(uint64_t) header_size; /* grows */
 };
-/* A load waits for a store before it whose address has the same low 12 bits, as if it were the same (4 KiB aliasing).
- * Large blocks begin with pages, and programs write there before they free; so what free() loads lies elsewhere. */
+/* A load waits for an earlier store whose address has the same low 12 bits (4 KiB aliasing). Large blocks begin at page
+ * boundaries, and programs write there before they free; so the fields that free() loads lie at other offsets. */
 extern HAK_HIDDEN struct hak_tags hak_tags;
 
-/* Plain loads, which the compiler can fold into their use: what is read by the mask depends on it, which orders the two.
- * Sanitizers do not see that, and get acquire loads, of the release in grow_tags (space.c). */
+/* Plain loads, which the compiler can fold into an operand: the load of the tag depends on the mask, which orders the
+ * two. Sanitizers do not see dependencies, and get acquire loads, which pair with the release in grow_tags
+ * (space.c). */
 #if HAK_SANITIZED
 #define HAK_TAG_LOAD(atomic) HAK_LOAD_ACQUIRE(&(atomic))
 #else
@@ -39,8 +40,8 @@ HAK_INLINE uint64_t hak_tag_load(uint64_t page)
     return HAK_TAG_LOAD(hak_tags.table[page & HAK_TAG_LOAD(hak_tags.mask)]);
 }
 
-/* The class of the blocks of a page with a tag, whoever owns it; else HAK_NCLASSES and more. The tag of an unused page is
- * 0, which is a class for the lowest pages, where no block is. */
+/* The class of the blocks of a page with a tag, whoever owns it; else at least HAK_NCLASSES. The tag of an unused page
+ * is 0, which would look like a class at the lowest addresses, where no block can be. */
 HAK_INLINE uint64_t hak_tag_class(const void *p)
 {
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;

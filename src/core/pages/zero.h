@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: blocks of no bytes, and zeros in freed ones. Each is an address of its own that nobody can read or
- * write. Without locks. Other builds serve them as blocks of one byte. */
+ * Hardened builds: blocks of zero bytes, and clearing of freed blocks. Each block of zero bytes has an address of its
+ * own, which is inaccessible. No locks. Other builds serve them as blocks of one byte. */
 #ifndef HAK_ZERO_H
 #define HAK_ZERO_H
 
