@@ -10,7 +10,7 @@
  *   race           two threads free a block at the same time, and both get it again
  *   header         a byte behind a block, where header builds name the class of the next, names another; malloc returns
  *                  the next one for a larger size
- *   batch         two bytes of a block that another thread freed name a live block, which malloc returns
+ *   batch          two bytes of a block that another thread freed name a live block, which malloc returns
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * From slabs to bins.
  *
- * A refill takes, in this order: the first slab's own free blocks, and its remote ones if they are worth it; blocks
- * of others that were freed here; blocks not yet carved; the rest of the remote list; the next slab; at last a new
- * slab from the frontend. Where the thread has used the class little, slabs are shared instead (share.c). How blocks
- * enter a bin, and how bins stay in their bounds, is the cache's (caches/). */
+ * A refill takes, in this order: the first slab's own free blocks, and its remote ones if there are enough; blocks from
+ * the remote cache; blocks not yet carved; the rest of the remote list; the next slab; last, a new slab from the
+ * frontend. If the thread has used the class little, it shares slabs instead (share.c). The caches decide how blocks
+ * enter a bin and how bins are bounded (caches/). */
 #include "bin.h"
 
 #include "core/base/log.h"
@@ -18,15 +18,15 @@
 #include "remote_cache.h"
 #include "share.h"
 
-#define COLLECT_BYTES 1024u /* on a remote list are worth collecting before new blocks are cut */
+#define COLLECT_BYTES 1024u /* on a remote list: enough to collect before new blocks are carved */
 #define FALLBACK_MIN 4096u
-#define FALLBACK_CLASSES 3u /* larger ones that are tried */
+#define FALLBACK_CLASSES 3u /* larger classes that are tried */
 #define FIRST_BATCH 2u
 #define SLAB_WORK 64u /* a new slab counts as so many blocks of work */
 
 /* --- refill ------------------------------------------------------------------------------------------ */
 
-/* Blocks found here save a search for another slab. */
+/* Collecting here can save the search for another slab. */
 static bool collect(struct hak_heap *heap, struct hak_slab *slab)
 {
     uint32_t n = hak_slab_collect(slab);
@@ -40,7 +40,7 @@ static bool runs_low(const struct hak_slab *slab, uint32_t waiting)
            (!hak_slab_free_blocks(slab) && waiting * slab->stride >= COLLECT_BYTES);
 }
 
-/* Before the slab's own blocks: when many remote ones wait, or when own ones run low. */
+/* Collects the remote list before the slab's own blocks are used up, if it is long or they run low. */
 static void collect_early(struct hak_heap *heap, struct hak_slab *slab)
 {
     const struct hak_option_values *o = &hak_options;
@@ -72,8 +72,9 @@ static bool new_slab(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
            own(heap, hak_parts_acquire_slab(heap, cls));
 }
 
-/* Where pages are mapped late, those of the slab's next blocks are now; without memory it ends with those that it has.
- * There is none for a map then either, without which blocks that come back are lost: so it is made before. */
+/* Under a tight limit, pages are mapped late: this maps those of the slab's next blocks. Without memory, the slab keeps
+ * the blocks that it has. Then a bitmap could not be made either, and blocks freed to the slab would be lost; so the
+ * bitmap is made first. */
 static bool is_mapped(struct hak_slab *slab)
 {
     if (HAK_LIKELY(!hak_limit_is_tight) || hak_slab_free_blocks(slab))
@@ -85,7 +86,7 @@ static bool is_mapped(struct hak_slab *slab)
     return mapped;
 }
 
-/* One with free blocks, in place of a new one that cannot be mapped. */
+/* Replaces a new slab that cannot be mapped by one with free blocks. */
 static HAK_COLD bool replace_new(struct hak_heap *heap, struct hak_slab *slab)
 {
     unsigned cls = slab->cls;
@@ -93,7 +94,7 @@ static HAK_COLD bool replace_new(struct hak_heap *heap, struct hak_slab *slab)
     return own(heap, hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_PARTIAL));
 }
 
-/* The first slab of the bin, made to have a free block. */
+/* The first slab of the bin; it has a free block. */
 static struct hak_slab *usable_slab(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -113,7 +114,7 @@ static struct hak_slab *usable_slab(struct hak_heap *heap, unsigned cls, enum ha
             continue;
         }
         hak_owned_remove(heap, slab);
-        if (!hak_slab_retire(slab)) /* a remote free came meanwhile */
+        if (!hak_slab_retire(slab)) /* a remote free came first */
             hak_owned_add(heap, slab);
     }
 }
@@ -141,10 +142,10 @@ static uint32_t take_own(struct hak_heap *heap, unsigned cls, uint32_t want, enu
     return taken;
 }
 
-/* A slab that is the thread's for one refill. */
+/* A shared slab, which the thread owns for one refill. */
 static struct hak_slab *open_shared(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    hak_owned_mark_used(heap, cls); /* what goes to the bin is drained when the thread ends */
+    hak_owned_mark_used(heap, cls); /* so the bin is drained when the thread ends */
     hak_count(&heap->counters.shared_refills, 1);
     for (;;) {
         struct hak_slab *slab =
@@ -168,7 +169,7 @@ static uint32_t take_shared(struct hak_heap *heap, unsigned cls, uint32_t want, 
     return taken;
 }
 
-/* Fills the bin; returns how many blocks came. */
+/* Fills the bin; returns the number of blocks. */
 static uint32_t take_to_bin(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
     uint32_t taken =
@@ -199,15 +200,15 @@ void *hak_bin_take_one(struct hak_heap *heap, unsigned cls, enum hak_refill_mode
     return block;
 }
 
-/* A thread that uses a class little takes few blocks, and has few to give back when it ends. */
+/* A thread that uses a class little takes few blocks, and so has few to return when it ends. */
 static void start_bin(struct hak_heap *heap, unsigned cls)
 {
     heap->bins[cls].batch = (uint16_t)hak_min(FIRST_BATCH, hak_parts.batch[cls]);
     hak_cache_start(heap, cls);
 }
 
-/* No page is touched that was not before: larger blocks of neighbouring classes share what their ups and downs
- * leave free. */
+/* This touches no new page: neighbouring classes of larger blocks share the free blocks that their fluctuating use
+ * leaves. */
 void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_slab *own = heap->bins[cls].slabs;
@@ -226,14 +227,14 @@ void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
     return NULL;
 }
 
-/* Own blocks that came back go before those of others. Else they would gather here while their places are taken by
- * others, whose owners, missing theirs, carve new ones: a random walk that nothing turns back. */
+/* A slab's own freed blocks are used before the remote cache. Otherwise they would accumulate while the thread uses
+ * blocks of other heaps, whose owners would carve new ones instead: memory would grow in a random walk. */
 static bool has_own_free(const struct hak_bin *b)
 {
     return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
 }
 
-/* An array without memory for slots holds nothing, but there may be blocks. */
+/* Without memory for slots, an array holds no block; but slabs may have some. */
 static void *take_past_bin(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
     const struct hak_bin *b = &heap->bins[cls];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See heap.h. All bins of a thread at once. */
+ * See bins.h. */
 #include "bins.h"
 
 #include "caches/chosen.h"
@@ -9,7 +9,7 @@
 #include "quarantine.h"
 #include "remote_cache.h"
 
-/* What came back from others counts, too. */
+/* Collects remote frees first: they may leave the slab idle. */
 static void release_idle_slabs(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *next;
@@ -25,11 +25,12 @@ void hak_bins_flush(struct hak_heap *heap)
 {
     hak_quarantine_flush(heap);
     hak_heap_each_class(heap, hak_cache_drain);
-    hak_remote_cache_flush(heap); /* before the slabs are looked at: some may be this thread's own by now */
+    hak_remote_cache_flush(
+        heap); /* before the slabs are checked: some of these blocks' slabs may be this thread's by now */
     hak_heap_each_class(heap, release_idle_slabs);
 }
 
-/* Owned slabs become anybody's. */
+/* The heap's slabs lose their owner. */
 static void give_up_slabs(struct hak_heap *heap, unsigned cls)
 {
     struct hak_slab *slab;
@@ -45,7 +46,7 @@ static bool holds_any(const struct hak_bin *b, unsigned cls)
     return hak_cache_first(cls) || b->remote_count || b->slabs;
 }
 
-/* Without a refill since the last look the bin holds more than the thread needs. True: some of it went. */
+/* A bin without a refill since the last scan holds more than the thread needs. True: it shrank. */
 static bool scan_class(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -62,7 +63,98 @@ static bool scan_class(struct hak_heap *heap, unsigned cls)
     return true;
 }
 
-/* The scan reaches each class once in a purge delay. */
+/* The scan visits each class once per purge delay. */
+void hak_bins_scan(uint64_t now_ms)
+{
+    struct hak_heap *heap = hak_self.heap;
+    uint64_t delay = hak_max(hak_purge_delay_ms(), HAK_NCLASSES), step = delay / HAK_NCLASSES;
+    if (!heap)
+        return;
+    if (!heap->scanned_ms)
+        heap->scanned_ms = now_ms;
+    if (hak_clock_age(heap->scanned_ms, now_ms) > delay)
+        heap->scanned_ms = now_ms - delay;
+    while (hak_clock_age(heap->scanned_ms, now_ms) >= step) {
+        heap->scanned_ms += step;
+        heap->scan_next = (heap->scan_next + 1) % HAK_NCLASSES;
+        if (scan_class(heap, heap->scan_next))
+            return;
+    }
+}
+
+size_t hak_bins_free_bytes(void)
+{
+    const struct hak_heap *heap = hak_self.heap;
+    size_t bytes = heap ? hak_quarantine_bytes(heap) : 0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        bytes += (hak_cache_length(cls) + (heap ? heap->bins[cls].remote_count : 0)) * hak_class_usable(cls);
+    return bytes;
+}
+
+size_t hak_bins_retired_bytes(const struct hak_heap *heap)
+{
+    size_t bytes = 0;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        bytes += hak_cache_retired_length(heap, cls) * hak_class_usable(cls);
+    return bytes;
+}
+
+static size_t carved_bytes(const struct hak_bin *b)
+{
+    size_t bytes = 0;
+    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
+        bytes += (size_t)slab->carved * slab->stride;
+    return bytes;
+}
+
+HAK_INLINE void add_retired_bytes(struct hak_heap *heap, unsigned cls)
+{
+    if (heap->bins[cls].slabs)
+        heap->retired_bytes += carved_bytes(&heap->bins[cls]);
+}
+
+void hak_bins_retire(struct hak_heap *heap)
+{
+    heap->retired_bytes = 0;
+    hak_quarantine_flush(heap);
+    hak_remote_cache_flush(heap); /* first: some of its blocks may belong to slabs that are now the thread's */
+    hak_heap_each_class(heap, release_idle_slabs);
+}
+
+/* The heap's slabs lose their owner. */
+static void give_up_slabs(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_slab *slab;
+    while ((slab = heap->bins[cls].slabs)) {
+        hak_owned_remove(heap, slab);
+        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+            hak_parts.backend->release_slab(slab);
+    }
+}
+
+static bool holds_any(const struct hak_bin *b, unsigned cls)
+{
+    return hak_cache_first(cls) || b->remote_count || b->slabs;
+}
+
+/* A bin without a refill since the last scan holds more than the thread needs. True: it shrank. */
+static bool scan_class(struct hak_heap *heap, unsigned cls)
+{
+    struct hak_bin *b = &heap->bins[cls];
+    bool served = b->seen != (uint8_t)b->refills;
+    b->seen = (uint8_t)b->refills;
+    if (served || !holds_any(b, cls))
+        return false;
+    hak_count(&heap->counters.idle_classes, 1);
+    hak_cache_halve(heap, cls);
+    hak_remote_cache_flush_class(heap, cls);
+    release_idle_slabs(heap, cls);
+    if (!hak_cache_first(cls))
+        give_up_slabs(heap, cls);
+    return true;
+}
+
+/* The scan visits each class once per purge delay. */
 void hak_bins_scan(uint64_t now_ms)
 {
     struct hak_heap *heap = hak_self.heap;

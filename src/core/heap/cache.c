@@ -23,8 +23,8 @@ HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY,
                                               .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
 #endif
 
-/* For hakmem/inline.h, as that declares it: LTO compares the types. src/api/inline.c compares the places; the cache
- * `cpu` has others, and no such header. */
+/* Declared as in hakmem/inline.h, since LTO compares the types. src/api/inline.c checks the offsets. With the cache
+ * `cpu` the layout differs, and that header is not installed. */
 struct hakmem_inline_bins {
     uint64_t owner;
     void *bin[HAK_NCLASSES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See CPU.h. A CPU gets its heap when a thread comes to a slow path on it, and keeps it. */
+ * See cpu_heaps.h. A CPU gets its heap when a thread first runs a slow path on it, and keeps it. */
 #include "cpu_heaps.h"
 
 #include "bins.h"
@@ -9,10 +9,10 @@
 #include "heaps.h"
 #include "remote_cache.h"
 
-static _Atomic(struct hak_heap *)
-    heaps[HAK_CPUS];                      /* released when they are whole; acquired by the thread that enters one */
-static unsigned cpus;                     /* numbers of them; 0 while sequences are off */
-static HAK_LOCK(making, HAK_RANK_MAKING); /* to write `heaps` */
+/* Stored with release when complete; loaded with acquire by a thread that enters. */
+static _Atomic(struct hak_heap *) heaps[HAK_CPUS];
+static unsigned cpus;                     /* number of CPU ids; 0 while rseq is off */
+static HAK_LOCK(making, HAK_RANK_MAKING); /* held to write `heaps` */
 
 void hak_cpu_heaps_start(void)
 {
@@ -46,7 +46,7 @@ static void leave_locked(struct hak_heap *heap)
     hak_lock_release(&heap->lock);
 }
 
-/* Makes it and enters it; others come in when all is ready. */
+/* Makes the heap and enters it; other threads can enter when it is complete. */
 static struct hak_heap *make_heap(unsigned cpu)
 {
     struct hak_heap *heap = new_heap(cpu);
@@ -97,10 +97,10 @@ void hak_cpu_heap_leave(struct hak_heap *heap)
     leave_locked(heap);
 }
 
-/* --- CPUs at rest ---------------------------------------------------------------------------------- */
+/* --- idle CPUs ---------------------------------------------------------------------------------- */
 
-/* A CPU whose threads use the arrays alone, without a slow path, looks idle: its heap is dissolved now and then, and
- * refills them. */
+/* A CPU whose threads use only the arrays, without a slow path, looks idle: its heap is dissolved now and then, and
+ * refills follow. */
 static bool is_idle(struct hak_heap *heap, uint64_t since_ms)
 {
     if (HAK_LOAD_RELAXED(&heap->entered)) {
@@ -146,7 +146,7 @@ void hak_cpu_heaps_lock(void)
     }
 }
 
-/* And those that were made meanwhile, which were locked from the start. */
+/* Also unlocks heaps made in the meantime, which were locked from the start. */
 void hak_cpu_heaps_unlock(void)
 {
     for (unsigned cpu = 0; cpu < cpus; cpu++) {

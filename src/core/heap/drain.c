@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * From bins to slabs: a list of free blocks, of any slabs, goes back. Own blocks go to their slab's map,
- * or to its free list; others are sorted by slab, so that one compare-and-swap gives many of them back. */
+ * From bins to slabs: returns a list of free blocks, of any slabs. Blocks of the heap's own slabs go to the slab's
+ * bitmap, or its free list; others are grouped by slab, so that one compare-and-swap returns many of them. */
 #include "drain.h"
 
 #include "core/base/log.h"
@@ -9,8 +9,8 @@
 #include "core/parts/parts.h"
 #include "owned.h"
 
-/* All blocks are back: without tags, a second free of one takes the slow path, which checks it. A thread that has taken
- * the slab meanwhile misses the tags once. */
+/* All blocks are free: without tags, a second free of one takes the slow path, which checks it. A thread that has taken
+ * the slab in the meantime takes the slow path once. */
 static void untag(const char *base, unsigned pages)
 {
     for (unsigned i = 0; i < pages; i++)
@@ -19,7 +19,7 @@ static void untag(const char *base, unsigned pages)
 
 static void put_remote(struct hak_slab *slab, struct hak_chain chain)
 {
-    const char *base = slab->base; /* once the blocks are back, the slab may become one of another class */
+    const char *base = slab->base; /* read first: once the blocks are returned, the slab may change its class */
     unsigned cls = slab->cls, pages = slab->pages;
     switch (hak_slab_remote_put(slab, chain)) {
     case HAK_REMOTE_PUBLISH:
@@ -34,7 +34,7 @@ static void put_remote(struct hak_slab *slab, struct hak_chain chain)
     }
 }
 
-/* Blocks of others that a drain meets, sorted by slab: one compare-and-swap gives many of them back. */
+/* Blocks of other heaps, grouped by slab. */
 #define GROUPS 16u
 struct groups {
     unsigned used; /* bit i: of[i] holds blocks */
@@ -82,13 +82,13 @@ static bool was_mine(const struct hak_heap *heap, const void *block)
     return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES;
 }
 
-/* Neighbours in a list often lie in one slab; blocks of a page do. NULL lies in no slab. */
+/* Consecutive blocks of a list often belong to one slab; blocks of one page always do. NULL lies in no slab. */
 static bool same_page(const void *a, const void *b)
 {
     return ((uintptr_t)a ^ (uintptr_t)b) >> HAK_PAGE_LG == 0;
 }
 
-/* A FULL slab has no owner: its last owner takes it back when it frees one of its blocks, unless it has enough slabs.
+/* A FULL slab has no owner: its last owner reclaims it when it frees one of its blocks, unless it has enough slabs.
  */
 static bool reclaim(struct hak_heap *heap, struct hak_slab *slab, const void *block)
 {
@@ -99,7 +99,7 @@ static bool reclaim(struct hak_heap *heap, struct hak_slab *slab, const void *bl
     return true;
 }
 
-/* One slab of the bin stays, to come and go cheaply. */
+/* The bin keeps one slab, so that a single block can be allocated and freed cheaply. */
 static HAK_NOINLINE void release_spare(struct hak_heap *heap, struct hak_slab *slab)
 {
     struct hak_bin *b = &heap->bins[slab->cls];
@@ -107,11 +107,11 @@ static HAK_NOINLINE void release_spare(struct hak_heap *heap, struct hak_slab *s
         hak_owned_release(heap, slab);
 }
 
-/* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is known when
- * compiling: each of the two has code of its own. */
+/* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is a
+ * compile-time constant, so each of the two has its own code. */
 struct rest {
     void *first;                  /* NULL: nothing */
-    void *const *at, *const *end; /* array: those after it */
+    void *const *at, *const *end; /* array: the pointers after `first` */
 };
 
 HAK_INLINE void skip_first(struct rest *rest, const bool array)
@@ -122,7 +122,7 @@ HAK_INLINE void skip_first(struct rest *rest, const bool array)
         rest->first = hak_next_load(rest->first);
 }
 
-/* How many slots, of at most `most`, go on from a block in steps of so many bytes. */
+/* How many slots, at most `most`, continue from `block` in steps of `step` bytes. */
 HAK_INLINE uint32_t run_length(void *const *slots, size_t most, const char *block, ptrdiff_t step)
 {
     uint32_t n = 0;
@@ -131,26 +131,27 @@ HAK_INLINE uint32_t run_length(void *const *slots, size_t most, const char *bloc
     return n;
 }
 
-/* Marks a block, and those of the slots whose bits follow on its bit in one word, up or down. How many of the slots. */
+/* Marks a block, and the blocks in the slots whose bits adjoin its bit in one word, upwards or downwards. Returns the
+ * number of those slots. */
 static HAK_NOINLINE uint32_t mark_run(struct hak_slab *slab, const void *block, ptrdiff_t step, void *const *slots,
                                       size_t most)
 {
     uint64_t place = hak_slab_place_of(slab, block), *word;
     uint32_t first = (uint32_t)(place >> 32), below = first % 64;
-    size_t room = step > 0 ? hak_min(63 - below, slab->carved - 1 - first) : below; /* then another slab may follow */
+    size_t room = step > 0 ? hak_min(63 - below, slab->carved - 1 - first) : below; /* beyond it another slab may lie */
     uint32_t n = run_length(slots, hak_min(most, room), block, step);
     uint32_t lowest = step > 0 ? first : first - n;
     uint64_t bits = (((uint64_t)2 << n) - 1) << lowest % 64;
     word = &slab->bitmap[first / 64];
     if (HAK_UNLIKELY(lowest + n >= slab->carved || !hak_slab_is_start(slab, block, place) || *word & bits)) {
-        hak_slab_mark(slab, block); /* which fails, or one of the next does */
+        hak_slab_mark(slab, block); /* fails, or does so for one of the next blocks */
         return 0;
     }
     *word |= bits;
     return n;
 }
 
-/* Nothing: but hardened builds find out whether it is as free left it. */
+/* Does nothing, except in hardened builds, which check that the block is as free left it. */
 HAK_INLINE void check_free_block(const struct hak_slab *slab, const void *block, const bool array)
 {
     if (array)
@@ -159,7 +160,8 @@ HAK_INLINE void check_free_block(const struct hak_slab *slab, const void *block,
         hak_mark_check_linked(block, slab->cls);
 }
 
-/* Of an array the first blocks, those of this slab. Programs often free neighbours one after the other. */
+/* Marks the first blocks of an array, as far as they belong to this slab. Programs often free adjacent blocks in a
+ * row. */
 HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
 {
     uint32_t n = 0;
@@ -185,7 +187,7 @@ HAK_INLINE uint32_t mark_array(struct hak_slab *slab, struct rest *rest)
     return n;
 }
 
-/* Of a list. */
+/* The same for a list. */
 HAK_INLINE uint32_t mark_list(struct hak_slab *slab, struct rest *rest)
 {
     uint32_t n = 0;
@@ -200,7 +202,7 @@ HAK_INLINE uint32_t mark_list(struct hak_slab *slab, struct rest *rest)
     return n;
 }
 
-/* Onto the free list. */
+/* The same, onto the slab's free list. */
 HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const bool array)
 {
     uint32_t n = 0;
@@ -211,13 +213,13 @@ HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const boo
         check_free_block(slab, last, array);
         hak_slab_push(slab, last);
         hak_block_batch_close(last, 0, 0);
-        if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a block that is on the list twice has no end */
+        if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a list that is a circle has no end */
             hak_slab_fail_put(slab, last);
     } while (same_page(last, rest->first));
     return n;
 }
 
-/* Puts the first blocks, of this slab, which is the thread's, into its map or on its free list. */
+/* Puts the first blocks, which belong to this slab of the heap, into its bitmap or on its free list. */
 HAK_INLINE void put_own(struct hak_heap *heap, struct hak_slab *slab, struct rest *rest, const bool array)
 {
     const void *first = rest->first;
@@ -237,7 +239,7 @@ HAK_INLINE void put_own(struct hak_heap *heap, struct hak_slab *slab, struct res
         release_spare(heap, slab);
 }
 
-/* The number of a block. Others' slabs may be carved at this moment, so how far cannot be told. */
+/* The number of a block. The slab's owner may be carving it now, so this cannot check how far it is carved. */
 HAK_INLINE uint32_t number_of_block(const struct hak_slab *slab, const void *block, const bool array)
 {
     uint32_t number = HAK_LIKELY(hak_class_starts_at(slab->cls, block))
@@ -247,7 +249,7 @@ HAK_INLINE uint32_t number_of_block(const struct hak_slab *slab, const void *blo
     return number;
 }
 
-/* The same for a slab that another heap owns. */
+/* Puts the first blocks, which belong to a slab of another heap, into a group. */
 HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct hak_slab *slab, struct rest *rest,
                            const bool array)
 {
@@ -259,7 +261,7 @@ HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct 
             hak_slab_fail_free(slab, last);
         last = rest->first;
         hak_batcher_add(&batcher, last, number_of_block(slab, last, array), !array);
-        if (HAK_UNLIKELY(batcher.count > slab->capacity)) /* the list runs in a circle: a block is on it twice */
+        if (HAK_UNLIKELY(batcher.count > slab->capacity)) /* the list is a circle: a block is on it twice */
             hak_slab_fail_put(slab, last);
     }
     struct hak_chain chain = hak_batcher_end(&batcher);
@@ -269,7 +271,8 @@ HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct 
         put_remote(slab, chain);
 }
 
-/* Blocks of it can be out. Of others, which a block freed twice leads to, class and stride mean nothing. */
+/* Whether blocks of the slab can be allocated. A block freed twice may lead to another descriptor, whose class and
+ * stride mean nothing. */
 static bool is_slab(const struct hak_slab *slab)
 {
     enum hak_slab_state state = hak_slab_state(slab);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * Slow paths enter a heap, work with it as its only user, and leave it. With the caches `list` and `array` it is the
- * thread's own. With `cpu` it is the heap of the CPU that the thread runs on, under the heap's lock; or the thread's
- * own where restartable sequences are off. A thread that the kernel moves to another CPU meanwhile goes on with the
- * heap that it entered: whose slabs these are does not depend on the thread that uses them. */
+ * Slow paths enter a heap, work with it as its only user, and leave it. With the caches `list` and `array` the heap is
+ * the thread's own. With `cpu` it is the heap of the CPU on which the thread runs, under the heap's lock; or the
+ * thread's own if restartable sequences are off. A thread that the kernel moves to another CPU continues with the heap
+ * that it entered: slabs belong to the heap, not to the thread. */
 #ifndef HAK_ENTER_H
 #define HAK_ENTER_H
 
 #include "cpu_heaps.h"
 #include "thread.h"
 
-/* NULL: as hak_thread_heap. */
+/* NULL in the same cases as hak_thread_heap. */
 HAK_INLINE struct hak_heap *hak_heap_enter(void)
 {
     return hak_heaps_are_of_cpus() ? hak_cpu_heap_enter() : hak_thread_heap();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A heap: the slabs behind its bins, blocks of other heaps on their way back, counters. A thread owns it, or a CPU, or
+ * A heap: the slabs behind its bins, blocks of other heaps that it will return, counters. A thread or a CPU owns it, or
  * it is the orphan (heaps.h). Its bins lie in the owner's cache (cache.h). Heaps are metadata and never unmapped. Only
- * the owner touches what is not atomic; of a retired heap, the thread that has taken it off the list. */
+ * the owner touches fields that are not atomic; for a retired heap, the thread that has taken it off the list. */
 #ifndef HAK_HEAP_H
 #define HAK_HEAP_H
 
@@ -12,16 +12,16 @@
 /* The slabs behind one bin. */
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
-    uint16_t owned_pages;   /* and their length */
-    uint16_t refills;       /* the low bits of their number */
+    uint16_t owned_pages;   /* and the sum of their pages */
+    uint16_t refills;       /* number of refills (low 16 bits) */
     uint16_t uses;          /* refills and flushes of the remote cache (share.h) */
-    bool shrinking;           /* overflowed, and not refilled since */
+    bool shrinking;           /* overflowed, and was not refilled since */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
-    uint16_t remote_capacity; /* blocks that it takes before it is checked; 0 before the first one */
-    uint8_t seen;             /* refills at the last scan (hak_bins_scan), the low bits */
+    uint16_t remote_capacity; /* blocks that it takes before a check; 0 before the first block */
+    uint8_t seen;             /* `refills` at the last scan (hak_bins_scan; low 8 bits) */
     HAK_BIN_FIELDS
-    hak_remote_blocks remote_cache; /* other threads' blocks that were freed here */
+    hak_remote_blocks remote_cache; /* blocks of other heaps that were freed here */
 };
 
 /* Freed blocks that are held back (quarantine.h). */
@@ -32,12 +32,12 @@ struct hak_quarantine {
 
 struct hak_heap {
     uint64_t tag;
-    const struct hak_cache *cache; /* its thread's bins, for tools outside of the process; NULL where it has none */
+    const struct hak_cache *cache; /* its thread's bins, for external tools; NULL if it has none */
     struct hak_heap *next, *prev;  /* the heaps in use, or the retired, or the recycled ones */
     uint64_t retired_ms;           /* when it was retired last, */
     size_t retired_bytes;         /* and the bytes of blocks cut from its slabs then */
-    void *local[HAK_NFRONTENDS];  /* the frontends' own, by their place in the table of parts */
-    uint32_t flush_done;          /* the last of the trims' requests that it has followed */
+    void *local[HAK_NFRONTENDS];  /* data of the frontends, by their index in the table of parts */
+    uint32_t flush_done;          /* the last flush request that it has followed */
     uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: not yet, */
     unsigned scan_next;           /* and the next one */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
@@ -49,13 +49,13 @@ struct hak_heap {
     HAK_HEAP_FIELDS
 };
 
-/* What a heap of this process belongs to, for reports. */
+/* What owns the heaps of this process, for reports. */
 HAK_INLINE const char *hak_heap_owners(void)
 {
     return hak_heaps_are_of_cpus() ? "processors" : "threads";
 }
 
-/* Calls `visit` for each class that the thread has used. */
+/* Calls `visit` for each class that the heap has used. */
 HAK_INLINE void hak_heap_each_class(struct hak_heap *heap, void (*visit)(struct hak_heap *heap, unsigned cls))
 {
     for (unsigned word = 0; word < sizeof heap->used_classes / sizeof heap->used_classes[0]; word++)

@@ -12,7 +12,7 @@
 #include "core/parts/parts.h"
 #include "share.h"
 
-#define RETIRED_BYTES (32 * HAK_MIB) /* cut from the slabs of all retired heaps, at most */
+#define RETIRED_BYTES (32 * HAK_MIB) /* most bytes carved from the slabs of all retired heaps */
 #define WARM 16u                     /* recycled heaps that keep their slots */
 
 HAK_LOCK(hak_heaps_lock, HAK_RANK_HEAPS);
@@ -48,7 +48,7 @@ static void unlink_retired(struct hak_heap *heap)
     HAK_SUB_RELAXED(&retired_bytes, heap->retired_bytes);
 }
 
-/* The tag of a recycled heap may be used again: tags are hints, and its last owner owns nothing any more. */
+/* The tag of a recycled heap may be reused: tags are hints, and the last owner has no slab left. */
 struct hak_heap *hak_heap_new(void)
 {
     hak_lock_acquire(&hak_heaps_lock);
@@ -108,7 +108,7 @@ static void dissolve(struct hak_heap *heap)
     hak_heap_recycle(heap);
 }
 
-/* Only the next owner uses what a retired heap holds, so it must not be much. */
+/* Only the next owner can use what a retired heap holds, so it must not be much. */
 static bool may_retire(size_t bytes)
 {
     return HAK_LOAD_RELAXED(&retired_bytes) + bytes <= RETIRED_BYTES &&
@@ -137,7 +137,7 @@ void hak_heap_retire_or_dissolve(struct hak_heap *heap)
         dissolve(heap);
 }
 
-/* Takes one that has been retired since then; it counts as used again, so that its numbers count. */
+/* Takes a heap that was retired at that time or before; it counts as used again, so that its counters are summed. */
 static struct hak_heap *take_retired(uint64_t since_ms)
 {
     struct hak_heap *heap;
@@ -175,7 +175,7 @@ void hak_heaps_fork_child(void)
 {
     struct hak_heap *heap = used, *next;
     if (hak_heaps_are_of_cpus())
-        return; /* the child has them whole */
+        return; /* the child has all heaps, complete */
     used = NULL;
     used_count = 0;
     for (; heap; heap = next) {
@@ -195,7 +195,7 @@ static void add_heap(struct hak_heaps_totals *totals, const struct hak_heap *hea
     hak_counters_add(&totals->counters, &heap->counters);
 }
 
-/* What bins hold is shown by the chosen cache. */
+/* For tools that read memory. The chosen cache shows what its bins hold. */
 static void show_heaps(void)
 {
     HAK_SHOW_VARIABLE(used);

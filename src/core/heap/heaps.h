@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * All heaps of the process. A heap is in use, owned by a thread or a CPU; or retired: its owner has ended, and it waits
- * with its blocks and slabs for the next owner; or recycled: it has none. After the purge delay, or when memory is
- * needed elsewhere, a retired heap is dissolved: its slabs become PARTIAL, FULL or EMPTY, and it is recycled.
- * The orphan serves all threads that have no heap. */
+ * All heaps of the process. A heap is in use, owned by a thread or a CPU; or retired: its owner has ended, and it keeps
+ * its blocks and slabs for the next owner; or recycled: it has neither. After the purge delay, or when memory is needed
+ * elsewhere, a retired heap is dissolved: its slabs become PARTIAL, FULL or EMPTY, and it is recycled. The orphan
+ * serves all threads that have no heap. */
 #ifndef HAK_HEAPS_H
 #define HAK_HEAPS_H
 
@@ -14,19 +14,19 @@ struct hak_heap *hak_heap_new(void);
 /* Calls the hooks of the frontends for a heap whose owner begins or ends. */
 void hak_heap_start_parts(struct hak_heap *heap);
 void hak_heap_end_parts(struct hak_heap *heap);
-/* The heap waits for its next owner, or is dissolved if too much waits already. */
+/* Retires the heap, or dissolves it if retired heaps already hold too much. */
 void hak_heap_retire_or_dissolve(struct hak_heap *heap);
-/* For a heap without blocks and slabs. */
+/* Recycles a heap without blocks and slabs. */
 void hak_heap_recycle(struct hak_heap *heap);
 /* Dissolves the heaps that were retired at `since_ms` or before. The caller holds no lock but the orphan's. */
 void hak_heaps_dissolve(uint64_t since_ms);
 
-/* Between the two calls the caller has the orphan alone. No thread has its tag, so blocks of its slabs always come back
- * by their remote lists. */
+/* Between the two calls the caller has exclusive use of the orphan. No thread has the orphan's tag, so blocks of its
+ * slabs are always freed through the remote lists. */
 struct hak_heap *hak_orphan_acquire(void);
 void hak_orphan_release(void);
 
-/* In a forked child: forgets the heaps of the parent's other threads. What they owned stays pinned, and is counted. */
+/* In a forked child: forgets the heaps of the parent's other threads. Their slabs stay pinned, and are counted. */
 void hak_heaps_fork_child(void);
 
 /* Sums the counters of all heaps, recycled ones included. */

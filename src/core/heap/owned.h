@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * The slabs that a thread owns: a list for each class, its first slab the one that refills use. Only the heap's owner
- * calls these, or the thread that dissolves a retired heap. */
+ * The slabs that a heap owns: a list for each class, whose first slab serves refills. Only the heap's owner calls these
+ * functions, or the thread that dissolves a retired heap. */
 #ifndef HAK_OWNED_H
 #define HAK_OWNED_H
 
 #include "core/pages/slab_list.h"
 #include "heap.h"
 
-/* 64 KiB pages of slabs behind a bin, at most. Blocks of them that other threads free wait for the owner, which
- * may never use the class again; so slabs beyond the limit have no owner, and empty themselves. */
+/* The most 64 KiB pages of slabs behind a bin. Blocks that other threads free wait for the slab's owner, which may
+ * never use the class again; so slabs beyond the limit have no owner, and become EMPTY by remote frees alone. */
 #define HAK_OWNED_PAGES 64u
 
 HAK_INLINE bool hak_owned_has_room(const struct hak_heap *heap, const struct hak_slab *slab)
@@ -41,7 +41,7 @@ HAK_INLINE void hak_owned_remove(struct hak_heap *heap, struct hak_slab *slab)
     hak_owned_count(heap, -1);
 }
 
-/* A slab without a block outstanding goes back to its frontend. */
+/* Releases a slab without allocated blocks to its frontend. */
 void hak_owned_release(struct hak_heap *heap, struct hak_slab *slab);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds, where the settings ask for it: each small block is overwritten when it is freed, and waits for a
- * while before it can serve again. When it leaves, its bytes must be as free left them. Blocks wait by thread, the one
- * freed longest ago first, linked through their first words. Where a setting is on, a thread's tag matches no page: all
- * frees take the slow path, which asks here. So it costs nothing where it is off. Other builds: nothing. */
+ * The quarantine of hardened builds, off by default: free overwrites each small block and holds it back for a while.
+ * When a block leaves the quarantine, its bytes must be as free left them. Each thread has a queue of blocks, linked
+ * through their first words, oldest first. If a setting turns it on, the thread's tag matches no page, so all frees
+ * take the slow path, which calls this. So it costs nothing while off. Other builds: nothing. */
 #ifndef HAK_QUARANTINE_H
 #define HAK_QUARANTINE_H
 

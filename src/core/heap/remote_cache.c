@@ -8,9 +8,9 @@
 #include "owned.h"
 #include "share.h"
 
-#define REMOTE_MIN 4u               /* fewer blocks do not serve a refill, */
+#define REMOTE_MIN 4u               /* fewer blocks do not make a refill, */
 #define REMOTE_LARGE 1024u          /* unless they are larger than this */
-#define REMOTE_BYTES (32 * HAK_KIB) /* of a class wait here at most, or two blocks: their owner does without them */
+#define REMOTE_BYTES (32 * HAK_KIB) /* most bytes of a class here, or two blocks */
 
 static uint32_t remote_capacity(unsigned cls)
 {
@@ -19,7 +19,8 @@ static uint32_t remote_capacity(unsigned cls)
 
 /* --- how much, and when -------------------------------------------------------------------------------- */
 
-/* The blocks freed last stay: one, by which a free of it is seen, or what a thread that shares the class keeps. */
+/* The blocks freed last stay: one, which detects that it is freed again, or as many as a thread that shares the class
+ * keeps. */
 void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -49,8 +50,9 @@ void hak_remote_cache_flush(struct hak_heap *heap)
     hak_heap_each_class(heap, hak_remote_cache_flush_class);
 }
 
-/* A few blocks do not serve a refill, they wait to return: the thread may free the class but seldom use it; or two
- * threads may have come to use blocks of one cache line by handing one over, and would share the line forever. */
+/* A few blocks are not used for a refill; they wait to be returned. The thread may free blocks of the class but seldom
+ * allocate them; or two threads may use blocks of one cache line because one block was handed over, and would share the
+ * line forever. */
 uint32_t hak_remote_cache_refill(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];

@@ -5,8 +5,8 @@
 #include "core/parts/parts.h"
 
 #define USES_MAX 4096u   /* however many threads there are */
-#define BATCH_BYTES 384u /* of a trip, or one block */
-#define KEEP_BYTES 384u  /* of a class, or one block */
+#define BATCH_BYTES 384u /* taken by a refill, or one block */
+#define KEEP_BYTES 384u  /* kept of a class, or one block */
 
 _Atomic(uint32_t) hak_share_uses;
 
@@ -21,7 +21,7 @@ uint32_t hak_share_capacity(unsigned cls)
     return hak_strides[cls] > HAK_SHARE_STRIDE_LARGE ? 0 : (uint32_t)hak_max(1, KEEP_BYTES / hak_strides[cls]);
 }
 
-/* A PARTIAL one first: an EMPTY one would become one more that is hardly used. */
+/* A PARTIAL slab first: an EMPTY one would become one more slab that is hardly used. */
 static struct hak_slab *acquire(struct hak_heap *heap, unsigned cls, bool may_grow)
 {
     struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_PARTIAL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Shared slabs: a thread that has used a class little owns no slab of it. It adopts one that is PARTIAL, takes a few
  * blocks and publishes it again at once, so that blocks of many threads lie in one page, and a thread that then waits
- * holds little. Where threads are many, "little" is more. No thread has the tag of such a slab: its blocks come back as
- * those of others do, by number, so that what the thread keeps has a bound from the first free on. */
+ * holds little. The more threads there are, the more use still counts as little. No thread has the tag of such a slab:
+ * its blocks are freed as remote ones, by number, so that what the thread keeps is bounded from the first free on. */
 #ifndef HAK_SHARE_H
 #define HAK_SHARE_H
 
@@ -10,11 +10,12 @@
 
 /* Smaller blocks are never shared: two threads would write to one cache line. */
 #define HAK_SHARE_STRIDE_MIN HAK_CACHELINE
-/* Larger ones are much memory: of them a thread keeps none, and among others it makes a few trips in any case. */
+/* Larger blocks are much memory: a thread keeps none of them. If there are other threads, it shares slabs of them for a
+ * few refills in any case. */
 #define HAK_SHARE_STRIDE_LARGE 2048u
 #define HAK_SHARE_USES_LARGE 4u
 
-/* Trips for a class after which a thread owns slabs of it; below UINT16_MAX. */
+/* Number of refills of a class after which a thread owns slabs of it; below UINT16_MAX. */
 extern _Atomic(uint32_t) hak_share_uses;
 /* heaps.c reports each change of the number of heaps in use. */
 void hak_share_set_heaps(uint32_t live);
@@ -36,11 +37,11 @@ HAK_INLINE void hak_share_count_use(struct hak_bin *b)
     b->uses += b->uses < UINT16_MAX;
 }
 
-/* Free blocks that it then keeps. */
+/* The number of free blocks of the class that a thread then keeps. */
 uint32_t hak_share_capacity(unsigned cls);
-/* A slab that is the thread's until it is closed, new to the class only if that may grow; NULL without memory. */
+/* A slab that the thread owns until hak_share_close; a new one only if may_grow. NULL without memory. */
 struct hak_slab *hak_share_open(struct hak_heap *heap, unsigned cls, bool may_grow);
-/* So many blocks of it at most, where `want` are asked for. */
+/* The most blocks to take from it when `want` are needed. */
 uint32_t hak_share_batch(unsigned cls, uint32_t want);
 void hak_share_close(struct hak_slab *slab);
 

@@ -12,11 +12,13 @@
 #include "quarantine.h"
 
 static _Atomic(uint32_t) flush_request;
-static _Atomic(uint32_t) ended_work; /* of ended threads since their last tick: the next thread goes on with it */
+static _Atomic(uint32_t)
+    ended_work; /* work of ended threads since their last tick, which the next thread to start continues */
 static pthread_key_t key;
-static bool key_exists; /* without one threads keep what they had, nothing breaks */
+static bool key_exists; /* without a key, ended threads keep their heaps; nothing breaks */
 
-/* Not inline, as the next one: hak_thread_heap is on the way of each slow call, and saves no register for them. */
+/* Not inline, like the next functions, so that hak_thread_heap, which every slow call runs, saves no registers for
+ * them. */
 static HAK_COLD struct hak_heap *start_thread(void)
 {
     if (hak_self.ended || hak_heaps_are_of_cpus())
@@ -40,7 +42,7 @@ static HAK_COLD struct hak_heap *start_thread(void)
     return heap;
 }
 
-/* The thread that requested the flush may have cleared tags (hak_space_untag_open), so that this one comes here. */
+/* The thread that requested the flush may have cleared tags (hak_space_untag_open), so that this thread comes here. */
 static void tag_again(struct hak_heap *heap, unsigned cls)
 {
     for (struct hak_slab *slab = heap->bins[cls].slabs; slab; slab = slab->next)

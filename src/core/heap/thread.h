@@ -5,10 +5,10 @@
 
 #include "heap.h"
 
-/* The calling thread's heap, which begins on first use. NULL once the thread's destructor ran, without memory, or where
- * heaps belong to CPUs: callers then use the orphan. The library is initialised. */
+/* The calling thread's heap, which begins on first use. NULL once the thread's destructor ran, without memory, or if
+ * heaps belong to CPUs: callers then use the orphan. The caller has initialised the library. */
 struct hak_heap *hak_thread_heap(void);
-/* At the library's start, before any thread has a heap: makes the key whose destructor ends them. */
+/* At the library's start, before any thread has a heap: makes the key whose destructor retires heaps. */
 void hak_thread_make_key(void);
 /* Asks every thread to flush its bins at its next slow path. */
 void hak_thread_request_flush(void);
