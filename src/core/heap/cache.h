@@ -75,7 +75,7 @@ typedef struct hak_cache *hak_cache_ref;
 HAK_INLINE hak_cache_ref hak_cache_here(void)
 {
     hak_cache_ref self = &hak_self;
-#if HAK_SANITIZED /* gcc tests for NULL with the flags of an addition, which the linker turns into a lea, which sets none */
+#if HAK_SANITIZED /* gcc tests the addition's flags for NULL; the linker turns it into a lea, which sets none */
     __asm__("" : "+r"(self));
 #endif
     return self;

@@ -12,8 +12,7 @@
 #include "quarantine.h"
 
 static _Atomic(uint32_t) flush_request;
-static _Atomic(uint32_t)
-    ended_work; /* work of ended threads since their last tick, which the next thread to start continues */
+static _Atomic(uint32_t) ended_work; /* of ended threads since their last tick; the next thread takes it over */
 static pthread_key_t key;
 static bool key_exists; /* without a key, ended threads keep their heaps; nothing breaks */
 

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * What a cache does: it holds a thread's free blocks, one bin for each class, in front of the slabs. Each folder
- * beside this file is one; -Dcache chooses at build time, and chosen.h includes its header. A header defines these
- * inline, for the fast path:
+ * The interface of a cache, which holds a thread's free blocks, one bin for each class, in front of the slabs. Each
+ * folder beside this file is a cache; -Dcache chooses one at build time, and chosen.h includes its header. The header
+ * defines these inline, for the fast path:
  *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)             a block; NULL from an empty bin
- *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)         the same; NULL, too, where pop may call something
+ * void *hak_cache_try_pop(hak_cache_ref self, unsigned cls) the same; also NULL if pop would call a function
  *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: p is stored; false: hak_cache_tick
  *       is due, or a check, or p is hak_cache_first
  *   bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p) true: p is stored; false: a check is due
  *   uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
- *       blocks of the slab to the bin, in one refill; how many; of own slabs a few more may come. 0 without memory
- *   void *hak_cache_taken(struct hak_heap *heap, unsigned cls)         one of those; NULL where there are none
+ * a refill: moves blocks of the slab to the bin; how many (of own slabs possibly a few more). 0 without memory
+ * void *hak_cache_taken(struct hak_heap *heap, unsigned cls) one of those; NULL if there are none
  *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
- *   bool hak_cache_can_hold(const struct hak_bin *b)                false: for want of memory the bin holds no block
+ * bool hak_cache_can_hold(const struct hak_bin *b) false: without memory for slots, the bin holds no block
  *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
- * and the rest here. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin its own.
- * Only free() counts, and only down: after so many frees of a class its bin is checked, which bounds it. */
+ * and the functions declared below. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin
+ * is that heap's. Only free() counts, and only down: after a number of frees of a class, its bin is checked, which
+ * bounds it. */
 #ifndef HAK_CACHES_CONTRACT_H
 #define HAK_CACHES_CONTRACT_H
 
 #include "core/base/work.h"
 #include "core/heap/heap.h"
 
-/* Frees of a class between two ticks; each check of a bin is one, too. */
+/* Frees of a class between two ticks. Each check of a bin is a tick, too. */
 #define HAK_BIN_TICK (HAK_CACHE_CPU ? 128u : HAK_ROOM_MOST)
 #define HAK_BIN_SHORT_TICK 16u /* the same while idle memory waits to be purged */
 
-/* So many frees at most until the next tick. */
+/* The most frees until the next tick. */
 HAK_INLINE uint32_t hak_bin_tick(void)
 {
     return HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)) ? HAK_BIN_SHORT_TICK : HAK_BIN_TICK;
@@ -33,14 +34,14 @@ HAK_INLINE uint32_t hak_bin_tick(void)
 
 /* The thread uses the class for the first time. */
 void hak_cache_start(struct hak_heap *heap, unsigned cls);
-/* Others' blocks go to the bin, which is empty, the one freed last to be taken first. False: there is no room, all are
- * drained. */
+/* Moves blocks of other heaps to the bin, which is empty; the block freed last will be taken first. False: the bin has
+ * no room, and the blocks were drained. */
 bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n);
-/* p was freed, and the bin's room is used up: drains what it has beyond its capacity. */
+/* p was freed, and the bin's room is used up: drains the blocks beyond its capacity. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p);
-/* The same in a thread that has no heap, or has ended: it keeps nothing in its bins. */
+/* The same in a thread that has no heap, or has ended: its bins stay empty. */
 void hak_cache_leave(unsigned cls, void *p);
-/* Empties the bin, or drains the half of it that was freed longest ago. */
+/* Empties the bin; drains the half of it that was freed longest ago. */
 void hak_cache_drain(struct hak_heap *heap, unsigned cls);
 void hak_cache_halve(struct hak_heap *heap, unsigned cls);
 

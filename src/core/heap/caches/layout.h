@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the chosen cache keeps in a thread's cache (HAK_CACHE_FIELDS), in a bin (HAK_BIN_FIELDS), and in a heap: cleared
- * when it is recycled (HAK_HEAP_CLEARED_FIELDS), or not (HAK_HEAP_FIELDS). */
+ * The fields of the chosen cache in a thread's cache (HAK_CACHE_FIELDS), in a bin (HAK_BIN_FIELDS), and in a heap:
+ * cleared when the heap is recycled (HAK_HEAP_CLEARED_FIELDS), or not (HAK_HEAP_FIELDS). */
 #ifndef HAK_CACHES_LAYOUT_H
 #define HAK_CACHES_LAYOUT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See array.h. Arrays begin small and double as the thread uses the class, up to what its capacity and a beat of frees
- * take; outgrown ones serve the thread's other classes. */
+ * See array.h. Arrays begin small and double as the thread uses the class, up to slots for its capacity and the frees
+ * of a tick; outgrown arrays serve the thread's other classes. */
 #include "array.h"
 
 #include <string.h>
@@ -12,11 +12,11 @@
 #include "core/heap/share.h"
 #include "core/pages/block_batch.h"
 
-#define TICKS 11u /* until the next check; a trim waits so long at most to be heard */
+#define TICKS 11u /* until the next check, where at the latest the thread follows a trim's request */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
-/* The bin holds n blocks now. The caller sets its room anew. */
+/* Sets the number of blocks in the bin. The caller sets its room anew. */
 static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
 {
     hak_self.bin[cls] = b->slots + n;
@@ -33,7 +33,7 @@ static void count_drained(struct hak_heap *heap, unsigned cls, uint64_t blocks)
     hak_count(&heap->counters.classes[cls].served, -blocks);
 }
 
-/* Gives the bin slots for so many blocks, if there is memory; returns how many it can hold. */
+/* Gives the bin slots for `blocks` blocks, if there is memory; returns how many it can hold. */
 static uint32_t grow_array(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -60,7 +60,7 @@ static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
     return hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
 }
 
-/* Frees until the next tick: there are slots for them. Where the class is shared, not many. */
+/* Sets the frees until the next tick. There are slots for them; few, if the thread shares slabs of the class. */
 HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_bin *b = &heap->bins[cls];
@@ -72,14 +72,14 @@ HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls)
 
 void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
-    hak_owned_mark_used(heap, cls); /* the slots are to be found again */
+    hak_owned_mark_used(heap, cls); /* so that the slots are found when the heap is dissolved */
     grow_array(heap, cls, 1);
     set_room(heap, cls);
 }
 
 /* --- filling ------------------------------------------------------------------------------------------- */
 
-/* A bin that is filled with so many has slots for as many frees. */
+/* Makes slots for `blocks` blocks and as many frees; returns the number of free slots. */
 static uint32_t room_for(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     uint32_t most = (uint32_t)hak_max(hak_parts.capacity[cls], blocks) + HAK_ARRAY_FREES;
@@ -129,7 +129,7 @@ bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks block
 
 /* --- emptying ------------------------------------------------------------------------------------------ */
 
-/* Drains the blocks freed longest ago; so many stay. */
+/* Drains the blocks freed longest ago; keeps `keep`. */
 static void drain_to(struct hak_heap *heap, unsigned cls, uint32_t keep)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -163,7 +163,7 @@ void hak_cache_leave(unsigned cls, void *p)
     drain_one(NULL, p);
 }
 
-/* In place of the block freed longest ago, where there is no slot. */
+/* Puts p into the bin. If no slot is free, drains the block freed longest ago. */
 static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -178,8 +178,8 @@ static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
     hak_self.bin[cls] = end + 1;
 }
 
-/* A thread that comes here often has its array doubled, until it has slots for many frees. A bin that overflows and
- * was not refilled since it did before belongs to a program that frees a lot: it keeps one block. */
+/* If checks are frequent, the array is doubled, until it has slots for many frees. If a bin overflows again without a
+ * refill in between, the program frees a lot: the bin keeps one block. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -192,7 +192,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     put_in_array(heap, cls, p);
     if (hak_array_length(b, cls) > keep) {
         hak_count(&heap->counters.overflows, 1);
-        drain_to(heap, cls, b->shrinking || !keep ? 1 : keep); /* the last one shows whether it is freed again */
+        drain_to(heap, cls, b->shrinking || !keep ? 1 : keep); /* the last block shows whether it is freed again */
         b->shrinking = true;
     }
     b->later = TICKS;
@@ -238,12 +238,12 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
         hak_drain_array(heap, b->slots + 1, b->retired);
     count_drained(heap, cls, b->retired);
     hak_count(&heap->counters.classes[cls].served,
-              (uint64_t)(b->given - b->retired_room)); /* frees since it got room */
+              (uint64_t)(b->given - b->retired_room)); /* frees since it last got room */
     if (b->slots_lg)
         hak_slots_put(heap, b->slots, b->slots_lg);
 }
 
-/* --- looking ------------------------------------------------------------------------------------------- */
+/* --- inspection ------------------------------------------------------------------------------------------- */
 
 size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {

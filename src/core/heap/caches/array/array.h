@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * The cache `array`: a bin is an array of pointers to free blocks, which neither malloc nor free, neither a refill nor
- * a drain reads or writes, where their slab has a map: what a program writes to a block after free steers nothing here,
- * and cold blocks cost no cache miss.
+ * The cache `array`: a bin is an array of pointers to free blocks. If a slab has a bitmap, neither malloc nor free,
+ * neither a refill nor a drain touches its free blocks: so what a program writes to a block after free has no effect
+ * here, and cold blocks cost no cache miss.
  *
- * The first slot is NULL, so that malloc finds an empty bin as it finds a block. The bin's room is never more than the
- * slots behind its last block; so free() counts down first, and at zero the slow path has the block in its hands. A
- * bin has no slots before its first use: then it points to one NULL that all share, and has no room. */
+ * The first slot is NULL, so that malloc detects an empty bin by the load that it needs anyway. A bin's room never
+ * exceeds the slots behind its last block; so free() counts down first, and at zero the slow path takes the block. A
+ * bin has no slots before its first use: then it points to a shared NULL, and has no room. */
 #ifndef HAK_CACHES_ARRAY_H
 #define HAK_CACHES_ARRAY_H
 
@@ -14,9 +14,10 @@
 #include "core/pages/mark.h"
 #include "core/parts/parts.h"
 
-#define HAK_ARRAY_FREES 64u /* so many have slots beyond the capacity, once the thread uses the class a lot */
+#define HAK_ARRAY_FREES 64u /* slots beyond the capacity, once the thread uses the class a lot */
 
-/* Moves the end of a bin by one slot. In C it takes gcc one instruction more, which keeps what it has loaded. */
+/* Moves the end of a bin by one slot. In C, gcc would use one more instruction, since it keeps the value that it
+ * loaded. */
 HAK_INLINE void hak_array_move(hak_cache_ref self, uint64_t cls, const int slots)
 {
 #if HAK_CACHE_BY_SEGMENT
@@ -83,13 +84,13 @@ HAK_INLINE uint32_t hak_array_length(const struct hak_bin *b, unsigned cls)
     return b->slots_lg ? (uint32_t)((void **)hak_self.bin[cls] - b->slots) : 0;
 }
 
-/* Blocks that the slots hold: the first one holds none. */
+/* The most blocks that the slots can hold: the first one holds none. */
 HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
 {
     return (1u << b->slots_lg) - 1;
 }
 
-/* Gives the bin room for so many frees; those since the last time are counted. */
+/* Gives the bin room for `room` frees, and counts the frees since the last call. */
 HAK_INLINE void hak_array_set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -98,8 +99,8 @@ HAK_INLINE void hak_array_set_room(struct hak_heap *heap, unsigned cls, uint32_t
     hak_self.room[cls] = hak_room(room);
 }
 
-/* Some times that the room is used up before the next check, where the bin is no longer than its capacity and has slots
- * for a beat more: work is counted, no more. A tick comes often, so it takes few instructions. */
+/* Called when the room is used up. If no check is due, the bin does not exceed its capacity, and it has slots for
+ * another tick's frees, a tick only counts work. Ticks are frequent, so they take few instructions. */
 HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -111,7 +112,7 @@ HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
     end[1] = p;
     hak_self.bin[cls] = end + 1;
     hak_self.room[cls] = hak_room(HAK_BIN_TICK);
-    b->given = (uint16_t)(b->given + 1 + HAK_BIN_TICK); /* it is counted with the next ones, and so is p */
+    b->given = (uint16_t)(b->given + 1 + HAK_BIN_TICK); /* these frees, and p, are counted with the next ones */
     hak_work_add(HAK_BIN_TICK);
     return true;
 }

@@ -5,8 +5,8 @@
 
 #include "core/os/rseq.h"
 
-/* Label 1 to label 2 is the sequence; 0 is where it begins anew. [b]: where the arrays of the CPU keep the last
- * slot of the class that holds a block; [a] is that slot. */
+/* The sequence lies between labels 1 and 2; label 0 is where it restarts. [b]: the address of the class's `top` in the
+ * arrays of the CPU; [a]: its value, the last slot that holds a block. */
 #define HAK_SEQUENCE_BEGIN                                        \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                \
     ".balign 32\n"                                                \

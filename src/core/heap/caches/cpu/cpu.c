@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See cpu.h. What the slow path does with arrays: by sequences, many blocks at once, those of the CPU that it runs on;
- * and plainly, those of a thread where sequences are off, or those of a CPU while they are closed. */
+ * See cpu.h. The slow path's use of arrays. It moves many blocks at once by sequences to and from the arrays of its
+ * CPU. Arrays of a thread, if sequences are off, and closed arrays of a CPU it accesses plainly. */
 #include "cpu.h"
 
 #include "core/base/layout.h"
@@ -10,14 +10,14 @@
 #include "core/pages/block_batch.h"
 #include "core/pages/space.h"
 
-#define THREAD_SLOTS 63u /* for the blocks of a class in the arrays of a thread, at most */
-#define TRANSFER 256u    /* blocks that move at once, at most */
+#define THREAD_SLOTS 63u /* most slots for blocks of a class in the arrays of a thread */
+#define TRANSFER 256u    /* most blocks that move at once */
 
 /* --- which arrays -------------------------------------------------------------------------------------- */
 
 struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS] = {&hak_arrays_closed, &hak_arrays_closed};
 
-/* Read by sequences, which only a CPU's own threads run. */
+/* Sequences read this, and only on that CPU. */
 static void set_arrays_of(unsigned cpu, struct hak_arrays *arrays)
 {
     __atomic_store_n(&hak_arrays_of[HAK_CPUS_UNREAL + cpu], arrays, __ATOMIC_RELEASE);
@@ -34,7 +34,7 @@ unsigned hak_arrays_start(void)
     return cpus;
 }
 
-/* There may be many threads. */
+/* A thread gets fewer slots than a CPU, since there may be many threads. */
 static size_t slots_of(unsigned cls)
 {
     size_t slots = 2u * hak_parts.capacity[cls];
@@ -80,7 +80,7 @@ void hak_cache_fail_twice(const void *p)
 
 static uint32_t array_length(const struct hak_arrays *a, unsigned cls)
 {
-    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* may be a CPU's in use */
+    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* the arrays may be a CPU's, in use */
     return (uint32_t)(slot - (cls ? a->end[cls - 1] + 1 : a->slots));
 }
 
@@ -100,7 +100,7 @@ static uint32_t push_plainly(struct hak_arrays *a, unsigned cls, void *const *bl
     return i;
 }
 
-/* Whether the arrays are the thread's own, or a CPU's new ones, which no other thread can reach yet. */
+/* Whether the arrays are the thread's own, or new ones of a CPU, which no other thread can reach yet. */
 static bool has_plain_arrays(void)
 {
     return hak_self.arrays != &hak_arrays_closed;
@@ -113,14 +113,14 @@ static uint32_t mark_taken(void **blocks, uint32_t n)
     return n;
 }
 
-/* Up to n blocks from the arrays that serve here, the one put there last first. */
+/* Pops up to n blocks, the one pushed last first. */
 static uint32_t pop_some(unsigned cls, void **blocks, uint32_t n)
 {
     return mark_taken(blocks, has_plain_arrays() ? pop_plainly(hak_self.arrays, cls, blocks, n)
                                                  : hak_rseq_pop_some(cls, blocks, n));
 }
 
-/* How many of n blocks found slots there; the last one of them is taken first. */
+/* Pushes up to n blocks; returns how many found slots. The last one of them is popped first. */
 static uint32_t push_some(unsigned cls, void *const *blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -136,7 +136,7 @@ static void push_or_drain(struct hak_heap *heap, unsigned cls, void *const *bloc
         hak_drain_array(heap, blocks + pushed, n - pushed);
 }
 
-/* The same for blocks of which the first one is to be taken first. */
+/* The same, so that the first block is popped first. */
 static void push_reversed(struct hak_heap *heap, unsigned cls, void **blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n / 2; i++) {
@@ -163,7 +163,7 @@ void *hak_cache_pop_again(unsigned cls)
     return p;
 }
 
-/* On a CPU, which others use too, the block that the caller is to have does not go to the array. */
+/* Other threads may pop from a CPU's array, so the block for the caller does not go there. */
 static void *keep_one(struct hak_heap *heap, void *p)
 {
     if (has_plain_arrays() || heap->kept)
@@ -202,7 +202,7 @@ void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
 
 /* --- emptying ------------------------------------------------------------------------------------------ */
 
-/* Before it has counted down so far that it begins from above. */
+/* Resets the room before it wraps around. */
 static void reset_closed(unsigned cls)
 {
     __atomic_store_n(&hak_arrays_closed.room[cls], 0, __ATOMIC_RELAXED);
@@ -219,7 +219,7 @@ static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
     return hak_share_is_on(b, cls) ? 2 * hak_share_capacity(cls) + 1 : (uint32_t)slots_of(cls);
 }
 
-/* Only where sequences are off; where they are on, threads have no heap to call it with. */
+/* Called only if sequences are off; otherwise threads have no heap to pass. */
 bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -239,8 +239,8 @@ static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint
     push_reversed(heap, cls, blocks, keep);
 }
 
-/* The array is full: half of what one transfer pops returns to slabs. An array that was not refilled since it was full
- * before belongs to a program that frees a lot: then all of it returns. */
+/* The array is full: half of the blocks of one transfer return to their slabs. If the array was not refilled since it
+ * was last full, the program frees a lot: then all of them return. */
 static void make_array_room(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -283,7 +283,7 @@ void hak_cache_drain(struct hak_heap *heap, unsigned cls)
         hak_drain_array(heap, blocks, n);
 }
 
-/* --- a thread's end, a CPU's rest ------------------------------------------------------------------ */
+/* --- the end of a thread, an idle CPU ------------------------------------------------------------------ */
 
 void hak_cache_retire(struct hak_heap *heap)
 {
@@ -305,7 +305,7 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
         hak_drain_array(heap, blocks, n);
 }
 
-/* --- looking ------------------------------------------------------------------------------------------- */
+/* --- inspection ------------------------------------------------------------------------------------------- */
 
 size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * The cache `cpu`: arrays of pointers to free blocks, one for each class, that belong to CPUs. Threads push and
- * pop, by restartable sequences (os/rseq.h), in those of the CPU that they run on. So however many threads there
- * are, there are as many arrays as CPUs. A block may lie in the arrays of any; all slabs have one tag.
+ * The cache `cpu`: arrays of pointers to free blocks, one for each class, that belong to CPUs. Threads push to and pop
+ * from the arrays of the CPU on which they run, by restartable sequences (os/rseq.h). So the number of arrays depends
+ * on the CPUs, not on the threads. A block may lie in the arrays of any CPU; all slabs have the same tag.
  *
- * The fast path finds the closed arrays, which are empty and have no room, where the kernel does not know the thread,
- * where no slow path ran on the CPU yet, and while a thread empties its arrays. So it does in all
- * threads where sequences are off: then arrays belong to threads, and the slow path finds them. */
+ * The fast path finds the closed arrays, which are empty and have no room, if the thread is not registered with rseq,
+ * if no slow path has run on the CPU yet, and while a thread empties the CPU's arrays. If sequences are off, this holds
+ * for all threads: then arrays belong to threads, and the slow path uses them. */
 #ifndef HAK_CACHES_CPU_H
 #define HAK_CACHES_CPU_H
 
@@ -14,11 +14,11 @@
 #include "core/os/rseq.h"
 #include "core/parts/parts.h"
 
-/* By number of CPU. Before number 0 stand those that the C library has for "none". */
+/* Indexed by CPU id, after two entries for the negative ids by which the C library says that there is none. */
 #define HAK_CPUS_UNREAL 2
 extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS];
 
-/* p is freed, and is what the array took last. */
+/* Stops the process: p is freed, and is already the last block of the array. */
 _Noreturn HAK_COLD void hak_cache_fail_twice(const void *p);
 
 #if defined(__x86_64__)
@@ -27,7 +27,7 @@ _Noreturn HAK_COLD void hak_cache_fail_twice(const void *p);
 #include "aarch64.h"
 #endif
 
-/* What one thread puts into an array, another takes out: thread sanitizer does not see how. */
+/* One thread takes out what another has put into an array: thread sanitizer does not see that synchronisation. */
 #if defined(__SANITIZE_THREAD__)
 void __tsan_acquire(void *p);
 void __tsan_release(void *p);
@@ -66,14 +66,14 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 
 /* Arrays for a thread or a CPU; NULL without memory. */
 struct hak_arrays *hak_arrays_new(void);
-/* A CPU's become the ones that its threads find, or no more: then only the caller touches them. False: the
- * kernel refused, they are still found. */
+/* Makes arrays visible to the threads on a CPU; hides them, so that only the caller touches them. False: the kernel
+ * refused, and they are still visible. */
 void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays);
 bool hak_arrays_close(unsigned cpu);
 /* Switches restartable sequences on if they are usable. Returns the number of CPU ids; 0: sequences stay off. */
 unsigned hak_arrays_start(void);
 
-/* With sequences, of no CPU: NULL. */
+/* NULL with sequences, where it would depend on the CPU. */
 HAK_INLINE void *hak_cache_first(unsigned cls)
 {
     return *hak_self.arrays->top[cls];

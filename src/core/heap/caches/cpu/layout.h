@@ -5,8 +5,8 @@
 
 #include "core/heap/caches/slots/layout.h"
 
-/* The slots of a class follow on those of the class before; the first one is NULL, so that malloc finds an empty array
- * as it finds a block. */
+/* The slots of each class follow those of the previous one. The first slot is NULL, so that malloc detects an empty
+ * array by the load that it needs anyway. */
 struct hak_arrays {
     void **top[HAK_NCLASSES];   /* the last slot that holds a block */
     void **end[HAK_NCLASSES];   /* the last slot */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The restartable sequences of the cache `cpu` on x86-64, for cpu.h alone. Each begins by naming itself to the kernel,
- * then looks up the arrays of its CPU, and ends in one instruction that commits. Whatever comes between, the
- * kernel sends it back to its beginning: what it wrote lies behind the last block of an array, where it means nothing,
- * or took away from the array's room. */
+ * The restartable sequences of the cache `cpu` on x86-64, for cpu.h alone. Each announces itself to the kernel, then
+ * loads the arrays of its CPU, and ends with one instruction that commits. If it is interrupted before, the kernel
+ * restarts it from its beginning: what it has written lies behind the last block of an array, where it has no meaning,
+ * or has only reduced the array's room. */
 #ifndef HAK_CPU_X86_64_H
 #define HAK_CPU_X86_64_H
 
 #include "core/os/rseq.h"
 
-/* Label 1 to label 2 is the sequence; 0 is where it begins anew, from a section that no compiler puts code into: else
- * what stands there could come before the sequence itself. [a]: the arrays of the CPU, [b] is free. */
+/* The sequence lies between labels 1 and 2; label 0 is where it restarts. The abort handler lies in a section of its
+ * own, since the compiler could otherwise place it before the sequence. [a]: the arrays of the CPU; [b] is scratch. */
 #define HAK_SEQUENCE_BEGIN_AT(area)                                         \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                          \
     ".balign 32\n"                                                          \
@@ -17,7 +17,7 @@
     ".quad 1f, 2f - 1f, 4f\n"                                               \
     ".popsection\n"                                                         \
     ".pushsection .text.hak_rseq, \"ax\"\n"                                 \
-    ".byte 0x0f, 0xb9, 0x3d\n" /* with the signature an instruction that no program runs */ \
+    ".byte 0x0f, 0xb9, 0x3d\n" /* with the signature, an instruction that no program runs */ \
     ".long " HAK_RSEQ_SIGNATURE_X86_64 "\n"                                 \
     "4: jmp 0f\n"                                                           \
     ".popsection\n"                                                         \
@@ -52,14 +52,14 @@ HAK_INLINE void *hak_rseq_pop(unsigned cls)
                           : "memory", "cc"
                           : empty);
     if (!p)
-        __builtin_unreachable(); /* else the caller looks again */
+        __builtin_unreachable(); /* else the caller tests p again */
     return p;
 empty:
     return NULL;
 }
 
-/* False: the array is due to be checked. One that begins anew has counted twice, which only brings that forward. A page
- * has a tag, so the library has started: one load tells where the area is. */
+/* False: the array is due to be checked. A restarted sequence counts twice, which only makes the check earlier. The
+ * block's page has a tag, so the library has started: one load gives the rseq area's offset. */
 HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
@@ -83,7 +83,7 @@ twice:
     hak_cache_fail_twice(p);
 }
 
-/* Up to n blocks, the one of the last slot first. */
+/* Pops up to n blocks, the one in the last slot first. */
 HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
 {
     void *a, *b, *p;
@@ -107,8 +107,8 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
     return (uint32_t)i;
 }
 
-/* How many of n blocks the array has slots for, and takes; the last one of them is taken first. Gives it room for up to
- * `beat` frees. */
+/* Pushes as many of n blocks as the array has slots for; returns how many. The last one of them is popped first. Gives
+ * the array room for up to `beat` frees. */
 HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
 {
     void *a, *b, *p;
@@ -130,7 +130,7 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
                      "shrq $3, %[p]\n"
                      "cmpq %[beat], %[p]\n"
                      "cmovaq %[beat], %[p]\n"
-                     "movl %k[p], %c[room](%[a], %[cls], 4)\n" /* less than there is until the end is moved */
+                     "movl %k[p], %c[room](%[a], %[cls], 4)\n" /* until `top` moves, less room than there is */
                      "movq %[b], (%[a], %[cls], 8)\n"
                      "2:"
                      : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)

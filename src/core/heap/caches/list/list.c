@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See list.h. Every so many frees a bin is walked up to its capacity, and the blocks freed longest ago are drained. */
+ * See list.h. After a number of frees, a check walks the bin up to its capacity and drains the blocks freed longest
+ * ago. */
 #include "list.h"
 
 #include <string.h>
@@ -63,13 +64,13 @@ static void *cut_list(void *block, uint32_t keep)
     return rest;
 }
 
-/* A bin in balance is checked less and less often; one that overflows, often. One that overflowed and was
- * not refilled since belongs to a program that frees a lot: it keeps one block, which spares a walk. */
+/* A bin in balance is checked less and less often; one that overflows, often. If it overflows again without a refill in
+ * between, the program frees a lot: the bin keeps one block, which saves a walk. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     uint32_t capacity = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
-    uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first one shows whether it is freed again */
+    uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first block shows whether it is freed again */
     hak_list_put(cls, p);
     hak_owned_mark_used(heap, cls);
     hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_TICK));
@@ -91,7 +92,7 @@ void hak_cache_drain(struct hak_heap *heap, unsigned cls)
     hak_drain(heap, take_bin(cls));
 }
 
-/* The last block of the first half; NULL where there are not two, or where the list runs in a circle. */
+/* The last block of the first half; NULL if there are fewer than two, or if the list is a circle. */
 static void *middle(void *first)
 {
     void *half = first, *last = first ? hak_next_load(first) : NULL;
@@ -107,7 +108,7 @@ static void *middle(void *first)
     return last ? NULL : half;
 }
 
-/* A circle, of a block that was freed twice, is found by the drain of all. */
+/* If a block was freed twice, the list is a circle: draining it all detects that. */
 void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
     void *last = middle(hak_self.bin[cls]);
@@ -146,7 +147,7 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
     heap->retired_room[cls] = 0;
 }
 
-/* No bin is as long as LONGEST, unless it runs in a circle. */
+/* No bin is as long as LONGEST, unless it is a circle. */
 static size_t list_length(const void *blocks)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The cache `list`: a bin is a list of free blocks, linked through their first words. It takes no room of its own, and
- * all zero means empty, disabled, or not yet initialised: one branch of malloc leads to the slow path for all three. */
+ * The cache `list`: a bin is a list of free blocks, linked through their first words. It needs no memory of its own.
+ * All zero means empty, disabled, or not yet initialised: one branch of malloc leads to the slow path for all three. */
 #ifndef HAK_CACHES_LIST_H
 #define HAK_CACHES_LIST_H
 
@@ -56,14 +56,14 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
     return true;
 }
 
-/* The same on the slow path, which does not count. */
+/* The same on the slow path, without counting. */
 HAK_INLINE void hak_list_put(unsigned cls, void *p)
 {
     hak_next_store(p, hak_self.bin[cls]);
     hak_self.bin[cls] = p;
 }
 
-/* So many frees until the bin is checked, with ticks on the way. */
+/* Sets the frees until the bin is checked; ticks come in between. */
 HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t frees)
 {
     uint32_t now = (uint32_t)hak_min(frees, hak_bin_tick());
@@ -71,8 +71,8 @@ HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t free
     hak_self.room[cls] = hak_room(now);
 }
 
-/* The bin's room is used up: work is counted, at least. False where the bin is to be checked. A tick comes often,
- * so it takes few instructions. */
+/* Called when the bin's room is used up: counts work. False if the bin is due for a check. Ticks are frequent, so they
+ * take few instructions. */
 HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -94,13 +94,13 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
     return hak_self.bin[cls];
 }
 
-/* To count off a part of a list takes a walk, which misses the cache for each block; so a list of small blocks
- * that is not much longer than the batch is taken as it is. */
+/* Taking a part of a list requires a walk, which misses the cache at each block; so a list of small blocks that is not
+ * much longer than the batch is taken whole. */
 HAK_INLINE uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want,
                                    bool exactly)
 {
     (void)heap;
-    hak_block_batches_open(slab); /* without memory for a map the list serves */
+    hak_block_batches_open(slab); /* without memory for a bitmap the list serves */
     bool whole = !exactly && want > 1 && slab->free && slab->free_count <= want * HAK_LIST_WHOLE &&
                  slab->stride <= HAK_LIST_WHOLE_STRIDE;
     struct hak_chain chain = whole ? hak_slab_take_list(slab) : hak_slab_take(slab, want);

@@ -6,13 +6,13 @@
 #include "core/heap/caches/contract.h"
 #include "core/heap/drain.h"
 
-/* The block that came last; NULL: there is none. */
+/* The block put last; NULL if there is none. */
 HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
 {
     return b->remote_cache;
 }
 
-/* True: the block is stored. False: the list may be full, hak_remote_put_last is due. */
+/* True: the block is stored. False: the list may be full; the caller runs hak_remote_put_last. */
 HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
 {
     bool room = b->remote_count < b->remote_capacity;

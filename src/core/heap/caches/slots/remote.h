@@ -9,13 +9,13 @@
 #include "core/heap/drain.h"
 #include "slots.h"
 
-/* The block that came last; NULL: there is none. */
+/* The block put last; NULL if there is none. */
 HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
 {
     return b->remote_count ? b->remote_cache[b->remote_count - 1] : NULL;
 }
 
-/* True: the block is stored. False: the array may be full, hak_remote_put_last is due. */
+/* True: the block is stored. False: the array may be full; the caller runs hak_remote_put_last. */
 HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
 {
     bool room = b->remote_count < b->remote_capacity;
@@ -24,7 +24,7 @@ HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
     return room;
 }
 
-/* All but those freed last, of which so many stay. */
+/* Drains all blocks except the `keep` freed last. */
 static inline void hak_remote_flush_to(struct hak_heap *heap, struct hak_bin *b, uint32_t keep)
 {
     uint32_t rest = b->remote_count - keep;
@@ -33,7 +33,7 @@ static inline void hak_remote_flush_to(struct hak_heap *heap, struct hak_bin *b,
     memmove(b->remote_cache, b->remote_cache + rest, keep * sizeof *b->remote_cache);
 }
 
-/* Other classes find the slots. */
+/* Gives the slots to the other classes. */
 HAK_INLINE void hak_remote_drop_slots(struct hak_heap *heap, struct hak_bin *b)
 {
     hak_slots_put(heap, b->remote_cache, b->remote_lg);
@@ -47,8 +47,8 @@ HAK_INLINE bool hak_remote_give(struct hak_heap *heap, unsigned cls, uint32_t co
     return hak_cache_give(heap, cls, heap->bins[cls].remote_cache, count);
 }
 
-/* Slots for one more block, twice as many at a time; returns how many there are. The capacity may be less than before:
- * then there are no more. */
+/* Makes slots for one more block, doubling the array; returns how many there are. If the capacity is less than before,
+ * the array does not grow. */
 static inline uint32_t grow_remote_slots(struct hak_heap *heap, struct hak_bin *b, uint32_t capacity)
 {
     uint32_t most = b->remote_lg ? 1u << b->remote_lg : 0;

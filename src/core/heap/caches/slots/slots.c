@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A heap keeps its first region, which is enough for a thread that does little; further ones serve any thread
- * again. Without memory for slots every call takes a slow path, so the kernel is not asked each time. See slots.h. */
+ * A heap keeps its first region, which is enough for a thread that does little; further ones serve any thread again.
+ * Without memory for slots, every call takes a slow path; so not every call asks the kernel again. See slots.h. */
 #include "slots.h"
 
 #include <string.h>
@@ -12,12 +12,13 @@
 #define SLOTS_LG_MIN 2u
 #define FIRST_BYTES (16 * HAK_KIB)
 #define MORE_BYTES (32 * HAK_KIB)
-#define REFUSED 64u /* requests in a row without a question to the kernel, after it refused one */
+#define REFUSED 64u /* requests that fail without a system call after the kernel has refused one */
 
 struct hak_slots_region {
-    struct hak_slots_region *next; /* an older one of the thread; NULL: this is the first one, and `bytes` is not set */
+    /* the thread's next older region; NULL: this is the first one, and `bytes` is not set */
+    struct hak_slots_region *next;
     size_t bytes;
-    size_t used; /* bytes behind this; 0 when its pages are new */
+    size_t used; /* bytes behind this header; 0 while its pages are new */
     _Alignas(32) void *slots[];
 };
 
@@ -51,7 +52,7 @@ static bool add_region(struct hak_heap *heap, size_t bytes)
     return true;
 }
 
-/* At a limit of memory no more than the array itself needs. */
+/* Maps a new region; if the kernel refuses that, one no larger than the array needs. */
 static bool make_region_room(struct hak_heap *heap, size_t bytes)
 {
     size_t least = sizeof *heap->regions + bytes, most = heap->regions ? MORE_BYTES : FIRST_BYTES;
