@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a free block carries, and where it is noted that a block is free: decided here for each cache (-Dcache) and for
- * hardened builds.
+ * What a free block carries, and where the library records that a block is free. This header decides it for each cache
+ * (-Dcache) and for hardened builds.
  *
  *                        list                     array, cpu                 hardened
  *   in a bin             link to the next block   nothing                    marks; with `list` a link and one mark
@@ -25,7 +25,7 @@
  * program writes after free does not change it. */
 #define HAK_BITMAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
 
-/* What each cache counts for each class; what hardened builds count. */
+/* What each cache counts per class; what hardened builds count. */
 #define HAK_COUNTED_CLASSES (HAK_CACHE_ARRAY ? HAK_NCLASSES : 0)
 #if HAK_HARDENED
 #define HAK_HARDENED_COUNTERS(X)                                \

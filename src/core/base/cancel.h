@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * No function of the library is a cancellation point: a thread that was cancelled inside of malloc would end with locks
- * held and lists half linked. Calls of the C library that are cancellation points (open, read, write, close,
- * pthread_join, printf) stand between these two functions. */
+ * held and lists half linked. So calls of the C library that are cancellation points (open, read, write, close,
+ * pthread_join, printf) are made between these two functions. */
 #ifndef HAK_CANCEL_H
 #define HAK_CANCEL_H
 
@@ -9,7 +9,7 @@
 
 #include "words.h"
 
-/* What it returns is for hak_cancel_resume. */
+/* Returns the argument for hak_cancel_resume. */
 HAK_INLINE int hak_cancel_suspend(void)
 {
     int before = PTHREAD_CANCEL_ENABLE;

@@ -5,10 +5,11 @@
 
 #include "words.h"
 
-/* Milliseconds of a coarse monotonic clock: cheap, and steps of some milliseconds. */
+/* Milliseconds of a coarse monotonic clock: cheap to read, with a resolution of some milliseconds. */
 uint64_t hak_clock_ms(void);
 
-/* How old what was noted at `then` is. Threads read the clock out of order: what seems to come from the future is new. */
+/* The age of something that happened at `then`. Threads read the clock out of order: a time in the future counts as
+ * now. */
 HAK_INLINE uint64_t hak_clock_age(uint64_t then, uint64_t now)
 {
     return now > then ? now - then : 0;

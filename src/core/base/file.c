@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel's sets, a bit for each signal. Such a signal is the thread's own, so it is taken before one that another
- * process sent; one of the same kind that waited before is one with it, and stays. */
+/* Signal sets as the kernel has them, one bit for each signal. Such a signal is directed to the thread, so it is taken
+ * before one that another process sent. If one was pending before, the two are merged, and it stays pending. */
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 static const uint64_t ours = BIT(SIGPIPE) | BIT(SIGXFSZ);
 
@@ -25,7 +25,7 @@ bool hak_file_read(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* False where the kernel's filter refuses. */
+/* False if a seccomp filter refuses. */
 static bool take_signal(uint64_t waited)
 {
     uint64_t raised = ours & ~waited;
@@ -33,7 +33,8 @@ static bool take_signal(uint64_t waited)
     return syscall(SYS_rt_sigtimedwait, &raised, NULL, &now, sizeof raised) >= 0 || errno == EAGAIN;
 }
 
-/* A system call that may raise them: what it returns, or -errno. A signal that cannot be taken stays blocked. */
+/* Makes a system call that may raise these signals; returns its result, or -errno. A signal that cannot be taken stays
+ * blocked. */
 static long call_kernel(long number, long a, long b, long c)
 {
     uint64_t before, waited = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Files by system calls of their own: the C library's functions may end a thread that is cancelled. errno stays. */
+ * File access by direct system calls: the C library's functions are cancellation points. They leave errno unchanged. */
 #ifndef HAK_FILE_H
 #define HAK_FILE_H
 
@@ -9,8 +9,8 @@
 
 /* The beginning of a small file of the kernel, as a string; false if it cannot be read. */
 bool hak_file_read(const char *path, char *text, size_t size);
-/* What they return, or -errno. The process survives a pipe without a reader (SIGPIPE), or RLIMIT_FSIZE is in the way
- * (SIGXFSZ): what the library has to tell ends no program. */
+/* Return the system call's result, or -errno. A pipe without a reader (SIGPIPE) or RLIMIT_FSIZE (SIGXFSZ) does not kill
+ * the process: the library's output must not end a program. */
 ssize_t hak_file_write(int fd, const void *bytes, size_t size);
 int hak_file_resize(int fd, size_t size);
 

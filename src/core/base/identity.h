@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Which process this is. Its number says it in its namespace only: a process 1 that makes a namespace has a child 1. */
+ * Identifies the process. Its id is unique only within its namespace: if process 1 creates a namespace, its child is
+ * process 1, too. */
 #ifndef HAK_IDENTITY_H
 #define HAK_IDENTITY_H
 
@@ -7,7 +8,7 @@
 
 #define HAK_IDENTITY_BITS 29u
 
-/* Made of number and namespace; without /proc of the number alone. errno stays. */
+/* Computed from the process id and the namespace; without /proc, from the process id alone. Leaves errno unchanged. */
 unsigned hak_identity(void);
 
 #endif

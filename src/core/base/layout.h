@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Tells tools where the library's variables are and how its structures are laid out, so that they can read a running
  * process or a core from outside. Each line below adds a record to the section .hakmem.layout, which is not loaded: it
- * costs no byte of memory, survives strip, and the linker fills the addresses in. A record is a text with a zero byte
- * behind it, "variable NAME", "field STRUCTURE.NAME", "number NAME" or "sentence SETTING what it does", and two words of
- * 64 bits: address and size, offset and size, value and 0, or nothing. Reader:
- * tools/hakmem/hakmem_workbench/inspection.py. A line stands in a function that exists once and is called seldom; it
- * compiles to no instruction. */
+ * takes no memory, survives strip, and the linker fills in the addresses. A record is a zero-terminated text, "variable
+ * NAME", "field STRUCTURE.NAME", "number NAME" or "sentence SETTING what it does", and two words of 64 bits: address
+ * and size, offset and size, value and 0, or nothing. Reader: tools/hakmem/hakmem_workbench/inspection.py. Such a line
+ * belongs in a function that is not inlined and rarely called; it compiles to no instruction. */
 #ifndef HAK_LAYOUT_H
 #define HAK_LAYOUT_H
 
@@ -16,7 +15,7 @@
 #else
 #define HAK_SHOW_ADDRESS "i"
 #endif
-#ifdef HAK_SHOW_NOTHING /* tests compile these files with symbols that others may preempt, which have no address yet */
+#ifdef HAK_SHOW_NOTHING /* tests compile these files with preemptible symbols, whose addresses are not yet known */
 #define HAK_SHOW_RECORD(text, kind, value, size) ((void)0)
 #else
 #define HAK_SHOW_RECORD(text, kind, value, size)                                                                  \

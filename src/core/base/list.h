@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Lists through `next` and `prev` of what stands on them, of any type; without a lock. `list` is the pointer to the
- * first one, by its address. What is taken off has no neighbours any more. */
+ * Doubly linked lists of any type with members `next` and `prev`; no lock. `list` is the address of the pointer to the
+ * first item. Removing an item clears its links. */
 #ifndef HAK_LIST_H
 #define HAK_LIST_H
 
@@ -24,7 +24,7 @@
         item_->next = item_->prev = NULL;                       \
     } while (0)
 
-/* The same with two ends: *last is the other one. */
+/* The same for a queue: *last points to the last item. */
 #define HAK_QUEUE_ADD(first, last, item)                \
     do {                                                \
         __typeof__(item) item_ = (item);                \

@@ -11,24 +11,25 @@
 
 #define PATIENCE_S 10
 
-/* Of linux/futex.h, which is not beside every C library. The wait is the one whose timeout is a moment: a thread that a
- * signal woke has waited no less. */
+/* From linux/futex.h, which not every C library comes with. This wait takes an absolute timeout, so that a signal does
+ * not extend it. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-/* A lock's word: the bits above OWNER_SHIFT are of the address of its owner's `self`. AWAITED: a thread may sleep.
- * LOST, in a child: its owner is not there, and left what the lock guards half changed. */
+/* A lock's word: the bits above OWNER_SHIFT are part of the address of its owner's `self`. AWAITED: a thread may sleep.
+ * LOST, in a child: the owner does not exist, and has left the protected data in an inconsistent state. */
 enum { FREE, AWAITED = 1, LOST = AWAITED, OWNED = 2, OWNER_SHIFT = 2 };
 
 #define OWNS_ALL (1u << 31)
 
-/* A thread's own. A signal may come at any time: of the lock that is being taken or released its word tells. */
+/* The thread's state. A signal may arrive at any time; for the lock that is being acquired or released, the word
+ * decides. */
 static HAK_THREAD_LOCAL struct {
     unsigned held; /* one bit for each rank, and OWNS_ALL */
     const struct hak_lock *changing;
 } self;
 
-static _Atomic(bool) all_taken;            /* a thread has all locks */
+static _Atomic(bool) all_taken;            /* a thread holds all locks */
 static _Atomic(unsigned) fork_waits;       /* for locks */
-enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: a thread sleeps until the fork has them */
+enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: a thread sleeps until fork holds all locks */
 
 extern struct hak_lock *const __start_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
 extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
@@ -37,13 +38,13 @@ extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDE
 
 static struct timespec after_patience(void)
 {
-    struct timespec t = {0}; /* where a filter refuses the clock: it is over */
+    struct timespec t = {0}; /* 0 if a seccomp filter refuses the clock: times out at once */
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += PATIENCE_S;
     return t;
 }
 
-/* False when it is later; NULL: never. A wake-up for nothing is one for the caller to look again. */
+/* False after a timeout; `until` NULL: never times out. A spurious wakeup returns true; the caller checks again. */
 static bool sleep_on(_Atomic(unsigned) *word, unsigned value, const struct timespec *until)
 {
     int saved = errno;
@@ -75,12 +76,12 @@ static bool try_word(_Atomic(unsigned) *word, unsigned *seen)
     return HAK_CAS_ACQUIRE(word, seen, mine());
 }
 
-/* With AWAITED, since others may sleep that the last owner's wake-up did not reach. *seen is what the word may be;
- * without success it is what to sleep on. */
+/* Tries to acquire with AWAITED set, since other threads may still sleep after the last owner woke one. *seen: the
+ * expected word; on failure, the value to sleep on. */
 static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
 {
     unsigned next;
-    do /* also where AWAITED is set: what is swapped was the newest value */
+    do /* swaps even if AWAITED is set already: only a swap sees the newest value */
         next = (*seen == FREE ? mine() : *seen) | AWAITED;
     while (!HAK_CAS_ACQUIRE(word, seen, next));
     bool taken = *seen == FREE;
@@ -133,7 +134,7 @@ static unsigned bit_of(const struct hak_lock *lock)
     return 1u << lock->rank;
 }
 
-/* As the handler of a signal sees it, which runs in the same thread. */
+/* Orders writes as seen by a signal handler in the same thread. */
 HAK_INLINE void keep_order(void)
 {
     __asm__ volatile("" ::: "memory");
@@ -207,7 +208,7 @@ bool hak_lock_try(struct hak_lock *lock)
     return taken;
 }
 
-/* A child's call that a signal interrupted while the thread had all locks releases what it has no more. */
+/* In a child, a call that a signal handler's fork interrupted may release a lock that it no longer holds. */
 void hak_lock_release(struct hak_lock *lock)
 {
     if (HAK_UNLIKELY((self.held & (OWNS_ALL | bit_of(lock))) != bit_of(lock)))

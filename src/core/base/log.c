@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Formats a line on the stack and writes it at once; only integer and string conversions are used,
- * which neither glibc nor musl allocate for. errno is kept. The ring costs no page until there is a line. */
+ * Formats a line on the stack and writes it at once; only integer and string conversions are used, which neither glibc
+ * nor musl allocate for. errno is kept. The ring takes no memory until the first line. */
 #include "log.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ char hak_log_ring[HAK_LOG_RING];
 _Atomic(uint32_t) hak_log_written;
 const char *hak_log_file = "";
 
-/* Lines of two threads lie one behind the other. */
+/* Concurrent lines of two threads do not overlap. */
 static void keep(const char *line, uint32_t n)
 {
     uint32_t at = HAK_ADD_RELAXED(&hak_log_written, n);
@@ -24,7 +24,7 @@ static void keep(const char *line, uint32_t n)
         hak_log_ring[at++ % HAK_LOG_RING] = *line++;
 }
 
-/* Where no file is named, or it cannot be opened, to stderr. */
+/* Writes to the log file; to stderr if there is none, or it cannot be opened. */
 static void write_out(const char *line, size_t n)
 {
     int fd = *hak_log_file ? open(hak_log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644) : -1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Lines to stderr, written at once and without allocating, and the checks that end in such a line. Nobody gets a line
- * unasked, but for a wrong setting, or a misuse that stops the process. A ring keeps the last lines, for tools.
- * HAK_CHECK stays in release builds: a broken invariant stops the process. HAK_ASSERT exists in debug builds only. */
+ * Lines to stderr, written at once and without allocating, and the checks that end with such a line. Unless the user
+ * asks for more, only a wrong setting or a misuse that stops the process prints a line. A ring buffer keeps the last
+ * lines, for tools. HAK_CHECK stays in release builds: a broken invariant stops the process. HAK_ASSERT exists in debug
+ * builds only. */
 #ifndef HAK_LOG_H
 #define HAK_LOG_H
 
@@ -9,9 +10,10 @@
 
 #define HAK_LOG_RING (16 * HAK_KIB)
 extern HAK_HIDDEN char hak_log_ring[HAK_LOG_RING];
-/* Bytes, since the start; the next line goes there in the ring. */
+/* Bytes written since start; the next line begins at this number, modulo the ring's size. */
 extern HAK_HIDDEN _Atomic(uint32_t) hak_log_written;
-/* Lines are appended there instead of to stderr, which gets what the ring has before a misuse stops the process. */
+/* The file to which lines are appended, instead of stderr. When a misuse stops the process, stderr gets the ring's
+ * content. */
 extern HAK_HIDDEN const char *hak_log_file;
 
 void hak_log(const char *format, ...) HAK_PRINTF(1, 2);

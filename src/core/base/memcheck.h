@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Builds for Valgrind's memcheck (-Dvalgrind=true). What the door maps is hidden: memcheck takes it for inaccessible,
- * but for the blocks that the program has (src/api/edge.h tells of them). So it finds what the program does beyond
- * them, and looks for leaks without being led to each slab by the library's own tables. The library goes there unseen:
- * each way into it from outside begins with HAK_UNSEEN. In other builds all of this is nothing. */
+ * Builds for Valgrind's memcheck (-Dvalgrind=true). All memory that the library maps is marked inaccessible, except for
+ * the program's live blocks (src/api/edge.h). So memcheck detects accesses outside of blocks, and its search for leaks
+ * is not misled by the library's tables. The library itself accesses that memory unseen: each entry into it begins with
+ * HAK_UNSEEN. In other builds all of this is empty. */
 #ifndef HAK_MEMCHECK_H
 #define HAK_MEMCHECK_H
 

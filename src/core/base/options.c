@@ -11,7 +11,7 @@
 
 #define PREFIX "HAKMEM_"
 
-/* The texts of all settings one after the other; those of a setting in the order of enum hak_option_text. */
+/* The texts of all settings, concatenated; those of one setting in the order of enum hak_option_text. */
 #define JOINED(choices, picks, moves) choices "\0" picks "\0" moves
 #define HAK_BOOL(field, name, def, moves, sentence) TEXTS(field, "", "", moves)
 #define HAK_NUM(field, name, def, min, max, moves, sentence) TEXTS(field, "", "", moves)
@@ -33,7 +33,7 @@ static const struct texts {
 #undef TEXTS
 };
 
-/* What they do is for tools alone. */
+/* Their descriptions are for tools only. */
 #define HAK_BOOL(field, name, def, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
 #define HAK_NUM(field, name, def, min, max, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
 #define HAK_ENUM(field, name, def, choices, moves, sentence) HAK_SHOW_TEXT("sentence " name " " sentence)
@@ -241,7 +241,7 @@ void hak_options_parse(struct hak_option_values *options, char **environment)
     memset(hak_options_from_environment, 0, sizeof hak_options_from_environment);
     if (!environment || getauxval(AT_SECURE))
         return;
-    /* The two that decide how errors are treated come first. */
+    /* The two settings that decide how errors are treated come first. */
     static const char first[][16] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};
     for (unsigned i = 0; i < 2; i++)
         for (char **e = environment; *e; e++)
@@ -253,7 +253,7 @@ void hak_options_parse(struct hak_option_values *options, char **environment)
             apply_entry(options, *e);
 }
 
-/* A setting that picks, and is set, chooses for a text that is not. */
+/* If a setting that picks is set, and its target is not, it sets the target. */
 static void pick(struct hak_option_values *options, const struct hak_option_info *info)
 {
     char *target = (char *)options + info->target;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Settings of the environment, parsed once into sealed memory (sealed.h). Their tables are core/options.def and those
+ * Settings from the environment, parsed once into sealed memory (sealed.h). Their tables are core/options.def and those
  * of parts; Meson writes hak_settings.def, which includes them.
  * A wrong setting gives one line and keeps the default; under AT_SECURE all settings are ignored. */
 #ifndef HAK_OPTIONS_H
@@ -32,10 +32,10 @@ struct hak_option_info {
     char name[40];
     uint32_t default_value, min, max;
     uint16_t offset; /* in struct hak_option_values */
-    uint16_t target; /* of a setting that picks: the offset of the text that it picks for */
+    uint16_t target; /* of a setting that picks: the offset of the setting for which it picks a value */
     uint16_t texts;  /* see hak_option_text */
     uint8_t type;    /* an enum hak_option_type */
-    bool inherited;  /* a name of the original that controls what another setting does */
+    bool inherited;  /* an inherited name, which sets what another setting controls */
 };
 
 enum {
@@ -69,22 +69,22 @@ enum hak_option_text {
     HAK_TEXT_PICKS,   /* what 0 and 1 choose, separated by | */
     HAK_TEXT_MOVES,   /* the counter that shows the setting at work */
 };
-/* A text about a setting, "" where it has none of the kind. */
+/* A text about a setting, "" if it has none of that kind. */
 const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which);
 
 void hak_options_defaults(struct hak_option_values *options);
-/* Applies the HAKMEM_* strings of `environment` (may be NULL), and tells in hak_options_from_environment which rows it
- * set. Reports wrong ones, and stops the process for them if HAKMEM_STRICT is 1. */
+/* Applies the HAKMEM_* strings of `environment` (may be NULL), and records in hak_options_from_environment which rows
+ * it set. Reports wrong settings, and stops the process for them if HAKMEM_STRICT is 1. */
 void hak_options_parse(struct hak_option_values *options, char **environment);
-/* Once, after parsing: what inherited names mean becomes the values of those they map to, so that nobody else knows of
- * them. */
+/* Called once, after parsing: applies inherited names to the settings that they stand for, so that no other code needs
+ * to know them. */
 void hak_options_translate(struct hak_option_values *options);
-/* One wrong setting, in the words of hak_options_parse; for values that only a later step can judge. */
+/* Reports one wrong setting as hak_options_parse does; for values that only a later step can check. */
 void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why);
 /* The setting of that name; NULL if there is none. */
 const struct hak_option_info *hak_option_find(const char *name, size_t length);
 bool hak_option_is_changeable(const struct hak_option_info *info);
-/* The number that the text stands for; false where the setting may not have it. Not for texts. */
+/* Parses a value; false if the setting does not allow it. Not for settings that are texts. */
 bool hak_option_parse(const struct hak_option_info *info, const char *value, uint32_t *out);
 /* The i-th choice of an enumeration, as a string of *length bytes. */
 const char *hak_option_choice(const char *choices, unsigned i, size_t *length);

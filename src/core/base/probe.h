@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Static probes for bpftrace, perf, SystemTap and gdb (-Dprobes=true): a nop, and a note of where it is and where its
- * arguments lie. docs/profile.md lists them. In other builds they are nothing, and their arguments are not computed. */
+ * Static probes for bpftrace, perf, SystemTap and gdb (-Dprobes=true): a nop, and an ELF note with its address and the
+ * locations of its arguments. docs/profile.md lists them. In other builds they are empty, and their arguments are not
+ * evaluated. */
 #ifndef HAK_PROBE_H
 #define HAK_PROBE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What is filled once, at the start, and is read-only memory from then on: all settings, behind them the table of parts
- * (plugin.h), and at the end the secrets of hardened builds (secret.h). Their pages hold nothing else. */
+ * Data that is written once, at start, and is read-only from then on: all settings, then the table of parts (plugin.h),
+ * and at the end the secrets of hardened builds (secret.h). Its pages hold nothing else. */
 #ifndef HAK_SEALED_H
 #define HAK_SEALED_H
 
@@ -27,7 +27,7 @@ union hak_sealed {
 extern HAK_HIDDEN union hak_sealed hak_sealed;
 
 #define hak_options (hak_sealed.options)
-/* HAKMEM_MADV=free: pages that went back may keep their content for a while. */
+/* HAKMEM_MADV=free: purged pages may keep their content for a while. */
 HAK_INLINE bool hak_pages_go_lazily(void)
 {
     return hak_options.madv != 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Size classes: which class serves a request, and how its slabs are cut. sizeclass.py generates the tables. */
+ * Size classes: which class serves a request, and how its slabs are carved. sizeclass.py generates the tables. */
 #ifndef HAK_SIZECLASS_H
 #define HAK_SIZECLASS_H
 
@@ -22,7 +22,8 @@ HAK_INLINE unsigned hak_class_of(size_t size)
 {
 #if HAK_HEADER_LIMIT && defined(__x86_64__)
     size_t sum = size + 15;
-    __asm__("cmpq %[above], %[size]\n\tadcq $0, %[sum]" /* the bias's 1 is the carry; in C an instruction more */
+    /* the carry is the difference between the two biases; C takes one more instruction */
+    __asm__("cmpq %[above], %[size]\n\tadcq $0, %[sum]"
             : [sum] "+r"(sum)
             : [size] "r"(size), [above] "i"(HAK_HEADER_LIMIT + 1)
             : "cc");
@@ -32,7 +33,7 @@ HAK_INLINE unsigned hak_class_of(size_t size)
 #endif
 }
 
-/* Whether a request of that size is served by a class with header; also, whether a stride is one of such a class. */
+/* Whether a class with header bytes serves requests of that size; also, whether a stride belongs to such a class. */
 HAK_INLINE bool hak_size_has_header(size_t size)
 {
     return HAK_SIZE_BIAS(size) != 15;
@@ -44,9 +45,9 @@ HAK_INLINE bool hak_class_has_header(unsigned cls)
 }
 
 /* The smallest class for a request whose blocks are all aligned to `align`, a power of two from 16 on; HAK_NCLASSES if
- * there is none. Slabs begin at 64 KiB, so a stride that is a multiple does. There are eight strides for each doubling:
- * up to eight times the alignment each multiple of it is one, beyond it each one is a multiple, unless the frontends
- * leave a gap. A header takes a byte. */
+ * there is none. Slabs are aligned to 64 KiB, so a stride that is a multiple of `align` will do. There are eight
+ * strides per doubling: up to eight times the alignment, each of its multiples is a stride; beyond that, each stride is
+ * a multiple, unless the frontends leave a gap. A header takes a byte. */
 HAK_INLINE unsigned hak_class_of_aligned(size_t align, size_t size)
 {
     if (HAK_UNLIKELY(size > HAK_SMALL_MAX || align > HAK_PAGE))
@@ -68,22 +69,22 @@ HAK_INLINE unsigned hak_header_byte(unsigned cls)
 }
 _Static_assert(HAK_HEADER_CLASSES <= 32, "a header byte holds 32 classes");
 
-/* Bytes of a block that the program may use. */
+/* Usable bytes of a block. */
 HAK_INLINE size_t hak_class_usable(unsigned cls)
 {
     return hak_strides[cls] - hak_class_has_header(cls);
 }
 
-/* Whether a block of the class may begin at p, told by the address alone: false for classes whose slabs are
- * longer than a page. The product's low half is below the divisor for multiples of the stride alone, as both
- * factors of the page are 16 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019). */
+/* Whether a block of the class may begin at p, by the address alone; false for classes whose slabs are longer than a
+ * page. The low half of the product is below the divisor only for multiples of the stride, since offset and stride have
+ * 16 bits (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019). */
 HAK_INLINE bool hak_class_starts_at(uint64_t cls, const void *p)
 {
     uint32_t offset = (uintptr_t)p & 0xffff, divisor = hak_divisors[cls];
     return offset * divisor < divisor && offset + hak_strides[cls] <= 0x10000;
 }
 
-/* Which block of its slab it is, if one begins there. */
+/* The number of the block in its slab, if one begins there. */
 HAK_INLINE uint32_t hak_class_number_of(uint64_t cls, const void *p)
 {
     return (uint32_t)(((uintptr_t)p & 0xffff) * (uint64_t)hak_divisors[cls] >> 32);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Writes the statistics without allocating. Whoever has numbers writes them by the functions below. The form decides
- * what becomes of them: indented text, one JSON object, or each number handed over with its path. */
+ * Writes the statistics without allocating. Modules report their numbers through the functions below. The form decides
+ * the output: indented text, one JSON object, or a call for each number with its path. */
 #ifndef HAK_STATS_H
 #define HAK_STATS_H
 
@@ -12,7 +12,7 @@ struct hak_stats_writer {
     const struct hak_stats_form *form;
     int fd, error; /* of text and JSON */
     void (*take)(const char *path, uint64_t value); /* of numbers by path */
-    /* the form's own */
+    /* private to the form */
     bool first;
     unsigned depth, length;
     char buffer[2048];
@@ -22,8 +22,8 @@ struct hak_stats_writer {
 };
 
 struct hak_stats_form {
-    bool complete; /* for programs, which want everything; people want what differs */
-    bool at_rest;  /* taken when the numbers must add up */
+    bool complete; /* for programs: all values. Other forms leave out defaults */
+    bool at_rest;  /* collected while no thread changes the numbers, so that they add up */
     void (*open)(struct hak_stats_writer *w, const char *key, bool array);
     void (*close)(struct hak_stats_writer *w, bool array);
     void (*number)(struct hak_stats_writer *w, const char *key, uint64_t value);
@@ -33,8 +33,8 @@ struct hak_stats_form {
 
 /* Indented text, and one JSON object, to `fd`. */
 extern const struct hak_stats_form hak_stats_as_text, hak_stats_as_json;
-/* Each number to `take`, under its path: "bins.refills". The texts of an array's element stand in the path in place of
- * its index. */
+/* Calls `take` for each number with its path: "bins.refills". In the path, the texts of an array's element replace its
+ * index. */
 extern const struct hak_stats_form hak_stats_as_paths;
 
 /* key NULL: an element of an array */

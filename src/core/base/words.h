@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What every file uses: attributes, units, alignment, and loads and stores with their memory order in the name.
- * Each load with acquire has a store with release: ARCHITECTURE.md lists the pairs. */
+ * Basics for every file: attributes, units, alignment, and loads and stores with the memory order in the name. Each
+ * acquire has a matching release: ARCHITECTURE.md lists the pairs. */
 #ifndef HAK_WORDS_H
 #define HAK_WORDS_H
 
@@ -25,13 +25,14 @@
 #define HAK_SNAPSHOT __attribute__((noinline, no_sanitize("thread")))
 #define HAK_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define HAK_CACHELINE 64
-#define HAK_SYSTEM_PAGE ((size_t)4096) /* the least that an x86-64 or arm64 kernel has; hak_os_page_size() tells */
+/* the smallest page of an x86-64 or arm64 kernel; hak_os_page_size() returns the actual one */
+#define HAK_SYSTEM_PAGE ((size_t)4096)
 
 #define HAK_KIB ((size_t)1 << 10)
 #define HAK_MIB ((size_t)1 << 20)
 #define HAK_GIB ((size_t)1 << 30)
 
-/* A page, where nothing else is said: the unit of slabs, spans and tags. */
+/* "Page" without further words means this: the unit of slabs, spans and tags. */
 #define HAK_PAGE_LG 16
 #define HAK_PAGE ((size_t)1 << HAK_PAGE_LG)
 
@@ -51,7 +52,7 @@
 #define HAK_EXCHANGE_ACQUIRE(p, v) atomic_exchange_explicit(p, v, memory_order_acquire)
 #define HAK_EXCHANGE_RELEASE(p, v) atomic_exchange_explicit(p, v, memory_order_release)
 #define HAK_EXCHANGE_ACQ_REL(p, v) atomic_exchange_explicit(p, v, memory_order_acq_rel)
-/* Compare and swap; without success *expected is loaded, with acquire unless all is relaxed or the swap releases. */
+/* Compare and swap; on failure *expected is loaded, with acquire unless the operation is relaxed or only releases. */
 #define HAK_CAS_RELAXED(p, expected, v) \
     atomic_compare_exchange_strong_explicit(p, expected, v, memory_order_relaxed, memory_order_relaxed)
 #define HAK_CAS_ACQUIRE(p, expected, v) \

@@ -6,15 +6,15 @@
 
 #include "words.h"
 
-#define HAK_WORK_MAX 256u /* then the thread reads the clock */
+#define HAK_WORK_MAX 256u /* at this amount the thread reads the clock */
 
-/* Of this thread since its last maintenance step. */
+/* This thread's work since its last maintenance step. */
 extern HAK_HIDDEN HAK_THREAD_LOCAL uint32_t hak_work;
-/* Memory waits to be purged: the next slow entry of any thread goes on with it. */
+/* Memory waits to be purged: the next slow entry of any thread continues the purge. */
 extern HAK_HIDDEN _Atomic(bool) hak_purge_waits;
 /* No slow path ran for the purge delay before this time: all that was free then is idle. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_slept_ms;
-/* When a thread of the program last ticked: a time that costs no look at the clock. */
+/* When a thread of the program last ticked: a recent time that needs no call of the clock. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_awake_ms;
 
 HAK_INLINE void hak_work_add(uint32_t blocks)

@@ -41,8 +41,8 @@ static uint64_t stalled_in(const char *folder)
     return total ? limit_in_text(total + strlen("total=")) : 0;
 }
 
-/* Of what the folder's group holds, the files' pages that nobody used lately: the kernel drops them first, and for
- * nothing. What else it can reclaim costs the group time. */
+/* The group's inactive file pages: the kernel reclaims them first, at no cost. To reclaim anything else takes the group
+ * time. */
 static uint64_t droppable_in(const char *folder)
 {
     static const char name[] = "\ninactive_file ";
@@ -69,7 +69,7 @@ static bool find_folder(char *folder)
     return true;
 }
 
-/* To the folder above; false at the root of the tree, which has no limits. */
+/* Moves to the parent folder; false at the root of the tree, which has no limits. */
 static bool go_up(char *folder)
 {
     char *slash = strrchr(folder, '/');
@@ -88,7 +88,7 @@ bool hak_cgroup_read(struct hak_cgroup *cgroup)
     bool found = false;
     do {
         if (!read_in(folder, "memory.current", text, sizeof text))
-            continue; /* the root, or a group whose memory nobody accounts */
+            continue; /* the root, or a group without the memory controller */
         uint64_t high = limit_in(folder, "memory.high"), max = limit_in(folder, "memory.max");
         uint64_t limit = high < max ? high : max, all = limit_in_text(text),
                  used = all - hak_min(all, droppable_in(folder));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds: inaccessible pages beside mappings, so that who writes beyond one stops there. Each takes a mapping
- * or two of those that a process may have; so HAKMEM_GUARD_PAGES bounds their number, and where the kernel refuses one
- * it is left out. Other builds map as the door does. */
+ * Hardened builds: inaccessible pages beside mappings, so that a program that writes beyond one stops there. Each takes
+ * one or two of the mappings that a process may have; so HAKMEM_GUARD_PAGES bounds their number, and one that the
+ * kernel refuses is left out. Other builds map without fences. */
 #ifndef HAK_FENCE_H
 #define HAK_FENCE_H
 
@@ -9,7 +9,7 @@
 
 #include "os.h"
 
-/* Where the first zone of blocks begins, and where the tables beside it end. */
+/* The start of the first zone of blocks, and the end of the tables. */
 struct hak_places {
     char *zones, *tables_end;
 };

@@ -13,7 +13,7 @@
 
 static _Atomic(uint64_t) paused_until_ms, timed, slow, kept_small;
 
-/* How long its first huge page takes; 0 without a whole one. Content, if there is any, stays. */
+/* How long touching the first huge page takes; 0 if the range contains no whole one. Keeps existing content. */
 static uint64_t touch_ns(char *base, size_t size)
 {
     size_t before = hak_align_up((uintptr_t)base, HAK_HUGE_PAGE) - (uintptr_t)base;

@@ -6,7 +6,7 @@
 
 #include "os.h"
 
-#define TIGHT (256 * HAK_MIB) /* fifty times what is mapped ahead at the start */
+#define TIGHT (256 * HAK_MIB) /* fifty times what start maps ahead of use */
 
 bool hak_limit_is_tight;
 
@@ -21,7 +21,7 @@ size_t hak_limit(void)
     return hak_min(rlimit_of(RLIMIT_AS), rlimit_of(RLIMIT_DATA));
 }
 
-/* What is mapped late is mapped by system pages of the usual size. */
+/* Late mapping works in system pages of the usual size only. */
 bool hak_limit_tighten(void)
 {
     bool was_tight = hak_limit_is_tight;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What RLIMIT_AS and RLIMIT_DATA leave to the process: both count addresses, used or not. */
+ * The limits RLIMIT_AS and RLIMIT_DATA: both count address space, used or not. */
 #ifndef HAK_LIMIT_H
 #define HAK_LIMIT_H
 
@@ -8,11 +8,12 @@
 /* The lesser of both; SIZE_MAX without a limit. */
 size_t hak_limit(void);
 
-/* Whether so little could be had when the library started that nothing is mapped ahead of its use. */
+/* Whether so little was available when the library started that it maps nothing ahead of its use. */
 extern HAK_HIDDEN bool hak_limit_is_tight;
-/* At the start: looks at both, by two system calls. */
+/* At start: reads both, with two system calls. */
 void hak_limit_look(void);
-/* At the start, where the kernel refused what is mapped ahead. False: it is so already, or cannot be. */
+/* At start, if the kernel refused the mappings made ahead of use: sets hak_limit_is_tight. False if it is set already,
+ * or cannot be set. */
 bool hak_limit_tighten(void);
 
 #endif

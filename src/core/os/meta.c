@@ -17,8 +17,8 @@ struct pages {
     size_t size;
 };
 
-/* The mappings beside the first chunk, for tools that read the process from outside. Most often the kernel puts one
- * below the last one, and both are noted as one. */
+/* The mappings besides the first chunk, for tools that inspect the process. Usually the kernel places a mapping
+ * directly below the last one, and both are recorded as one. */
 static struct noted {
     char *base;
     size_t size;
@@ -40,7 +40,7 @@ static void note(char *base, size_t size)
         noted[noted_count++] = (struct noted){base, size};
 }
 
-/* The rest of the old chunk is given up; chunks are large against what is asked for. */
+/* Abandons the rest of the old chunk; chunks are large compared to requests. */
 static bool new_chunk(size_t size)
 {
     void *p;
@@ -80,7 +80,7 @@ void *hak_meta_alloc(size_t size)
     return p;
 }
 
-/* One of the first few; nearly all have one size. */
+/* Searches the first few; nearly all have one size. */
 static void *take_spare(size_t size)
 {
     struct pages **link = &spare;
@@ -95,7 +95,7 @@ static void *take_spare(size_t size)
 
 static void *cut_pages(size_t size)
 {
-    size_t beyond = (uintptr_t)(next_byte + room) % hak_os_page_size(); /* of a chunk given at start */
+    size_t beyond = (uintptr_t)(next_byte + room) % hak_os_page_size(); /* only in the chunk given at start */
     room -= hak_min(room, beyond);
     if (!chunk_has_room(size))
         return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Memory for the library's own structures: zeroed, cache-line aligned, never unmapped, apart from all blocks.
- * Descriptors that come and go are recycled by a list for each type. */
+ * Metadata: memory for the library's own structures. It is zeroed, cache-line aligned, never unmapped, and apart from
+ * all blocks. Descriptors are recycled through a list for each type. */
 #ifndef HAK_META_H
 #define HAK_META_H
 
@@ -10,17 +10,17 @@
 
 /* NULL when the system has none. Any thread. */
 void *hak_meta_alloc(size_t size);
-/* Whole pages of the system, which share none with other structures: who has them may let the kernel have their content.
- * Zeroed, unless they were given back before. */
+/* Whole system pages, shared with no other structure, so that the caller may purge them. Zeroed, unless they were freed
+ * before. */
 void *hak_meta_alloc_pages(size_t size);
-/* Gives back what the function above returned for this size. */
+/* Frees what hak_meta_alloc_pages returned for this size. */
 void hak_meta_free_pages(void *pages, size_t size);
-/* The first memory to hand out: zeroed and writable. From hak_space_init. */
+/* Supplies the first memory to hand out: zeroed and writable. Called by hak_space_init. */
 void hak_meta_give(void *chunk, size_t size);
 size_t hak_meta_bytes(void);
 
-/* Descriptors of one type that are not used any more, for the next that is needed; the lock is the user's own. All zero:
- * none yet. The first word of each is the link. */
+/* Unused descriptors of one type, for reuse. The caller provides the lock. All zero: empty. The first word of each
+ * descriptor is the link. */
 struct hak_meta_list {
     void *top;
 };

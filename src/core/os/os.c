@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The door: the Linux primitives, and around each of them the ledger. See os.h. */
+ * The OS layer: the Linux primitives, and around each of them the ledger. See os.h. */
 #include "os.h"
 
 #include <sys/mman.h>
@@ -13,13 +13,13 @@
 #include "core/base/memcheck.h"
 #include "core/base/probe.h"
 
-/* The kernel's numbers, which older headers lack. */
+/* Numbers of the kernel that older headers lack. */
 #define FIXED_NOREPLACE 0x100000
 #define SET_VMA 0x53564d41
 #define SET_VMA_ANON_NAME 0
-/* Thread sanitizer makes address 0 of an address that is its own; where it is only a wish, that does no harm. */
+/* Thread sanitizer replaces a hint within its own range by 0; without MAP_FIXED that does no harm. */
 #define MAP_THERE (HAK_SANITIZED ? 0 : FIXED_NOREPLACE)
-#define PROCESS_MADVISE 440 /* of each machine */
+#define PROCESS_MADVISE 440 /* on all machines */
 /* Linux 6.14: the calling process without a descriptor, hence right in a forked child too. */
 #define SELF_PROCESS (-10001)
 #define MAX_VECTOR 1024 /* UIO_MAXIOV */
@@ -136,7 +136,7 @@ const struct hak_os hak_os_linux = {
 };
 const struct hak_os *hak_os = &hak_os_linux;
 
-/* One call through the door: runs EXPR, times it, enters it, keeps errno; its value is EXPR's. */
+/* Makes one call: evaluates EXPR, times and records it, preserves errno; yields the value of EXPR. */
 #define CALL_KERNEL(cause, call, nbytes, expr)                                       \
     ({                                                                               \
         int saved_ = errno;                                                          \
@@ -152,7 +152,7 @@ static void note_latency(struct hak_latency *l, uint64_t ns)
     unsigned lg = 63 - (unsigned)__builtin_clzll(ns | 1);
     HAK_ADD_RELAXED(&l->calls[hak_min(lg - hak_min(lg, HAK_LATENCY_LG), HAK_LATENCIES - 1)], 1);
     if (ns > HAK_LOAD_RELAXED(&l->worst_ns))
-        HAK_STORE_RELAXED(&l->worst_ns, ns); /* of two at once one may be lost */
+        HAK_STORE_RELAXED(&l->worst_ns, ns); /* of two simultaneous maxima one may be lost */
 }
 
 uint64_t hak_latency_of(const struct hak_latency *l, unsigned permille)
@@ -205,7 +205,7 @@ int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
         hak_memcheck_hide(hint, size);
         return 0;
     }
-    hak_os_unmap((void *)p, size, cause); /* taken as a wish, as by kernels before 4.17 */
+    hak_os_unmap((void *)p, size, cause); /* the kernel took the address as a hint, as before 4.17 */
     return -EEXIST;
 }
 
@@ -260,9 +260,9 @@ static size_t total_bytes(const struct iovec *ranges, size_t count)
     return bytes;
 }
 
-static _Atomic(bool) no_vectors; /* the kernel has no such call, or not for such advice */
+static _Atomic(bool) no_vectors; /* the kernel lacks the call, or does not allow this advice */
 
-/* One vectored call for all of `ranges`: what it gave. -EBUSY: it was not made. */
+/* One vectored call for all of `ranges`: returns its result. -EBUSY: the call was not made. */
 static intptr_t advise_at_once(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
 {
     if (count < 2 || HAK_LOAD_RELAXED(&no_vectors))
@@ -283,7 +283,8 @@ static size_t advise_each(const struct iovec *ranges, size_t count, int advice, 
     return bytes;
 }
 
-/* -EINVAL has two meanings: the first range is locked, or there are no vectors. Then all of them go one by one. */
+/* -EINVAL has two meanings: the first range is locked, or the kernel lacks vectors. Then the ranges are purged one by
+ * one. */
 static size_t advise_some(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
 {
     size_t all = total_bytes(ranges, count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The one door to the kernel's memory calls. Every call carries its cause and is entered in the ledger:
- * calls, bytes, nanoseconds, and for releases the bytes that were needed again within a second (regret).
- * Each call may fail: functions return 0 or -errno, and leave errno as it was.
- * The primitives behind the door are a table, so that a test can count them or let the n-th fail. */
+ * The OS layer: the only file that makes the kernel's memory calls. Every call carries its cause and is recorded in the
+ * ledger: calls, bytes, nanoseconds, and for purges the bytes that were needed again within a second (regret). Each
+ * call may fail: functions return 0 or -errno, and leave errno as it was.
+ * The primitives are a table of functions, so that a test can count them or make the n-th fail. */
 #ifndef HAK_OS_H
 #define HAK_OS_H
 
@@ -16,16 +16,16 @@
     X(metadata, "tables and descriptors, live counters")               \
     X(superslab_map, "superslabs mapped")                              \
     X(large_map, "a large block mapped directly")                      \
-    X(large_unmap, "a direct mapping given back")                      \
+    X(large_unmap, "a direct mapping unmapped")                      \
     X(realloc_remap, "a direct mapping resized")                       \
     X(prefault, "pages populated ahead of use")                        \
     X(partial_release, "EMPTY slabs of a superslab still in use")      \
-    X(batch_release, "queued ranges given back together")              \
-    X(direct_release, "one range given back at once")                  \
+    X(batch_release, "dirty ranges purged together")              \
+    X(direct_release, "one range purged at once")                  \
     X(lru_evict, "a cached superslab beyond the limits")               \
     X(purge, "dirty pages that were idle for a while")                 \
-    X(trim, "asked for by hakmem_trim or malloc_trim")                 \
-    X(huge_page, "advice on huge pages, and the look before it")       \
+    X(trim, "requested by hakmem_trim or malloc_trim")                 \
+    X(huge_page, "advice on huge pages, and the check before it")       \
     X(guard, "inaccessible pages: guarded blocks, fences")              \
     X(seal, "tables made read-only")                                   \
     X(name, "names for /proc/PID/maps")
@@ -46,7 +46,7 @@ enum hak_os_call {
     HAK_NOSCALLS
 };
 
-/* The primitives; each returns what the system call does, or -errno. */
+/* The primitives; each returns the system call's result, or -errno. */
 struct hak_os {
     intptr_t (*map)(void *hint, size_t size, int prot, int flags);
     intptr_t (*map_file)(int fd, size_t size); /* shared, to read and write */
@@ -61,7 +61,7 @@ struct hak_os {
 };
 
 extern const struct hak_os hak_os_linux;
-extern const struct hak_os *hak_os; /* hak_os_linux, or a test's own, set before the first allocation */
+extern const struct hak_os *hak_os; /* hak_os_linux, or a test's table, set before the first allocation */
 
 struct hak_ledger_entry {
     _Atomic(uint64_t) calls, failed, bytes, ns, regret_bytes;
@@ -69,8 +69,8 @@ struct hak_ledger_entry {
 
 extern struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
 
-/* How long the calls of a cause took: a histogram whose first bucket ends at 2^9 ns, and each further one at twice as
- * much; the last one has all that took longer. */
+/* The durations of a cause's calls: a histogram whose first bucket ends at 2^9 ns, and each further one at twice as
+ * much; the last one counts all longer calls. */
 #define HAK_LATENCY_LG 8u
 #define HAK_LATENCIES 22u
 struct hak_latency {
@@ -78,7 +78,7 @@ struct hak_latency {
     _Atomic(uint32_t) calls[HAK_LATENCIES];
 };
 extern struct hak_latency hak_latencies[HAK_NCAUSES];
-/* So many of a thousand calls took at most the nanoseconds that it returns: the end of their bucket. */
+/* The duration, in ns, that `permille` of a thousand calls did not exceed: the end of their bucket. */
 uint64_t hak_latency_of(const struct hak_latency *l, unsigned permille);
 
 const char *hak_cause_name(enum hak_cause cause);
@@ -88,30 +88,30 @@ size_t hak_os_page_size(void);
 
 /* Maps fresh zeroed pages anywhere. prot: PROT_NONE, PROT_READ or PROT_READ | PROT_WRITE. */
 int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause);
-/* As above, but exactly at `hint`; -EEXIST where something is mapped there. */
+/* As above, but exactly at `hint`; -EEXIST if something is mapped there. */
 int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause);
-/* Maps the first bytes of a file, shared with who else maps it. */
+/* Maps the first bytes of a file, shared with other processes that map it. */
 int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause);
 /* May fail at the map count limit: the caller then keeps the range. */
 int hak_os_unmap(void *addr, size_t size, enum hak_cause cause);
 int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause);
-/* Resizes a mapping, moving it where `may_move`. */
+/* Resizes a mapping; moves it only if `may_move`. */
 int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause);
-/* In hardened builds: moves its pages to where others are mapped, which go. */
+/* Hardened builds: moves its pages over another mapping, which is replaced. */
 int hak_os_move(void *addr, size_t old_size, void *to, size_t new_size, enum hak_cause cause);
-/* What older headers lack of MADV_*. */
+/* Values of MADV_* that older headers lack. */
 enum { HAK_ADVICE_FREE = 8, HAK_ADVICE_POPULATE = 23 };
 int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
-/* Gives the pages of many ranges back with as few calls as the kernel allows (process_madvise on the
- * process itself since Linux 6.14, else one madvise a range). Returns the bytes that went back. */
+/* Purges many ranges with as few calls as the kernel allows (process_madvise on the process itself since Linux 6.14,
+ * else one madvise per range). Returns the number of bytes purged. */
 size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause);
 /* How many bytes of a range of up to HAK_RESIDENT_MAX are resident; -errno where nothing is mapped. */
 #define HAK_RESIDENT_MAX (2 * HAK_MIB)
 int hak_os_resident(void *addr, size_t size, enum hak_cause cause);
-/* Names a range in /proc/PID/maps where the kernel can. */
+/* Names a range in /proc/PID/maps if the kernel supports it. */
 void hak_os_name(void *addr, size_t size, const char *name);
-/* Enters bytes that were handed out again within HAK_REGRET_MS of being given back for `cause`: an upper bound
- * of what the kernel had to supply anew. They stand with the call that gives back under this cause. */
+/* Records bytes that were handed out again within HAK_REGRET_MS of their purge for `cause`: an upper bound of what the
+ * kernel had to supply again. They are added to the call that purges for this cause. */
 #define HAK_REGRET_MS 1000u
 void hak_os_regret(enum hak_cause cause, size_t bytes);
 

@@ -14,12 +14,12 @@
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
 
-/* Sequences write to it before they know that the thread is not registered. */
+/* Writable, since sequences write to it before they know that the thread is not registered. */
 HAK_THREAD_LOCAL int32_t hak_rseq_none[8] __attribute__((aligned(32))) = {0, -1};
 ptrdiff_t hak_rseq_distance;
 ptrdiff_t hak_rseq_offset;
 
-/* In a function: linkers know no subtraction of where a thread's own data lie. */
+/* A function, since linkers cannot subtract addresses of thread-local data. */
 static HAK_NOINLINE char *own_area(void)
 {
     return (char *)hak_rseq_none;
@@ -35,7 +35,7 @@ static int cpu_at(ptrdiff_t at)
     return *(const volatile int32_t *)(own_area() + at + HAK_RSEQ_CPU);
 }
 
-/* glibc's own would set errno. */
+/* glibc's syscall() would set errno. */
 static long raw_call(long number, long a, long b, long c)
 {
     int saved = errno;
@@ -49,7 +49,7 @@ static bool register_for_fences(void)
     return !raw_call(SYS_membarrier, REGISTER_FOR_FENCES, 0, 0);
 }
 
-/* The kernel refuses a mask that is shorter than its own, and tells how much of it it has written. */
+/* The kernel refuses a mask shorter than its own, and returns the number of bytes that it has written. */
 static unsigned count_cpus(void)
 {
     uint64_t mask[HAK_CPUS / 64];
@@ -86,7 +86,7 @@ static bool fence_cpu(int cpu)
     return !raw_call(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
 }
 
-/* A forked child may have to register anew. */
+/* A forked child may have to register again. */
 bool hak_rseq_fence(int cpu)
 {
     return fence_cpu(cpu) || (register_for_fences() && fence_cpu(cpu));
