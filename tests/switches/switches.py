@@ -28,7 +28,7 @@ AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 TIMES = 8  # that a work runs, to show that it is always the same
 TRIES = 3  # a thread that the machine holds up may do something later: a setting is wrong if it is so each time
 # What says how much there is at the end, and not what was done.
-STATE = ("memory.*", "os_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
+STATE = ("memory.*", "os_latency.*", "stage_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
          "*.peak_bytes", "*.partial_slabs",
          "memory.*", "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them
 # Other slabs are found, so other stages serve and other transitions are made.
@@ -110,7 +110,7 @@ ROWS = {
     "HAKMEM_SS_FREE_DEBUG": output("whole", r"(?s)^hakmem: EMPTY slab .*^hakmem: SS_FREE superslab "),
     "HAKMEM_SS_ACQUIRE_DEBUG": output("shrink", r"(?s)^hakmem: SS_ACQUIRE class \d+, stage map: .*stage hot: "),
     "HAKMEM_SUPER_REG_DEBUG": output("shrink", r"^hakmem: SUPER_REG register 0x"),
-    "HAKMEM_SHARED_POOL_STAGE_STATS": output("shrink", r"^ *unused: \d+"),
+    "HAKMEM_SHARED_POOL_STAGE_STATS": output("shrink", r"(?s)^ *unused: \d+.*stage=map +p50_ns=\d+"),
 
     "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.*") + GROWTH,
                            elsewhere=("shrink",)),

@@ -152,3 +152,25 @@ TEST(a_frontend_that_names_no_capacity_gets_a_few_blocks)
         if (!hak_parts.by_class[cls]->bin_capacity)
             assert_in_range(hak_parts.capacity[cls], 8, 256);
 }
+
+/* Acquires of which the time is known. */
+static uint64_t timed_acquires(const char *settings)
+{
+    uint64_t all = 0;
+    unit_start(settings);
+    unit_free_blocks(unit_blocks(100, 100));
+    for (unsigned stage = 0; stage <= HAK_STAGES; stage++)
+        for (unsigned i = 0; i < HAK_LATENCIES; i++)
+            all += HAK_LOAD_RELAXED(&hak_stage_latencies[stage].calls[i]);
+    return all;
+}
+
+TEST(acquires_are_timed_where_it_is_asked_for)
+{
+    assert_int_equal(timed_acquires("HAKMEM_SHARED_POOL_STAGE_STATS=1"), 1);
+}
+
+TEST(acquires_are_not_timed_otherwise)
+{
+    assert_int_equal(timed_acquires(NULL), 0);
+}

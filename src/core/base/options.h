@@ -58,7 +58,7 @@ enum {
     X(purge_delay_ms) X(limit_mb) X(background) X(batch_max_mb) X(batch_max_ranges) X(lru_max_cached) X(lru_max_mb)    \
     X(lru_ttl_sec) X(ace_cache_mb) X(ace_waste_pct) X(empty_scan_limit) X(hot_slabs) X(ss_partial)                     \
     X(ss_partial_interval) X(guard_rate) X(profile) X(ace_trace) X(p0_log) X(log_lru) X(log_free) X(log_acquire)       \
-    X(log_registry)
+    X(log_registry) X(stage_stats)
 
 extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
 /* The rows of the table that the environment has set. */

@@ -147,7 +147,7 @@ const struct hak_os *hak_os = &hak_os_linux;
         result_;                                                                     \
     })
 
-static void note_latency(struct hak_latency *l, uint64_t ns)
+void hak_latency_note(struct hak_latency *l, uint64_t ns)
 {
     unsigned lg = 63 - (unsigned)__builtin_clzll(ns | 1);
     HAK_ADD_RELAXED(&l->calls[hak_min(lg - hak_min(lg, HAK_LATENCY_LG), HAK_LATENCIES - 1)], 1);
@@ -178,7 +178,7 @@ static void enter_in_ledger(struct hak_ledger_entry *e, intptr_t result, size_t 
         HAK_ADD_RELAXED(&e->bytes, bytes);
     uint64_t ns = hak_os->clock_ns() - start;
     HAK_ADD_RELAXED(&e->ns, ns);
-    note_latency(&hak_latencies[(e - &hak_ledger[0][0]) / HAK_NOSCALLS], ns);
+    hak_latency_note(&hak_latencies[(e - &hak_ledger[0][0]) / HAK_NOSCALLS], ns);
 }
 
 size_t hak_os_page_size(void)

@@ -69,8 +69,8 @@ struct hak_ledger_entry {
 
 extern struct hak_ledger_entry hak_ledger[HAK_NCAUSES][HAK_NOSCALLS];
 
-/* The durations of a cause's calls: a histogram whose first bucket ends at 2^9 ns, and each further one at twice as
- * much; the last one counts all longer calls. */
+/* The durations of calls: a histogram whose first bucket ends at 2^9 ns, and each further one at twice as much; the
+ * last one counts all longer calls. Here those of a cause; parts.h has those of a backend's stages. */
 #define HAK_LATENCY_LG 8u
 #define HAK_LATENCIES 22u
 struct hak_latency {
@@ -78,6 +78,7 @@ struct hak_latency {
     _Atomic(uint32_t) calls[HAK_LATENCIES];
 };
 extern struct hak_latency hak_latencies[HAK_NCAUSES];
+void hak_latency_note(struct hak_latency *l, uint64_t ns);
 /* The duration, in ns, that `permille` of a thousand calls did not exceed: the end of their bucket. */
 uint64_t hak_latency_of(const struct hak_latency *l, unsigned permille);
 

@@ -7,6 +7,8 @@
 #include "core/pages/block_batch.h"
 #include "core/pages/page_heap.h"
 
+struct hak_latency hak_stage_latencies[HAK_STAGES + 1];
+
 #define BIN_BYTES (32 * HAK_KIB)
 
 /* --- which parts ------------------------------------------------------------------------------------- */
@@ -119,10 +121,32 @@ bool hak_parts_init(void)
     return true;
 }
 
-struct hak_slab *hak_parts_acquire_slab(struct hak_heap *heap, unsigned cls)
+HAK_INLINE struct hak_slab *acquire_by_class(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_frontend *f = hak_parts.by_class[cls];
     return f->slab_acquire ? f->slab_acquire(heap, cls) : hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_ANY);
+}
+
+/* The stage that served is the one whose count moved. None moves where a frontend cuts a slab from pages of its own. */
+static HAK_NOINLINE struct hak_slab *acquire_timed(struct hak_heap *heap, unsigned cls)
+{
+    const _Atomic(uint64_t) *counts = (hak_counters_own ? hak_counters_own : &hak_counters_nobodys)->stages;
+    uint64_t before[HAK_STAGES];
+    memcpy(before, counts, sizeof before);
+    uint64_t start = hak_os->clock_ns();
+    struct hak_slab *slab = acquire_by_class(heap, cls);
+    uint64_t ns = hak_os->clock_ns() - start;
+    unsigned stage = slab ? 0 : HAK_STAGES;
+    while (stage < HAK_STAGES && HAK_LOAD_RELAXED(&counts[stage]) == before[stage])
+        stage++;
+    if (!slab || stage < HAK_STAGES)
+        hak_latency_note(&hak_stage_latencies[stage], ns);
+    return slab;
+}
+
+struct hak_slab *hak_parts_acquire_slab(struct hak_heap *heap, unsigned cls)
+{
+    return HAK_UNLIKELY(hak_options.stage_stats) ? acquire_timed(heap, cls) : acquire_by_class(heap, cls);
 }
 
 void hak_parts_empty_slab(struct hak_slab *slab)

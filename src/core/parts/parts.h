@@ -4,12 +4,18 @@
 #ifndef HAK_PARTS_H
 #define HAK_PARTS_H
 
+#include "core/base/counters.h"
+#include "core/os/os.h"
 #include "core/plugin.h"
 
 /* Written by Meson from the options `frontends`, `backends` and `external`; each ends with NULL. */
 extern const struct hak_frontend *const hak_frontends[];
 extern const struct hak_backend *const hak_backends[];
 extern const struct hak_release *const hak_releases[];
+
+/* How long an acquire took, by the backend's stage that served it; the last row is of those that none did. Under
+ * HAKMEM_SHARED_POOL_STAGE_STATS alone: two looks at the clock take some 50 ns. */
+extern HAK_HIDDEN struct hak_latency hak_stage_latencies[HAK_STAGES + 1];
 
 /* Fills the table from the settings. */
 void hak_parts_choose(void);

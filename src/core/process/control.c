@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/pages/guard.h"
+#include "core/parts/parts.h"
 #include "maintenance.h"
 #include "start.h"
 
@@ -30,6 +31,10 @@ int hak_control_get(const char *name, char *value, size_t size)
     HAK_SHOW_VARIABLE(hak_guard_is_on);
     HAK_SHOW_VARIABLE(hak_log_ring);
     HAK_SHOW_VARIABLE(hak_log_written);
+    HAK_SHOW_VARIABLE(hak_stage_latencies);
+    HAK_SHOW_VARIABLE(hak_parts.backend);
+    HAK_SHOW_FIELD(hak_backend, stages);
+    HAK_SHOW_SIZE(hak_stage);
 #include "hak_settings.def"
     const struct hak_option_info *info = hak_option_find(name, strlen(name));
     if (!info)

@@ -204,27 +204,40 @@ static void write_ledger(struct hak_stats_writer *w)
     hak_stats_end_array(w);
 }
 
+static void write_latency(struct hak_stats_writer *w, const char *label, const char *name, const struct hak_latency *l)
+{
+    uint64_t worst = HAK_LOAD_RELAXED(&l->worst_ns);
+    if (!worst)
+        return;
+    hak_stats_begin(w, NULL);
+    hak_stats_text(w, label, name);
+    hak_stats_number(w, "p50_ns", hak_latency_of(l, 500));
+    hak_stats_number(w, "p99_ns", hak_latency_of(l, 990));
+    hak_stats_number(w, "worst_ns", worst);
+    if (w->form->complete) {
+        hak_stats_begin_array(w, "log2_ns");
+        for (unsigned i = 0; i < HAK_LATENCIES; i++)
+            hak_stats_number(w, NULL, HAK_LOAD_RELAXED(&l->calls[i]));
+        hak_stats_end_array(w);
+    }
+    hak_stats_end(w);
+}
+
 static void write_latencies(struct hak_stats_writer *w)
 {
     hak_stats_begin_array(w, "os_latency");
-    for (unsigned cause = 0; cause < HAK_NCAUSES; cause++) {
-        const struct hak_latency *l = &hak_latencies[cause];
-        uint64_t worst = HAK_LOAD_RELAXED(&l->worst_ns);
-        if (!worst)
-            continue;
-        hak_stats_begin(w, NULL);
-        hak_stats_text(w, "cause", hak_cause_name((enum hak_cause)cause));
-        hak_stats_number(w, "p50_ns", hak_latency_of(l, 500));
-        hak_stats_number(w, "p99_ns", hak_latency_of(l, 990));
-        hak_stats_number(w, "worst_ns", worst);
-        if (w->form->complete) {
-            hak_stats_begin_array(w, "log2_ns");
-            for (unsigned i = 0; i < HAK_LATENCIES; i++)
-                hak_stats_number(w, NULL, HAK_LOAD_RELAXED(&l->calls[i]));
-            hak_stats_end_array(w);
-        }
-        hak_stats_end(w);
-    }
+    for (unsigned cause = 0; cause < HAK_NCAUSES; cause++)
+        write_latency(w, "cause", hak_cause_name((enum hak_cause)cause), &hak_latencies[cause]);
+    hak_stats_end_array(w);
+}
+
+static void write_stage_latencies(struct hak_stats_writer *w)
+{
+    const struct hak_stage *stages = hak_parts.backend->stages;
+    hak_stats_begin_array(w, "stage_latency");
+    for (unsigned i = 0; stages[i].name; i++)
+        write_latency(w, "stage", stages[i].name, &hak_stage_latencies[i]);
+    write_latency(w, "stage", "failed", &hak_stage_latencies[HAK_STAGES]);
     hak_stats_end_array(w);
 }
 
@@ -376,6 +389,7 @@ static void write_counters(struct hak_stats_writer *w, const struct hak_census *
 {
     write_slabs(w);
     write_stages(w);
+    write_stage_latencies(w);
     hak_pages_stats(w);
     if (hak_parts.backend->stats)
         hak_parts.backend->stats(w);
@@ -438,8 +452,10 @@ static void print_sections(int fd)
     hak_stats_begin(&w, NULL);
     if (o->fast_stats)
         write_bins(&w);
-    if (o->stage_stats)
+    if (o->stage_stats) {
         write_stages(&w);
+        write_stage_latencies(&w);
+    }
     hak_stats_end(&w);
 }
 

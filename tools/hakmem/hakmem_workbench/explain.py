@@ -269,6 +269,13 @@ def _system_calls(stats: Stats) -> Section:
     return section
 
 
+def _times(latency: tuple[int, int, int] | None, of_what: str) -> str:
+    if not latency:
+        return ""
+    half, most, worst = (duration(ns / 1e9) for ns in latency)
+    return f" ({of_what}: half within {half}, 99 % within {most}, the worst {worst})"
+
+
 def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
     made = listing([_made(row) for row in rows])
     total = sum(row.bytes for row in rows)
@@ -276,9 +283,8 @@ def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
     fact = ", ".join(
         [made, *([size(total)] if total else []), *([duration(ns / 1e9)] if ns else [])]
     )
-    if cause in stats.latency and sum(row.calls for row in rows) > 1:
-        half, most, worst = (duration(ns / 1e9) for ns in stats.latency[cause])
-        fact += f" (a call: half within {half}, 99 % within {most}, the worst {worst})"
+    if sum(row.calls for row in rows) > 1:
+        fact += _times(stats.latency.get(cause), "a call")
     releases = [row for row in rows if row.call in _RELEASING and row.bytes]
     regret = sum(row.regret_bytes for row in releases)
     judgement = ""
@@ -360,8 +366,9 @@ def _supply(stats: Stats) -> Section | None:
     for stage, number in stages.items():
         if number:
             meaning = stats.stage_finds.get(stage, "")
+            times = _times(stats.stage_latency.get(stage), "one")
             section.items.append(
-                Item(stage, f"{count(number)} ({percent(number / total)})", meaning)
+                Item(stage, f"{count(number)} ({percent(number / total)}){times}", meaning)
             )
     mapped = stages.get("map", 0)
     if failed := stats.stages.get("failed"):

@@ -19,6 +19,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from . import elf
@@ -158,6 +159,9 @@ class Process:
     def address(self, variable: str) -> int:
         return self.layout.variables[variable][0] + self.bias
 
+    def text(self, address: int) -> str:
+        return self.read(address, 64).partition(b"\0")[0].decode(errors="replace") if address else ""
+
     def variable(self, name: str) -> bytes:
         return self.read(self.address(name), self.layout.variables[name][1])
 
@@ -253,6 +257,7 @@ class Heap:
     age_seconds: float = 0.0
     os_calls: tuple[OsCall, ...] = ()
     latency: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # p50, p99, worst in ns by cause
+    stage_latency: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     ranges: list[tuple[int, int]] = field(default_factory=list)  # addresses that are the library's
     note: str = ""
@@ -286,6 +291,7 @@ class Heap:
         return Stats(
             os_calls=self.os_calls,
             latency=self.latency,
+            stage_latency=self.stage_latency,
             retained=self.retained(),
             live_bytes=self.live,
             running=True,
@@ -300,9 +306,10 @@ class Heap:
             stem = f"os_calls.{call.cause}.{call.call}"
             for key in ("calls", "failed", "bytes", "ns", "regret_bytes"):
                 found[f"{stem}.{key}"] = getattr(call, key)
-        for cause, times in self.latency.items():
-            for key, ns in zip(("p50", "p99", "worst"), times, strict=True):
-                found[f"os_latency.{cause}.{key}_ns"] = ns
+        for group, rows in (("os_latency", self.latency), ("stage_latency", self.stage_latency)):
+            for name, times in rows.items():
+                for key, ns in zip(("p50", "p99", "worst"), times, strict=True):
+                    found[f"{group}.{name}.{key}_ns"] = ns
         return found
 
     def retained(self) -> tuple[Retained, ...]:
@@ -391,7 +398,8 @@ class _Look:
         heap.counters["threads.started"] = p.number("started")
         heap.counters["threads.pinned_by_fork"] = p.number("pinned_slabs")
         heap.os_calls = tuple(self._ledger())
-        heap.latency = dict(self._latencies())
+        heap.latency = dict(self._latencies("hak_latencies", self._names("cause.")))
+        heap.stage_latency = dict(self._latencies("hak_stage_latencies", self._stages()))
 
     def _ledger(self) -> Iterator[OsCall]:
         p = self.p
@@ -407,11 +415,22 @@ class _Look:
                 if entry["calls"]:
                     yield OsCall(cause, call, **entry)
 
-    def _latencies(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    def _stages(self) -> dict[str, int]:
+        """Of the backend in use; the last row of a table by stage is of requests that none of them served."""
         p = self.p
-        data, size, first = p.variable("hak_latencies"), p.size_of("hak_latency"), p.layout.numbers["latency_lg"]
+        size = p.size_of("hak_stage")
+        last = p.layout.variables["hak_stage_latencies"][1] // p.size_of("hak_latency") - 1
+        first = p.word(p.number("hak_parts.backend") + p.layout.fields["hak_backend.stages"][0])
+        names = (p.text(p.word(first + row * size)) for row in range(last))
+        return {name: row for row, name in enumerate(takewhile(bool, names))} | {"failed": last}
+
+    def _latencies(
+        self, table: str, rows: dict[str, int]
+    ) -> Iterator[tuple[str, tuple[int, int, int]]]:
+        p = self.p
+        data, size, first = p.variable(table), p.size_of("hak_latency"), p.layout.numbers["latency_lg"]
         offset, length = p.layout.fields["hak_latency.calls"]
-        for cause, row in self._names("cause.").items():
+        for cause, row in rows.items():
             worst = p.get(data, "hak_latency.worst_ns", row * size)
             calls = struct.unpack_from(f"={length // 4}I", data, row * size + offset)
             if worst:

@@ -87,6 +87,7 @@ class Stats:
     stage_finds: Mapping[str, str] = field(default_factory=dict)
     slabs: Mapping[str, int] = field(default_factory=dict)
     latency: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)  # p50, p99, worst in ns by cause
+    stage_latency: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
     violations: int | None = None
@@ -182,11 +183,8 @@ def parse(value: Mapping[str, Any]) -> Stats:
             if "name" in row
         },
         slabs=_numbers(value.get("slabs")),
-        latency={
-            str(row["cause"]): tuple(_number(row.get(f"{key}_ns")) for key in ("p50", "p99", "worst"))
-            for row in _rows(value.get("os_latency"))
-            if "cause" in row
-        },
+        latency=_latency(value.get("os_latency"), "cause"),
+        stage_latency=_latency(value.get("stage_latency"), "stage"),
         retained=_retained(value.get("retained") or _reasons(value)) or _kept(value),
         live_bytes=_live(value),
         violations=_number(conservation.get("violations"))
@@ -219,6 +217,14 @@ def _setting(row: Mapping[str, Any]) -> Setting:
         maps_to=maps_to,
         changeable=bool(row.get("changeable", False)),
     )
+
+
+def _latency(value: Any, label: str) -> dict[str, tuple[int, int, int]]:
+    return {
+        str(row[label]): (_number(row.get("p50_ns")), _number(row.get("p99_ns")), _number(row.get("worst_ns")))
+        for row in _rows(value)
+        if label in row
+    }
 
 
 def _os_call(row: Mapping[str, Any]) -> OsCall:

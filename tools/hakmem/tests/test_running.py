@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,3 +86,29 @@ def test_log(hakmem: Hakmem, real_library: Path, tmp_path: Path) -> None:
     if "can't be read" in done.err:
         pytest.skip(done.err)
     assert done.out.startswith("hakmem: version ") and done.out == file.read_text(), done.text
+
+
+def test_times_of_stages(hakmem: Hakmem, real_library: Path) -> None:
+    """They are read from outside, and name the stages of the backend."""
+    environment = clean_environment() | {
+        "LD_PRELOAD": str(real_library),
+        "HAKMEM_SHARED_POOL_STAGE_STATS": "1",
+        "PYTHONMALLOC": "malloc",
+    }
+    script = "kept = [bytes(n % 900) for n in range(40000)]; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        done = hakmem("stat", "--json", str(process.pid))
+        process.kill()
+    if "can't be read" in done.err:
+        pytest.skip(done.err)
+    values = json.loads(done.out)["values"]
+    times = [values.get(f"stage_latency.map.{key}_ns", 0) for key in ("p50", "p99", "worst")]
+    assert 0 < times[0] <= times[1] <= times[2], done.text
