@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * dlopen, in the shared library that serves malloc: as the C library's, but see core/process/deepbind.h. The C library
- * tells by the return address who calls, for $ORIGIN, the run path and the namespace. So its dlopen is jumped to, not
- * called: the address stays the caller's own. */
+ * identifies the caller by the return address, for $ORIGIN, the run path and the namespace. So this jumps to its dlopen
+ * instead of calling it: the return address stays the caller's. */
 #include <dlfcn.h>
 
 #include "core/base/log.h"

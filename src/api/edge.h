@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Where blocks cross between library and program: core's calls. Builds for memcheck (-Dvalgrind=true) tell it of each
- * block: so many bytes as were asked for, and no more. Behind them lie at least EDGE bytes that stay hidden, and in the
- * last word of the block its size. realloc always moves, so that memcheck finds who kept the old address.
- * src/api alone goes by here. */
+ * The boundary at which blocks pass between library and program: wrappers of core's functions. Builds for memcheck
+ * (-Dvalgrind=true) report each block to it, with the requested size and no more. At least EDGE inaccessible bytes
+ * follow, and the last word of the block holds its size. realloc always moves, so that memcheck detects the use of an
+ * old address. Only src/api uses this header. */
 #ifndef HAK_EDGE_H
 #define HAK_EDGE_H
 
@@ -19,7 +19,7 @@ HAK_INLINE size_t *edge_size(const void *p, const char *call)
     return (size_t *)((uintptr_t)p + hak_block_usable(p, call)) - 1;
 }
 
-/* More than can be had stays so. */
+/* A size that is too large stays too large. */
 HAK_INLINE size_t edge_room(size_t size)
 {
     return size > PTRDIFF_MAX ? size : size + EDGE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The entry points. Arguments are judged here; errno is set here, and by hak_malloc_slow. With HAK_OVERRIDE the C
+ * The entry points. Arguments are checked here; errno is set here, and by hak_malloc_slow. With HAK_OVERRIDE the C
  * library's names are aliases of hakmem_*, all in this one object, so that static linking takes all of them or none.
  * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
 #include "core/base/cancel.h"
@@ -48,7 +48,7 @@ HAK_EXPORT void *hakmem_realloc(void *ptr, size_t size)
     if (!ptr)
         return edge_malloc(size);
     if (size == 0) {
-        edge_usable(ptr, "realloc"); /* says so, if it is none */
+        edge_usable(ptr, "realloc"); /* stops the process if it is no block */
         edge_free(ptr);
         return NULL;
     }
@@ -69,7 +69,7 @@ HAK_EXPORT int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
         return EINVAL;
     int saved = errno;
     void *p = edge_aligned(alignment, size);
-    errno = p ? saved : ENOMEM; /* as glibc's does, which promises none */
+    errno = p ? saved : ENOMEM; /* like glibc's, which promises none */
     if (!p)
         return ENOMEM;
     *out = p;
@@ -253,7 +253,7 @@ HAK_EXPORT int hakmem_mallopt(int parameter, int value)
 
 #if HAK_OVERRIDE
 
-/* glibc's struct mallinfo, which its own header hides in later versions. */
+/* glibc's struct mallinfo, which newer headers hide. */
 struct hak_mallinfo {
     int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
@@ -308,7 +308,7 @@ void malloc_stats(void) TWIN(malloc_stats);
 int mallopt(int parameter, int value);
 int mallopt(int parameter, int value) TWIN(mallopt);
 
-/* Names that glibc has had besides, and that programs which wrap malloc ask for. */
+/* Names that older versions of glibc had, and that programs which wrap malloc look up. */
 #define OLDER(type, name, of, ...) \
     type name(__VA_ARGS__);        \
     type name(__VA_ARGS__) TWIN(of)

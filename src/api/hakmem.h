@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * hakmem: public interface. Functions that are named like those of the C library behave like them; the brackets name
- * the document that says how. The last line of each comment says
- *   Units: of the numbers that go in and come out;
- *   Alignment: of the blocks that it returns, in bytes;
- *   errno: what it is set to when the function fails; "kept": it is not changed;
- *   Threads: "any": all threads at once, and a forked child; no signal handler may call any of the functions;
- *   Since: the version that brought it. */
+ * the document that specifies them. The last line of each comment says
+ * Units: of arguments and results;
+ * Alignment: of the returned blocks, in bytes;
+ * errno: its value after a failure; "kept": it is not changed;
+ * Threads: "any": all threads may call it concurrently, and a forked child, too; no signal handler may call any of the
+ * functions;
+ * Since: the version that introduced it. */
 #ifndef HAKMEM_H
 #define HAKMEM_H
 
@@ -19,8 +20,8 @@ extern "C" {
 /* [C23 7.24.3.6] malloc(0) gives a unique pointer. Above PTRDIFF_MAX: NULL, ENOMEM.
  * Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_malloc(size_t size);
-/* [C23 7.24.3.3] NULL is ignored. What hakmem did not allocate stops the process with one line.
- * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+/* [C23 7.24.3.3] NULL is ignored. A pointer that hakmem did not allocate stops the process with one line. Units: none.
+ * Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free(void *ptr);
 /* [C23 7.24.3.2] Zeroed; NULL and ENOMEM when count * size overflows.
  * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
@@ -48,7 +49,7 @@ void *hakmem_valloc(size_t size);
 /* [glibc manual 3.2.3.6] As valloc, size rounded up to whole pages.
  * Units: bytes. Alignment: a system page. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_pvalloc(size_t size);
-/* [glibc malloc_usable_size(3)] Bytes that may be used at ptr, at least what was asked for; 0 for NULL.
+/* [glibc malloc_usable_size(3)] Usable bytes at ptr, at least the requested size; 0 for NULL.
  * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 size_t hakmem_malloc_usable_size(void *ptr);
 /* [C23 7.24.3.4] size: as given to malloc, calloc or realloc.
@@ -57,63 +58,59 @@ void hakmem_free_sized(void *ptr, size_t size);
 /* [C23 7.24.3.5] alignment and size: as given to aligned_alloc.
  * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size);
-/* [glibc malloc_trim(3)] Gives free memory beyond `pad` bytes back; 1 if some went back, else 0.
- * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+/* [glibc malloc_trim(3)] Returns free memory beyond `pad` bytes to the kernel; 1 if it returned some, else 0. Units:
+ * bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_malloc_trim(size_t pad);
 
-/* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: handed out by the address space;
- * uordblks: usable in the blocks of it that the program holds; fordblks: the rest; ordblks: free pieces, each
- * a block of a slab, what is left of one to cut, or a run of pages that nobody uses; hblks
- * and hblkhd: blocks with a mapping of their own, from 32 MiB on, and the bytes usable in them. The others are 0. So
- * uordblks + hblkhd is the sum of malloc_usable_size over all blocks. Free blocks that wait in the bins of other running
- * threads count as held, since nobody else can walk those; the caller's own, and those of ended threads, do not. Blocks
- * that HAKMEM_GUARD_RATE guards are left out.
- * Units: bytes, pieces. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+/* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: superslabs in use; uordblks: usable
+ * bytes of the program's blocks in them; fordblks: the rest; ordblks: free pieces, each a block of a slab, the part of
+ * a slab not yet carved, or a run of free pages; hblks and hblkhd: number and usable bytes of blocks with a mapping of
+ * their own, from 32 MiB on. The others are 0. So uordblks + hblkhd is the sum of malloc_usable_size over all blocks.
+ * Free blocks in the bins of other running threads count as in use, since only their thread can walk them; those in
+ * bins of the caller and of ended threads do not. Blocks that HAKMEM_GUARD_RATE guards are left out. Units: bytes,
+ * pieces. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 struct hakmem_mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 struct hakmem_mallinfo2 hakmem_mallinfo2(void);
-/* [glibc malloc_info(3)] Writes XML with glibc's element names. 0; EINVAL, as a value, when options is not
- * 0; -1 when the stream fails.
- * Units: none. Alignment: none. errno: as fprintf. Threads: any. Since: 0.1. */
+/* [glibc malloc_info(3)] Writes XML with glibc's element names. Returns 0; EINVAL if options is not 0; -1 if the stream
+ * fails. Units: none. Alignment: none. errno: as fprintf. Threads: any. Since: 0.1. */
 int hakmem_malloc_info(int options, FILE *stream);
-/* [glibc malloc_stats(3)] The statistics, as text, to stderr.
+/* [glibc malloc_stats(3)] Writes the statistics as text to stderr.
  * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 void hakmem_malloc_stats(void);
-/* [glibc mallopt(3)] Changes nothing. 1 for parameters that tune how glibc keeps memory and gives it back, which a
- * program cannot tell from having taken effect; 0 (an error) for all others. docs/limits.md names the settings of the
- * environment that serve the same ends.
- * Units: those of glibc. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+/* [glibc mallopt(3)] Changes nothing. Returns 1 for parameters that tune how glibc retains and returns memory, since a
+ * program cannot notice that they have no effect; 0 (an error) for all others. docs/limits.md names the corresponding
+ * settings of the environment. Units: those of glibc. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_mallopt(int parameter, int value);
 
-/* Gives free memory of all threads back, but for at most `keep` bytes, which stay ready for reuse. Threads other than
- * the caller empty their bins at their next slow path. Returns about how many bytes of free pages this call handed to
- * the kernel, resident or not: 0 means that there were none.
- * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+/* Returns free memory of all threads to the kernel, except for at most `keep` bytes, which stay available for reuse.
+ * Threads other than the caller empty their bins at their next slow path. Returns approximately how many bytes of free
+ * pages this call returned to the kernel, resident or not; 0 means that there were none. Units: bytes. Alignment: none.
+ * errno: kept. Threads: any. Since: 0.1. */
 size_t hakmem_trim(size_t keep);
-/* Starts the thread of HAKMEM_BACKGROUND=1 in a forked child, which has none. Does nothing without the setting, or where
- * the thread is there. Not for signal handlers.
- * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+/* Starts the thread of HAKMEM_BACKGROUND=1 in a forked child, which has none. Does nothing without the setting, or if
+ * the thread exists. Not for signal handlers. Units: none. Alignment: none. errno: may change. Threads: any. Since:
+ * 0.1. */
 void hakmem_main_called(void);
-/* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. 0, or a negative
- * errno (ENOMEM before the library could start, else that of write). Allocates nothing.
- * Units: a file descriptor. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+/* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. Returns 0, or a negative
+ * errno (ENOMEM if the library could not start, else that of write). Allocates nothing. Units: a file descriptor.
+ * Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_stats(int fd, int json);
-/* The value that a setting has now (`hakmem options` lists them), as a text with a zero byte behind it. 0, or a negative
- * error: ENOENT (no such setting), ERANGE (longer than `size` allows; 256 bytes are enough), ENOMEM (the library could
- * not start).
+/* Copies the current value of a setting (`hakmem options` lists them) as a zero-terminated string. Returns 0, or a
+ * negative error: ENOENT (no such setting), ERANGE (longer than `size` allows; 256 bytes are enough), ENOMEM (the
+ * library could not start).
  * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_get(const char *name, char *value, size_t size);
-/* Changes a setting of the running process, which those have that `hakmem options` marks. Its readers see it at their
- * next slow path. It does not reach the environment of programs that are started. 0, or a negative error: ENOENT (no such
- * setting), EPERM (it is read at the start alone), EINVAL (it has no such value), ENOSYS (HAKMEM_PROFILE without
- * libhakmem-profile.so), ENOMEM, or what the kernel said.
- * Units: those of the setting. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+/* Changes a setting of the running process; `hakmem options` marks those that can change. The change takes effect at
+ * each thread's next slow path. The environment of started programs does not change. Returns 0, or a negative error:
+ * ENOENT (no such setting), EPERM (it is only read at start), EINVAL (not a valid value), ENOSYS (HAKMEM_PROFILE
+ * without libhakmem-profile.so), ENOMEM, or the kernel's error. Units: those of the setting. Alignment: none. errno:
+ * may change. Threads: any. Since: 0.1. */
 int hakmem_set(const char *name, const char *value);
-/* Samples the heap: one allocation every `mean` bytes, on average; 0 ends that. Other threads follow within 1 MiB of
- * allocations. 0; -ENOSYS where libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40, -ENOMEM without
- * a file.
- * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+/* Samples the heap: one allocation every `mean` bytes, on average; 0 stops that. Other threads follow within 1 MiB of
+ * allocations. Returns 0; -ENOSYS if libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40, -ENOMEM
+ * without a file. Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_profile(size_t mean);
 /* The version, "major.minor.patch".
  * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * What hakmem/inline.h calls: in libhakmem.a alone, since only who links statically reaches the bins. Its blocks are of
- * the class of their size, without exception: no larger class is borrowed from, and none is sampled or a span. */
+ * The functions that hakmem/inline.h calls. They are in libhakmem.a only, since only a statically linked program
+ * reaches the bins. Their blocks always have the class of their size: no larger class serves instead, and no block is
+ * sampled or a span. */
 #include "core/base/log.h"
 #include "core/malloc/malloc.h"
 
@@ -8,7 +9,7 @@
 
 _Static_assert(offsetof(struct hakmem_inline_bins, bin) == offsetof(struct hak_cache, bin) &&
                    offsetof(struct hakmem_inline_bins, room) == offsetof(struct hak_cache, room),
-               "inline.h has the bins as cache.h has them");
+               "inline.h declares the bins like cache.h");
 
 void *hakmem_inline_refill(size_t size)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // operator new and delete over hakmem (option cxx). The plain forms loop over the new handler and throw, as
-// C++ [new.delete.single] says; hardened builds look at the size of a sized delete.
+// C++ [new.delete.single] says; hardened builds check the size of a sized delete.
 #include <new>
 
 #include "hakmem.h"

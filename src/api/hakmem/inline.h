@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * hakmem: malloc and free in line, for programs that link libhakmem.a, with or without LTO. A size that is known when
- * compiling costs no look-up of its class, and a free that names the size none of its owner: the block goes to the bin
- * of the thread that frees it. layout.h says what this header has to know of the library. It is made with the library,
- * and the bins have a name there with version and build in it: with any other library, and with the shared one, the
- * linker says that this name is undefined. A build that watches each call has plain calls instead
+ * hakmem: inline malloc and free, for programs that link libhakmem.a, with or without LTO. If the size is a
+ * compile-time constant, malloc needs no lookup of its class; and a free that names the size needs no lookup of the
+ * owner: the block goes to the bin of the thread that frees it. layout.h, which is generated with the library, has the
+ * constants that this header needs. The name of the bins contains version and build: with any other library, and with
+ * the shared one, the linker reports it as undefined. Builds that check each call have plain calls instead
  * (plain/hakmem/inline.h). */
 #ifndef HAKMEM_INLINE_H
 #define HAKMEM_INLINE_H
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* A thread's free blocks, as src/core/heap/cache.h has them. */
+/* A thread's free blocks, as in src/core/heap/cache.h. */
 struct __attribute__((__may_alias__)) hakmem_inline_bins {
     uint64_t owner;
     void *bin[HAKMEM_INLINE_CLASSES];
@@ -28,7 +28,7 @@ struct __attribute__((__may_alias__)) hakmem_inline_bins {
 extern __thread struct hakmem_inline_bins HAKMEM_INLINE_NAME
     __attribute__((__visibility__("hidden"), __tls_model__("initial-exec")));
 
-/* The bin is empty, or to be looked at. */
+/* Called if the bin is empty, or is due for a check. */
 __attribute__((__visibility__("hidden"), __cold__)) void *hakmem_inline_refill(size_t size);
 __attribute__((__visibility__("hidden"), __cold__)) void hakmem_inline_check(void *ptr, unsigned cls);
 
@@ -36,11 +36,11 @@ typedef void *__attribute__((__may_alias__)) hakmem_inline_link;
 
 static const unsigned char hakmem_inline_classes[] = {HAKMEM_INLINE_MAP};
 
-/* Counts a free; whether it has no room, or is of the block that was freed last. */
+/* Counts a free; true if there is no room, or the block was also the last one freed. */
 HAKMEM_INLINE int hakmem_inline_spend(uint64_t *room, void *const *last, const void *ptr)
 {
 #if defined(__x86_64__)
-    int look; /* a rotation leaves the zero flag alone: one branch tells both */
+    int look; /* a rotation leaves the zero flag alone: one branch tests both */
     __asm__("cmpq %[last], %[ptr]\n\trorq $1, %[room]"
             : "=@ccbe"(look), [room] "+m"(*room)
             : [last] "m"(*last), [ptr] "r"(ptr));
@@ -52,7 +52,7 @@ HAKMEM_INLINE int hakmem_inline_spend(uint64_t *room, void *const *last, const v
 #endif
 }
 
-/* As hakmem_malloc. NULL, too, where memory is short and hakmem_malloc would give the block a mapping of its own. */
+/* Like hakmem_malloc, but also NULL if memory is short and hakmem_malloc would return a span. */
 HAKMEM_INLINE void *hakmem_inline_malloc(size_t size)
 {
     if (size > HAKMEM_INLINE_MOST)
@@ -65,8 +65,8 @@ HAKMEM_INLINE void *hakmem_inline_malloc(size_t size)
     return block;
 }
 
-/* Frees a block of hakmem_inline_malloc(size), which no call has resized; not NULL. Each 63rd time the library looks
- * whether it is one, and stops the process with one line if not. Such a block may go to free() as well. */
+/* Frees a block of hakmem_inline_malloc(size) that was not resized; not NULL. Every 63rd time the library checks this,
+ * and stops the process with one line if it is violated. free() accepts such a block, too. */
 __attribute__((__nonnull__)) HAKMEM_INLINE void hakmem_inline_free(void *ptr, size_t size)
 {
     if (size > HAKMEM_INLINE_MOST) {
@@ -76,7 +76,7 @@ __attribute__((__nonnull__)) HAKMEM_INLINE void hakmem_inline_free(void *ptr, si
     unsigned cls = hakmem_inline_classes[HAKMEM_INLINE_INDEX(size)];
     void **bin = &HAKMEM_INLINE_NAME.bin[cls];
     uint64_t *room = &HAKMEM_INLINE_NAME.room[cls];
-    __asm__ __volatile__("" : : : "memory"); /* what the program wrote to the block comes first */
+    __asm__ __volatile__("" : : : "memory"); /* orders the program's writes to the block before this */
     void *held = *bin, **last = HAKMEM_INLINE_LIST ? &held : (void **)held;
     if (__builtin_expect(hakmem_inline_spend(room, last, ptr), 0)) {
         hakmem_inline_check(ptr, cls);

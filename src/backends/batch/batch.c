@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Batched release: backends queue what is free until it has been idle for a while, and hand over many ranges
- * at once, which go back in one vectored call where the kernel has it. */
+ * Batched release: pages stay dirty until they have been idle for a while; then many ranges are purged at once, by one
+ * vectored call if the kernel has it. */
 #include "core/parts/release.h"
 
 static size_t release_vector(const struct iovec *ranges, size_t count, enum hak_cause cause)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The plain reference backend: one class in a superslab, one list of PARTIAL slabs for each class, one mutex, no caches
- * and no cleverness. A superslab that is wholly free goes back at once, free slabs of the others after the purge delay.
- * Differential tests use it as the oracle, and comparisons as the B of their A/B. */
+ * The plain reference backend: one class per superslab, one list of PARTIAL slabs per class, one mutex, no caches and
+ * no cleverness. A superslab that is wholly free is returned at once, free slabs of other superslabs after the purge
+ * delay. Differential tests use it as the oracle, and comparisons as the B of an A/B. */
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "core/plugin.h"
@@ -52,16 +52,16 @@ static struct hak_slab *acquire_of_class(struct hak_heap *heap, unsigned cls, en
         return slab;
     bool header = hak_parts_has_header(cls);
     slab = take_of_class(cls, header);
-    if (!slab && header) /* their zone is full: blocks without headers serve as well */
+    if (!slab && header) /* the header zone is full: blocks without headers will do */
         slab = take_of_class(cls, false);
     if (slab)
         hak_slab_format(slab, cls, heap);
     return slab;
 }
 
-/* --- giving back ---------------------------------------------------------------------------------------- */
+/* --- releasing ---------------------------------------------------------------------------------------- */
 
-/* One without a block outstanding. */
+/* Frees the pages of a slab without allocated blocks. */
 static void put_free(struct hak_slab *slab)
 {
     if (hak_slab_state(slab) != HAK_SLAB_EMPTY)
@@ -85,7 +85,8 @@ static void all_back(struct hak_slab *slab, unsigned cls)
 {
     (void)cls;
     hak_lock_acquire(&lists_lock);
-    bool mine = hak_slab_all_back(slab) && slab->listed; /* in this order: an owner writes `listed` without the lock */
+    /* in this order, since an owner writes `listed` without the lock */
+    bool mine = hak_slab_all_back(slab) && slab->listed;
     if (mine)
         hak_slab_list_remove(&partial_lists[slab->cls], slab);
     hak_lock_release(&lists_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, a table that reads top to
- * bottom as the policy: slabs that nobody owns first, from lock-free stacks (slab_cache.c), then pages of the page
- * heap: dirty ones, those beside others in use, those of superslabs that are wholly free, and new ones at last. */
+ * The shared pool: slabs of all classes share superslabs. A slab is acquired in stages, whose table, read from top to
+ * bottom, is the policy: first slabs without an owner, from lock-free stacks (slab_cache.c); then pages of the page
+ * heap: dirty ones, free ones beside pages in use, those of wholly free superslabs, and last new ones. */
 #include "core/base/probe.h"
 #include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
@@ -17,12 +17,13 @@
 /* The policy, top to bottom. */
 enum stage { STAGE_HOT, STAGE_PARTIAL, STAGE_WARM, STAGE_EMPTY, STAGE_UNUSED, STAGE_DRAIN, STAGE_LRU, STAGE_MAP };
 static const struct hak_stage acquire_stages[] = {
-    [STAGE_HOT] = {"hot", false, "an EMPTY slab of its class that waits without a lock"},
+    [STAGE_HOT] = {"hot", false, "a cached EMPTY slab of its class"},
     [STAGE_PARTIAL] = {"partial", false, "a PARTIAL slab of its class, which is adopted"},
-    [STAGE_WARM] = {"warm", false, "a hot slab of another class, of the same length"},
+    [STAGE_WARM] = {"warm", false, "a cached EMPTY slab of another class, of the same length"},
     [STAGE_EMPTY] = {"empty", true, "dirty pages, as EMPTY slabs left them"},
     [STAGE_UNUSED] = {"unused", true, "free pages of a superslab"},
-    [STAGE_DRAIN] = {"drain", true, "what blocks of others that this thread gave back, or ended threads, left free"},
+    [STAGE_DRAIN] = {"drain", true,
+                     "pages that returned remote blocks, or ended threads, left free"},
     [STAGE_LRU] = {"lru", true, "a cached superslab that was wholly free"},
     [STAGE_MAP] = {"map", true, "a new superslab"},
     {0},
@@ -35,7 +36,7 @@ static _Atomic(uint64_t) prefault_touched;
 struct request {
     struct hak_heap *thread;
     unsigned cls;
-    enum stage stage; /* result: which one served */
+    enum stage stage; /* result: the stage that served */
 };
 
 static const enum stage stage_of[] = {
@@ -51,8 +52,8 @@ static bool is_dense(void *superslab)
     return resident > 0 && hak_huge_page_is_dense((size_t)resident, HAK_HUGE_PAGE);
 }
 
-/* In a larger heap huge pages pay; they waste little of it if the program touches what it gets, which the
- * superslab mapped a few before this one shows. Two threads at once look at the same one. */
+/* In a larger heap huge pages pay. They waste little if the program touches what it gets: a superslab that was mapped a
+ * little earlier shows that. Two simultaneous threads may check the same one. */
 static void advise_superslab_huge(char *base)
 {
     static _Atomic(char *) mapped[HUGE_LOOK_BACK];
@@ -80,11 +81,11 @@ static void prepare_superslab(char *base, size_t bytes)
 {
     (void)bytes;
     advise_superslab_huge(base);
-    if (hak_options.ss_prefault && !hak_limit_is_tight) /* else it is mapped late */
+    if (hak_options.ss_prefault && !hak_limit_is_tight) /* under a tight limit it is mapped late */
         prefault(base);
 }
 
-/* From the page heap, from one place or the next ones up to another. */
+/* Takes pages of the page heap, from the first of these places that has some. */
 static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from from, enum hak_pages_from until,
                                         bool header)
 {
@@ -98,7 +99,7 @@ static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from f
     return slab;
 }
 
-/* What this thread has not given back may complete a slab; ended threads may have some parked. */
+/* Remote blocks that this thread has not returned may complete a slab; retired heaps may hold slabs. */
 static struct hak_slab *drain_for(struct request *r, bool header)
 {
     hak_remote_cache_flush(r->thread);
@@ -110,7 +111,7 @@ static struct hak_slab *drain_for(struct request *r, bool header)
     return slab;
 }
 
-/* The stages whose slabs wait without a lock. */
+/* The stages that need no lock. */
 static struct hak_slab *find_kept(struct request *r, enum hak_acquire from)
 {
     struct hak_slab *slab = from != HAK_ACQUIRE_PARTIAL ? hak_slab_cache_take_empty(r->cls) : NULL;
@@ -141,7 +142,7 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
     if (!slab && from == HAK_ACQUIRE_ANY) {
         bool header = hak_parts_has_header(cls);
         slab = find_others(&r, header);
-        if (!slab && header) /* their zone is full: blocks without headers serve as well */
+        if (!slab && header) /* the header zone is full: blocks without headers will do */
             slab = find_others(&r, false);
     }
     if (!slab)
@@ -150,7 +151,7 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
     HAK_PROBE(stage, acquire_stages[r.stage].name, cls, slab->base);
     if (HAK_UNLIKELY(hak_options.log_acquire))
         hak_log("SS_ACQUIRE class %u, stage %s: slab %p", cls, acquire_stages[r.stage].name, (void *)slab->base);
-    if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL one was adopted with its blocks */
+    if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL slab was adopted with its blocks */
         hak_slab_format(slab, cls, heap);
     return slab;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See slab_cache.h. The counts are rough: they bound memory and say when a sweep pays, and nothing else depends on
+ * See slab_cache.h. The counts are approximate: they bound memory and say when a sweep pays; nothing else depends on
  * them. */
 #include "slab_cache.h"
 
@@ -9,26 +9,27 @@
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 
-#define EMPTY_PAGES 256        /* 16 MiB in all classes; with more, each keeps only the most recent slab */
-#define IDLE_PAGES 8           /* of a class may stand idle on its stack, at least, */
+#define EMPTY_PAGES 256        /* 16 MiB of all classes; beyond that, each class keeps only the most recent slab */
+#define IDLE_PAGES 8           /* of a class that may be idle on its stack, at least, */
 #define IDLE_SLABS 4           /* or slabs, if their threads ended */
-#define STEP 16u               /* slabs that are looked at when too many are idle */
-#define PASSES 2u              /* that a sweep begins, after the one that others began */
-#define TICK 256u              /* slabs that a tick looks at: some 20 us, */
+#define STEP 16u               /* slabs that a sweep visits when too many are idle */
+#define PASSES 2u              /* that a sweep begins, after a pass already begun */
+#define TICK 256u              /* slabs that a tick visits: some 20 us, */
 #define TICK_AFTER_SLEEP 4096u /* or more, since none of them was used */
 
-/* PARTIAL slabs have two stacks: from the front one slabs are taken, and looked at by a sweep, which puts what is not
- * idle on the other. When the front one is empty they change their roles, and a pass over all slabs begins, if one is
- * wanted. No idle slab is passed over: who makes one idle asks for a pass; who puts one on a stack looks at it once
- * more, and asks if it is idle by then. */
+/* Each class has two stacks of PARTIAL slabs. Threads take slabs from the front one; a sweep visits its slabs, and puts
+ * those that are not idle on the other. When the front stack is empty the two swap, and a pass over all slabs begins,
+ * if one is wanted. No idle slab is missed: a thread that makes a slab idle requests a pass; a thread that puts a slab
+ * on a stack checks it once more, and requests a pass if it is idle by then. */
 static struct class_cache {
     struct hak_slab_stack empty, partial[2];
     _Atomic(int32_t) empties;  /* on the first stack */
     _Atomic(int32_t) partials; /* on the others */
-    _Atomic(int32_t) idle;     /* of those: their blocks are all back, about */
-    _Atomic(unsigned) turn;    /* FRONT: the number of the front one; PASSING: a pass goes on; WANTED: another one */
-    _Atomic(bool) served;      /* an idle one since the last tick */
-    _Atomic(bool) reaped;      /* one in this pass */
+    _Atomic(int32_t) idle;     /* of those, about: slabs whose blocks are all back */
+    /* FRONT: the index of the front stack; PASSING: a pass is going on; WANTED: another is wanted */
+    _Atomic(unsigned) turn;
+    _Atomic(bool) served; /* an idle slab served since the last tick */
+    _Atomic(bool) reaped; /* an idle slab was found in this pass */
 } caches[HAK_NCLASSES];
 
 enum { FRONT = 1, PASSING = 2, WANTED = 4 };
@@ -36,7 +37,8 @@ enum { FRONT = 1, PASSING = 2, WANTED = 4 };
 static _Atomic(int32_t) empty_pages;                             /* of all classes */
 static _Atomic(uint64_t) used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: class i has had an EMPTY slab */
 
-/* Slabs may be in hand: fork waits until they are on a list again, or in the page heap. */
+/* While a thread holds this lock it may have removed slabs from lists: fork waits until they are on a list again, or in
+ * the page heap. */
 static HAK_LOCK(sweeping, HAK_RANK_SWEEP);
 static HAK_LOCK(cooling, HAK_RANK_BACKEND);
 
@@ -107,10 +109,10 @@ static bool is_full(unsigned cls)
     return HAK_LOAD_RELAXED(&caches[cls].empties) >= (many ? 1 : (int32_t)hak_options.hot_slabs);
 }
 
-/* The most recent one stays; those before it go together when they are too many. */
+/* The most recent slab stays cached; if there are too many, the older ones are released together. */
 static void put_empty(struct hak_slab *slab)
 {
-    unsigned cls = slab->cls; /* once it is pushed, the slab may become one of another class */
+    unsigned cls = slab->cls; /* read first: once pushed, the slab may change its class */
     bool full = is_full(cls);
     if (HAK_UNLIKELY(hak_options.log_free))
         hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
@@ -167,17 +169,17 @@ struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls)
     return slab;
 }
 
-/* The front stack was empty in that turn, so its pass is over. Begins the next one; false: none was wanted. The stack
- * is looked at again: a slab may have come since, or others may have turned twice meanwhile. Then there will be
- * another. */
+/* The front stack was empty in that turn, so its pass is over. Begins the next pass; false: none was wanted. Checks the
+ * stack again, since a slab may have been put there, or other threads may have turned twice: then there will be another
+ * pass. */
 static bool next_pass(struct class_cache *c, unsigned turn)
 {
     unsigned front = turn & FRONT;
     bool wanted = turn & WANTED;
     if (!HAK_CAS_ACQUIRE(&c->turn, &turn, wanted ? (front ^ FRONT) | PASSING : front))
-        return true; /* somebody else was first */
+        return true; /* another thread was first */
     if (!HAK_EXCHANGE_RELAXED(&c->reaped, false) || !wanted)
-        HAK_STORE_RELAXED(&c->idle, 0); /* some were counted twice */
+        HAK_STORE_RELAXED(&c->idle, 0); /* some slabs were counted twice */
     if (!hak_slab_stack_is_empty(&c->partial[front]))
         want_pass(c);
     return wanted;
@@ -198,8 +200,8 @@ static void look_at_stack(struct class_cache *c, struct hak_slab *slab)
     }
 }
 
-/* Looks at up to so many slabs, in so many passes, whatever others put meanwhile; returns how many it was. All of them,
- * when a fork waits. */
+/* Visits up to `most` slabs, in up to `passes` passes, whatever other threads put in the meantime; returns how many.
+ * When a fork waits it stops, and returns `most`. */
 static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
 {
     unsigned n = 0, all = most;
@@ -232,17 +234,17 @@ static void count_idle(struct class_cache *c, int32_t most)
 
 void hak_slab_cache_all_back(struct hak_slab *slab, unsigned cls)
 {
-    (void)slab; /* it may be anybody's by now */
+    (void)slab; /* another thread may own it by now */
     count_idle(&caches[cls], IDLE_PAGES / hak_slab_pages[cls]);
 }
 
-/* An ended thread's slabs without live blocks wait for the next thread, which then touches the same pages. */
+/* An ended thread's slabs without live blocks are kept for the next thread, which then touches the same pages. */
 static void put_partial(struct hak_slab *slab)
 {
     struct class_cache *c = &caches[slab->cls];
     HAK_ADD_RELAXED(&c->partials, 1);
     hak_slab_stack_push(&c->partial[front_of(c)], slab);
-    if (hak_slab_all_back_by_now(slab)) /* perhaps somebody else's by then */
+    if (hak_slab_all_back_by_now(slab)) /* another thread may own it by then */
         count_idle(c, IDLE_SLABS);
 }
 
@@ -254,11 +256,10 @@ void hak_slab_cache_put(struct hak_slab *slab)
         put_partial(slab);
 }
 
-/* Idle slabs of classes that come and go stay, if they are not to go all: else each thread in turn would touch other
- * pages. */
+/* Unless `all`, idle slabs of classes with frequent use stay: otherwise each thread in turn would touch other pages. */
 static bool sweep_classes(bool all, unsigned most)
 {
-    static unsigned next; /* class, for what a call did not come to */
+    static unsigned next; /* the class at which the next call continues */
     unsigned left = most, cls = next;
     for (unsigned i = 0; i < HAK_NCLASSES && left; i++) {
         struct class_cache *c = &caches[cls++ % HAK_NCLASSES];

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: MIT
- * The slabs that nobody owns, of each class, on lock-free stacks: EMPTY ones, whose pages are not free, and PARTIAL
- * ones. Too many EMPTY ones of a class give their pages to the page heap together, under one lock. A PARTIAL one whose
- * last block comes back stays on its stack, where the next request of its class finds it: it is idle. When several of
- * a class are, or after a while, the stack is swept, a few slabs at a time: idle ones become EMPTY. Any thread. */
+ * The slabs of each class without an owner, on lock-free stacks: EMPTY slabs (the empty-slab cache), whose pages are
+ * not free, and PARTIAL slabs. If a class has too many EMPTY slabs, their pages are given to the page heap together,
+ * under one lock. A PARTIAL slab whose last block comes back stays on its stack, where the next request of its class
+ * finds it: it is idle. When several slabs of a class are idle, or after a while, a sweep visits the stack, a few slabs
+ * at a time: idle ones become EMPTY. Any thread may call these functions. */
 #ifndef SHARED_POOL_SLAB_CACHE_H
 #define SHARED_POOL_SLAB_CACHE_H
 
 #include "core/plugin.h"
 
-/* Takes an EMPTY slab, or a PARTIAL one, all of whose blocks may be back. May sweep. */
+/* Puts an EMPTY slab, or a PARTIAL one, all of whose blocks may be back. May sweep. */
 void hak_slab_cache_put(struct hak_slab *slab);
-/* The last block of a PARTIAL slab of the class came back; it may be anybody's by now. May sweep. */
+/* The last block of a PARTIAL slab of the class came back; another thread may own the slab by now. May sweep. */
 void hak_slab_cache_all_back(struct hak_slab *slab, unsigned cls);
 
-/* An EMPTY slab of the class; NULL without. */
+/* Takes an EMPTY slab of the class; NULL if there is none. */
 struct hak_slab *hak_slab_cache_take_empty(unsigned cls);
-/* An EMPTY slab of another class, of the same length and in the same zone. */
+/* Takes an EMPTY slab of another class, of the same length and in the same zone. */
 struct hak_slab *hak_slab_cache_take_similar(unsigned cls);
-/* A PARTIAL slab of the class, adopted by `heap`. */
+/* Takes a PARTIAL slab of the class; `heap` has adopted it. */
 struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls);
 
-/* Sweeps the classes with idle slabs: all of them, or only those that served no idle one since the last time. Looks at
- * so many slabs at most; true if there may be more. Where it is to look at UINT_MAX it waits for another thread's
- * sweep, and then for a fork, if it holds no lock; else it does nothing meanwhile. */
+/* Sweeps classes with idle slabs: all of them, or only those of which no idle slab served since the last sweep. Visits
+ * at most `most` slabs; true if there may be more. With UINT_MAX it waits for another thread's sweep, and for a fork
+ * that waits, if the caller holds no lock; otherwise it does nothing while another thread sweeps. */
 bool hak_slab_cache_sweep(bool all, unsigned most);
-/* The pages of all slabs without a block outstanding become free: those of EMPTY ones, after a sweep of all; and once
- * in a purge delay, or after a sleep. True: there are more. */
+/* Flush: sweeps all classes and gives the pages of all EMPTY slabs to the page heap. Tick: does the same in bounded
+ * steps, once per purge delay, or after a sleep; true if there are more. */
 void hak_slab_cache_flush(void);
 bool hak_slab_cache_tick(uint64_t now_ms);
 

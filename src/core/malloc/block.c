@@ -25,7 +25,7 @@ bool hak_block_in_slab(const struct hak_slab *slab)
            (state == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab));
 }
 
-/* A byte before a block of a header slab that is not the bin's: the block before it was written beyond its end. */
+/* Checks the header byte before a block. If it is wrong, the program wrote beyond the end of the previous block. */
 static void check_header(const struct hak_slab *slab, const void *p)
 {
     if (!hak_class_has_header(slab->cls) || !hak_tag_in_header_zone(p) || p == slab->base)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The fast path: malloc and free of small blocks, and the two ways in which free() learns the class of a block: the
- * tag of its page (owner compare), or, in header builds, the byte before it. No call, no lock, no atomic
- * read-modify-write here; tests/shape counts the instructions. All else is the slow path's. */
+ * The fast path: malloc and free of small blocks, and the two ways in which free() finds the class of a block: the tag
+ * of its page, which it compares with its own, or, in header builds, the byte before the block. It has no call, no lock
+ * and no atomic read-modify-write; tests/shape counts its instructions. The slow path does everything else. */
 #ifndef HAK_FAST_H
 #define HAK_FAST_H
 
@@ -12,9 +12,9 @@
 
 /* --- the header byte ------------------------------------------------------------------------------ */
 
-/* The class of a block, or HAK_NCLASSES and more when the slow path has to decide. In header builds blocks of any
- * thread are answered (they go to the caller's bin); a page-aligned block may be the first of its slab,
- * before which there is no byte of ours, so its tag decides. */
+/* The class of a block, or at least HAK_NCLASSES if the slow path has to decide. In header builds this finds the class
+ * of any thread's block (it goes to the caller's bin). A page-aligned block may be the first of its slab and have no
+ * header byte, so its tag decides. */
 HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 {
 #if HAK_HEADER_LIMIT
@@ -28,7 +28,7 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
     return page ^ hak_tag_load(page) ^ hak_cache_tag(self);
 }
 
-/* Bytes that the program may use at p; 0 for NULL. Whether a block begins there, hardened builds look alone. */
+/* Usable bytes at p; 0 for NULL. Only hardened builds check that a block begins there. */
 HAK_INLINE size_t hak_usable(const void *p, const char *call)
 {
     uint64_t cls = hak_tag_class(p);
@@ -54,7 +54,7 @@ HAK_INLINE void *hak_pop(unsigned cls)
 
 HAK_INLINE void *hak_malloc(size_t size)
 {
-    if (HAK_UNLIKELY(size - HAK_HARDENED > HAK_SMALL_MAX - HAK_HARDENED)) /* hardened: or no bytes at all (zero.h) */
+    if (HAK_UNLIKELY(size - HAK_HARDENED > HAK_SMALL_MAX - HAK_HARDENED)) /* hardened: also zero bytes (zero.h) */
         return hak_malloc_slow(size);
     void *p = hak_pop(hak_class_of(size));
     return HAK_LIKELY(p) ? p : hak_malloc_slow(size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * All that src/api calls. */
+ * Includes everything that src/api calls. */
 #ifndef HAK_MALLOC_H
 #define HAK_MALLOC_H
 

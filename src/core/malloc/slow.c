@@ -38,7 +38,7 @@ static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refi
 static void *serve(unsigned cls, bool may_fall_back)
 {
     struct hak_heap *heap = hak_heap_enter();
-    void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have come with blocks */
+    void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have inherited blocks */
     if (!p && heap && may_fall_back)
         p = hak_bin_fall_back(heap, cls);
     if (!p)
@@ -60,7 +60,7 @@ static void *alloc_small(unsigned cls, bool may_fall_back)
 {
     void *p = serve(cls, may_fall_back);
     if (HAK_UNLIKELY(!p) && (hak_heaps_are_of_cpus() || !hak_bin_is_within_budget(cls)))
-        p = serve_from_room(cls); /* of other CPUs, too */
+        p = serve_from_room(cls); /* including memory of other CPUs' heaps */
     if (HAK_LIKELY(p)) {
         hak_mark_check_whole(p, cls);
         hak_mark_clear(p, cls);
@@ -68,7 +68,7 @@ static void *alloc_small(unsigned cls, bool may_fall_back)
     return p;
 }
 
-/* What is free makes way for a request that the kernel refused, if there is a limit to addresses. False: nothing did.
+/* If the address space is limited, unmaps free memory for a request that the kernel refused. False: there was none.
  */
 static HAK_COLD bool make_way(size_t size)
 {
@@ -86,7 +86,7 @@ static void *alloc_span(size_t size, size_t align, bool zero)
 {
     if (size > PTRDIFF_MAX || align > PTRDIFF_MAX)
         return NULL;
-    hak_thread_heap(); /* a trim may have asked this thread for its bins */
+    hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
     if (!hak_budget_allows(size))
         hak_make_room(size);
     hak_work_add(HAK_SPAN_WORK);
@@ -126,7 +126,7 @@ static void *malloc_slowly(size_t size)
     return HAK_LIKELY(p) ? p : alloc_small_in_span(size);
 }
 
-/* HAKMEM_GUARD_RATE. Blocks that a refill puts ready count as handed out. */
+/* HAKMEM_GUARD_RATE. Blocks that a refill puts into a bin count as handed out. */
 static HAK_COLD void *malloc_guarded(size_t size, const void *caller)
 {
     void *p = hak_guard_sample(size, caller);
@@ -164,7 +164,7 @@ static struct hak_heap *enter_to_free(void)
     return NULL;
 }
 
-/* free changes no errno: the door to the kernel, the log and the start of a thread keep it. */
+/* free does not change errno: the OS layer, the log and the start of a thread preserve it. */
 
 static void free_small(struct hak_slab *slab, void *p)
 {
@@ -172,7 +172,7 @@ static void free_small(struct hak_slab *slab, void *p)
     hak_mark_set(p, slab->cls);
     struct hak_heap *heap = enter_to_free();
     if (heap && (HAK_LOAD_RELAXED(&slab->owner) == heap || hak_heaps_are_of_cpus()))
-        hak_slab_tag(slab, heap->tag); /* its own block after all: the tag was lost when the table grew */
+        hak_slab_tag(slab, heap->tag); /* the thread owns the slab: the tag was lost when the table grew */
     if (hak_quarantine_keep(heap, slab->cls, p)) {
         hak_heap_leave(heap);
         return;
@@ -207,11 +207,11 @@ static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 
 static HAK_NOINLINE void after_remote_check(void)
 {
-    hak_thread_heap(); /* a trim may have asked this thread for the rest */
+    hak_thread_heap(); /* a trim may have requested a flush of this thread's bins and slabs */
     hak_maintain();
 }
 
-/* The tag of a page in use names the class, whoever owns it; what it cannot tell, the slab does. */
+/* The tag of a page in use names the class, whoever owns the page. Where the tag does not suffice, the slab decides. */
 void hak_free_slow(void *p)
 {
     if (!p)
@@ -220,13 +220,13 @@ void hak_free_slow(void *p)
     uint64_t cls = hak_tag_class(p), page = (uintptr_t)p >> HAK_PAGE_LG;
     struct hak_heap *heap = hak_self.heap;
     if (HAK_CACHE_CPU && heap &&
-        (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES) { /* its own: sequences are off */
+        (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES) { /* the thread's own block: sequences are off */
         hak_mark_set(p, cls);
         hak_free_check(p, (unsigned)cls);
         return;
     }
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !heap ||
-                     (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* mark.h finds out */
+                     (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* hak_mark_check decides */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
         return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The slow entries: what the fast path hands over. Each ends in one maintenance. All return NULL without memory. */
+ * The slow entries, which the fast path calls. Each ends with a maintenance step. Those that allocate return NULL
+ * without memory. */
 #ifndef HAK_SLOW_H
 #define HAK_SLOW_H
 
@@ -7,18 +8,18 @@
 
 #define HAK_SPAN_WORK 32u /* a span that is taken, resized or freed counts as so many blocks of work */
 
-/* The bin is empty, or the size is not small. Sets errno: malloc itself has no time for it. */
+/* The bin is empty, or the size is not small. Sets errno, which would cost the fast path instructions. */
 HAK_NOINLINE void *hak_malloc_slow(size_t size);
-/* The block is not known to be of a slab of this thread's. */
+/* The block may not belong to a slab of this thread. */
 HAK_NOINLINE void hak_free_slow(void *p);
-/* The bin is due to be checked before it takes p, or p is the block that it took last. */
+/* The bin is due for a check before it takes p, or p is the block that it took last. */
 HAK_NOINLINE void hak_free_check(void *p, unsigned cls);
-/* The bin is empty: a block of the class itself. */
+/* The bin is empty: returns a block of exactly this class. */
 void *hak_alloc_class(unsigned cls);
-/* A span of its own; align: a power of two. */
+/* Returns a span; align: a power of two. */
 void *hak_alloc_span(size_t size, size_t align, bool zero);
 
-/* In counting builds. */
+/* For counting builds. */
 void hak_count_malloc(void);
 void hak_count_free(void);
 

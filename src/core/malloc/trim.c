@@ -12,7 +12,7 @@ size_t hak_trim(size_t keep)
     if (!hak_init())
         return 0;
     hak_thread_request_flush();
-    hak_thread_heap(); /* this thread's bins at once */
+    hak_thread_heap(); /* flushes this thread's bins at once */
     size_t bytes = hak_purge_all(keep);
     hak_space_trim();
     return bytes;

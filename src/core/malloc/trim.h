@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Giving memory back because the program asks for it. */
+ * Returns memory to the kernel at the program's request. */
 #ifndef HAK_TRIM_H
 #define HAK_TRIM_H
 
 #include "core/base/words.h"
 
-/* Gives back what is kept beyond `keep` bytes, for all threads. Returns bytes given back. */
+/* Purges free memory beyond `keep` bytes, of all threads. Returns the bytes purged. */
 size_t hak_trim(size_t keep);
 
 #endif

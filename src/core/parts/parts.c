@@ -33,7 +33,7 @@ static void list_parts(const void *list, char *out, size_t size)
         hak_text_format(out + n, size - n, "%s %s", i ? "," : "", *parts[i]);
 }
 
-/* The index of the part that a setting wants, or where it wants none, or one that is not built, of `fallback`. */
+/* The index of the part that a setting names; of `fallback` if the setting names none, or one that is not built. */
 static unsigned choose(const void *list, const char *setting, const char *wanted, const char *fallback)
 {
     int i = find_part(list, wanted[0] ? wanted : fallback);
@@ -67,7 +67,7 @@ static void assign_classes(void)
             hak_parts.spans = hak_frontends[i];
 }
 
-/* Whether a refill of the class brings more than one block. */
+/* Whether a refill of the class takes more than one block. */
 static bool in_batches(const struct hak_option_values *o, uint32_t stride)
 {
     if (!o->p0_enable)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Filling the table of parts (struct hak_part_table), once, by process/start.c: which frontend serves a class, which
- * backend supplies pages, how pages go back. And the way of slabs to their owners. */
+ * Fills the table of parts (struct hak_part_table), once, for process/start.c: which frontend serves a class, which
+ * backend supplies pages, which policy purges them. Also acquires slabs for heaps. */
 #ifndef HAK_PARTS_H
 #define HAK_PARTS_H
 
@@ -19,7 +19,7 @@ extern HAK_HIDDEN struct hak_latency hak_stage_latencies[HAK_STAGES + 1];
 
 /* Fills the table from the settings. */
 void hak_parts_choose(void);
-/* Calls each one's init. False without memory. */
+/* Calls the init function of each part. False without memory. */
 bool hak_parts_init(void);
 
 /* An ACTIVE slab of the class owned by `heap`, with a free block; NULL without memory. */

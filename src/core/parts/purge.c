@@ -9,48 +9,49 @@
 #include "core/pages/page_heap.h"
 #include "parts.h"
 
-#define TICK_NS 200000u /* of a thread that came for something else */
+#define TICK_NS 200000u /* of a thread that came here for another reason */
 #define PIECES 32u
 #define BATCH_BYTES (2 * HAK_MIB)      /* some 100 us */
-#define SPLITS 64u                     /* of refused ranges in a batch, to find the pages that are to blame */
-#define KEPT_SMALL_MOST (64 * HAK_GIB) /* of the heap, which is half as many mappings as there are by default */
-#define REFUSAL_MS 10000u              /* before a tick asks for them again */
+#define SPLITS 64u                     /* of refused ranges per batch, to find the pages that the kernel refuses */
+#define KEPT_SMALL_MOST (64 * HAK_GIB) /* of heap: half of the default max_map_count in mappings */
+#define REFUSAL_MS 10000u              /* until a tick tries refused pages again */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* from claim to settle */
 
-/* What is claimed, and goes back to the kernel at once. Written under the page heap's lock, by who purges. */
+/* The claimed pages, which one call purges. The thread that purges writes this, under the page heap's lock. */
 static struct {
     enum hak_cause cause;
     unsigned n;
     size_t bytes;
     struct piece {
         struct hak_dirty *superslab;
-        unsigned first, pages, settled; /* so many of the pages, the first ones, are */
+        unsigned first, pages, settled; /* settled: how many of the pages, from the first on */
     } pieces[PIECES];
 } batch;
 
-/* What a purge is after. */
+/* What a purge is to do. */
 struct wish {
     uint64_t now_ms;
-    enum { IDLE, EXCESS, TRIM } of; /* what is idle; the oldest beyond the allowance; all, and what was refused */
-    size_t keep;                    /* bytes that may go on waiting */
-    unsigned left;                  /* superslabs of the queue to look through */
-    uint64_t end_ns;                /* then it is over; 0: it takes as long as it takes */
-    struct hak_dirty *superslab;    /* in which the last batch ended, */
-    unsigned at;                    /* and the page */
+    /* idle pages; the oldest pages beyond the allowance; all, including refused pages */
+    enum { IDLE, EXCESS, TRIM } of;
+    size_t keep;                 /* bytes that may stay dirty */
+    unsigned left;               /* superslabs of the queue still to visit */
+    uint64_t end_ns;             /* when to stop; 0: no limit */
+    struct hak_dirty *superslab; /* in which the last batch ended, */
+    unsigned at;                 /* and the page */
 };
 
 /* --- which pages ------------------------------------------------------------------------------------- */
 
-/* Bytes that it may still take. */
+/* Bytes that it may still purge. */
 static size_t excess(const struct wish *w)
 {
     size_t bytes = hak_dirty_queue.waiting + (w->of == EXCESS ? 0 : hak_dirty_queue.refused);
     return bytes > w->keep ? bytes - w->keep : 0;
 }
 
-/* The superslab whose turn it is. */
+/* The next superslab to purge; NULL: none. */
 static struct hak_dirty *next_superslab(const struct wish *w)
 {
     struct hak_dirty *d = hak_dirty_queue.first;
@@ -59,7 +60,7 @@ static struct hak_dirty *next_superslab(const struct wish *w)
     return w->of == IDLE && !hak_dirty_is_idle_since(d->checked_ms, w->now_ms) ? NULL : d;
 }
 
-/* Under which its idle pages go back. */
+/* The cause for a purge of its idle pages. */
 static enum hak_cause cause_of(const struct hak_dirty *d)
 {
     switch (hak_pages_use(d)) {
@@ -72,7 +73,7 @@ static enum hak_cause cause_of(const struct hak_dirty *d)
     }
 }
 
-/* The dirty pages that it is after. */
+/* The dirty pages of the superslab that this purge takes. */
 static uint64_t chosen(const struct hak_dirty *d, const struct wish *w)
 {
     bool all = w->of != IDLE || hak_dirty_is_idle_since(d->put_ms, w->now_ms);
@@ -80,7 +81,7 @@ static uint64_t chosen(const struct hak_dirty *d, const struct wish *w)
     return (all ? d->old : d->idle) & (again ? ~(uint64_t)0 : ~d->refused);
 }
 
-/* The first run of them from *first on; its length, 0 without one. */
+/* Finds the first run of set bits from *first on; returns its length, 0 if there is none. */
 static unsigned run_of(uint64_t pages, unsigned *first)
 {
     uint64_t left = *first < 64 ? pages >> *first : 0;
@@ -91,7 +92,7 @@ static unsigned run_of(uint64_t pages, unsigned *first)
     return behind ? (unsigned)__builtin_ctzll(behind) : 64;
 }
 
-/* How many pages of a run the batch takes; one in any case, if it has none yet. */
+/* How many pages of a run the batch can take; at least one if it is empty. */
 static unsigned room_in_wish(unsigned pages, const struct wish *w)
 {
     size_t most = hak_min(BATCH_BYTES - hak_min(BATCH_BYTES, batch.bytes), hak_align_up(excess(w), HAK_PAGE));
@@ -100,7 +101,8 @@ static unsigned room_in_wish(unsigned pages, const struct wish *w)
     return (unsigned)hak_min(pages, batch.n ? most / HAK_PAGE : hak_max(1, most / HAK_PAGE));
 }
 
-/* The beginning of a run, up to the end of a huge page; without one all of it, if the batch has nothing yet. */
+/* Shortens the beginning of a run to the end of a huge page. If it contains none, takes all of it, but only into an
+ * empty batch. */
 static unsigned cut_range(const struct hak_dirty *d, unsigned first, unsigned pages)
 {
     uintptr_t end = (uintptr_t)d->base + (first + pages) * HAK_PAGE;
@@ -108,7 +110,7 @@ static unsigned cut_range(const struct hak_dirty *d, unsigned first, unsigned pa
     return over < pages ? pages - over : batch.n ? 0 : pages;
 }
 
-/* Adds what is chosen of a superslab, from the page on where the last batch ended. True: all of it. */
+/* Adds the chosen pages of a superslab, from where the last batch ended. True: all of them. */
 static bool add_superslab(struct hak_dirty *d, struct wish *w)
 {
     uint64_t choice = chosen(d, w);
@@ -125,7 +127,7 @@ static bool add_superslab(struct hak_dirty *d, struct wish *w)
     return true;
 }
 
-/* A batch for as many superslabs as it holds, all under one cause. */
+/* Fills a batch from as many superslabs as fit, all with the same cause. */
 static HAK_COLD void fill_wish(struct wish *w)
 {
     struct hak_dirty *d;
@@ -149,21 +151,21 @@ static HAK_COLD void fill_wish(struct wish *w)
 
 /* --- to the kernel ----------------------------------------------------------------------------------- */
 
-/* What is not settled of it. */
+/* The pages of a piece that are not settled. */
 static struct iovec range_of(const struct piece *x)
 {
     return (struct iovec){x->superslab->base + (x->first + x->settled) * HAK_PAGE, (x->pages - x->settled) * HAK_PAGE};
 }
 
-/* The next pages of a piece. Under the lock. */
+/* Settles the next pages of a piece. The caller holds the lock. */
 static void settle(struct piece *x, unsigned pages, bool gone)
 {
     hak_dirty_settle(x->superslab, hak_page_bits(x->first + x->settled, pages), gone, batch.cause);
     x->settled += pages;
 }
 
-/* The next pages of a piece by themselves, and where that is refused their halves: so the pages around a locked one go.
- * Bytes that went. */
+/* Purges the next pages of a piece by a call of their own; if the kernel refuses, each half of them. So the pages
+ * around a locked page are purged. Returns the bytes purged. */
 static HAK_COLD size_t send_apart(struct piece *x, unsigned pages, unsigned *splits)
 {
     struct iovec range = {range_of(x).iov_base, pages * HAK_PAGE};
@@ -179,14 +181,14 @@ static HAK_COLD size_t send_apart(struct piece *x, unsigned pages, unsigned *spl
     return low + send_apart(x, pages - pages / 2, splits);
 }
 
-/* The huge page of which a part stays where pages end at the offset; bit i: the i-th. */
+/* The huge page that is split if a purge ends at the offset; bit i: the i-th of the superslab. */
 static unsigned torn_at(const struct hak_dirty *d, size_t offset)
 {
     uintptr_t end = (uintptr_t)d->base + offset;
     return end % HAK_HUGE_PAGE ? 1u << (end / HAK_HUGE_PAGE - (uintptr_t)d->base / HAK_HUGE_PAGE) : 0;
 }
 
-/* Those that were not torn before. Each is a mapping of its own then, of which the kernel has so many for a process. */
+/* Keeps split huge pages small. Each becomes a mapping of its own, whose number the kernel limits for a process. */
 static HAK_COLD void keep_small(struct hak_dirty *d, unsigned first, unsigned pages)
 {
     struct hak_space_stats space;
@@ -204,7 +206,7 @@ static HAK_COLD void keep_small(struct hak_dirty *d, unsigned first, unsigned pa
     }
 }
 
-/* Whether all that is not settled went, by one call of the release policy. */
+/* Purges all that is not settled by one call of the release policy. False: not all was purged. */
 static bool send_together(void)
 {
     struct iovec ranges[PIECES];
@@ -217,8 +219,7 @@ static bool send_together(void)
     return !n || hak_parts.release->release(ranges, n, batch.cause) == bytes;
 }
 
-/* Bytes that went. */
-static HAK_COLD size_t send(void)
+/* Purges the batch; returns the bytes purged. */ static HAK_COLD size_t send(void)
 {
     unsigned splits = SPLITS;
     size_t bytes = 0;
@@ -242,13 +243,14 @@ static HAK_COLD size_t send(void)
     return bytes;
 }
 
-/* Bytes that went by so many batches as it takes. *more: the time was over before, or a fork waits. */
+/* Purges, in as many batches as needed; returns the bytes purged. *more: it stopped early, since the time was over or a
+ * fork waits. */
 static HAK_COLD size_t purge(struct wish w, bool *more)
 {
     size_t bytes = 0;
     hak_lock_acquire(&hak_pages_lock);
     w.left = HAK_LOAD_RELAXED(&hak_dirty_queue.length);
-    if (w.of == EXCESS) /* and so much more that it is not the same at the next page */
+    if (w.of == EXCESS) /* and more, so that the next freed page does not exceed it again */
         w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms())) / 4 * 3;
     for (*more = false;;) {
         fill_wish(&w);
@@ -263,11 +265,11 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
     }
 }
 
-/* Between enter and leave nobody else purges; false where another thread does, unless it is to be waited for, and
- * during a fork. Ends what a thread had begun that is not in this child. */
+/* Acquires the right to purge. False during a fork, and, unless `wait`, if another thread purges. Completes the batch
+ * of a thread that does not exist in this child. */
 static bool begin_purging(bool wait)
 {
-    if (wait && HAK_UNLIKELY(hak_lock_is_forking())) { /* until it is over */
+    if (wait && HAK_UNLIKELY(hak_lock_is_forking())) { /* waits until the fork is over */
         hak_lock_acquire(&hak_pages_lock);
         hak_lock_release(&hak_pages_lock);
     }
@@ -284,8 +286,8 @@ static bool begin_purging(bool wait)
 
 /* --- the cache of superslabs ------------------------------------------------------------------------------ */
 
-/* The next superslab beyond the limits leaves the cache. A dirty one is purged before: a batch of its pages is sent,
- * and it is the next one again. False: there is none. */
+/* Evicts the next superslab beyond the limits from the cache. If it is dirty, purges a batch of its pages instead, and
+ * it remains the next one. False: there is none. */
 static bool evict_next(size_t keep, bool trim)
 {
     hak_lock_acquire(&hak_pages_lock);
@@ -304,7 +306,7 @@ static bool evict_next(size_t keep, bool trim)
     return d;
 }
 
-/* True: there are more, and the time is over. */
+/* True: more are to be evicted, but the time is over. */
 static bool evict(size_t keep, bool trim, uint64_t end_ns)
 {
     bool over = false;
@@ -316,9 +318,10 @@ static bool evict(size_t keep, bool trim, uint64_t end_ns)
     return over;
 }
 
-/* --- who asks for it --------------------------------------------------------------------------------- */
+/* --- entry points ------------------------------------------------------------------------------------ */
 
-/* A release policy that gives back at once may not leave it to the other thread, which has looked already. */
+/* With a release policy that purges at once, this waits for another thread that purges: that thread may have visited
+ * these pages already. */
 void hak_pages_bound(void)
 {
     bool more;

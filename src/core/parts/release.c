@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The release policy `direct`, which every build has: each range goes back by a call of its own, as soon as it is free.
- * And what all policies share (release.h). */
+ * The release policy `direct`, which every build has: each range is purged by a call of its own, as soon as it is free.
+ * Also what all policies share (release.h). */
 #include "release.h"
 
 #include <sys/mman.h>
@@ -31,8 +31,7 @@ static size_t bytes_of_ranges(const struct iovec *ranges, size_t count)
     return bytes;
 }
 
-/* Bytes that went. */
-static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cause)
+/* Returns the bytes unmapped. */ static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cause)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
@@ -41,7 +40,8 @@ static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cau
     return bytes;
 }
 
-/* Where addresses are scarce they go as well. What does not go lazily, on an older kernel say, goes at once. */
+/* Where address space is scarce, ranges are unmapped. Ranges that cannot be purged lazily, on an old kernel for
+ * instance, are purged at once. */
 size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool together, enum hak_cause cause)
 {
     if (hak_limit_is_tight)

@@ -14,10 +14,11 @@
 #define STACK (64 * HAK_KIB)
 #define INTERVAL_MIN_MS 10u
 
-static _Atomic(pid_t) process; /* the last one that started the thread: a child without fork handlers has its number */
+/* the process that last started the thread; a child made without fork handlers inherits the value */
+static _Atomic(pid_t) process;
 static _Atomic(uint64_t) rounds, started;
 
-/* False where a filter refuses to let it sleep: then it ends, or it would never rest. */
+/* False if a seccomp filter refuses the sleep: then the thread ends, since it would spin otherwise. */
 static bool rest(void)
 {
     uint64_t ms = hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms / 2);
@@ -32,7 +33,7 @@ static void *run(void *purge)
         HAK_ADD_RELAXED(&rounds, 1);
         ((void (*)(void))(uintptr_t)purge)();
     }
-    HAK_STORE_RELAXED(&process, 0); /* another one may start */
+    HAK_STORE_RELAXED(&process, 0); /* another thread may start */
     return NULL;
 }
 
@@ -50,7 +51,7 @@ static bool create(void *purge)
         return false;
     pthread_attr_setstacksize(&attr, stack_size());
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits it */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits the mask */
     int error = pthread_create(&thread, &attr, run, purge);
     if (error == EINVAL) /* the program's thread-local storage does not fit */
         error = pthread_create(&thread, NULL, run, purge);
@@ -59,7 +60,7 @@ static bool create(void *purge)
     return error == 0;
 }
 
-/* If no thread can be made, the slow paths do the work alone. */
+/* If no thread can be made, only the slow paths purge. */
 void hak_background_start(void (*purge)(void))
 {
     pid_t self = getpid();
@@ -67,7 +68,7 @@ void hak_background_start(void (*purge)(void))
         HAK_ADD_RELAXED(&started, create((void *)(uintptr_t)purge));
 }
 
-/* One that another library's handler has asked for by now is the child's own, where the numbers differ. */
+/* Another library's handler may have started the child's thread already: then `process` is not the parent's id. */
 void hak_background_fork_child(pid_t parent)
 {
     pid_t self = getpid();

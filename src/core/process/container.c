@@ -6,9 +6,9 @@
 #include "core/os/cgroup.h"
 #include "core/pages/budget.h"
 
-#define FROM (32 * HAK_MIB) /* a smaller heap does not matter to its container, and need not know it */
+#define FROM (32 * HAK_MIB) /* a smaller heap does not matter to its container */
 #define INTERVAL_MS 1000u
-#define STALL_US 10000u /* that processes of the group waited for memory in an interval: it is tight */
+#define STALL_US 10000u /* time that the group's processes waited for memory in an interval: memory is tight */
 
 static uint64_t read_ms, stalled_us;
 static _Atomic(uint64_t) limit, current, tight_times;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See control.h. A tool finds where each setting lies by the records here, and writes those that change (`hakmem set`).
- * So a setting is changeable only where its readers take any value at any time. */
+ * See control.h. A tool finds each setting's address by the records here, and writes changeable settings (`hakmem
+ * set`). So a setting is changeable only if its readers accept any value at any time. */
 #include "control.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "maintenance.h"
 #include "start.h"
 
-/* Of libhakmem-profile.so, where it is loaded. */
+/* Defined by libhakmem-profile.so, if it is loaded. */
 extern int hak_profile_set(size_t mean) __attribute__((weak));
 
 #define SHOW(field, name)                                                            \
@@ -77,6 +77,6 @@ int hak_control_set(const char *name, const char *value)
         error = -ENOMEM;
     if (!error)
         error = hak_change_sealed((char *)&hak_options + info->offset, number);
-    hak_maintenance_background(); /* if it was that */
+    hak_maintenance_background(); /* if that was the setting */
     return error;
 }

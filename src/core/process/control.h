@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Settings of the running process, by name. What can change is in HAK_OPTIONS_CHANGEABLE (options.h). Any thread may
- * call these; they return 0 or -errno. */
+ * Reads and changes settings of the running process, by name. HAK_OPTIONS_CHANGEABLE (options.h) lists those that can
+ * change. Any thread may call these; they return 0 or -errno. */
 #ifndef HAK_CONTROL_H
 #define HAK_CONTROL_H
 
@@ -8,9 +8,9 @@
 
 /* The value as a text. -ENOENT: no such setting; -ERANGE: it does not fit. */
 int hak_control_get(const char *name, char *value, size_t size);
-/* -ENOENT: no such setting; -EPERM: it cannot change any more; -EINVAL: not such a value; else what stands in its way. */
+/* -ENOENT: no such setting; -EPERM: it cannot change any more; -EINVAL: not a valid value; else the system's error. */
 int hak_control_set(const char *name, const char *value);
-/* The mean of the heap profile; -ENOSYS without libhakmem-profile.so. */
+/* Sets the mean of the heap profile; -ENOSYS without libhakmem-profile.so. */
 int hak_control_profile(size_t mean);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See fork.h. The child goes on with the forking thread; the other threads' private lists are never walked,
- * since they may have stopped anywhere: their slabs stay pinned and are counted. */
+ * See fork.h. In the child only the forking thread continues. The other threads may have stopped anywhere, so the child
+ * never walks their lists: their slabs stay pinned and are counted. */
 #include "fork.h"
 
 #include <dlfcn.h>
@@ -19,9 +19,9 @@
 
 /* --- the C library's streams ---------------------------------------------------------------------------- */
 
-/* glibc locks its list of streams after all prepare handlers. A thread with that lock waits for streams, and a thread
- * with a stream may wait for our locks; so glibc's comes first. Its owner may take it twice. Other C libraries have no
- * such functions. */
+/* glibc locks its list of streams after all prepare handlers. A thread that holds that lock waits for streams, and a
+ * thread that holds a stream's lock may wait for ours; so glibc's lock comes first. It is recursive. Other C libraries
+ * have no such functions. */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
@@ -30,8 +30,9 @@ extern char __libc_single_threaded __attribute__((weak)); /* since 2.32 */
 static bool streams_locked; /* while the locks are held */
 static _Atomic(bool) is_innermost;
 
-/* Where a library may have registered before us, its handler may wait for a thread that wants a stream. A single thread
- * waits for none. It may have been interrupted with the list half changed, where a child's reset would be wrong. */
+/* A library that registered before us may have a handler that waits for a thread that needs a stream. A single thread
+ * waits for no other; but a signal may have interrupted it while it changed the list, and then a reset in the child
+ * would be wrong. */
 static bool lock_streams(void)
 {
     if (!_IO_list_lock || !HAK_LOAD_RELAXED(&is_innermost) || (&__libc_single_threaded && __libc_single_threaded))
@@ -43,7 +44,7 @@ static bool lock_streams(void)
 static void unlock_streams(bool locked, bool in_child)
 {
     if (locked && in_child)
-        _IO_list_resetlock(); /* as glibc has done by now, unless it thinks that there is one thread */
+        _IO_list_resetlock(); /* glibc has done so by now, unless it believes that there is one thread */
     else if (locked)
         _IO_list_unlock();
 }
@@ -51,11 +52,12 @@ static void unlock_streams(bool locked, bool in_child)
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
 static HAK_LOCK(fork_lock, HAK_RANK_FORK);
-static pid_t forking_process; /* the number of the process, */
-static unsigned inner; /* and forks by handlers of this one, whose parent keeps the locks for it; guarded by them */
+static pid_t forking_process; /* id of the process that forks, */
+/* and nested forks, by handlers of this one, whose parent keeps the locks; protected by all locks */
+static unsigned inner;
 
-/* A thread that has a lock was interrupted by a signal, whose handler forks. Parent and child go on where it was; the
- * child has lost the locks of other threads. A thread that waits for its first lock has none. */
+/* If the thread holds a lock, a signal handler forks that has interrupted it. Parent and child continue from there; in
+ * the child, locks of other threads are lost. A thread that waits for its first lock holds none. */
 static void prepare(void)
 {
     HAK_UNSEEN;
@@ -71,7 +73,7 @@ static void prepare(void)
     forking_process = getpid();
 }
 
-/* What a thread had begun that is not in this child. */
+/* Resets what threads that do not exist in this child had begun. */
 static void forget_others(void)
 {
     hak_lock_lose_others();
@@ -118,20 +120,21 @@ static void child(void)
 
 /* --- before all others ----------------------------------------------------------------------------------- */
 
-/* A sanitizer registers handlers before it can bear code of ours; and serves malloc itself. */
+/* Sanitizers register handlers before our code can run, and serve malloc themselves. */
 #if defined(__GLIBC__) && !HAK_SANITIZED
 typedef int register_function(void (*)(void), void (*)(void), void (*)(void), void *);
 register_function __register_atfork __attribute__((weak, visibility("default")));
 
-/* Registered for no library: glibc forgets a library's handlers in its destructor, and a later destructor may fork. */
+/* Registered without a library handle: glibc drops a library's handlers when it runs its destructors, and a later
+ * destructor may fork. */
 HAK_STARTUP static void register_handlers(void)
 {
     __register_atfork(prepare, parent, child, NULL);
 }
 
-/* glibc's pthread_atfork calls it in each library and program. Where ours is found before glibc's, as our malloc is,
- * each registration of the process comes by here, and ours is before it, whichever constructor runs first. A static
- * program has glibc's own, which is not weak. */
+/* glibc's pthread_atfork calls this in each library and program. If ours is found before glibc's, as our malloc is,
+ * each registration in the process passes through here, after ours, whichever constructor runs first. A static program
+ * uses glibc's, which is not weak. */
 HAK_STARTUP int __register_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void), void *library)
 {
     register_function *next = (register_function *)dlsym(RTLD_NEXT, "__register_atfork");

@@ -23,7 +23,7 @@ bool hak_init_now(void)
     return true;
 }
 
-/* Where the library was opened by dlopen, handlers that are registered from now on do not come by fork.c. */
+/* If the library was opened by dlopen, handlers that are registered from now on do not pass through fork.c. */
 __attribute__((constructor)) static void construct(void)
 {
     HAK_UNSEEN;

@@ -5,11 +5,11 @@
 
 #include "start.h"
 
-extern HAK_HIDDEN _Atomic(bool) hak_is_initialised; /* released after the start and all that may allocate */
+extern HAK_HIDDEN _Atomic(bool) hak_is_initialised; /* stored with release after start and all that may allocate */
 HAK_COLD bool hak_init_now(void);
 
-/* hak_start, for those above, and fork's handlers. Who calls it has the constructor and destructor of life.c linked in,
- * from an archive too. */
+/* Calls hak_start and registers the fork handlers. A program that calls it gets the constructor and destructor of
+ * life.c, also from an archive. */
 HAK_INLINE bool hak_init(void)
 {
     return HAK_LIKELY(HAK_LOAD_ACQUIRE(&hak_is_initialised)) || hak_init_now();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See live.h. One thread writes at a time (`busy`); the numbers come from the writer of the statistics, which hands
- * them over by name. A file that cannot be made is told once, and not tried again. */
+ * See live.h. One thread at a time writes (`busy`). The writer of the statistics supplies the numbers by name. If the
+ * file cannot be made, this is reported once and not tried again. */
 #include "live.h"
 
 #include <string.h>
@@ -21,21 +21,21 @@
 
 #define SIZE (64 * HAK_KIB)
 #define RECORDS ((SIZE - sizeof(struct hak_live_header)) / sizeof(struct hak_live_record))
-#define REST 50 /* times as long as a refresh took */
+#define REST 50 /* times the duration of a refresh */
 
 struct hak_live_file {
     struct hak_live_header header;
     struct hak_live_record records[RECORDS];
 };
 
-static _Atomic(bool) busy; /* acquired and released by the thread that writes; what follows belongs to it */
+static _Atomic(bool) busy; /* acquired and released by the thread that writes; protects what follows */
 static struct hak_live_file *file;
 static unsigned owner; /* the process that made it */
 static int file_descriptor;
 static struct stat identity; /* of the file behind the descriptor */
 static bool refused;
 static uint64_t due_ns;
-static uint32_t expected_place; /* where the next number is expected: the order seldom changes */
+static uint32_t expected_place; /* index of the next number's record: the order seldom changes */
 
 static int open_file(void)
 {
@@ -87,7 +87,7 @@ static bool make_file(void)
     return true;
 }
 
-/* A program may close all descriptors that it did not open, and open others in their place. */
+/* A program may close all descriptors that it did not open, and reuse their numbers. */
 static bool has_descriptor(void)
 {
     struct stat now;
@@ -105,7 +105,7 @@ static void forget_file(void)
     refused = false;
 }
 
-/* A forked child has its parent's. */
+/* False in a forked child, which has its parent's file. */
 static bool is_readable(void)
 {
     return owner == hak_identity() && has_descriptor();
@@ -177,5 +177,5 @@ void hak_live_refresh(void)
 void hak_live_fork_child(void)
 {
     due_ns = 0;
-    HAK_STORE_RELAXED(&busy, false); /* its holder did not come along */
+    HAK_STORE_RELAXED(&busy, false); /* the thread that held it does not exist here */
 }

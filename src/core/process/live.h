@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * Live counters: under HAKMEM_STATS_SHM=1 a process shows its statistics in a file in memory, for
- * `hakmem stat PID`. The file has no name but that of a descriptor, /proc/PID/fd/N -> /memfd:hakmem.live, so it goes
- * with the process, however that ends. Readers map it read-only; the library alone writes, and never waits for them.
+ * Live counters: with HAKMEM_STATS_SHM=1 a process publishes its statistics in a file in memory, for `hakmem stat PID`.
+ * The file is only reachable through a descriptor, /proc/PID/fd/N -> /memfd:hakmem.live, so it disappears with the
+ * process, however that ends. Readers map it read-only; only the library writes, and it never waits for readers.
  *
- * The file is a header of 64 bytes, then records of 64. A record keeps its place and its name once it is there,
- * so a reader may hold on to it; `entries` only grows, and is released after the record. Every value is one
- * aligned word. `updates` is raised after each refresh. Names are the paths of the JSON statistics, with the texts
- * of an array's element in place of its index: "bins.refills", "os_calls.purge.madvise.bytes". */
+ * The file is a header of 64 bytes, then records of 64. A record never changes its index or its name, so a reader may
+ * remember it. `entries` only grows, and is stored with release after the record. Every value is one aligned word.
+ * `updates` is incremented after each refresh. Names are the paths of the JSON statistics, in which the texts of an
+ * array's element replace its index: "bins.refills", "os_calls.purge.madvise.bytes". */
 #ifndef HAK_LIVE_H
 #define HAK_LIVE_H
 
@@ -36,9 +36,9 @@ _Static_assert(sizeof(struct hak_live_header) == 64 && sizeof(struct hak_live_re
 
 /* All of these are for processes with HAKMEM_STATS_SHM=1 only. */
 
-/* Brings the counters up to date, and makes the file if there is none that readers find: at the first maintenance step,
- * in a forked child, and where the program closed the descriptor. Called on slow paths without any lock, now and then;
- * does nothing where another thread is at it, or where a refresh would take more than 2 % of the time. */
+/* Updates the counters, and makes the file if readers would find none: at the first maintenance step, in a forked
+ * child, and after the program closed the descriptor. Slow paths call it at intervals, holding no lock. Does nothing if
+ * another thread is updating, or if updates would take more than 2 % of the time. */
 void hak_live_refresh(void);
 /* In a forked child, which makes a file of its own at its next refresh, so never if it execs at once. */
 void hak_live_fork_child(void);

@@ -18,20 +18,21 @@
 #include "start.h"
 
 #define TICK_MS 10
-#define ASK_MIN_MS (2 * TICK_MS) /* asleep: a thread at work ticks more often, whatever the delay is */
-#define UNTAGGED_PAGES 4096u     /* in a round: some 100 us */
-#define BACKGROUND_ROUNDS 1000   /* without a rest: what is refused again and again must not keep the thread busy */
+#define ASK_MIN_MS (2 * TICK_MS) /* for sleeping programs; a running thread ticks more often, whatever the delay */
+#define UNTAGGED_PAGES 4096u     /* per round: some 100 us */
+/* without a rest: pages that the kernel keeps refusing must not keep the thread busy */
+#define BACKGROUND_ROUNDS 1000
 
 static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired and released by the thread that ticks */
 
-/* Whether no slow path ran for the purge delay: what is free is idle then, and so is what ended threads left. */
+/* Whether no slow path ran for the purge delay: then all free memory is idle, and so is what ended threads left. */
 static bool has_slept(uint64_t awake, uint64_t now_ms)
 {
     return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
 }
 
-/* Heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since. */
+/* Dissolves heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since. */
 static void dissolve_idle(uint64_t since_ms)
 {
     hak_heaps_dissolve(since_ms);
@@ -69,14 +70,14 @@ static bool is_due(uint64_t now_ms)
     return now_ms >= HAK_LOAD_RELAXED(&due_ms) || HAK_LOAD_RELAXED(&hak_purge_waits);
 }
 
-/* One thread ticks; those that come at the same time go on. */
+/* One thread ticks; others that come at the same time return. */
 static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
 {
     if (!is_due(now) || HAK_EXCHANGE_ACQUIRE(&ticking, true))
         return;
     if (is_due(now)) {
         HAK_STORE_RELAXED(&due_ms, now + TICK_MS);
-        HAK_STORE_RELAXED(&hak_purge_waits, false); /* others need not come meanwhile */
+        HAK_STORE_RELAXED(&hak_purge_waits, false); /* other threads need not tick meanwhile */
         purge_idle(now, has_slept(awake, now));
         if (HAK_UNLIKELY(hak_container_is_tight(now))) {
             hak_thread_request_flush();
@@ -103,7 +104,8 @@ void hak_purge_tick(void)
     tick_awake(hak_clock_ms());
 }
 
-/* Once in each sleep of all threads, a part of the heap in each round. By the one thread. */
+/* Untags slabs so that threads flush their bins: once in each period in which all threads sleep, a part of the heap per
+ * round. Called by the background thread. */
 static void ask_sleepers(uint64_t awake, uint64_t now_ms)
 {
     static uint64_t asked_in;
@@ -117,7 +119,7 @@ static void ask_sleepers(uint64_t awake, uint64_t now_ms)
     asked_in = awake;
 }
 
-/* The background thread's ticks count as no activity of the program. */
+/* The background thread's ticks do not count as activity of the program. */
 static void purge_in_background(void)
 {
     unsigned rounds = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The maintenance: what the slow entries end in. Now and then it is a purge tick: memory that nobody wanted for a while
- * goes back to the kernel. Then it refreshes the live counters. The caller holds no lock. */
+ * The maintenance step at the end of each slow entry. At intervals it runs a purge tick, which returns idle memory to
+ * the kernel, and refreshes the live counters. The caller holds no lock. */
 #ifndef HAK_MAINTENANCE_H
 #define HAK_MAINTENANCE_H
 
@@ -14,13 +14,14 @@ HAK_INLINE void hak_maintain(void)
         hak_maintain_now();
 }
 
-/* If one is due: all parts purge what has been idle. A call is bounded; hak_purge_waits tells whether more is idle. */
+/* If a tick is due: all parts purge what has been idle. The work of a call is bounded; hak_purge_waits tells whether
+ * more is idle. */
 void hak_purge_tick(void);
 /* In a forked child. */
 void hak_maintenance_fork_child(void);
-/* All parts purge what is free beyond `keep` bytes, which they share. Returns the bytes. */
+/* All parts purge free memory beyond `keep` bytes in total. Returns the bytes purged. */
 size_t hak_purge_all(size_t keep);
-/* Before a request that would pass the memory budget: everything idle goes. */
+/* Called before a request that would exceed the memory budget: purges everything idle. */
 void hak_make_room(size_t bytes);
 /* HAKMEM_BACKGROUND=1: its thread starts, unless this process has one. */
 void hak_maintenance_background(void);

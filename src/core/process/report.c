@@ -161,8 +161,8 @@ static void write_threads(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-/* For each class how many mallocs its bin served, and how many of them without a refill. What still waits in bins is
- * counted as served. */
+/* For each class: how many mallocs its bin served, and how many of them without a refill. Blocks still in bins count as
+ * served. */
 static void write_hits(struct hak_stats_writer *w)
 {
     struct hak_heaps_totals t;
@@ -253,7 +253,7 @@ static void write_space(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-/* carved = free + outstanding; what waits in remote lists is outstanding. A slab beyond its state's bounds is a
+/* carved = free + allocated; blocks on remote lists are allocated. A slab outside the bounds of its state is a
  * violation. */
 HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
 {
@@ -299,7 +299,8 @@ void hak_stats_census(struct hak_census *census)
 
 uint64_t hak_stats_held(const struct hak_census *census)
 {
-    return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes()); /* others go on meanwhile */
+    /* other threads run in the meantime */
+    return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes());
 }
 
 static uint64_t resident_bytes(void)
@@ -313,7 +314,8 @@ static uint64_t resident_bytes(void)
     return pages * hak_os_page_size();
 }
 
-/* The five lines that a report begins with. What waits in the bins of other threads counts as live: only they can tell.
+/* The five lines at the beginning of a report. Blocks in the bins of other threads count as live: only those threads
+ * know.
  */
 static void write_memory(struct hak_stats_writer *w, const struct hak_census *c)
 {
@@ -349,7 +351,7 @@ static void write_census(struct hak_stats_writer *w, const struct hak_census *ce
     hak_stats_number(w, "remote_blocks", c.remote);
     hak_stats_number(w, "large_spans", c.live_large);
     hak_stats_number(w, "large_bytes", c.large_bytes);
-    if (w->form->at_rest) /* other threads go on while live counters are taken: then it need not add up */
+    if (w->form->at_rest) /* other threads run while live counters are collected: then the sums need not agree */
         hak_stats_number(w, "violations", c.violations);
     hak_stats_end(w);
     hak_stats_begin(w, "pages");
@@ -371,7 +373,7 @@ static void write_stages(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-/* What the stages are, for programs that show how often they served. */
+/* The list of stages, for tools that show how often each served. */
 static void write_stage_list(struct hak_stats_writer *w)
 {
     hak_stats_begin_array(w, "stage_list");

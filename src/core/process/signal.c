@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See signal.h. The handler takes locks, so it works only in a thread that holds none: then every other one that does
- * goes on and releases them. */
+ * See signal.h. The handler takes locks, so it writes only in a thread that holds none: threads that hold locks
+ * continue and release them. */
 #include "signal.h"
 
 #include <signal.h>
@@ -12,7 +12,8 @@
 #include "report.h"
 
 #define BIT(number) ((uint64_t)1 << (number))
-/* These stop nothing but a faulting instruction, which a handler that returns runs again; two cannot be handled. */
+/* Most of these report a faulting instruction, which would run again after the handler returns; two cannot be
+ * handled. */
 static const uint64_t unusable = BIT(SIGKILL) | BIT(SIGSTOP) | BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) |
                                  BIT(SIGTRAP) | BIT(SIGABRT) | BIT(SIGSYS);
 static const uint64_t ending = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGHUP) | BIT(SIGQUIT);

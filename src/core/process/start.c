@@ -19,20 +19,21 @@
 #include "stats_sink.h"
 
 extern char **environ;
-/* glibc's dynamic linker keeps where the kernel put argc, argv and the environment; other libraries lack it. */
+/* Set by glibc's dynamic linker: where the kernel put argc, argv and the environment. Other C libraries lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* Of libhakmem-trace.so (tools/trace), where it is loaded. */
+/* Defined by libhakmem-trace.so (tools/trace), if it is loaded. */
 extern const int hak_trace_is_loaded __attribute__((weak));
-/* Of libhakmem-profile.so (src/observers), the same. */
+/* Defined by libhakmem-profile.so (src/observers), if it is loaded. */
 extern int hak_profile_set(size_t mean) __attribute__((weak));
 
 static HAK_LOCK(init_lock, HAK_RANK_INIT);
-static _Atomic(bool) ready; /* released after everything is set up; acquired by whoever finds it true */
+static _Atomic(bool) ready; /* stored with release when everything is set up; loaded with acquire */
 static bool sealed;
 uint64_t hak_started_ms;
 
-/* The dynamic linker itself may allocate before libc has set `environ`: then the process's own stack has it. */
+/* The dynamic linker may allocate before libc has set `environ`: then this finds the environment on the initial
+ * stack. */
 static char **environment(void)
 {
     if (environ || !&__libc_stack_end || !__libc_stack_end)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See outlet.h. */
+ * See stats_sink.h. */
 #include "stats_sink.h"
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 
-#define NUMBER_MAX 1023 /* programs that use select take low ones */
+#define NUMBER_MAX 1023 /* low numbers are left to programs that use select */
 
 static int kept = -1;
 static dev_t device;

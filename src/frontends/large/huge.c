@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See huge.h. Before there is evidence, the kernel's own setting holds. Any thread; no lock: a look that comes
- * late finds an older truth. */
+ * See huge.h. Before there is evidence, the kernel's setting decides. Any thread may call these functions; no lock: a
+ * late sample only updates with older data. */
 #include "huge.h"
 
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ bool hak_huge_matters(size_t size)
     return size >= HUGE_FROM && hak_options.thp == HAK_THP_AUTO;
 }
 
-/* What nobody touched at all tells nothing yet. */
+/* A sample that the program has not touched at all is no evidence. */
 void hak_huge_look(enum huge_kind kind, struct huge_sample sample)
 {
     if (sample.given < EVIDENCE_MIN)

@@ -15,11 +15,12 @@
 #include "trace.h"
 
 #define DIRECT_MIN (SPAN_MAX_PAGES * HAK_PAGE)
-#define GROWING_DIRECT_MIN (4 * HAK_MIB) /* realloc moves it to a mapping of its own, and never copies again */
+/* realloc moves a growing block of this size to a direct mapping, and never copies again */
+#define GROWING_DIRECT_MIN (4 * HAK_MIB)
 #define SAMPLE_EVERY 8u
 
 static _Atomic(uint64_t) directs, in_place, remaps;
-static _Atomic(char *) sample; /* the direct mapping that is looked at, while it is there */
+static _Atomic(char *) sample; /* the direct mapping that serves as the sample, while it exists */
 static _Atomic(unsigned) since_sample;
 
 /* --- direct mappings ---------------------------------------------------------------------------------- */
@@ -29,9 +30,9 @@ static size_t whole_pages(size_t size)
     return hak_align_up(size, hak_os_page_size());
 }
 
-/* One in SAMPLE_EVERY keeps small pages and shows whether the program uses what it gets: when others come, or when it
- * goes. All of a mapping is advised alike, else mremap would refuse it. Another thread may unmap the sample
- * meanwhile; then there is nothing to see. */
+/* One mapping in SAMPLE_EVERY keeps small pages and shows whether the program uses what it gets; it is checked when
+ * others are made, and when it is unmapped. All of a mapping is advised alike, since mremap would refuse it otherwise.
+ * Another thread may unmap the sample in the meantime; then nothing is learned. */
 static void choose_mapping_pages(const struct mapping *m)
 {
     uint32_t thp = hak_options.thp;
@@ -49,13 +50,13 @@ static void choose_mapping_pages(const struct mapping *m)
         hak_huge_advise(HUGE_DIRECT, m->block, m->usable, 0);
 }
 
-/* The sample moves, or goes (NULL). True if it was this one. */
+/* If the block is the sample, replaces it by `by`, or by none (NULL). True if it was. */
 static bool replace_sample(char *block, char *by)
 {
     return HAK_CAS_RELAXED(&sample, &block, by);
 }
 
-/* Alignment beyond a page costs that much address space around the block, and no further call. */
+/* Alignment beyond a page costs as much address space around the block, and no further call. */
 static void *direct_alloc(size_t size, size_t align)
 {
     size_t slack = align > HAK_SYSTEM_PAGE ? align : 0, total;
@@ -81,7 +82,7 @@ static void *direct_alloc(size_t size, size_t align)
     return block;
 }
 
-/* At the limit of maps the kernel may refuse to unmap: then at least the pages go back. */
+/* At the limit of mappings the kernel may refuse to unmap: then at least the pages are purged. */
 static bool direct_free(void *p)
 {
     struct mapping m;
@@ -134,7 +135,7 @@ static unsigned pages_for(size_t size)
 static void trace_fit(size_t size, enum span_fit fit, bool served)
 {
     if (!served)
-        TRACE("Exhaustion", size, "no pages are to be had for a span; mapped directly");
+        TRACE("Exhaustion", size, "no pages are free for a span; mapped directly");
     else if (fit == SPAN_EXHAUSTED)
         TRACE("Exhaustion", size, "no span of its class is free; one of its exact pages");
     else if (fit == SPAN_THRESHOLD)
@@ -184,7 +185,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
     hak_count_transition(HAK_SLAB_SPAN, HAK_SLAB_UNUSED);
-    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the cache may keep its descriptor */
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the span cache may keep its descriptor */
     hak_spans_put(slab);
     return true;
 }
@@ -197,7 +198,7 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     return !slab && hak_registry_find(p, &m) ? m.usable : 0;
 }
 
-/* A block that grew out of its place gets room for more: free pages behind it, or in a mapping of its own. */
+/* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. */
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
     void *q = size < GROWING_DIRECT_MIN ? span_from_pages(size, 1, false, true) : direct_alloc(size, 1);
@@ -247,7 +248,7 @@ static void write_large_stats(struct hak_stats_writer *w)
 
 const struct hak_frontend hak_frontend_large = {
     .name = "large",
-    .min_stride = 0, /* all that others leave */
+    .min_stride = 0, /* all classes that other frontends leave */
     .max_stride = HAK_SMALL_MAX,
     .span_alloc = span_alloc,
     .span_free = span_free,

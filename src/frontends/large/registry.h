@@ -7,22 +7,22 @@
 
 struct mapping {
     char *block;
-    void *base; /* of the mapping; below block where alignment asked for it */
+    void *base; /* of the mapping; below the block if alignment required it */
     size_t size;
     size_t usable;
     bool fenced; /* core/os/fence.h */
     struct mapping *next;
 };
 
-/* False without memory for the entry. */
+/* Adds an entry; false without memory for it. */
 bool hak_registry_add(struct mapping m);
-/* Takes an entry out; false if the address is none. */
+/* Removes an entry; false if the address has none. */
 bool hak_registry_remove(const void *block, struct mapping *out);
-/* The entry itself leaves the registry, for the caller to change, and comes back, which cannot fail. NULL: none. */
+/* Detaches an entry, for the caller to change; NULL if there is none. Attaching it again cannot fail. */
 struct mapping *hak_registry_detach(const void *block);
 void hak_registry_attach(struct mapping *entry);
 bool hak_registry_find(const void *block, struct mapping *out);
-/* Bytes usable in all of them, and their number. */
+/* Usable bytes of all mappings, and their number. */
 size_t hak_registry_bytes(size_t *count);
 
 #endif

@@ -10,12 +10,13 @@
 static struct class_cache {
     struct hak_slab_stack spans;
     _Atomic(uint32_t) count, budget;
-    _Atomic(bool) turned_away; /* a span, since the last miss: a larger budget would have made it a hit */
+    _Atomic(bool) turned_away; /* a span was rejected since the last miss: a larger budget would have made it a hit */
 } caches[SPAN_CLASSES];
 static _Atomic(size_t) cached_pages;
 static _Atomic(uint64_t) hits, misses, evicted, over_budget;
 
-/* Spans are counted while they are on a stack, and a moment before and after: nobody finds more than was counted. */
+/* Spans are counted while they are on a stack, and briefly before and after: no thread finds more spans than are
+ * counted. */
 static void uncount(struct class_cache *c, const struct hak_slab *span)
 {
     HAK_SUB_RELAXED(&c->count, 1);
@@ -62,7 +63,7 @@ bool hak_span_cache_push(struct hak_slab *span)
     return false;
 }
 
-/* The list with the idle spans of a class before it. Young ones go back, in the order in which they were. */
+/* Prepends the idle spans of a class to the list. Younger ones are put back in their old order. */
 static struct hak_slab *take_idle(struct class_cache *c, uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
 {
     struct hak_slab *young = NULL, *next;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * Freed spans that are kept whole for the next request of their class, while the class's budget lasts. The budget
- * follows use: misses that a larger one had made hits raise it, spans that nobody came for lower it. Spans come and go
- * without a lock; the counts are rough. */
+ * follows use: a miss that a larger budget would have made a hit raises it; spans that stay unused lower it. Spans are
+ * pushed and popped without a lock; the counts are approximate. */
 #ifndef LARGE_SPAN_CACHE_H
 #define LARGE_SPAN_CACHE_H
 
 #include "core/pages/slab.h"
 #include "core/base/stats.h"
 
-/* Spans have classes: each length up to 16 pages, then 8 for each doubling; the last one has all from 60 MiB on. */
+/* Span classes: one for each length up to 16 pages, then 8 per doubling; the last one covers all from 60 MiB on. */
 #define SPAN_CLASSES 64u
 
 HAK_INLINE unsigned hak_span_class(unsigned pages)
@@ -19,7 +19,7 @@ HAK_INLINE unsigned hak_span_class(unsigned pages)
     return (unsigned)hak_min(SPAN_CLASSES - 1, 16 + (lg - 4) * 8 + ((pages - 1) >> (lg - 3)) % 8);
 }
 
-/* The length that all smaller ones of the class are rounded up to. */
+/* The length to which the class rounds up. */
 HAK_INLINE unsigned hak_span_class_pages(unsigned class)
 {
     if (class < 16)
@@ -30,12 +30,12 @@ HAK_INLINE unsigned hak_span_class_pages(unsigned class)
     return (1u << lg) + ((class - 16) % 8 + 1) * (1u << (lg - 3));
 }
 
-/* A cached span of the class of so many pages, at least that long; NULL on a miss. */
+/* A cached span of the class, with at least `pages` pages; NULL on a miss. */
 struct hak_slab *hak_span_cache_pop(unsigned pages);
-/* False, and the span is not taken, beyond the budget. */
+/* Caches the span; false if that would exceed the budget. */
 bool hak_span_cache_push(struct hak_slab *span);
-/* A list, linked by `next`, of the spans that nobody came for in `delay_ms`; the budget of their classes is lower
- * then. Under a lock of the caller's, which fork takes: some spans are on no stack meanwhile. */
+/* Removes the spans that were unused for `delay_ms`, as a list linked by `next`, and lowers the budget of their
+ * classes. The caller holds a lock that fork takes, since some spans are on no stack in the meantime. */
 struct hak_slab *hak_span_cache_age(uint64_t now_ms, uint64_t delay_ms);
 size_t hak_span_cache_pages(void);
 uint64_t hak_span_cache_hits(void);

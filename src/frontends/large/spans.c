@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See spans.h. Here requests meet pages: a span from the cache of its class, the best fit of the page heap, or new
- * superslabs. What was taken of the page heap and is not cached is live. */
+ * See spans.h. A request is served by a span from the cache of its class, by the best fit of the page heap, or by new
+ * superslabs. Spans that were taken from the page heap and are not cached are live. */
 #include "spans.h"
 
 #include <string.h>
@@ -13,15 +13,15 @@
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 
-static HAK_LOCK(aging, HAK_RANK_FRONTEND);      /* spans are on their way from the cache to the page heap */
-static _Atomic(size_t) pages_out;               /* of the page heap */
+static HAK_LOCK(aging, HAK_RANK_FRONTEND);      /* held while spans move from the cache to the page heap */
+static _Atomic(size_t) pages_out;               /* taken from the page heap */
 static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
 
 /* --- huge pages ------------------------------------------------------------------------------------------- */
 
-static _Atomic(char *) newest[HUGE_KINDS]; /* the last pages that were mapped for a block of the kind */
+static _Atomic(char *) newest[HUGE_KINDS]; /* the pages last mapped for a block of the kind */
 
-/* What they show of how the program uses what it gets, and whether new ones get huge pages therefore. */
+/* Samples how the program uses earlier pages, and decides whether new ones get huge pages. */
 static void choose_span_pages(enum huge_kind kind, char *base, size_t bytes)
 {
     char *last = HAK_EXCHANGE_RELAXED(&newest[kind], base);
@@ -46,12 +46,12 @@ static void choose_long(char *base, size_t bytes)
 static size_t live_pages(void)
 {
     size_t out = HAK_LOAD_RELAXED(&pages_out), cached = hak_span_cache_pages();
-    return out - hak_min(out, cached); /* a span that another thread frees just now may be counted twice */
+    return out - hak_min(out, cached); /* a span that another thread is freeing may be counted twice */
 }
 
 /* --- taking ----------------------------------------------------------------------------------------------- */
 
-/* Rounding to a class lets spans of its sizes serve each other, where it wastes little. */
+/* Rounds to a class where that wastes little, so that spans of similar sizes can replace each other. */
 static unsigned rounded_pages(struct span_request *r)
 {
     unsigned pages = hak_span_class_pages(hak_span_class(r->pages));
@@ -60,8 +60,8 @@ static unsigned rounded_pages(struct span_request *r)
     return close && r->align == 1 ? pages : r->pages;
 }
 
-/* Free pages for the class, else for the exact length, else new ones for the class. What is mapped at once grows with
- * what is in use, so that few calls are made and little is mapped for one block. */
+/* Takes free pages for the class, else for the exact length, else new ones for the class. The amount mapped at once
+ * grows with the amount in use, so that calls are few and little is mapped for one block. */
 static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
 {
     struct hak_page_request p = {
@@ -91,7 +91,7 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     struct hak_slab *span = r->align == 1 && !r->growing ? hak_span_cache_pop(pages) : NULL;
     if (!span)
         span = take_pages(r, pages);
-    else if (r->zero) /* it never left the program's hands */
+    else if (r->zero) /* a cached span: the program wrote to it */
         memset(r->dirty, 0xff, sizeof r->dirty);
     if (span && HAK_UNLIKELY(!hak_closed_open(span->base, span->pages * HAK_PAGE))) {
         hak_spans_put(span);
@@ -102,7 +102,7 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     return span;
 }
 
-/* --- giving back ------------------------------------------------------------------------------------------ */
+/* --- releasing ------------------------------------------------------------------------------------------ */
 
 static void put_pages(struct hak_slab *span)
 {

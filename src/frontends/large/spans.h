@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Spans: runs of the page heap for large blocks. A freed span is kept for the next request of its class while the
- * class's budget lasts (span_cache.h), else it goes back to the page heap, which finds the best fit and joins
+ * class's budget lasts (span_cache.h); else it returns to the page heap, which finds best fits and merges
  * neighbours. */
 #ifndef LARGE_SPANS_H
 #define LARGE_SPANS_H
@@ -9,7 +9,7 @@
 
 #define SPAN_MAX_PAGES 512u /* 32 MiB */
 
-/* How a request met its class. */
+/* How a request was matched to its class. */
 enum span_fit {
     SPAN_CLASS,     /* the length of a class, or rounded to it */
     SPAN_THRESHOLD, /* rounding would waste too much: exact */
@@ -18,18 +18,18 @@ enum span_fit {
 
 struct span_request {
     unsigned pages, align; /* both in pages; align is a power of two */
-    bool growing;          /* realloc moves the block here: it shall have room behind it */
-    bool zero;             /* `dirty` is wanted */
+    bool growing;          /* realloc moves a block here: prefer a place with free pages behind it */
+    bool zero;             /* the caller needs `dirty` */
     enum span_fit fit;     /* result */
     uint64_t dirty[SPAN_MAX_PAGES / 64]; /* result: pages with old content */
 };
 
-/* The descriptor of a span, its base and pages set; NULL without memory. */
+/* Takes a span: its descriptor, with base and pages set; NULL without memory. */
 struct hak_slab *hak_spans_take(struct span_request *r);
 void hak_spans_put(struct hak_slab *span);
 /* Changes the length in place; false if the pages behind are taken. */
 bool hak_spans_resize(struct hak_slab *span, unsigned pages);
-/* Cached spans that nobody came for in the purge delay go, or all. */
+/* Releases cached spans that were unused for the purge delay; releases all. */
 void hak_spans_age(uint64_t now_ms);
 void hak_spans_flush(void);
 uint64_t hak_spans_taken(void);

@@ -8,7 +8,7 @@
 
 #include "core/base/cancel.h"
 
-/* A number from /proc/sys, "?" where it cannot be read. */
+/* A number from /proc/sys; "?" if it cannot be read. */
 static void read_setting(const char *path, char *out, size_t size)
 {
     int cancel = hak_cancel_suspend(), fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -20,7 +20,7 @@
             hak_trace_map_fail(size, error, what);        \
     } while (0)
 
-/* `error` is positive; `what` became of the request. */
+/* `error` is positive; `what` says what became of the request. */
 HAK_COLD void hak_trace_map_fail(size_t size, int error, const char *what);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The pool frontend: 8 to 52 KiB from a reserve of each thread's own. Its blocks come from the same bins, and are freed
- * by the same single load of a page tag, as tiny ones; what is its own is where slabs come from, and prewarm:
- * blocks made ready when a thread starts, a fixed number or as many as earlier threads used. */
+ * The pool frontend: blocks of 8 to 52 KiB, whose slabs come from a reserve of pages that each thread has. Like tiny
+ * blocks they come from bins, and are freed with a single load of a page tag. The pool adds the reserve, and
+ * prewarming: it fills bins when a thread starts, with a fixed number of blocks or as many as earlier threads used. */
 #include "core/base/work.h"
 #include "core/heap/bin.h"
 #include "core/plugin.h"
@@ -11,7 +11,7 @@
 
 extern const struct hak_frontend hak_frontend_pool;
 
-/* The original's classes and its blocks ahead: fixed, and where the adaptive number starts. */
+/* The original's classes and its numbers of prewarmed blocks: fixed, and the initial value of the adaptive number. */
 static const struct {
     uint32_t size;
     uint8_t fixed, adaptive;
@@ -61,7 +61,8 @@ static bool is_own_class(unsigned i)
     return hak_parts.by_class[hak_class_of(warm_classes[i].size)] == &hak_frontend_pool;
 }
 
-/* Touches the pages of a block, so that their first use takes no fault either: behind what a free block begins with. */
+/* Touches the pages of a block, so that its first use causes no page fault. Leaves the words that a free block
+ * carries. */
 static void touch(unsigned cls, void *block)
 {
     for (size_t i = 2 * sizeof(void *); i < hak_strides[cls]; i += HAK_SYSTEM_PAGE)
@@ -87,7 +88,7 @@ static void prewarm_pool(struct hak_heap *heap)
                     &r->warm[i]);
 }
 
-/* A class that ran out gets more blocks for the next thread, one that was not used gets fewer. */
+/* A class that ran out gets more blocks for the next thread; a class that was not used gets fewer. */
 static void adapt(const struct hak_heap *heap, unsigned i, const struct warm_bin *warm)
 {
     unsigned cls = hak_class_of(warm_classes[i].size);

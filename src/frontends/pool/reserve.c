@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * See reserve.h. The word of a reserve holds, in one compare-and-swap:
- *   bits 0..15 pages that are left | 16 they read as zero, and are not charged | 17 used lately |
+ * See reserve.h. The word of a reserve, which is changed by compare-and-swap, holds:
+ * bits 0..15 pages left | 16 they read as zero and are not charged | 17 used lately |
  *   24..63 number of the first
- * Its thread cuts slabs off; whoever purges takes all that is left. */
+ * The reserve's thread takes slabs off the front; a thread that purges takes all that is left. */
 #include "reserve.h"
 
 #include "core/base/list.h"
@@ -14,7 +14,7 @@
 #define USED ((uint64_t)1 << 17)
 #define NUMBER_SHIFT 24
 
-/* Pages that are in hand between the page heap and a reserve are under the lock, so that no fork comes meanwhile. */
+/* Held while pages move between the page heap and a reserve, so that no fork happens in between. */
 static HAK_LOCK(reserves_lock, HAK_RANK_FRONTEND);
 static struct reserve *reserves; /* under the lock */
 static struct hak_meta_list recycled_reserves;
@@ -55,7 +55,7 @@ struct reserve *hak_reserve_of(struct hak_heap *heap)
 
 /* --- taking --------------------------------------------------------------------------------------------- */
 
-/* So many pages off the front; NULL when fewer are left. */
+/* Takes `pages` pages off the front; NULL if fewer are left. */
 static char *cut_from_run(struct reserve *r, unsigned pages)
 {
     uint64_t word = HAK_LOAD_RELAXED(&r->word);
@@ -70,7 +70,7 @@ static char *cut_from_run(struct reserve *r, unsigned pages)
     return NULL;
 }
 
-/* What is left goes back. Under the lock. */
+/* Returns the rest to the page heap. The caller holds the lock. */
 static void give_back(struct reserve *r)
 {
     uint64_t word = HAK_EXCHANGE_ACQ_REL(&r->word, 0);
@@ -80,7 +80,7 @@ static void give_back(struct reserve *r)
     hak_pages_put_rest(base_of(word), pages_in_word(word), word & ZERO);
 }
 
-/* Dirty pages are there already: as many as follow each other. */
+/* Takes dirty pages, which are resident already: the longest run of at most `most`. */
 static bool take_dirty(struct hak_page_request *b, size_t most, unsigned least)
 {
     for (b->pages = hak_min(most, HAK_SUPERSLAB_PAGES); b->pages >= least; b->pages /= 2)
@@ -96,7 +96,7 @@ static bool take_others(struct hak_page_request *b, size_t pages)
     return hak_pages_take(b, HAK_PAGES_WHOLE);
 }
 
-/* A batch, each larger than the one before. */
+/* Takes a batch, each larger than the one before. */
 static bool take_batch(struct reserve *r, struct hak_page_request *b, size_t pages)
 {
     if (!take_others(b, pages))
@@ -108,7 +108,7 @@ static bool take_batch(struct reserve *r, struct hak_page_request *b, size_t pag
     return true;
 }
 
-/* Near a limit a slab's pages may still be had. Under the lock. */
+/* Near a limit, pages for one slab may still be available. The caller holds the lock. */
 static bool refill_reserve(struct reserve *r, unsigned pages)
 {
     struct hak_page_request b = {.slab = true, .uncharged = true};
@@ -136,7 +136,7 @@ struct hak_slab *hak_reserve_take(struct hak_heap *heap, unsigned pages)
     return hak_pages_describe(base, pages, true);
 }
 
-/* --- giving back ------------------------------------------------------------------------------------------ */
+/* --- releasing ------------------------------------------------------------------------------------------ */
 
 void hak_reserve_end(struct hak_heap *heap)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A thread's reserve: pages of the page heap, taken in batches that grow, and cut into slabs without a lock. What a
- * thread does not use of it for a while goes back to the page heap, as does the rest of an ended thread's. */
+ * A thread's reserve: pages of the page heap, taken in growing batches, from which slabs are taken without a lock.
+ * Pages that the thread does not use for a while return to the page heap, as does the rest of an ended thread's
+ * reserve. */
 #ifndef POOL_RESERVE_H
 #define POOL_RESERVE_H
 
@@ -8,13 +9,13 @@
 
 #define POOL_WARM_CLASSES 7
 
-/* What the pool keeps for a thread. */
+/* The pool's data for a thread. */
 struct reserve {
-    _Atomic(uint64_t) word;       /* the pages that are left: see reserve.c */
+    _Atomic(uint64_t) word;       /* the pages left: see reserve.c */
     struct reserve *next, *prev;  /* of all threads */
     unsigned level;               /* how often the batch has doubled */
-    /* Of each prewarmed class: the bin's refills and its first block after prewarming. While these are the same, none
-     * of its blocks was used. */
+    /* For each prewarmed class: the bin's refills and first block after prewarming. While both are unchanged, no block
+     * was used. */
     struct warm_bin {
         uint32_t refills;
         const void *first;
@@ -24,11 +25,11 @@ struct reserve {
 int hak_reserve_init(const struct hak_option_values *options, unsigned place);
 /* The calling thread's; NULL without memory. */
 struct reserve *hak_reserve_of(struct hak_heap *heap);
-/* A run of the calling thread's reserve, with a descriptor; NULL without memory. */
+/* Takes a run of the calling thread's reserve, with a descriptor; NULL without memory. */
 struct hak_slab *hak_reserve_take(struct hak_heap *heap, unsigned pages);
-/* The thread ended: its reserve goes. */
+/* The thread ended: returns its reserve. */
 void hak_reserve_end(struct hak_heap *heap);
-/* What was not used since the last call goes back, or all. */
+/* Returns the reserves that were not used since the last call, or all. */
 void hak_reserve_age(bool all);
 void hak_reserve_stats(struct hak_stats_writer *w);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * The tiny frontend: 16 B to 7.5 KiB from slabs of the span backend. In header builds its small classes carry
- * the byte that names their bin. Its bins, refill and drain are core's. */
+ * The tiny frontend: 16 B to 7.5 KiB from slabs of the span backend. In header builds, blocks of its small classes
+ * carry the byte that names their bin. Bins, refill and drain are in core. */
 #include "core/heap/bin.h"
 #include "core/plugin.h"
 
-#define TINY_PREWARM_MAX 128u /* classes up to this stride are filled ahead */
+#define TINY_PREWARM_MAX 128u /* prewarm classes up to this stride */
 #define TINY_PREWARM_BLOCKS 16u
 
 extern const struct hak_frontend hak_frontend_tiny;
 
-/* The capacities of the original's classes C0..C7, each of which covered several of ours. */
+/* Bin capacities come from the original's classes C0..C7, each of which covered several of ours. */
 static uint32_t tiny_bin_capacity(unsigned cls)
 {
     const struct hak_option_values *o = &hak_options;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The file of a heap profile, as libhakmem-profile.so keeps it and `hakmem profile` reads it. It is mapped and always
- * current: it needs no end of the process, no signal, and no help of a debugger. It is HAKMEM_PROFILE_FILE, or else a
- * file in memory, /proc/PID/fd/N -> /memfd:hakmem.profile.
+ * current: to read it, the process need not end, receive a signal, or be attached to by a debugger. It is
+ * HAKMEM_PROFILE_FILE, or else a file in memory, /proc/PID/fd/N -> /memfd:hakmem.profile.
  *
  * A header of 4096 bytes is followed by entries, frames and maps, at the offsets that it names. Numbers are words of
  * the machine. An entry stands for all samples with one stack, one size and one mean; its key is a hash of these, and 0
@@ -18,7 +18,7 @@
 #define HAK_PROFILE_MAGIC "HAKPROF1"
 #define HAK_PROFILE_MEMORY "hakmem.profile"
 #define HAK_PROFILE_STEP HAK_MIB
-#define HAK_PROFILE_DEPTH 128 /* frames of a stack; those of its outermost calls are cut */
+#define HAK_PROFILE_DEPTH 128 /* frames of a stack; the outermost ones are cut */
 
 struct hak_profile_header {
     char magic[8];
@@ -31,14 +31,14 @@ struct hak_profile_header {
     _Atomic(uint64_t) frames_used;
     uint64_t maps_at, maps; /* in bytes */
     _Atomic(uint64_t) maps_used;
-    _Atomic(uint64_t) lost; /* samples for which there was no room */
+    _Atomic(uint64_t) lost; /* samples that found no room */
 };
 
 struct hak_profile_entry {
     _Atomic(uint64_t) key;
     uint64_t size, mean;
     uint64_t first;                     /* frame */
-    _Atomic(uint64_t) depth;            /* released after what stands before it */
+    _Atomic(uint64_t) depth;            /* stored with release after the members above */
     _Atomic(uint64_t) allocated, freed; /* samples */
     uint64_t reserved;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * libhakmem-profile.so: a heap profile. Loaded before libhakmem.so, it stands before malloc and its family, so the
- * library itself has no instruction for it. Each thread counts down the bytes that it asks for. The call that brings
- * the counter to zero is sampled: so many bytes lie between two samples on average, and the distances are exponential,
- * so that each byte has the same chance, whatever the program's rhythm is. A sampled block is aligned to a page: free
- * looks at the address alone, and seldom goes on to look for the block. */
+ * libhakmem-profile.so: a heap profile. Loaded before libhakmem.so, it interposes malloc and its family, so the library
+ * itself needs no instruction for it. Each thread counts down the bytes that it requests. The call that brings the
+ * counter to zero is sampled. The distances between samples are exponentially distributed, with HAKMEM_PROFILE as their
+ * mean, so that each byte has the same chance, whatever the program's pattern. A sampled block is aligned to a page:
+ * free tests the address alone, and rarely has to look up the block. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,12 @@
 
 static _Atomic(bool) ready;
 
-/* All 0 in a new thread, whose first call comes to the slow path. */
+/* All 0 in a new thread, whose first call takes the slow path. */
 static __thread struct self {
-    size_t left; /* bytes until that */
-    size_t mean; /* by which the distance was drawn; 0: none was */
+    size_t left; /* bytes until the next sample */
+    size_t mean; /* with which the distance was drawn; 0: not drawn yet */
     uint64_t seed;
-    bool inside; /* what runs on its behalf is not sampled */
+    bool inside; /* calls made while sampling are not sampled */
 } self __attribute__((tls_model("initial-exec")));
 
 /* --- distances ------------------------------------------------------------------------------------------ */
@@ -63,7 +63,7 @@ static size_t draw_distance(size_t mean)
 
 /* --- the slow path -------------------------------------------------------------------------------------- */
 
-/* Whether the call for so many bytes is to be sampled, and by which mean. */
+/* The mean with which the call for `size` bytes is to be sampled; 0: not sampled. */
 static size_t due_mean(size_t size)
 {
     if (!HAK_LOAD_ACQUIRE(&ready) || self.inside)
@@ -81,7 +81,7 @@ static size_t due_mean(size_t size)
     return mean;
 }
 
-/* To a place with the mark, where it has none. */
+/* Moves the block to an address with the mark, unless it has one. */
 static void *put_apart(void *p, size_t size)
 {
     if (!((uintptr_t)p & MARK))
@@ -249,7 +249,7 @@ HAK_EXPORT void cfree(void *p)
 
 /* --- control -------------------------------------------------------------------------------------------- */
 
-/* libhakmem looks for this name: hakmem_profile and hakmem_set go on here. */
+/* libhakmem looks for this name: hakmem_profile and hakmem_set call it. */
 int hak_profile_set(size_t mean);
 HAK_EXPORT int hak_profile_set(size_t mean)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See samples.h. A table finds a living block's entry: buckets of places, each a block's address and the number of its
- * entry. A place is free (0), being written (BUSY), or taken. Nobody else knows of a block while its owner adds or
- * removes it, so no two threads work on one address. */
+ * See samples.h. A hash table maps a live block to its entry: buckets of slots, each with a block's address and the
+ * index of its entry. A slot is free (0), being written (BUSY), or taken. Only one thread knows a block while it adds
+ * or removes it, so no two threads work on one address. */
 #include "samples.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 #define BUCKET 8u
 #define BUSY ((uintptr_t)1)
 #define RANGES 512u
-#define DESCRIPTOR_MAX 1023 /* programs that use select take low ones */
+#define DESCRIPTOR_MAX 1023 /* low numbers are left to programs that use select */
 
 struct place {
     _Atomic(uintptr_t) block;
@@ -39,15 +39,15 @@ struct place {
 };
 
 static struct place *places; /* in use: BUCKET << BUCKETS_LG of them */
-static _Atomic(char *) file; /* NULL: a forked child has none yet, or there is none at all */
-static char *parents;        /* the one that a child has to copy */
+static _Atomic(char *) file; /* NULL: there is none; or not yet, in a forked child */
+static char *parents;        /* the parent's file, which a child has to copy */
 static _Atomic(bool) opening, reading;
 static bool has_none;
 static struct range {
     uintptr_t start, end;
-} ranges[RANGES]; /* code that the file's maps name */
+} ranges[RANGES]; /* code ranges that the file's maps contain */
 static _Atomic(unsigned) nranges;
-static unsigned entries_used, read_again; /* maps are not read before there are so many entries */
+static unsigned entries_used, read_again; /* the number of entries from which maps are read again */
 
 static struct hak_profile_header *header_of(char *f)
 {
@@ -120,7 +120,7 @@ static char *make_profile(void)
     return p;
 }
 
-/* A child's blocks are its parent's at first. What was freed before is no business of the child's. */
+/* At first, a child's live blocks are its parent's. Earlier frees do not concern the child. */
 static void copy_entries(char *to, char *from)
 {
     struct hak_profile_entry *t = entries_of(to), *f = entries_of(from);
@@ -146,7 +146,7 @@ static void copy_file(char *to, char *from)
     HAK_STORE_RELAXED(&t->mean, HAK_LOAD_RELAXED(&f->mean));
 }
 
-/* The file; in a child the first thread that comes makes it, and those that come meanwhile go without. */
+/* The file. In a child the first thread makes it; threads that come in the meantime do not sample. */
 static char *get_file(void)
 {
     char *f = HAK_LOAD_ACQUIRE(&file);
@@ -172,7 +172,7 @@ static void forked(void)
     if (!parents)
         parents = HAK_LOAD_RELAXED(&file);
     HAK_STORE_RELAXED(&file, NULL);
-    HAK_STORE_RELAXED(&opening, false); /* the thread that was at it did not come along */
+    HAK_STORE_RELAXED(&opening, false); /* the thread that did this does not exist here */
     HAK_STORE_RELAXED(&reading, false);
 }
 
@@ -222,7 +222,7 @@ static uintptr_t hexadecimal(const char **text)
     }
 }
 
-/* "start-end r-xp offset device inode path": of code, and not known yet. */
+/* Takes a line "start-end r-xp offset device inode path", if it is code, and not known yet. */
 static void take_line(char *f, const char *line, size_t length)
 {
     struct hak_profile_header *h = header_of(f);
@@ -239,7 +239,7 @@ static void take_line(char *f, const char *line, size_t length)
     HAK_STORE_RELEASE(&nranges, n + 1); /* acquired by is_known_code */
 }
 
-/* Line by line through a window, since the kernel gives whole lines up to a page. */
+/* Reads line by line through a window, since the kernel returns whole lines, up to a page. */
 static void read_maps(char *f)
 {
     char text[8192];
@@ -262,7 +262,7 @@ static void read_maps(char *f)
     close(fd);
 }
 
-/* Code of no file is unknown for ever: it is not looked for at each entry. */
+/* Code without a file stays unknown: so maps are not read again for each entry. */
 static void learn_maps(char *f, void *const *frames, unsigned depth)
 {
     unsigned unknown = 0;
@@ -290,7 +290,7 @@ static void fill(char *f, struct hak_profile_entry *e, size_t size, size_t mean,
     uint64_t first = HAK_ADD_RELAXED(&header_of(f)->frames_used, depth);
     if (first + depth > FRAMES) {
         first = 0;
-        depth = 1; /* a stack of one frame, which is not its own */
+        depth = 1; /* no room: a stack of one frame, which other entries share */
         HAK_ADD_RELAXED(&header_of(f)->lost, 1);
     } else {
         memcpy((uint64_t *)(f + FRAMES_AT) + first, frames, depth * sizeof *frames);
@@ -299,11 +299,11 @@ static void fill(char *f, struct hak_profile_entry *e, size_t size, size_t mean,
     e->mean = mean;
     e->first = first;
     HAK_STORE_RELEASE(&e->depth, depth); /* acquired by readers */
-    entries_used++;                      /* about right */
+    entries_used++;                      /* approximate */
     learn_maps(f, frames, depth);
 }
 
-/* The number of the entry; ENTRIES where there is no room. */
+/* The index of the entry; ENTRIES if there is no room. */
 static uint32_t find_entry(char *f, size_t size, size_t mean, void *const *frames, unsigned depth)
 {
     struct hak_profile_entry *entries = entries_of(f);
@@ -324,7 +324,7 @@ static uint32_t find_entry(char *f, size_t size, size_t mean, void *const *frame
     return ENTRIES;
 }
 
-/* --- living blocks -------------------------------------------------------------------------------------- */
+/* --- live blocks ----------------------------------------------------------------------------------------- */
 
 static struct place *bucket_of(uintptr_t block)
 {
@@ -348,7 +348,8 @@ static bool put_place(uintptr_t block, uint32_t entry)
         if (HAK_LOAD_RELAXED(&p[i].block) || !HAK_CAS_RELAXED(&p[i].block, &found, BUSY))
             continue;
         HAK_STORE_RELAXED(&p[i].entry, entry);
-        HAK_STORE_RELAXED(&p[i].block, block); /* the program hands the block over, and so this too */
+        /* the program synchronises when it hands over the block, and with it this */
+        HAK_STORE_RELAXED(&p[i].block, block);
         return true;
     }
     return false;
@@ -372,7 +373,7 @@ void hak_samples_add(const void *block, size_t size, size_t mean, void *const *f
     char *f = get_file();
     if (!f)
         return;
-    hak_samples_remove(block); /* one that went past us, by another name of free */
+    hak_samples_remove(block); /* a block that was freed without us, through another function */
     uint32_t entry = find_entry(f, size, mean, frames, depth);
     if (entry == ENTRIES || !put_place((uintptr_t)block, entry))
         HAK_ADD_RELAXED(&header_of(f)->lost, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See unwind.h. By the tables for exceptions, through libgcc, which the dynamic linker loads with us. From glibc 2.35
- * on it finds the table of an address without a lock. By frame pointers where HAKMEM_PROFILE_UNWIND=frames says that
- * the whole program has them: nothing in a stack shows that one lacks. */
+ * See unwind.h. Walks stacks by unwind tables, through libgcc, which the dynamic linker loads with us; from glibc 2.35
+ * on it finds an address's table without a lock. Or by frame pointers, if HAKMEM_PROFILE_UNWIND=frames promises that
+ * the whole program has them: a stack does not show that one is missing. */
 #include "unwind.h"
 
 #include <link.h>
@@ -24,14 +24,14 @@ struct walk {
 
 /* --- frame pointers ------------------------------------------------------------------------------------- */
 
-/* glibc puts the thread's descriptor at the end of its stack; that of the first thread lies elsewhere. */
+/* glibc puts a thread's control block at the end of its stack, except for the first thread. */
 static uintptr_t stack_end(uintptr_t here)
 {
     uintptr_t end = (uintptr_t)(&__libc_stack_end ? __libc_stack_end : NULL), self = (uintptr_t)pthread_self();
     return here < end && (self < here || end < self) ? end : self;
 }
 
-/* Of the program's innermost function where this library is compiled without using the register, else of our own. */
+/* The frame of the program's innermost function if this library was compiled without frame pointers, else our own. */
 static uintptr_t first_frame(void)
 {
     uintptr_t frame = 0;
@@ -54,7 +54,7 @@ static unsigned walk_frames(void **frames, unsigned most, void *caller)
         if (!address)
             break;
         frames[n++] = address;
-        if (address == caller) /* those before are our own */
+        if (address == caller) /* the frames before are our own */
             n = 1;
         low = frame;
         frame = ((uintptr_t *)frame)[0];
@@ -110,7 +110,7 @@ void hak_unwind_start(void)
     void *frames[4];
     by_frames = how && !strcmp(how, "frames");
     dl_iterate_phdr(find_unwinder, NULL);
-    hak_unwind(frames, 4, __builtin_return_address(0)); /* what it does once is done here */
+    hak_unwind(frames, 4, __builtin_return_address(0)); /* so its one-time initialisation happens here */
 }
 
 bool hak_unwind_is_safe(const void *caller)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * The stack of the calling thread. No lock is held, nothing is opened and no library is looked for meanwhile. */
+ * The stack of the calling thread. While walking it, no lock is held, no file is opened and no library is searched
+ * for. */
 #ifndef HAK_UNWIND_H
 #define HAK_UNWIND_H
 
 #include "core/base/words.h"
 
-/* Once, before the first stack is wanted. */
+/* Called once, before the first walk. */
 void hak_unwind_start(void);
-/* False where the caller is the unwinder itself, which may own a lock that it would wait for. */
+/* False if the caller is the unwinder itself, which may hold a lock for which the walk would wait. */
 bool hak_unwind_is_safe(const void *caller);
-/* Return addresses, beginning with `caller`; how many. */
+/* Stores return addresses, beginning with `caller`; returns how many. */
 unsigned hak_unwind(void **frames, unsigned most, void *caller);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * hakmem: the functions of src/api/hakmem/inline.h as plain calls, of a build that watches each call (cpu, hardened,
+ * hakmem: the functions of src/api/hakmem/inline.h as plain calls, for builds that check each call (cpu, hardened,
  * valgrind, stats, sanitizers). */
 #ifndef HAKMEM_INLINE_H
 #define HAKMEM_INLINE_H
