@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See core/pages/closed.h. One bit for each page that the plan has room for, in a table that is mapped when the first
- * page closes. */
+ * See core/pages/closed.h. A table has one bit for each page of the plan; it is mapped when the first page closes. */
 #include "core/pages/closed.h"
 
 #include <sys/mman.h>
@@ -12,7 +11,7 @@
 
 static _Atomic(_Atomic(uint64_t) *) table;
 
-/* Two threads may map it at once: one of them takes the other's. */
+/* Two threads may map the table at the same time: then one of them uses the other's. */
 static _Atomic(uint64_t) *get_table(void)
 {
     _Atomic(uint64_t) *is = HAK_LOAD_ACQUIRE(&table);
@@ -46,7 +45,7 @@ static void set_closed(_Atomic(uint64_t) *closed, const char *p, bool is)
         HAK_AND_RELAXED(&closed[i / 64], ~bit);
 }
 
-/* How many bytes from `p` on, of at most `most`, are of pages that are closed, or not. */
+/* How many bytes from `p` on, at most `most`, lie in pages that are closed (`is`), or open. */
 static size_t length_of(const _Atomic(uint64_t) *closed, const char *p, size_t most, bool is)
 {
     size_t n = 0;
@@ -55,7 +54,7 @@ static size_t length_of(const _Atomic(uint64_t) *closed, const char *p, size_t m
     return n;
 }
 
-/* Protects those of the pages that are not so yet. */
+/* Changes the protection of those pages that differ from `is`. */
 static bool turn(_Atomic(uint64_t) *closed, char *base, size_t size, bool is)
 {
     for (size_t at = 0, n; at < size; at += n) {

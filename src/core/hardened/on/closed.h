@@ -3,9 +3,9 @@
 #ifndef HAK_ON_CLOSED_H
 #define HAK_ON_CLOSED_H
 
-/* Free pages that the caller alone has. */
+/* Closes free pages that only the caller knows. */
 void hak_closed_shut(char *base, size_t size);
-/* The same before they serve. False: the kernel refused. */
+/* Opens pages before they are used. False: the kernel refused. */
 bool hak_closed_open(char *base, size_t size);
 
 #endif

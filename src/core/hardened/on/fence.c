@@ -15,7 +15,7 @@ static bool take_number(uint32_t n)
     return room;
 }
 
-/* One mapping, of which all but its first page and its last one is opened. */
+/* Maps one range, and makes all of it accessible except for its first and last page. */
 static int map_between(void **addr, size_t size, enum hak_cause cause)
 {
     size_t page = hak_os_page_size(), total;
@@ -52,7 +52,7 @@ int hak_fence_unmap(void *addr, size_t size, bool fenced, enum hak_cause cause)
     return error;
 }
 
-/* What lay between them has moved away: those addresses may be others' by now. */
+/* The mapping between the fences has moved away: its addresses may be in use again by now. */
 static void unmap_fences(char *addr, size_t size, enum hak_cause cause)
 {
     size_t page = hak_os_page_size();
@@ -60,7 +60,7 @@ static void unmap_fences(char *addr, size_t size, enum hak_cause cause)
         HAK_SUB_RELAXED(&fences, 2);
 }
 
-/* Its pages move between two new fences, since the old ones stand in the way. */
+/* Moves the pages between two new fences, since the old ones prevent growing in place. */
 int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enum hak_cause cause)
 {
     void *to;
@@ -96,7 +96,7 @@ bool hak_fence_close(void *addr, size_t size)
     return closed;
 }
 
-/* Each try draws anew; what it draws tells nothing of the keys. */
+/* Each attempt draws again; the numbers drawn reveal nothing about the keys. */
 struct hak_places hak_fence_draw(uintptr_t quarter, size_t zones, size_t tables, uint64_t random)
 {
     size_t room = (quarter + quarter / 2 - zones) >> HAK_SUPERSLAB_LG, table_room = (quarter / 2 - tables) / HAK_PAGE;

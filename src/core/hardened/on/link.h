@@ -8,10 +8,10 @@
 
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
-    return next ^ hak_secret_mix((uintptr_t)block + 1); /* a mark is that of the block itself */
+    return next ^ hak_secret_mix((uintptr_t)block + 1); /* + 1, as the block's mark uses its address */
 }
 
-/* Whether a block may begin there, told in one compare: in the first zone, and aligned. NULL is no such address. */
+/* Whether a block may begin there, by one compare: it lies in the first zone, and is aligned. False for NULL. */
 HAK_INLINE bool hak_link_is_near(uintptr_t next)
 {
     uintptr_t offset = next - hak_page_map.base;
@@ -27,7 +27,7 @@ HAK_INLINE void *hak_next_load(const void *block)
     return (void *)next;
 }
 
-/* For the fast path, which calls nothing: false where hak_next_load has to look closer. */
+/* For the fast path, which has no calls: false if hak_next_load has to check further. */
 HAK_INLINE bool hak_next_try_load(const void *block, void **next)
 {
     *next = (void *)hak_link_code(block, *(const uintptr_t *)block);
@@ -39,7 +39,7 @@ HAK_INLINE void hak_next_store(void *block, void *next)
     *(uintptr_t *)block = hak_link_code(block, (uintptr_t)next);
 }
 
-/* The second word of a 16-byte block with a header reaches its last byte, which names the next class. */
+/* The second word of a 16-byte block with a header would overlap the header byte of the next block. */
 HAK_INLINE bool hak_mark_fits(unsigned cls)
 {
     return !HAK_HEADER_LIMIT || hak_class_usable(cls) >= 16;
@@ -50,7 +50,7 @@ HAK_INLINE uintptr_t hak_mark_of(const void *p)
     return hak_secret_mix((uintptr_t)p);
 }
 
-/* The other one. */
+/* The mark of the first word. */
 HAK_INLINE uintptr_t hak_mark_first(uintptr_t mark)
 {
     return mark ^ hak_secret.first;
@@ -64,20 +64,20 @@ HAK_INLINE void hak_mark_put(void *p)
     words[1] = mark;
 }
 
-/* A block has left its slab. */
+/* A block leaves its slab: writes its marks. */
 HAK_INLINE void hak_mark_renew(void *p, unsigned cls)
 {
     if (hak_mark_fits(cls))
         hak_mark_put(p);
 }
 
-/* Whether a block of a list is as it came there. */
+/* Whether the mark of a block on a list is intact. */
 HAK_INLINE bool hak_mark_is_linked(const void *p, unsigned cls)
 {
     return !hak_mark_fits(cls) || HAK_LIKELY(((const uintptr_t *)p)[1] == hak_mark_of(p));
 }
 
-/* The same of a bin. */
+/* The same for a block in a bin. */
 HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
 {
     const uintptr_t *words = p, mark = hak_mark_of(p);
@@ -85,7 +85,7 @@ HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
            (HAK_LIKELY(words[1] == mark) && (!HAK_MARKS_IN_BOTH_WORDS || HAK_LIKELY(words[0] == hak_mark_first(mark))));
 }
 
-/* The program gets to see neither of them, which depend on secrets. */
+/* Clears marks and link, which depend on secrets, before the program sees them. */
 HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
 {
     uintptr_t *words = p;
@@ -94,7 +94,7 @@ HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
         words[1] = 0;
 }
 
-/* These stop the process if it was written to after free. */
+/* These stop the process if the block was written after free. */
 HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
 {
     if (HAK_UNLIKELY(!hak_mark_is_whole(p, cls)))

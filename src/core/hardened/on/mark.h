@@ -5,13 +5,13 @@
 
 #include "core/pages/space.h"
 
-/* p is not the start of a block, or one that was never handed out, or is free. */
+/* Stops the process: p is not the start of a block, or was never handed out, or is free. */
 HAK_COLD _Noreturn void hak_mark_fail(const void *p, unsigned cls, const char *call);
 
 __extension__ typedef unsigned __int128 hak_place;
 
-/* Whether p, in a page whose tag or header byte names the class, is the start of a block that was cut: in the product
- * the number of the block stands high, and low what is less than the inverse for the start of one alone. */
+/* Whether p, in a page whose tag or header byte names the class, is the start of a carved block. The upper half of the
+ * product is the number of the block; the lower half is less than the inverse only at the start of a block. */
 HAK_INLINE bool hak_mark_is_block(const void *p, uint64_t cls)
 {
     const struct hak_slab *slab = hak_space_slab_of_tagged(p);
@@ -28,7 +28,7 @@ HAK_INLINE bool hak_mark_is_set(const void *p, uint64_t cls)
             (HAK_MARKS_IN_BOTH_WORDS && HAK_UNLIKELY(words[0] == hak_mark_first(mark))));
 }
 
-/* Marks a block. False, for the fast path, which calls nothing: it is none, or is marked. */
+/* Marks a block. False, for the fast path, which has no calls: p is no block, or is marked. */
 HAK_INLINE bool hak_mark_try_set(void *p, uint64_t cls)
 {
     if (HAK_UNLIKELY(!hak_mark_is_block(p, cls) || hak_mark_is_set(p, cls)))
@@ -38,7 +38,8 @@ HAK_INLINE bool hak_mark_try_set(void *p, uint64_t cls)
     return true;
 }
 
-/* Stops the process where p is not a block, or is marked. `call` is the program's own, for the line that names it. */
+/* Stops the process if p is not a block, or is marked. `call` is the function that the program called, for the
+ * message. */
 HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
 {
     if (HAK_UNLIKELY(!hak_mark_is_block(p, cls) || hak_mark_is_set(p, cls)))

@@ -9,9 +9,9 @@
 #include "core/heap/drain.h"
 #include "core/pages/mark.h"
 
-#define FILL 0xf5u /* eight of them are no address, and no small number */
+#define FILL 0xf5u /* eight of these bytes are neither an address nor a small number */
 
-/* The bytes behind link and mark. */
+/* The bytes of a block behind link and mark. */
 static unsigned char *inside(const void *p, unsigned cls, size_t *size)
 {
     size_t head = hak_mark_fits(cls) ? 2 * sizeof(uintptr_t) : sizeof(uintptr_t);
@@ -25,7 +25,7 @@ static unsigned fill_byte(void)
     return hak_options.zero_on_free ? 0 : FILL;
 }
 
-/* Returns the block behind it. */
+/* Checks a block that leaves; returns the next one. */
 static void *check_overwritten(const void *block, const struct hak_slab *slab, const void *last)
 {
     size_t size;
@@ -38,7 +38,7 @@ static void *check_overwritten(const void *block, const struct hak_slab *slab, c
     return next;
 }
 
-/* The oldest ones, as a list: it goes home at once. */
+/* Drains the oldest blocks, as one list, until `keep` bytes are left. */
 static void let_oldest_go(struct hak_heap *heap, size_t keep)
 {
     struct hak_quarantine *q = heap->quarantine;
@@ -80,7 +80,7 @@ bool hak_quarantine_take(struct hak_heap *heap, unsigned cls, void *p)
     append(heap->quarantine, p);
     heap->quarantine->bytes += usable;
     if (heap->quarantine->bytes > most)
-        let_oldest_go(heap, most - most / 8); /* some together: they go home in one trip */
+        let_oldest_go(heap, most - most / 8); /* several at once, in one drain */
     return true;
 }
 

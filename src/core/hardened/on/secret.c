@@ -16,12 +16,12 @@ void hak_secret_draw(void)
     if (getrandom(&hak_secret, sizeof hak_secret, GRND_NONBLOCK) != (ssize_t)sizeof hak_secret) {
         const void *from_kernel = (const void *)getauxval(AT_RANDOM);
         if (from_kernel)
-            memcpy(&hak_secret, from_kernel, 16); /* as many as there are */
+            memcpy(&hak_secret, from_kernel, 16); /* all that there are */
         hak_secret.key[2] = hak_secret.key[0] * GOLDEN ^ (uintptr_t)from_kernel;
         hak_secret.key[3] = hak_secret.key[1] * GOLDEN ^ (uintptr_t)&saved;
         hak_secret.first = (hak_secret.key[2] ^ hak_secret.key[1]) * GOLDEN;
     }
-    hak_secret.key[1] |= 1; /* of a product with an odd number nothing is lost */
+    hak_secret.key[1] |= 1; /* odd, so that a multiplication loses no information */
     hak_secret.key[3] |= 1;
     hak_cancel_resume(cancel);
     errno = saved;

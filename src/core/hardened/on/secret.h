@@ -3,11 +3,11 @@
 #ifndef HAK_ON_SECRET_H
 #define HAK_ON_SECRET_H
 
-/* From the kernel; where it has none to give, from what it gave the process at its start. */
+/* Draws the secrets from the kernel; if it refuses, from the random bytes that it gave the process at start. */
 void hak_secret_draw(void);
 
-/* A number that depends on x and on the keys. Whoever sees some of them learns neither the keys nor the number of
- * another x: each product is folded, and the second one hides the first. */
+/* A number that depends on x and on the keys. An attacker who sees some of these numbers learns neither the keys nor
+ * the number of another x: each product is folded, and the second one hides the first. */
 HAK_INLINE uint64_t hak_secret_mix(uint64_t x)
 {
     __extension__ typedef unsigned __int128 wide;

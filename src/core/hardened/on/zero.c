@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See core/pages/zero.h. One bit for each address of a range that is mapped at the first such request: set while it is
- * a block. They are taken in turn, so that an address serves again as late as it can. */
+ * See core/pages/zero.h. Blocks of zero bytes are addresses of a range that is mapped at the first such request. One
+ * bit for each address is set while it is a block. Addresses are used in turn, so that each is reused as late as
+ * possible. */
 #include "core/pages/zero.h"
 
 #include <sys/mman.h>
@@ -17,7 +18,7 @@ static _Atomic(uint64_t) taken_addresses[WORDS];
 static _Atomic(uint32_t) turn;
 static _Atomic(char *) range;
 
-/* Two threads may map it at once: one of them takes the other's. */
+/* Two threads may map the range at the same time: then one of them uses the other's. */
 static char *get_range(void)
 {
     char *is = HAK_LOAD_RELAXED(&range);

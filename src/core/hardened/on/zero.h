@@ -3,11 +3,12 @@
 #ifndef HAK_ON_ZERO_H
 #define HAK_ON_ZERO_H
 
-/* NULL where most are taken: then a block of one byte serves. */
+/* An address; NULL if most are taken: then the caller uses a block of one byte. */
 void *hak_zero_alloc(void);
-/* Whether p is such a block. Stops the process if it lies among them, but is none; `call` is the program's own. */
+/* Whether p is such a block. Stops the process if it lies in the range but is none; `call` is the function that the
+ * program called. */
 bool hak_zero_is_block(const void *p, const char *call);
-/* False if p does not lie among them. */
+/* False if p does not lie in the range. */
 bool hak_zero_free(void *p);
 
 /* Whether free overwrites blocks with zeros (HAKMEM_ZERO_ON_FREE). */
