@@ -20,21 +20,21 @@ extern "C" {
 /* [C23 7.24.3.6] malloc(0) gives a unique pointer. Above PTRDIFF_MAX: NULL, ENOMEM.
  * Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_malloc(size_t size);
-/* [C23 7.24.3.3] NULL is ignored. A pointer that hakmem did not allocate stops the process with one line. Units: none.
- * Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+/* [C23 7.24.3.3] NULL is ignored. A pointer that hakmem did not allocate stops the process with one line.
+ * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free(void *ptr);
 /* [C23 7.24.3.2] Zeroed; NULL and ENOMEM when count * size overflows.
  * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_calloc(size_t count, size_t size);
-/* [glibc manual 3.2.3.5] realloc(NULL, n) allocates; realloc(p, 0) frees p and returns NULL. On failure the
- * old block is untouched.
+/* [glibc manual 3.2.3.5] realloc(NULL, n) allocates; realloc(p, 0) frees p and returns NULL. On failure the old block
+ * is untouched.
  * Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_realloc(void *ptr, size_t size);
 /* [POSIX.1-2024] realloc of count * size; NULL and ENOMEM on overflow.
  * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_reallocarray(void *ptr, size_t count, size_t size);
-/* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or ENOMEM;
- * errno is left alone; on failure *out is too.
+/* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or ENOMEM; errno is left
+ * alone; on failure *out is too.
  * Units: bytes. Alignment: as asked, at least 16. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
 /* [C23 7.24.3.1] NULL and EINVAL when alignment is no power of two. size need not be a multiple of it.
@@ -58,8 +58,8 @@ void hakmem_free_sized(void *ptr, size_t size);
 /* [C23 7.24.3.5] alignment and size: as given to aligned_alloc.
  * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t size);
-/* [glibc malloc_trim(3)] Returns free memory beyond `pad` bytes to the kernel; 1 if it returned some, else 0. Units:
- * bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+/* [glibc malloc_trim(3)] Returns free memory beyond `pad` bytes to the kernel; 1 if it returned some, else 0.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_malloc_trim(size_t pad);
 
 /* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: superslabs in use; uordblks: usable
@@ -67,35 +67,37 @@ int hakmem_malloc_trim(size_t pad);
  * a slab not yet carved, or a run of free pages; hblks and hblkhd: number and usable bytes of blocks with a mapping of
  * their own, from 32 MiB on. The others are 0. So uordblks + hblkhd is the sum of malloc_usable_size over all blocks.
  * Free blocks in the bins of other running threads count as in use, since only their thread can walk them; those in
- * bins of the caller and of ended threads do not. Blocks that HAKMEM_GUARD_RATE guards are left out. Units: bytes,
- * pieces. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+ * bins of the caller and of ended threads do not. Blocks that HAKMEM_GUARD_RATE guards are left out.
+ * Units: bytes, pieces. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 struct hakmem_mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 struct hakmem_mallinfo2 hakmem_mallinfo2(void);
 /* [glibc malloc_info(3)] Writes XML with glibc's element names. Returns 0; EINVAL if options is not 0; -1 if the stream
- * fails. Units: none. Alignment: none. errno: as fprintf. Threads: any. Since: 0.1. */
+ * fails.
+ * Units: none. Alignment: none. errno: as fprintf. Threads: any. Since: 0.1. */
 int hakmem_malloc_info(int options, FILE *stream);
 /* [glibc malloc_stats(3)] Writes the statistics as text to stderr.
  * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 void hakmem_malloc_stats(void);
 /* [glibc mallopt(3)] Changes nothing. Returns 1 for parameters that tune how glibc retains and returns memory, since a
  * program cannot notice that they have no effect; 0 (an error) for all others. docs/limits.md names the corresponding
- * settings of the environment. Units: those of glibc. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+ * settings of the environment.
+ * Units: those of glibc. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 int hakmem_mallopt(int parameter, int value);
 
 /* Returns free memory of all threads to the kernel, except for at most `keep` bytes, which stay available for reuse.
  * Threads other than the caller empty their bins at their next slow path. Returns approximately how many bytes of free
- * pages this call returned to the kernel, resident or not; 0 means that there were none. Units: bytes. Alignment: none.
- * errno: kept. Threads: any. Since: 0.1. */
+ * pages this call returned to the kernel, resident or not; 0 means that there were none.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 size_t hakmem_trim(size_t keep);
 /* Starts the thread of HAKMEM_BACKGROUND=1 in a forked child, which has none. Does nothing without the setting, or if
- * the thread exists. Not for signal handlers. Units: none. Alignment: none. errno: may change. Threads: any. Since:
- * 0.1. */
+ * the thread exists. Not for signal handlers.
+ * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 void hakmem_main_called(void);
 /* Writes the statistics to a file descriptor: text, or one JSON object when json is not 0. Returns 0, or a negative
- * errno (ENOMEM if the library could not start, else that of write). Allocates nothing. Units: a file descriptor.
- * Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+ * errno (ENOMEM if the library could not start, else that of write). Allocates nothing.
+ * Units: a file descriptor. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_stats(int fd, int json);
 /* Copies the current value of a setting (`hakmem options` lists them) as a zero-terminated string. Returns 0, or a
  * negative error: ENOENT (no such setting), ERANGE (longer than `size` allows; 256 bytes are enough), ENOMEM (the
@@ -105,12 +107,13 @@ int hakmem_get(const char *name, char *value, size_t size);
 /* Changes a setting of the running process; `hakmem options` marks those that can change. The change takes effect at
  * each thread's next slow path. The environment of started programs does not change. Returns 0, or a negative error:
  * ENOENT (no such setting), EPERM (it is only read at start), EINVAL (not a valid value), ENOSYS (HAKMEM_PROFILE
- * without libhakmem-profile.so), ENOMEM, or the kernel's error. Units: those of the setting. Alignment: none. errno:
- * may change. Threads: any. Since: 0.1. */
+ * without libhakmem-profile.so), ENOMEM, or the kernel's error.
+ * Units: those of the setting. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_set(const char *name, const char *value);
 /* Samples the heap: one allocation every `mean` bytes, on average; 0 stops that. Other threads follow within 1 MiB of
  * allocations. Returns 0; -ENOSYS if libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40, -ENOMEM
- * without a file. Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+ * without a file.
+ * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_profile(size_t mean);
 /* The version, "major.minor.patch".
  * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
