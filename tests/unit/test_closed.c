@@ -3,11 +3,14 @@
 #include "core/pages/closed.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 #include "core/malloc/aligned.h"
 #include "core/malloc/malloc.h"
 #include "core/malloc/resize.h"
 #include "core/malloc/trim.h"
+#include "core/pages/space.h"
+#include "core/process/maintenance.h"
 #include "unit.h"
 
 #define SPAN (256 * HAK_KIB)
@@ -93,9 +96,22 @@ TEST(a_kernel_that_refuses_to_open_takes_no_block_away)
     memset(hak_malloc(SPAN), 3, SPAN);
 }
 
+/* As it does where addresses are limited. Whoever maps it next touches it before it is taken. */
+TEST(a_superslab_that_leaves_the_page_heap_opens)
+{
+    start_closing();
+    hak_free(new_span(2 * HAK_SUPERSLAB));
+    if (HAK_SANITIZED || setrlimit(RLIMIT_AS, &(struct rlimit){64 * HAK_GIB, RLIM_INFINITY}))
+        skip();
+    hak_purge_all(0);
+    const char *p = hak_space_alloc(1, 1, false);
+    assert_true(p && unit_is_open(p) && unit_is_open(p + HAK_SUPERSLAB - 1));
+}
+
 UNIT_MAIN(T(a_freed_span_is_closed_until_it_serves), T(what_went_back_is_closed_and_calloc_shows_zeros),
           T(small_blocks_come_from_pages_that_were_closed), T(what_realloc_cuts_off_is_closed_and_opens_again),
-          T(a_kernel_that_refuses_to_close_leaves_them_open), T(a_kernel_that_refuses_to_open_takes_no_block_away))
+          T(a_kernel_that_refuses_to_close_leaves_them_open), T(a_kernel_that_refuses_to_open_takes_no_block_away),
+          T(a_superslab_that_leaves_the_page_heap_opens))
 #else
 TEST(other_builds_protect_nothing)
 {

@@ -512,7 +512,8 @@ void hak_pages_close(void)
 {
     char *base;
     while ((base = close_superslab()))
-        hak_space_free(base, 1, HAK_CAUSE_trim);
+        if (hak_closed_open(base, HAK_SUPERSLAB)) /* as a new one is */
+            hak_space_free(base, 1, HAK_CAUSE_trim);
 }
 
 /* --- the rest --------------------------------------------------------------------------------------------- */
