@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The entry points. Arguments are checked here; errno is set here, and by hak_malloc_slow. With HAK_OVERRIDE the C
+ * The entry points. Arguments are checked here; errno is set here, and by core's slow entries. With HAK_OVERRIDE the C
  * library's names are aliases of hakmem_*, all in this one object, so that static linking takes all of them or none.
  * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
 #include "core/base/cancel.h"
@@ -18,11 +18,10 @@
 #include "edge.h"
 #include "hakmem.h"
 
-static void *or_enomem(void *p)
+static void *no_memory(void)
 {
-    if (HAK_UNLIKELY(!p))
-        errno = ENOMEM;
-    return p;
+    errno = ENOMEM;
+    return NULL;
 }
 
 HAK_EXPORT void *hakmem_malloc(size_t size)
@@ -39,27 +38,29 @@ HAK_EXPORT void *hakmem_calloc(size_t count, size_t size)
 {
     size_t total;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total)))
-        return or_enomem(NULL);
-    return or_enomem(edge_zeroed(total));
+        total = SIZE_MAX; /* which nobody has */
+    return edge_zeroed(total);
+}
+
+static HAK_NOINLINE void *realloc_none(void *ptr, size_t size)
+{
+    if (!ptr)
+        return edge_malloc(size);
+    edge_usable(ptr, "realloc"); /* stops the process if it is no block */
+    edge_free(ptr);
+    return NULL;
 }
 
 HAK_EXPORT void *hakmem_realloc(void *ptr, size_t size)
 {
-    if (!ptr)
-        return edge_malloc(size);
-    if (size == 0) {
-        edge_usable(ptr, "realloc"); /* stops the process if it is no block */
-        edge_free(ptr);
-        return NULL;
-    }
-    return or_enomem(edge_resize(ptr, size));
+    return HAK_LIKELY(ptr && size) ? edge_resize(ptr, size) : realloc_none(ptr, size);
 }
 
 HAK_EXPORT void *hakmem_reallocarray(void *ptr, size_t count, size_t size)
 {
     size_t total;
     if (__builtin_mul_overflow(count, size, &total))
-        return or_enomem(NULL);
+        return no_memory();
     return hakmem_realloc(ptr, total);
 }
 
@@ -67,22 +68,20 @@ HAK_EXPORT int hakmem_posix_memalign(void **out, size_t alignment, size_t size)
 {
     if (!hak_is_pow2(alignment) || alignment % sizeof(void *))
         return EINVAL;
-    int saved = errno;
     void *p = edge_aligned(alignment, size);
-    errno = p ? saved : ENOMEM; /* like glibc's, which promises none */
     if (!p)
         return ENOMEM;
     *out = p;
     return 0;
 }
 
-HAK_EXPORT void *hakmem_aligned_alloc(size_t alignment, size_t size)
+HAK_EXPORT HAK_NOINLINE void *hakmem_aligned_alloc(size_t alignment, size_t size)
 {
     if (!hak_is_pow2(alignment)) {
         errno = EINVAL;
         return NULL;
     }
-    return or_enomem(edge_aligned(alignment, size));
+    return edge_aligned(alignment, size);
 }
 
 HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
@@ -92,18 +91,18 @@ HAK_EXPORT void *hakmem_memalign(size_t alignment, size_t size)
         return NULL;
     }
     size_t power = alignment <= 16 ? 16 : (size_t)2 << (63 - __builtin_clzll(alignment - 1));
-    return or_enomem(edge_aligned(power, size));
+    return hakmem_aligned_alloc(power, size);
 }
 
 HAK_EXPORT void *hakmem_valloc(size_t size)
 {
-    return or_enomem(edge_aligned(hak_os_page_size(), size));
+    return hakmem_aligned_alloc(hak_os_page_size(), size);
 }
 
 HAK_EXPORT void *hakmem_pvalloc(size_t size)
 {
     size_t page = hak_os_page_size();
-    return size > PTRDIFF_MAX ? or_enomem(NULL) : or_enomem(edge_aligned(page, hak_align_up(hak_max(size, 1), page)));
+    return size > PTRDIFF_MAX ? no_memory() : hakmem_aligned_alloc(page, hak_align_up(hak_max(size, 1), page));
 }
 
 HAK_EXPORT size_t hakmem_malloc_usable_size(void *ptr)

@@ -47,14 +47,19 @@ HAK_INLINE bool hak_class_has_header(unsigned cls)
 /* The smallest class for a request whose blocks are all aligned to `align`, a power of two from 16 on; HAK_NCLASSES if
  * there is none. Slabs are aligned to 64 KiB, so a stride that is a multiple of `align` will do. There are eight
  * strides per doubling: up to eight times the alignment, each of its multiples is a stride; beyond that, each stride is
- * a multiple, unless the frontends leave a gap. A header takes a byte. */
-HAK_INLINE unsigned hak_class_of_aligned(size_t align, size_t size)
+ * a multiple, unless the frontends leave a gap: so hak_class_of_rounded mostly is the class. A header takes a byte. */
+HAK_INLINE unsigned hak_class_of_rounded(size_t align, size_t size)
 {
     if (HAK_UNLIKELY(size > HAK_SMALL_MAX || align > HAK_PAGE))
         return HAK_NCLASSES;
     size_t stride = hak_align_up(hak_max(size, 1) + hak_size_has_header(size), align);
     size_t request = stride - hak_size_has_header(stride);
-    unsigned cls = HAK_LIKELY(request <= HAK_SMALL_MAX) ? hak_class_of(request) : HAK_NCLASSES;
+    return HAK_LIKELY(request <= HAK_SMALL_MAX) ? hak_class_of(request) : HAK_NCLASSES;
+}
+
+HAK_INLINE unsigned hak_class_of_aligned(size_t align, size_t size)
+{
+    unsigned cls = hak_class_of_rounded(align, size);
     while (HAK_UNLIKELY(cls < HAK_NCLASSES && hak_strides[cls] & (align - 1)))
         cls++;
     return cls;

@@ -52,11 +52,17 @@ HAK_INLINE void *hak_pop(unsigned cls)
     return p;
 }
 
-HAK_INLINE void *hak_malloc(size_t size)
+/* NULL: the slow path decides. */
+HAK_INLINE void *hak_try_malloc(size_t size)
 {
     if (HAK_UNLIKELY(size - HAK_HARDENED > HAK_SMALL_MAX - HAK_HARDENED)) /* hardened: also zero bytes (zero.h) */
-        return hak_malloc_slow(size);
-    void *p = hak_pop(hak_class_of(size));
+        return NULL;
+    return hak_pop(hak_class_of(size));
+}
+
+HAK_INLINE void *hak_malloc(size_t size)
+{
+    void *p = hak_try_malloc(size);
     return HAK_LIKELY(p) ? p : hak_malloc_slow(size);
 }
 

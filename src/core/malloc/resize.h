@@ -3,9 +3,33 @@
 #ifndef HAK_RESIZE_H
 #define HAK_RESIZE_H
 
-#include "core/base/words.h"
+#include "fast.h"
 
-/* p: a live block. NULL without memory for more than it has, or above PTRDIFF_MAX: the old block is untouched. */
-void *hak_resize(void *p, size_t size);
+/* Bytes that the program may use of a small block; 0 where p may be none, which hak_resize_slow decides. */
+HAK_INLINE size_t hak_resize_usable(const void *p)
+{
+    uint64_t cls = HAK_HEADER_LIMIT ? hak_class_of_block(hak_cache_here(), p) : hak_tag_class(p);
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !hak_class_starts_at(cls, p)))
+        return 0;
+    hak_mark_check(p, (unsigned)cls, "realloc");
+    return hak_class_usable((unsigned)cls);
+}
+
+/* Whether a block of that size stays where it is: it is large enough, and not much too large. */
+HAK_INLINE bool hak_resize_fits(size_t usable, size_t size)
+{
+    return size - 1 < usable && (size >= usable / 2 || usable <= 64);
+}
+
+/* All that does not stay where it is. `usable`: of hak_resize_usable. Sets errno. */
+HAK_NOINLINE void *hak_resize_slow(void *p, size_t size, size_t usable);
+
+/* p: a live block; size: not 0. NULL without memory for more than it has, or above PTRDIFF_MAX: the old block is
+ * untouched. */
+HAK_INLINE void *hak_resize(void *p, size_t size)
+{
+    size_t usable = hak_resize_usable(p);
+    return HAK_LIKELY(hak_resize_fits(usable, size)) ? p : hak_resize_slow(p, size, usable);
+}
 
 #endif

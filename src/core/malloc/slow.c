@@ -2,6 +2,8 @@
  * See slow.h. */
 #include "slow.h"
 
+#include <string.h>
+
 #include "block.h"
 #include "core/base/log.h"
 #include "core/base/probe.h"
@@ -94,20 +96,6 @@ static void *alloc_span(size_t size, size_t align, bool zero)
     return HAK_LIKELY(p) || !make_way(size) ? p : hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
 }
 
-void *hak_alloc_span(size_t size, size_t align, bool zero)
-{
-    void *p = hak_init() ? alloc_span(size, align, zero) : NULL;
-    hak_maintain();
-    return p;
-}
-
-void *hak_alloc_class(unsigned cls)
-{
-    void *p = hak_init() ? alloc_small(cls, false) : NULL;
-    hak_maintain();
-    return p;
-}
-
 /* No slab is available for a small size: fall back to a span. */
 static HAK_COLD void *alloc_small_in_span(size_t size)
 {
@@ -147,6 +135,37 @@ void *hak_malloc_slow(size_t size)
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
     return p;
+}
+
+void *hak_alloc_class(unsigned cls)
+{
+    void *p = hak_init() ? alloc_small(cls, false) : NULL;
+    hak_maintain();
+    return p;
+}
+
+static HAK_NOINLINE void *alloc_span_slow(size_t size, size_t align, bool zero)
+{
+    void *p = hak_init() ? alloc_span(size, align, zero) : NULL;
+    hak_maintain();
+    if (HAK_UNLIKELY(!p))
+        errno = ENOMEM;
+    return p;
+}
+
+void *hak_alloc_zeroed_slow(size_t size)
+{
+    if (size > HAK_SMALL_MAX)
+        return alloc_span_slow(size, 1, true);
+    void *p = hak_malloc_slow(size);
+    return p ? memset(p, 0, size) : NULL;
+}
+
+void *hak_alloc_aligned_slow(size_t align, size_t size)
+{
+    unsigned cls = hak_class_of_aligned(align, size);
+    void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
+    return p ? p : alloc_span_slow(size, align, false); /* also if no slab of the class is available */
 }
 
 /* --- free --------------------------------------------------------------------------------------------- */

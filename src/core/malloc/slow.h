@@ -10,14 +10,15 @@
 
 /* The bin is empty, or the size is not small. Sets errno, which would cost the fast path instructions. */
 HAK_NOINLINE void *hak_malloc_slow(size_t size);
+/* The same for a block of zeros, and for one that is aligned to more than 16 bytes; align: a power of two. */
+HAK_NOINLINE void *hak_alloc_zeroed_slow(size_t size);
+HAK_NOINLINE void *hak_alloc_aligned_slow(size_t align, size_t size);
 /* The block may not belong to a slab of this thread. */
 HAK_NOINLINE void hak_free_slow(void *p);
 /* The bin is due for a check before it takes p, or p is the block that it took last. */
 HAK_NOINLINE void hak_free_check(void *p, unsigned cls);
-/* The bin is empty: returns a block of exactly this class. */
+/* The bin is empty: returns a block of exactly this class, or NULL, without errno. */
 void *hak_alloc_class(unsigned cls);
-/* Returns a span; align: a power of two. */
-void *hak_alloc_span(size_t size, size_t align, bool zero);
 
 /* For counting builds. */
 void hak_count_malloc(void);

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Instructions that a call of the malloc family executes, its return among them: what programs call on their hot paths.
+
+  calls.py PROGRAM LIBRARY    checks the limits below; the library is preloaded, "system" stands for the C library's
+By callgrind: PROGRAM (calls.c) makes each kind of calls a few times and many times, and the difference counts.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import finish, skip
+
+FEW, MANY = 300, 2300
+# With room for compilers, for ticks that the clock decides on, and for the C library's memset in calloc. What malloc and
+# free take is fast_path.py's.
+LIMITS = {
+    "free_null": 14,
+    "usable_size": 14,
+    "realloc_in_place": 38,
+    "calloc_free": 76,
+    "aligned_alloc_free": 76,
+    "posix_memalign_free": 84,
+    "large_malloc_free": 600,
+    "large_usable_size": 100,
+    "large_realloc_in_place": 360,
+}
+
+
+def called(program, library, count):
+    """{work: instructions of the calls that it made}"""
+    env = {"PATH": os.environ["PATH"]} | ({"LD_PRELOAD": library} if library != "system" else {})
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        run = subprocess.run(["valgrind", "--tool=callgrind", "--compress-strings=no", "--compress-pos=no",
+                              f"--callgrind-out-file={out}", program, str(count)],
+                             env=env, capture_output=True, text=True)
+        if run.returncode:
+            sys.exit(f"callgrind: {run.returncode}\n{run.stderr}")
+        lines = out.read_text().splitlines()
+    costs, work = {}, None
+    for line, following in zip(lines, lines[1:]):
+        if line.startswith("fn="):
+            match = re.fullmatch(r"fn=work_(\w+)", line)
+            work = match and match[1]
+        elif work and line.startswith("calls="):
+            costs[work] = costs.get(work, 0) + int(following.split()[-1])
+    return costs
+
+
+def main():
+    program, library = sys.argv[1:]
+    if not shutil.which("valgrind"):
+        skip("no valgrind")
+    few, many = called(program, library, FEW), called(program, library, MANY)
+    each = {work: (many[work] - few[work]) / (MANY - FEW) for work in many}
+    finish([f"{work}: {each[work]:.1f} instructions, more than {limit}" for work, limit in LIMITS.items()
+            if each[work] > limit and library != "system"],
+           "instructions: " + ", ".join(f"{work} {n:.1f}" for work, n in each.items()))
+
+
+if __name__ == "__main__":
+    main()
