@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,7 +80,9 @@ struct shadow {
 };
 
 struct thread {
-    ucontext_t context;
+    ucontext_t start;
+    jmp_buf context;
+    bool started;
     struct operation next;
     uint64_t result;
     struct view view;
@@ -100,7 +103,7 @@ static unsigned range_count;
 static char *snapshot;
 
 static const struct model *model;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static struct thread threads[MODEL_THREADS];
 static struct thread *current; /* NULL: setup, check, and between */
 static struct location locations[LOCATIONS];
@@ -534,6 +537,13 @@ static void weaken(struct operation *op)
 
 /* --- threads --------------------------------------------------------------------------------------------------- */
 
+/* Goes on at `to` until somebody returns to `from`; swapcontext would ask the kernel for the signal mask each time. */
+static void switch_to(jmp_buf from, jmp_buf to)
+{
+    if (!_setjmp(from))
+        _longjmp(to, 1);
+}
+
 /* Stops the thread before the operation; the scheduler performs it when its turn has come. */
 static uint64_t request(struct operation op)
 {
@@ -547,7 +557,7 @@ static uint64_t request(struct operation op)
     struct thread *t = current;
     t->next = op;
     current = NULL;
-    swapcontext(&t->context, &scheduler);
+    switch_to(t->context, scheduler);
     return t->result;
 }
 
@@ -572,13 +582,18 @@ static void run_thread(unsigned number)
     model->thread(number);
     threads[number].finished = true;
     current = NULL;
-    swapcontext(&threads[number].context, &scheduler);
+    _longjmp(scheduler, 1);
 }
 
 static void resume(struct thread *t)
 {
     current = t;
-    swapcontext(&scheduler, &t->context);
+    if (t->started) {
+        switch_to(scheduler, t->context);
+    } else if (!_setjmp(scheduler)) {
+        t->started = true;
+        setcontext(&t->start);
+    }
     current = NULL;
 }
 
@@ -586,11 +601,11 @@ static void start_threads(void)
 {
     memset(threads, 0, sizeof threads);
     for (unsigned i = 0; i < model->threads; i++) {
-        getcontext(&threads[i].context);
-        threads[i].context.uc_stack.ss_sp = stacks[i];
-        threads[i].context.uc_stack.ss_size = STACK;
+        getcontext(&threads[i].start);
+        threads[i].start.uc_stack.ss_sp = stacks[i];
+        threads[i].start.uc_stack.ss_size = STACK;
         threads[i].view.clock[i] = 1;
-        makecontext(&threads[i].context, (void (*)(void))run_thread, 1, i);
+        makecontext(&threads[i].start, (void (*)(void))run_thread, 1, i);
     }
     for (unsigned i = 0; i < model->threads; i++)
         resume(&threads[i]);
