@@ -19,20 +19,21 @@ set -euo pipefail
 
 # name | compiler | options | which tests, all when empty | which more by --long
 # With a backend that is not the default one, the suites unit, api, stress and misuse (suite `second`) run in the default
-# build, elsewhere by --long only; limits, faults, memory, ledger and soak (suite `again`) run by --long only.
+# build, elsewhere by --long only, as do all ways into a process but one (suite life); limits, faults, memory, ledger and
+# soak (suite `again`) run by --long only. Suite `threads`: the unit tests that start threads.
 # Tests of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 # Static probes are built where their header is.
 PROBES=$(find /usr/include -path "*/sys/sdt.h" -printf " -Dprobes=true" -quit)
 readonly PROBES VARIANTS=(
     "default      | gcc   | | --no-suite machine |"
-    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite unit --suite stress |"
+    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite threads --suite stress | --suite unit"
     "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress |"
-    "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite life | --suite limits --suite memory --suite life"
-    "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite models --no-suite fuzz --no-suite life | --suite life"
-    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak --no-suite life | --suite life"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak |"
-    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite soak --no-suite life | --suite life"
-    "clang        | clang | | --suite unit --suite shape --suite models --suite fuzz |"
+    "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite life | --suite limits --suite memory --suite life"
+    "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite models --no-suite fuzz --no-suite life | --suite life"
+    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak --no-suite life | --suite life"
+    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak |"
+    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak --no-suite life | --suite life"
+    "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "list         | gcc   | -Dcache=list -Dbench=false$PROBES | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
     "cpu          | gcc   | -Dcache=cpu -Dbench=false | --suite unit --suite stress --suite api --suite shape --suite misuse | --suite limits --suite memory --suite life --suite pool --suite ledger"
@@ -41,7 +42,7 @@ readonly PROBES VARIANTS=(
     "hardened-header | gcc | -Dhardened=true -Dtiny_header=true -Dbench=false | --suite misuse | --suite unit --suite stress"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"
     "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"
-    "no-override  | gcc   | -Doverride=false -Dbench=false | --suite unit --suite shape |"
+    "no-override  | gcc   | -Doverride=false -Dbench=false | --suite shape | --suite unit"
 )
 readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl quickstart refusals tidy format)
 # programs-more: those programs under the builds that the table below leaves to it.
