@@ -13,7 +13,7 @@
 
 #define HOUR_MS 3600000u
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=86400"
-#define IDLE (32 * HAK_MIB)
+#define IDLE (20 * HAK_MIB)
 #define STAYS (8 * HAK_MIB) /* bins, caches, and what the traffic itself roams over */
 #define STEPS (HAK_SANITIZED ? 4000u : 20000u)
 

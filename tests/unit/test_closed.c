@@ -108,10 +108,6 @@ TEST(a_superslab_that_leaves_the_page_heap_opens)
     assert_true(p && unit_is_open(p) && unit_is_open(p + HAK_SUPERSLAB - 1));
 }
 
-UNIT_MAIN(T(a_freed_span_is_closed_until_it_serves), T(what_went_back_is_closed_and_calloc_shows_zeros),
-          T(small_blocks_come_from_pages_that_were_closed), T(what_realloc_cuts_off_is_closed_and_opens_again),
-          T(a_kernel_that_refuses_to_close_leaves_them_open), T(a_kernel_that_refuses_to_open_takes_no_block_away),
-          T(a_superslab_that_leaves_the_page_heap_opens))
 #else
 TEST(other_builds_protect_nothing)
 {
@@ -122,5 +118,4 @@ TEST(other_builds_protect_nothing)
     assert_true(unit_is_open(p));
 }
 
-UNIT_MAIN(T(other_builds_protect_nothing))
 #endif

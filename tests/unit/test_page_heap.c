@@ -131,15 +131,6 @@ static char *map_taken(unsigned set, unsigned superslabs)
     return r.base;
 }
 
-/* Clean pages, neither described nor charged. */
-static char *grab(size_t pages, enum hak_pages_from from)
-{
-    struct hak_page_request r = {.pages = pages, .slab = true, .uncharged = true};
-    assert_true(hak_pages_take(&r, from));
-    assert_true(r.zero);
-    return r.base;
-}
-
 static void give(char *base, size_t pages)
 {
     put_rest(base, pages, true);
@@ -168,46 +159,6 @@ static bool is_run(char *base, size_t pages)
            hak_slab_state(run) == HAK_SLAB_UNUSED && !hak_space_slab(base) && !hak_space_slab(at(base, pages - 1));
 }
 
-TEST(a_new_superslab_is_free_and_clean)
-{
-    start(NULL);
-    char *base = map_free(1);
-    assert_int_equal((uintptr_t)base % HAK_SUPERSLAB, 0);
-    assert_true(is_run(base, PAGES));
-    assert_int_equal(waiting() + refused(), 0);
-    assert_int_equal(dirty_bytes(), 0);
-    assert_int_equal(hak_budget_held(), 0);
-    assert_int_equal(hak_pages_given(base, PAGES), PAGES);
-    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
-}
-
-TEST(runs_of_every_length)
-{
-    start(LATER);
-    char *base = map_free(1);
-    for (unsigned pages = 1; pages < PAGES; pages++) {
-        struct hak_slab *low = take(pages, HAK_PAGES_WHOLE);
-        assert_ptr_equal(base_of(low), base);
-        assert_int_equal(low->pages, pages);
-        for (unsigned i = 0; i < pages; i++)
-            assert_ptr_equal(hak_space_slab(at(base, i)), low);
-        assert_true(is_run(at(base, pages), PAGES - pages));
-        assert_null(take(PAGES - pages + 1, HAK_PAGES_FREE));
-        assert_null(take(PAGES - pages + 1, HAK_PAGES_WHOLE));
-        struct hak_slab *high = take(PAGES - pages, HAK_PAGES_FREE);
-        assert_ptr_equal(base_of(high), at(base, pages));
-        assert_null(take(1, HAK_PAGES_FREE));
-        put(high);
-        assert_true(is_run(at(base, pages), PAGES - pages));
-        put(low);
-        assert_true(is_run(base, PAGES));
-    }
-    struct hak_slab *all = take(PAGES, HAK_PAGES_WHOLE);
-    assert_ptr_equal(base_of(all), base);
-    put(all);
-    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
-}
-
 TEST(a_run_is_described)
 {
     start(LATER);
@@ -222,24 +173,6 @@ TEST(a_run_is_described)
     put(slab);
     put(span);
     assert_null(hak_space_slab(span));
-}
-
-TEST(the_shortest_run_that_fits_is_used)
-{
-    start(LATER);
-    char *base = map_taken(HAK_SET_COMMON, 4), *run[5];
-    for (unsigned n = 1; n <= 4; n++) /* free runs of 1, 2, 3 and 4 pages */
-        give(run[n] = at(base, n * PAGES - 6), n);
-    assert_null(take(5, HAK_PAGES_FREE));
-    assert_null(take(5, HAK_PAGES_WHOLE));
-    for (unsigned n = 1; n <= 4; n++)
-        assert_ptr_equal(grab(n, HAK_PAGES_FREE), run[n]);
-    assert_null(take(1, HAK_PAGES_WHOLE));
-    give(run[4], 4);
-    give(run[2], 2);
-    assert_ptr_equal(grab(3, HAK_PAGES_FREE), run[4]);
-    assert_true(is_run(at(run[4], 3), 1)); /* the rest */
-    assert_ptr_equal(grab(1, HAK_PAGES_WHOLE), at(run[4], 3));
 }
 
 TEST(of_equal_runs_the_one_that_was_freed_last_is_used)
@@ -270,106 +203,7 @@ TEST(lists_up_to_16_pages_are_exact)
     }
 }
 
-TEST(a_growing_block_gets_the_longest_run)
-{
-    start(LATER);
-    char *base = map_taken(HAK_SET_COMMON, 2);
-    struct hak_page_request r = {.pages = 1, .roomy = true};
-    give(at(base, 1), 4);
-    give(at(base, PAGES + 1), 2);
-    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-    assert_ptr_equal(r.base, at(base, 1));
-}
-
-TEST(runs_are_aligned)
-{
-    start(LATER);
-    char *base = map_free(4);
-    assert_ptr_equal(base_of(take(1, HAK_PAGES_WHOLE)), base);
-    struct hak_page_request r = {.pages = 1, .align = PAGES / 2};
-    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-    assert_ptr_equal(r.base, at(base, PAGES / 2));
-    assert_true(is_run(at(base, 1), PAGES / 2 - 1)); /* what lies before it */
-    r = (struct hak_page_request){.pages = PAGES + 1, .align = PAGES};
-    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-    assert_ptr_equal(r.base, at(base, PAGES));
-    assert_true(is_run(at(base, PAGES / 2 + 1), PAGES / 2 - 1));
-    assert_true(is_run(at(base, 2 * PAGES + 1), 2 * PAGES - 1));
-    r = (struct hak_page_request){.pages = PAGES + 1, .align = PAGES};
-    assert_false(hak_pages_take(&r, HAK_PAGES_WHOLE)); /* long enough, but not from an aligned page on */
-    for (size_t align = 1; align <= 16 * PAGES; align *= 2) {
-        r = (struct hak_page_request){.pages = 3, .align = align};
-        assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-        assert_int_equal((uintptr_t)r.base % (align * HAK_PAGE), 0);
-    }
-}
-
-TEST(runs_lie_across_superslabs)
-{
-    start(LATER);
-    char *base = map_free(4);
-    assert_true(is_run(base, 4 * PAGES));
-    struct hak_slab *run = take(2 * PAGES + 1, HAK_PAGES_WHOLE), *next;
-    assert_ptr_equal(base_of(run), base);
-    assert_int_equal(run->pages, 2 * PAGES + 1);
-    for (unsigned i = 0; i < PAGES; i++)
-        assert_ptr_equal(hak_space_slab(at(base, i)), run);
-    next = take(PAGES, HAK_PAGES_WHOLE);
-    assert_ptr_equal(base_of(next), at(base, 2 * PAGES + 1));
-    assert_ptr_equal(hak_space_slab(at(base, 3 * PAGES)), next);
-    assert_true(is_run(at(base, 3 * PAGES + 1), PAGES - 1));
-    assert_int_equal(hak_budget_held(), (3 * PAGES + 1) * HAK_PAGE);
-    put(run);
-    assert_true(is_run(base, 2 * PAGES + 1));
-    put(next);
-    assert_true(is_run(base, 4 * PAGES));
-    for (unsigned i = 0; i < 4; i++)
-        assert_ptr_equal(account_of(at(base, i * PAGES + 1))->base, at(base, i * PAGES));
-    hak_pages_trim(0);
-    assert_true(is_run(base, 4 * PAGES));
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(hak_budget_held(), 0);
-}
-
 /* --- neighbours ------------------------------------------------------------------------------------------ */
-
-TEST(neighbours_join)
-{
-    start(LATER);
-    char *base = map_taken(HAK_SET_COMMON, 3), *middles[] = {at(base, 3), at(base, PAGES), at(base, 2 * PAGES - 1)};
-    for (unsigned i = 0; i < COUNT(middles); i++) {
-        char *p = middles[i]; /* within a superslab; the first page of one; and the last */
-        give(at(p, -2), 2);
-        give(p, 1);
-        assert_true(is_run(at(p, -2), 3)); /* with the one below */
-        assert_ptr_equal(grab(3, HAK_PAGES_WHOLE), at(p, -2));
-        give(at(p, 1), 2);
-        give(p, 1);
-        assert_true(is_run(p, 3)); /* above */
-        assert_ptr_equal(grab(3, HAK_PAGES_WHOLE), p);
-        give(at(p, -2), 2);
-        give(at(p, 1), 2);
-        give(p, 1);
-        assert_true(is_run(at(p, -2), 5)); /* both */
-        assert_ptr_equal(grab(5, HAK_PAGES_WHOLE), at(p, -2));
-        assert_null(take(1, HAK_PAGES_WHOLE));
-    }
-}
-
-TEST(a_new_superslab_joins_the_one_before)
-{
-    start(LATER);
-    if (HAK_HARDENED)
-        skip(); /* a fence may lie between them */
-    char *base = map_taken(HAK_SET_COMMON, 1), *next;
-    give(at(base, PAGES - 2), 2);
-    struct hak_page_request r = {.pages = PAGES, .fresh = note_fresh};
-    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-    next = fresh_base;
-    assert_ptr_equal(next, at(base, PAGES));
-    assert_ptr_equal(r.base, at(next, -2));
-    assert_true(is_run(at(next, PAGES - 2), 2));
-}
 
 static void give_second_page(void)
 {
@@ -385,50 +219,7 @@ TEST(what_is_free_is_not_put_again)
 
 /* --- sets ------------------------------------------------------------------------------------------------ */
 
-TEST(superslabs_with_headers_are_kept_apart)
-{
-    start(LATER);
-    if (!HAK_HEADER_LIMIT) {
-        assert_null(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_MAPPED));
-        skip();
-    }
-    char *base = base_of(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_MAPPED));
-    assert_true(hak_tag_in_header_zone(base));
-    assert_null(take(1, HAK_PAGES_FREE));
-    assert_null(take(1, HAK_PAGES_WHOLE));
-    assert_ptr_equal(base_of(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_FREE)), at(base, 1));
-    char *common = base_of(take(1, HAK_PAGES_MAPPED));
-    assert_false(hak_tag_in_header_zone(common));
-    assert_null(take_of(HAK_SET_HEADERS, PAGES - 1, HAK_PAGES_FREE));
-}
-
 #define OWN(cls) (HAK_SET_OWN + (cls))
-
-TEST(a_class_has_superslabs_of_its_own)
-{
-    start(LATER);
-    char *base = map_free(3);
-    assert_ptr_equal(base_of(take(1, HAK_PAGES_WHOLE)), base);
-    assert_null(take_of(OWN(5), 3, HAK_PAGES_FREE));
-    struct hak_slab *own = take_of(OWN(5), 3, HAK_PAGES_WHOLE);
-    assert_ptr_equal(base_of(own), at(base, PAGES));
-    assert_true(is_run(at(base, 1), PAGES - 1)); /* of others; none joins */
-    assert_true(is_run(at(base, PAGES + 3), PAGES - 3));
-    assert_true(is_run(at(base, 2 * PAGES), PAGES));
-    assert_null(take(PAGES + 1, HAK_PAGES_WHOLE));
-    assert_null(take_of(OWN(6), 1, HAK_PAGES_FREE));
-    struct hak_slab *next = take_of(OWN(5), 3, HAK_PAGES_FREE);
-    assert_ptr_equal(base_of(next), at(base, PAGES + 3));
-    put(own);
-    assert_true(is_run(at(base, PAGES), 3));
-    assert_ptr_equal(base_of(own = take_of(OWN(5), 3, HAK_PAGES_FREE)), at(base, PAGES));
-    put(next);
-    assert_true(is_run(at(base, PAGES + 3), PAGES - 3));
-    put(own); /* wholly free: everybody's again */
-    assert_true(is_run(at(base, 1), 3 * PAGES - 1));
-    assert_null(take_of(OWN(5), 1, HAK_PAGES_FREE));
-    assert_ptr_equal(base_of(take(3 * PAGES - 1, HAK_PAGES_WHOLE)), at(base, 1));
-}
 
 TEST(a_superslab_of_one_class_goes_back_at_once)
 {
@@ -444,28 +235,6 @@ TEST(a_superslab_of_one_class_goes_back_at_once)
     assert_int_equal(cached(), 0);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict), 0);
     assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
-}
-
-TEST(a_class_gets_new_superslabs_of_its_supplier)
-{
-    start(LATER);
-    struct hak_page_request r = {
-        .pages = 2, .set = OWN(7), .map_pages = 3 * PAGES, .fresh = note_fresh, .header = true};
-    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED) == (HAK_HEADER_LIMIT != 0));
-    r.header = HAK_HEADER_LIMIT != 0;
-    if (!r.base)
-        assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-    unsigned supplier = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON;
-    assert_true(hak_tag_in_header_zone(r.base) == r.header);
-    assert_int_equal(fresh_bytes, 3 * HAK_SUPERSLAB);
-    assert_true(is_run(at(r.base, 2), PAGES - 2));
-    struct hak_slab *rest = take_of(supplier, 2 * PAGES, HAK_PAGES_WHOLE); /* the others are not the class's */
-    assert_non_null(rest);
-    put(hak_pages_describe(r.base, 2, false));
-    put(rest);
-    assert_true(is_run(fresh_base, 3 * PAGES));
-    assert_null(take_of(OWN(7), 1, HAK_PAGES_FREE));
-    assert_non_null(take_of(supplier, 3 * PAGES, HAK_PAGES_WHOLE));
 }
 
 /* Slabs of 3 pages leave rests that are too short for one. */
@@ -485,30 +254,6 @@ TEST(short_rests_of_a_class_hide_no_slab)
 }
 
 /* --- where from ------------------------------------------------------------------------------------------ */
-
-TEST(dirty_pages_are_those_of_the_superslab_that_became_dirty_last)
-{
-    start(LATER);
-    delay();
-    char *base = map_taken(HAK_SET_COMMON, 3);
-    assert_null(take(1, HAK_PAGES_DIRTY));
-    give(base, 4); /* clean */
-    assert_null(take(1, HAK_PAGES_DIRTY));
-    give_dirty(at(base, PAGES), 4);
-    give_dirty(at(base, 2 * PAGES + 2), 3);
-    assert_null(take(5, HAK_PAGES_DIRTY));
-    assert_ptr_equal(base_of(take(4, HAK_PAGES_DIRTY)), at(base, PAGES));
-    assert_ptr_equal(base_of(take(1, HAK_PAGES_DIRTY)), at(base, 2 * PAGES + 2));
-    assert_null(take(3, HAK_PAGES_DIRTY));
-    give_dirty(at(base, PAGES), 4);
-    assert_ptr_equal(base_of(take(1, HAK_PAGES_DIRTY)), at(base, PAGES));
-    assert_null(take_of(HAK_SET_HEADERS, 1, HAK_PAGES_DIRTY));
-    assert_null(take_of(OWN(1), 1, HAK_PAGES_DIRTY));
-    assert_null(take(PAGES + 1, HAK_PAGES_DIRTY));
-    hak_pages_trim(0);
-    assert_null(take(1, HAK_PAGES_DIRTY));
-    assert_ptr_equal(base_of(take(4, HAK_PAGES_FREE)), base);
-}
 
 TEST(dirty_pages_are_looked_for_in_so_many_superslabs)
 {
@@ -530,35 +275,6 @@ TEST(no_dirty_pages_are_looked_for_where_none_are_wanted)
     give_dirty(map_taken(HAK_SET_COMMON, 1), 3);
     assert_null(take(1, HAK_PAGES_DIRTY));
     assert_non_null(take(1, HAK_PAGES_FREE));
-}
-
-TEST(dirty_pages_of_a_class)
-{
-    start(LATER);
-    delay();
-    map_free(1);
-    struct hak_slab *own = take_of(OWN(5), 3, HAK_PAGES_WHOLE);
-    char *base = base_of(own);
-    take_of(OWN(5), 1, HAK_PAGES_FREE);
-    put(own);
-    assert_null(take(1, HAK_PAGES_DIRTY));
-    assert_ptr_equal(base_of(take_of(OWN(5), 3, HAK_PAGES_DIRTY)), base);
-}
-
-TEST(free_pages_lie_beside_pages_in_use)
-{
-    start(LATER);
-    char *base = map_free(2);
-    assert_null(take(1, HAK_PAGES_FREE));
-    struct hak_slab *run = take(PAGES + 1, HAK_PAGES_WHOLE);
-    assert_ptr_equal(base_of(take(1, HAK_PAGES_FREE)), at(base, PAGES + 1));
-    put(run);
-    assert_null(take(PAGES, HAK_PAGES_FREE));
-    uint64_t calls = fake_os_total(), hits = unit_stat("lru", "hits");
-    assert_ptr_equal(base_of(take(PAGES - 2, HAK_PAGES_FREE)), at(base, PAGES + 2));
-    assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), base);
-    assert_int_equal(fake_os_total(), calls);
-    assert_int_equal(unit_stat("lru", "hits"), hits + 1); /* it was cached */
 }
 
 TEST(new_superslabs_are_as_many_as_are_wanted)
@@ -642,29 +358,6 @@ TEST(without_memory_for_descriptors_nothing_is_mapped)
 
 /* --- dirty pages and the budget --------------------------------------------------------------------------- */
 
-TEST(old_content_is_told_page_by_page)
-{
-    start(LATER);
-    delay();
-    char *base = map_taken(HAK_SET_COMMON, 2);
-    give_dirty(at(base, 1), 2);
-    give_dirty(at(base, PAGES - 1), 3);
-    give(base, 1);
-    give(at(base, 3), PAGES - 4);
-    give(at(base, PAGES + 2), PAGES - 2);
-    uint64_t old[2] = {0};
-    struct hak_page_request r = {.pages = 2 * PAGES, .old = old};
-    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-    assert_false(r.zero);
-    for (unsigned i = 0; i < 2 * PAGES; i++)
-        assert_int_equal(old[i / 64] >> i % 64 & 1, i == 1 || i == 2 || (i >= PAGES - 1 && i <= PAGES + 1));
-    put(hak_pages_describe(r.base, r.pages, false));
-    hak_pages_trim(0);
-    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-    assert_true(r.zero);
-    assert_int_equal(old[0] | old[1], 0);
-}
-
 TEST(what_went_lazily_is_old)
 {
     start(LATER "HAKMEM_MADV=free");
@@ -680,76 +373,6 @@ TEST(what_went_lazily_is_old)
     assert_false(r.zero);
     assert_int_equal(old, 7);
     assert_int_equal(hak_budget_held(), 4 * HAK_PAGE);
-}
-
-TEST(pages_are_charged_while_they_are_taken_or_dirty)
-{
-    start(LATER);
-    delay();
-    struct hak_slab *run = take(5, HAK_PAGES_MAPPED);
-    assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
-    put(run);
-    assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
-    assert_int_equal(waiting(), 5 * HAK_PAGE);
-    assert_int_equal(dirty_bytes(), 5 * HAK_PAGE);
-    run = take(7, HAK_PAGES_WHOLE);
-    assert_int_equal(hak_budget_held(), 7 * HAK_PAGE);
-    assert_int_equal(waiting(), 0);
-    put(run);
-    assert_int_equal(hak_pages_trim(0), 7 * HAK_PAGE);
-    assert_int_equal(hak_budget_held(), 0);
-}
-
-/* None of them is charged if all read as zero; else all are, whichever superslab is mixed. */
-TEST(uncharged_pages_are_charged_all_or_none)
-{
-    start(LATER);
-    delay();
-    struct {
-        unsigned first, pages;
-    } dirty[] = {{0, 0}, {0, 3 * PAGES}, {2, 1}, {PAGES + 2, 1}, {2 * PAGES, PAGES}, {0, PAGES}};
-    char *base = map_taken(HAK_SET_COMMON, 3);
-    for (unsigned i = 0; i < COUNT(dirty); i++) {
-        unsigned behind = dirty[i].first + dirty[i].pages;
-        if (dirty[i].first)
-            give(base, dirty[i].first);
-        if (dirty[i].pages)
-            give_dirty(at(base, dirty[i].first), dirty[i].pages);
-        if (behind < 3 * PAGES)
-            give(at(base, behind), 3 * PAGES - behind);
-        assert_int_equal(hak_budget_held(), dirty[i].pages * HAK_PAGE);
-        struct hak_page_request r = {.pages = 3 * PAGES, .uncharged = true, .slab = true};
-        assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-        assert_int_equal(r.zero, !dirty[i].pages);
-        assert_int_equal(hak_budget_held(), r.zero ? 0 : 3 * HAK_SUPERSLAB);
-        if (!r.zero)
-            put_rest(r.base, r.pages, false);
-        else
-            give(r.base, r.pages);
-        hak_pages_trim(0);
-        assert_int_equal(hak_budget_held(), 0);
-        assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE)); /* for the next */
-        assert_true(r.zero);
-    }
-}
-
-TEST(the_rest_comes_back_as_it_went)
-{
-    start(LATER);
-    delay();
-    char *base = map_taken(HAK_SET_COMMON, 1);
-    put_rest(at(base, 2), PAGES - 2, true);
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(hak_budget_held(), 0);
-    hak_budget_take(2 * HAK_PAGE);
-    put_rest(base, 1, false);
-    struct hak_slab *slab = hak_pages_describe(at(base, 1), 1, true);
-    assert_ptr_equal(hak_space_slab(at(base, 1)), slab);
-    put(slab);
-    assert_int_equal(waiting(), 2 * HAK_PAGE);
-    assert_int_equal(hak_budget_held(), 2 * HAK_PAGE);
-    assert_true(is_run(base, PAGES));
-    assert_int_equal(cached(), 1);
 }
 
 TEST(given_pages_are_those_that_did_not_go_back)
@@ -815,72 +438,6 @@ TEST(beside_slabs_in_use_pages_go_under_a_cause_of_their_own)
     assert_int_equal(waiting(), 0);
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > 0);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
-}
-
-/* --- resize ---------------------------------------------------------------------------------------------- */
-
-TEST(a_run_grows_where_pages_behind_it_are_free)
-{
-    start(LATER);
-    char *base = map_free(2);
-    struct hak_slab *run = take(2, HAK_PAGES_WHOLE);
-    assert_true(resize(run, 4));
-    assert_int_equal(run->pages, 4);
-    assert_ptr_equal(hak_space_slab(at(base, 3)), run);
-    assert_int_equal(hak_budget_held(), 4 * HAK_PAGE);
-    assert_true(is_run(at(base, 4), 2 * PAGES - 4));
-    struct hak_slab *next = take(1, HAK_PAGES_WHOLE);
-    assert_ptr_equal(base_of(next), at(base, 4));
-    assert_false(resize(run, 5));
-    assert_int_equal(run->pages, 4);
-    assert_int_equal(hak_budget_held(), 5 * HAK_PAGE);
-    put(next);
-    assert_false(resize(run, 2 * PAGES + 1));
-    assert_true(is_run(at(base, 4), 2 * PAGES - 4));
-    assert_true(resize(run, PAGES + 2)); /* over the border */
-    assert_true(is_run(at(base, PAGES + 2), PAGES - 2));
-    assert_true(resize(run, 2 * PAGES));
-    assert_int_equal(hak_budget_held(), 2 * HAK_SUPERSLAB);
-    assert_null(take(1, HAK_PAGES_WHOLE));
-    for (unsigned i = 0; i < PAGES; i++)
-        assert_ptr_equal(hak_space_slab(at(base, i)), run);
-    put(run);
-    assert_true(is_run(base, 2 * PAGES));
-}
-
-TEST(a_run_grows_no_further_than_pages_are_free)
-{
-    start(LATER);
-    char *base = map_taken(HAK_SET_COMMON, 1);
-    give(base, 3);
-    struct hak_slab *run = take(1, HAK_PAGES_FREE);
-    assert_false(resize(run, 4));
-    assert_true(is_run(at(base, 1), 2));
-    assert_true(resize(run, 3));
-    assert_false(resize(run, 4));
-    assert_true(resize(run, 3));
-}
-
-TEST(what_a_shorter_run_leaves_is_free)
-{
-    start(LATER);
-    delay();
-    char *base = map_free(2);
-    struct hak_slab *run = take(2 * PAGES - 1, HAK_PAGES_WHOLE);
-    assert_true(resize(run, PAGES + 2));
-    assert_true(is_run(at(base, PAGES + 2), PAGES - 2));
-    assert_int_equal(waiting(), (PAGES - 3) * HAK_PAGE);
-    assert_int_equal(hak_budget_held(), (2 * PAGES - 1) * HAK_PAGE);
-    assert_true(resize(run, 3));
-    assert_int_equal(run->pages, 3);
-    assert_ptr_equal(hak_space_slab(at(base, 2)), run);
-    for (unsigned i = 3; i < PAGES; i++)
-        assert_null(hak_space_slab(at(base, i)));
-    assert_true(is_run(at(base, 3), 2 * PAGES - 3));
-    assert_int_equal(cached(), 1);
-    put(run);
-    assert_true(is_run(base, 2 * PAGES));
-    assert_int_equal(waiting(), (2 * PAGES - 1) * HAK_PAGE);
 }
 
 /* --- superslabs that are wholly free ------------------------------------------------------------------------ */
@@ -987,29 +544,6 @@ TEST(a_put_evicts_what_is_too_old)
     put(span);
     assert_int_equal(cached(), 1);
     assert_int_equal(evictions(), 1);
-}
-
-TEST(trim_keeps_what_it_is_told_to)
-{
-    start(LATER);
-    delay();
-    char *base = cache(4);
-    assert_int_equal(hak_pages_trim(SIZE_MAX), 0);
-    assert_int_equal(cached(), 4);
-    assert_int_equal(hak_pages_trim(2 * HAK_SUPERSLAB), 2 * HAK_SUPERSLAB);
-    assert_int_equal(cached(), 2);
-    assert_int_equal(waiting(), 2 * HAK_SUPERSLAB);
-    for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(account_of(at(base, i * PAGES))->old, i < 2 ? 0 : hak_page_bits(0, PAGES));
-    hak_pages_trim(HAK_SUPERSLAB);
-    assert_int_equal(cached(), 1);
-    assert_int_equal(account_of(at(base, 3 * PAGES))->old, hak_page_bits(0, PAGES));
-    assert_int_equal(hak_pages_trim(3 * HAK_PAGE), HAK_SUPERSLAB - 3 * HAK_PAGE);
-    assert_int_equal(cached(), 0); /* the rest of it went with the superslab */
-    assert_int_equal(cached(), 0);
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(hak_budget_held(), 0);
-    assert_true(is_run(base, 4 * PAGES));
 }
 
 TEST(what_waits_is_bounded)
@@ -1830,6 +1364,7 @@ static bool do_any(void)
 
 static void random_life(unsigned rounds)
 {
+    rounds /= HAK_SANITIZED ? 8 : 1;
     for (unsigned round = 0; round < rounds; round++) {
         check_pages(do_any());
         find_runs();
@@ -1878,33 +1413,3 @@ TEST(a_random_life_where_addresses_are_limited)
     random_state = 13;
     random_life(8000);
 }
-
-UNIT_MAIN(T(a_new_superslab_is_free_and_clean), T(runs_of_every_length), T(a_run_is_described),
-          T(the_shortest_run_that_fits_is_used), T(of_equal_runs_the_one_that_was_freed_last_is_used),
-          T(lists_up_to_16_pages_are_exact), T(a_growing_block_gets_the_longest_run), T(runs_are_aligned),
-          T(runs_lie_across_superslabs), T(neighbours_join), T(a_new_superslab_joins_the_one_before),
-          T(what_is_free_is_not_put_again), T(superslabs_with_headers_are_kept_apart),
-          T(a_class_has_superslabs_of_its_own), T(a_superslab_of_one_class_goes_back_at_once),
-          T(a_class_gets_new_superslabs_of_its_supplier), T(short_rests_of_a_class_hide_no_slab),
-          T(dirty_pages_are_those_of_the_superslab_that_became_dirty_last),
-          T(dirty_pages_are_looked_for_in_so_many_superslabs), T(no_dirty_pages_are_looked_for_where_none_are_wanted),
-          T(dirty_pages_of_a_class), T(free_pages_lie_beside_pages_in_use), T(new_superslabs_are_as_many_as_are_wanted),
-          T(where_many_are_refused_the_least_is_mapped), T(without_memory_nothing_is_taken),
-          T(without_memory_for_descriptors_nothing_is_mapped), T(old_content_is_told_page_by_page),
-          T(what_went_lazily_is_old), T(pages_are_charged_while_they_are_taken_or_dirty),
-          T(uncharged_pages_are_charged_all_or_none), T(the_rest_comes_back_as_it_went),
-          T(given_pages_are_those_that_did_not_go_back), T(what_slabs_share_a_superslab_with_goes_as_the_settings_say),
-          T(beside_slabs_that_are_gone_pages_go_as_others), T(beside_slabs_in_use_pages_go_under_a_cause_of_their_own),
-          T(a_run_grows_where_pages_behind_it_are_free), T(a_run_grows_no_further_than_pages_are_free),
-          T(what_a_shorter_run_leaves_is_free), T(what_is_wholly_free_is_cached), T(at_most_so_many), T(none_at_all),
-          T(at_most_so_many_bytes), T(at_most_so_old), T(a_put_evicts_what_is_too_old),
-          T(trim_keeps_what_it_is_told_to), T(what_waits_is_bounded), T(superslabs_that_wait_are_bounded_in_number),
-          T(without_a_delay_pages_go_at_once), T(a_trim_unmaps_free_superslabs_where_addresses_are_limited),
-          T(what_the_kernel_refused_is_not_unmapped), T(what_the_kernel_refuses_stays_and_the_others_go),
-          T(refused_pages_can_be_taken), T(a_refused_one_does_not_keep_the_others_from_a_trim),
-          T(a_refused_one_does_not_keep_the_others_from_growing_old), T(a_refused_one_does_not_lift_the_limits),
-          T(claimed_pages_are_nobodys), T(beside_claimed_pages_the_rest_of_a_cached_superslab_is_taken),
-          T(a_superslab_is_wholly_free_when_its_claimed_pages_are_back),
-          T(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back), T(threads_take_and_put_while_pages_go),
-          T(a_random_life_as_a_plain_model_says), T(a_random_life_while_nothing_goes),
-          T(a_random_life_where_addresses_are_limited))

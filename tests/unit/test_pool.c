@@ -559,15 +559,3 @@ TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
         skip(); /* without `tiny` the thread that ended had nothing to park */
     assert_int_equal(learnt(), first);
 }
-
-UNIT_MAIN(T(what_a_thread_did_before_it_was_resumed_teaches_nothing), T(fixed_prewarm_fills_these_classes),
-          T(fixed_prewarm_learns_nothing), T(it_serves_8_to_52_kib), T(each_class_comes_and_goes),
-          T(batches_double_up_to_the_largest), T(growth_has_so_many_levels),
-          T(a_thread_that_begins_has_small_batches_again), T(a_slab_is_cut_without_a_lock),
-          T(dirty_pages_come_before_new_ones), T(what_is_untouched_is_not_charged),
-          T(near_a_limit_a_batch_is_as_small_as_needed), T(without_memory_there_is_no_slab_but_later),
-          T(an_idle_rest_goes_back), T(a_flush_takes_all_that_is_left), T(the_rest_of_an_ended_thread_goes_back),
-          T(slabs_of_ended_threads_are_adopted), T(all_that_is_free_goes_back), T(free_pages_go_back_after_the_delay),
-          T(after_a_sleep_all_free_pages_go_back), T(trim_gives_free_pages_back),
-          FORK T(no_slab_crosses_the_end_of_the_descriptors), T(no_prewarm), T(fixed_prewarm_is_always_the_same),
-          T(adaptive_prewarm_shrinks_when_unused))

@@ -249,9 +249,9 @@ TEST(whichever_call_fails_the_next_trim_makes_up_for_it)
     amount = 5 * HAK_MIB;
     for (unsigned i = 0; i < COUNT(errors); i++) {
         every_nth_fails(HAK_OS_madvise, errors[i], false);
-        every_nth_fails(HAK_OS_madvise, errors[i], true);
         every_nth_fails(HAK_OS_process_madvise, errors[i], false);
     }
+    every_nth_fails(HAK_OS_madvise, ENOMEM, true);
 }
 
 TEST(a_vector_done_in_part_is_finished)

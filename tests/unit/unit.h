@@ -34,6 +34,7 @@
         unit_add(#name, name);                                        \
     }                                                                 \
     static void name(void **state_ __attribute__((unused)))
+
 #define UNIT_MAIN(...) _Static_assert(1, "tests join the list by themselves");
 
 void unit_add(const char *name, void (*test)(void **));
