@@ -98,19 +98,6 @@ TEST(free_slabs_go_back_after_the_delay)
     release(keep);
 }
 
-TEST(trim_gives_free_slabs_back)
-{
-    start();
-    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY),
-                    *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
-    size_t size = slab->pages * HAK_PAGE;
-    release(slab);
-    assert_int_equal(hak_purge_all(size), 0);
-    assert_int_equal(hak_purge_all(0), hak_parts.release->at_once ? 0 : size);
-    assert_int_equal(hak_purge_all(0), 0);
-    release(keep);
-}
-
 TEST(partial_slabs_come_first)
 {
     start();
@@ -129,30 +116,6 @@ TEST(partial_slabs_come_first)
     legacy->all_back(slab, cls);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_UNUSED);
     assert_null(legacy->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
-}
-
-/* Never wrong: they stay dirty, and serve the class. */
-TEST(what_the_kernel_refuses_stays)
-{
-    start();
-    struct hak_slab *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
-    size_t size = slab->pages * HAK_PAGE;
-    char *content = slab->base;
-    content[0] = 1;
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    fake_os_refuse(HAK_OS_process_madvise, 1, EINVAL, true);
-    release(slab);
-    assert_int_equal(hak_purge_all(0), 0);
-    assert_int_equal(dirty(), size);
-    assert_int_equal(unit_stat("page_heap", "refused_bytes"), size);
-    fake_os_allow();
-    slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
-    assert_ptr_equal(slab->base, content);
-    assert_int_equal(dirty(), 0);
-    release(slab);
-    hak_purge_all(0);
-    assert_int_equal(dirty(), 0);
-    assert_int_equal(content[0], 0);
 }
 
 TEST(without_memory_null_and_later_served)

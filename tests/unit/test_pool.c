@@ -307,31 +307,7 @@ TEST(all_that_is_free_goes_back)
     assert_int_equal(unit_stat("lru", "cached"), 0);
 }
 
-static uint64_t purges(void)
-{
-    return unit_cause_calls(HAK_CAUSE_purge) + unit_cause_calls(HAK_CAUSE_partial_release);
-}
-
-TEST(free_pages_go_back_after_the_delay)
-{
-    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
-    if (hak_parts.release->at_once)
-        skip();
-    struct unit_block *live = unit_blocks(8192, 1);
-    unit_free_blocks(unit_blocks(50000, 10));
-    hak_bins_flush(unit_thread());
-    hak_parts.backend->flush ? hak_parts.backend->flush() : (void)0;
-    uint64_t before = purges();
-    fake_os_pass(480);
-    hak_purge_tick();
-    assert_int_equal(purges(), before);
-    fake_os_pass(20);
-    hak_purge_tick();
-    assert_true(purges() > before);
-    unit_free_blocks(live);
-}
-
-/* So does what became free at the first look after it, such as a parked thread's. */
+/* After the delay, so does what became free at the first look after it, such as a parked thread's. */
 TEST(after_a_sleep_all_free_pages_go_back)
 {
     start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
@@ -349,18 +325,6 @@ TEST(after_a_sleep_all_free_pages_go_back)
     assert_int_equal(reserved(), 0);
     assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
     release(live);
-}
-
-TEST(trim_gives_free_pages_back)
-{
-    start("HAKMEM_PURGE_DELAY_MS=3600000");
-    if (hak_parts.release->at_once)
-        skip();
-    struct unit_block *live = unit_blocks(8192, 1);
-    unit_free_blocks(unit_blocks(50000, 10));
-    assert_true(hak_trim(0) > 0);
-    assert_true(unit_cause_calls(HAK_CAUSE_trim) > 0);
-    unit_free_blocks(live);
 }
 
 /* --- fork ------------------------------------------------------------------------------------------------- */
@@ -415,9 +379,6 @@ TEST(a_child_gives_others_reserves_back)
     hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
-#define FORK T(a_child_gives_others_reserves_back),
-#else
-#define FORK
 #endif
 
 /* --- addresses -------------------------------------------------------------------------------------------- */

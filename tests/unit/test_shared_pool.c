@@ -180,44 +180,28 @@ static void leave_dirty_pages_in_two(void)
     assert_served("hot");
 }
 
-TEST(empty_looks_at_so_many)
+/* The second one is the first that has enough. */
+static void take_long(const char *scan_limit, const char *stage)
 {
-    start("HAKMEM_SS_EMPTY_SCAN_LIMIT=1");
+    start(scan_limit);
     leave_dirty_pages_in_two();
     acquire(long_bin);
-    assert_served("unused");
-}
-
-TEST(empty_looks_beyond_what_does_not_fit)
-{
-    start("HAKMEM_SS_EMPTY_SCAN_LIMIT=2");
-    leave_dirty_pages_in_two();
-    acquire(long_bin);
-    assert_served("empty");
+    assert_served(stage);
 }
 
 TEST(empty_can_be_skipped)
 {
-    start("HAKMEM_SS_EMPTY_SCAN_LIMIT=0");
-    leave_dirty_pages_in_two();
-    acquire(long_bin);
-    assert_served("unused");
+    take_long("HAKMEM_SS_EMPTY_SCAN_LIMIT=0", "unused");
 }
 
-TEST(partial_of_the_class)
+TEST(empty_looks_at_so_many)
 {
-    start(NULL);
-    struct hak_slab *slab = acquire(cls);
-    make_partial(slab);
-    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 1);
-    check();
-    acquire(other_bin);
-    assert_served("unused");
-    assert_ptr_equal(acquire(cls), slab);
-    assert_served("partial");
-    assert_int_equal(slab->used, 1);
-    assert_ptr_equal(slab->owner, t);
-    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
+    take_long("HAKMEM_SS_EMPTY_SCAN_LIMIT=1", "unused");
+}
+
+TEST(empty_looks_beyond_what_does_not_fit)
+{
+    take_long("HAKMEM_SS_EMPTY_SCAN_LIMIT=2", "empty");
 }
 
 TEST(hot_before_partial_before_empty_before_unused)
@@ -327,17 +311,6 @@ TEST(no_stage_without_memory)
 
 /* --- PARTIAL slabs --------------------------------------------------------------------------------------- */
 
-TEST(adopt_takes_only_partial_ones)
-{
-    start(NULL);
-    assert_null(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
-    struct hak_slab *slab = acquire(cls);
-    make_partial(slab);
-    assert_null(pool->acquire_slab(t, other_bin, HAK_ACQUIRE_PARTIAL));
-    assert_ptr_equal(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL), slab);
-    assert_null(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL));
-}
-
 /* The last block comes back between the transition and the list: whoever asks next gets the slab. */
 TEST(what_is_free_when_published_is_found)
 {
@@ -350,34 +323,6 @@ TEST(what_is_free_when_published_is_found)
     pool->release_slab(slab);
     assert_ptr_equal(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL), slab);
     assert_int_equal(slab->used, 0);
-}
-
-static void give_back(struct hak_slab *slab, void *block)
-{
-    hak_next_store(block, NULL);
-    assert_int_equal(hak_slab_remote_put(slab, (struct hak_chain){block, block, 1}), HAK_REMOTE_EMPTY);
-    pool->all_back(slab, cls);
-}
-
-TEST(slabs_with_all_blocks_back_leave_the_list_together)
-{
-    enum { N = 20 };
-    start(NULL);
-    struct hak_slab *slabs[N], *live = acquire(cls);
-    void *blocks[N];
-    for (unsigned i = 0; i < N; i++)
-        slabs[i] = acquire(cls);
-    make_partial(live);
-    for (unsigned i = 0; i < N; i++)
-        blocks[i] = make_partial(slabs[i]);
-    uint64_t empty = unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY);
-    for (unsigned i = 0; i < N; i++)
-        give_back(slabs[i], blocks[i]);
-    assert_in_range(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY) - empty, N / 4, N); /* some did at once */
-    unit_sweep();
-    assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_EMPTY) - empty, N);
-    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 1);
-    assert_ptr_equal(pool->acquire_slab(t, cls, HAK_ACQUIRE_PARTIAL), live);
 }
 
 TEST(a_reaped_slab_is_empty_and_used_again)
@@ -434,31 +379,6 @@ TEST(dirty_pages_go_back_after_the_delay)
     assert_int_equal(releases(hak_parts.release->cause), 1);
 }
 
-TEST(pages_in_use_again_are_not_idle)
-{
-    start("HAKMEM_PURGE_DELAY_MS=500");
-    if (!delayed())
-        skip();
-    bool zeroed;
-    struct hak_slab *keep = acquire(cls), *idle = unit_run(3, 1, &zeroed), *busy = unit_run(2, 1, &zeroed);
-    unit_put_run(idle);
-    unit_put_run(busy);
-    for (unsigned i = 0; i < 3; i++) { /* one run comes and goes all the time, the other one stays */
-        fake_os_pass(400);
-        busy = unit_run(2, 1, &zeroed);
-        unit_put_run(busy);
-        unit_tick();
-        assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
-    }
-    fake_os_pass(400);
-    busy = unit_run(2, 1, &zeroed);
-    unit_put_run(busy);
-    unit_tick();
-    assert_int_equal(releases(HAK_CAUSE_partial_release), 1);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 2 * HAK_PAGE);
-    release(keep);
-}
-
 TEST(after_a_sleep_hot_slabs_are_idle_too)
 {
     start("HAKMEM_PURGE_DELAY_MS=500");
@@ -500,51 +420,6 @@ TEST(much_idle_memory_goes_back_in_steps)
     }
     assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
     assert_true(steps >= all / (4 * HAK_MIB));
-}
-
-/* Nobody has come for any of it, so that nothing tells that it will be wanted. */
-TEST(a_little_may_wait_that_nobody_wanted)
-{
-    start("HAKMEM_PURGE_DELAY_MS=100");
-    if (!delayed())
-        skip();
-    bool zeroed;
-    enum { N = 64 };
-    struct hak_slab *runs[N];
-    for (unsigned i = 0; i < N; i++)
-        runs[i] = unit_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    for (unsigned i = 0; i < N; i++) {
-        unit_put_run(runs[i]);
-        assert_true(unit_stat("page_heap", "dirty_bytes") <= 4 * HAK_MIB + HAK_SUPERSLAB);
-    }
-    uint64_t purged = releases(hak_parts.release->cause);
-    for (unsigned round = 0; round < 4; round++) { /* now it is wanted, all of it */
-        for (unsigned i = 0; i < N; i++)
-            runs[i] = unit_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-        for (unsigned i = 0; i < N; i++)
-            unit_put_run(runs[i]);
-        if (round == 0)
-            purged = releases(hak_parts.release->cause);
-    }
-    assert_int_equal(releases(hak_parts.release->cause), purged);
-    fake_os_pass(1500);
-    unit_tick();
-    assert_true(releases(hak_parts.release->cause) > purged);
-}
-
-TEST(partial_release_can_be_switched_off)
-{
-    start("HAKMEM_PURGE_DELAY_MS=0 HAKMEM_TINY_SS_PARTIAL=0");
-    bool zeroed;
-    struct hak_slab *keep = acquire(cls), *run = unit_run(3, 1, &zeroed);
-    unit_put_run(run);
-    hak_pages_tick(hak_clock_ms() + 10000);
-    assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
-    assert_int_equal(releases(hak_parts.release->cause), 0);
-    release(keep);
-    pool->flush();
-    hak_pages_tick(hak_clock_ms() + 20000);
-    assert_int_equal(releases(hak_parts.release->cause), 1);
 }
 
 TEST(partial_release_at_every_so_many_empties)
@@ -610,20 +485,6 @@ TEST(hot_slabs_cool_down)
     fake_os_pass(1000);
     unit_tick();
     assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED), 1);
-}
-
-TEST(what_is_refused_stays_and_is_asked_for_again)
-{
-    start("HAKMEM_RELEASE=direct");
-    bool zeroed;
-    struct hak_slab *keep = acquire(cls), *run = unit_run(3, 1, &zeroed);
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    unit_put_run(run);
-    assert_int_equal(hak_purge_all(0), 0);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 3 * HAK_PAGE);
-    fake_os_allow();
-    assert_int_equal(hak_purge_all(0), 3 * HAK_PAGE);
-    release(keep);
 }
 
 TEST(trim_returns_everything_that_is_free)
@@ -728,27 +589,4 @@ TEST(last_frees_race_with_parking)
         skip(); /* with direct release alone nothing is parked */
     pass_around("HAKMEM_PARKED_THREADS=2");
     assert_true(unit_stat("threads", "resumed") > 0);
-}
-
-static void cache_superslabs(void)
-{
-    struct hak_slab *slabs[64];
-    for (unsigned i = 0; i < COUNT(slabs); i++)
-        slabs[i] = acquire(cls);
-    for (unsigned i = 0; i < COUNT(slabs); i++)
-        release(slabs[i]);
-    hak_purge_all(SIZE_MAX / 2); /* hot slabs cool down, nothing goes */
-    assert_true(unit_stat("lru", "cached") > 0);
-}
-
-TEST(a_tick_evicts_what_is_too_old)
-{
-    start("HAKMEM_SUPERSLAB_TTL_SEC=1 HAKMEM_PURGE_DELAY_MS=10");
-    if (hak_parts.release->at_once)
-        skip();
-    cache_superslabs();
-    fake_os_pass(5000);
-    for (unsigned i = 0; i < 10; i++)
-        unit_tick();
-    assert_int_equal(unit_stat("lru", "cached"), 0);
 }

@@ -42,30 +42,6 @@ static char *take(size_t size)
 
 #define NO_CACHE "HAKMEM_ACE_CACHE_MB=0 HAKMEM_ACE_WASTE_PCT=0"
 
-TEST(neighbours_join)
-{
-    unit_start(NO_CACHE);
-    enum { N = 15, SIZE = 128 * 1024 };
-    char *p[N];
-    for (unsigned i = 0; i < N; i++)
-        p[i] = take(SIZE);
-    uint64_t mapped = superslabs();
-    for (unsigned i = 0; i < N; i += 2)
-        hak_free(p[i]);
-    for (unsigned i = 1; i < N; i += 2)
-        hak_free(p[i]);
-    char *whole = take(N * SIZE);                     /* only fits if all of them became one */
-    if (N * SIZE <= HAK_SUPERSLAB || !HAK_HARDENED) { /* else fences may lie between them */
-        assert_ptr_equal(whole, p[0]);
-        assert_int_equal(superslabs(), mapped);
-    }
-    hak_free(whole);
-    assert_int_equal(large("live_bytes"), 0);
-    hak_trim(0);
-    assert_int_equal(unit_stat("lru", "cached"), 0);
-    assert_int_equal(dirty_bytes(), 0);
-}
-
 TEST(each_length_has_a_class_that_wastes_little)
 {
     for (unsigned pages = 1; pages <= 4 * SPAN_MAX_PAGES; pages++) {
@@ -100,25 +76,6 @@ TEST(what_spans_leave_serves_slabs)
     assert_int_equal(superslabs(), mapped);
 }
 
-static size_t went_back(void)
-{
-    struct fake_calls calls = fake_os_calls();
-    return calls.bytes[HAK_OS_madvise] + calls.bytes[HAK_OS_process_madvise];
-}
-
-TEST(pages_go_back_once)
-{
-    unit_start(NO_CACHE);
-    char *p = take(30 * HAK_MIB);
-    size_t before = went_back();
-    hak_free(p);
-    hak_trim(0);
-    assert_int_equal(went_back() - before, 30 * HAK_MIB);
-    hak_trim(0);
-    assert_int_equal(went_back() - before, 30 * HAK_MIB);
-    assert_int_equal(unit_stat("lru", "cached"), 0);
-}
-
 TEST(superslabs_that_serve_again_are_not_looked_at)
 {
     unit_start(NO_CACHE);
@@ -144,37 +101,6 @@ TEST(descriptors_serve_again)
         hak_trim(0);
     }
     assert_int_equal(hak_meta_bytes(), before);
-}
-
-/* A descriptor in the middle of a free run is nobody's. */
-TEST(a_span_that_joined_another_is_forgotten)
-{
-    unit_start(NO_CACHE);
-    char *a = take(2 * HAK_PAGE), *b = take(2 * HAK_PAGE), *c = take(3 * HAK_PAGE);
-    uint64_t mapped = superslabs();
-    hak_free(a);
-    hak_free(b);
-    assert_null(hak_space_slab(a));
-    assert_null(hak_space_slab(b));
-    char *elsewhere = take(32 * HAK_MIB - HAK_PAGE);
-    assert_true(superslabs() > mapped);
-    assert_int_equal(unit_usable(c), 3 * HAK_PAGE);
-    hak_free(elsewhere);
-    hak_free(c);
-    assert_int_equal(large("live_bytes"), 0);
-}
-
-TEST(the_best_fit_serves)
-{
-    unit_start(NO_CACHE);
-    hak_free(take(32 * HAK_PAGE)); /* what is left behind d is longer than a */
-    char *a = take(6 * HAK_PAGE), *b = take(HAK_PAGE), *c = take(3 * HAK_PAGE), *d = take(HAK_PAGE);
-    hak_free(a);
-    hak_free(c);
-    assert_ptr_equal(take(3 * HAK_PAGE), c); /* and not a part of the longer one */
-    assert_ptr_equal(take(2 * HAK_PAGE), a);
-    hak_free(b);
-    hak_free(d);
 }
 
 static char *freed;
@@ -302,15 +228,6 @@ TEST(a_block_grows_where_it_is)
     hak_free(q);
 }
 
-TEST(a_block_grows_into_all_of_what_is_free_behind_it)
-{
-    unit_start(NO_CACHE);
-    char *p = take(HAK_PAGE), *behind = take(3 * HAK_PAGE), *next = take(HAK_PAGE);
-    assert_ptr_equal(behind + 3 * HAK_PAGE, next);
-    hak_free(behind);
-    assert_ptr_equal(hak_resize(p, 4 * HAK_PAGE), p);
-}
-
 TEST(a_growing_block_is_copied_seldom)
 {
     unit_start(NULL);
@@ -391,83 +308,6 @@ TEST(what_nobody_wanted_goes_at_once_but_for_a_little)
         assert_true(dirty_bytes() <= 4 * HAK_MIB);
     }
     assert_int_equal(unit_stat("page_heap", "refused_bytes"), 0);
-}
-
-TEST(what_waits_is_bounded)
-{
-    unit_start(NO_CACHE " HAKMEM_BATCH_MAX_MB=8");
-    enum { N = 16 };
-    char *p[N];
-    for (unsigned i = 0; i < N; i++)
-        p[i] = take(HAK_MIB);
-    for (unsigned i = 0; i < N; i++) {
-        hak_free(p[i]);
-        assert_true(dirty_bytes() <= 8 * HAK_MIB);
-    }
-    assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
-}
-
-TEST(superslabs_that_wait_are_bounded_in_number)
-{
-    unit_start(NO_CACHE " HAKMEM_BATCH_MAX_RANGES=4 HAKMEM_PURGE_DELAY_MS=3600000");
-    if (at_once())
-        skip();
-    enum { N = 20 };
-    char *p[N];
-    for (unsigned i = 0; i < N; i++)
-        p[i] = take(HAK_SUPERSLAB);
-    hak_free(p[0]);
-    assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
-    for (unsigned i = 2; i < N; i += 2) {
-        hak_free(p[i]);
-        assert_in_range(hak_dirty_queue.length, 1, 4);
-    }
-    assert_true(unit_cause_calls(hak_parts.release->cause) > 0);
-}
-
-TEST(what_is_refused_stays_dirty)
-{
-    unit_start(NO_CACHE);
-    char *p = take(HAK_PAGE), *q = take(HAK_PAGE);
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    hak_free(p);
-    hak_trim(0);
-    assert_int_equal(dirty_bytes(), HAK_PAGE);
-    fake_os_allow();
-    hak_trim(0);
-    assert_int_equal(dirty_bytes(), 0);
-    hak_free(q);
-}
-
-TEST(one_refused_range_of_many_stays_alone)
-{
-    unit_start(NO_CACHE " HAKMEM_PURGE_DELAY_MS=3600000");
-    enum { N = 40 };
-    char *p[2 * N];
-    for (unsigned i = 0; i < 2 * N; i++)
-        p[i] = take(HAK_PAGE);
-    fake_os_lock_page(p[N]);
-    for (unsigned i = 0; i < 2 * N; i += 2)
-        hak_free(p[i]);
-    hak_trim(0);
-    assert_int_equal(dirty_bytes(), HAK_PAGE);
-    fake_os_unlock_pages();
-    hak_trim(0);
-    assert_int_equal(dirty_bytes(), 0);
-}
-
-TEST(alignment)
-{
-    unit_start(NULL);
-    for (size_t align = HAK_PAGE; align <= 128 * HAK_MIB; align *= 2) {
-        char *p = hak_alloc_aligned(align, 3 * HAK_PAGE), *q = hak_alloc_aligned(align, HAK_MIB);
-        assert_int_equal(((uintptr_t)p | (uintptr_t)q) % align, 0);
-        memset(p, 1, 3 * HAK_PAGE);
-        memset(q, 2, HAK_MIB);
-        assert_int_equal(p[3 * HAK_PAGE - 1], 1);
-        hak_free(p);
-        hak_free(q);
-    }
 }
 
 TEST(random_use_keeps_contents_and_loses_nothing)
@@ -628,17 +468,6 @@ TEST(what_does_not_go_lazily_goes_at_once)
     assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
     assert_int_equal(p[0], 0);
     assert_int_equal(dirty_bytes(), 0);
-    hak_free(q);
-}
-
-TEST(pages_go_at_once_by_default)
-{
-    unit_start(NO_CACHE);
-    char *p = take(HAK_PAGE), *q = take(HAK_PAGE);
-    hak_free(p);
-    hak_trim(0);
-    assert_int_equal(p[0], 0);
-    assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
     hak_free(q);
 }
 
