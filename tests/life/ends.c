@@ -90,7 +90,7 @@ static void *free_first(void *block)
 static long blocks_away(void)
 {
     life.trim(0);
-    return life_statistic("outstanding_blocks");
+    return life_statistic("allocated_blocks");
 }
 
 static void first_call_frees(unsigned count)

@@ -55,7 +55,7 @@ def check_burst(fields, mib, problems):
 def check_slabs(stats, problems):
     """All was freed: what is away is in bins, and the laws hold."""
     laws = stats["conservation"]
-    if laws["violations"] or laws["large_spans"] or laws["remote_blocks"] > laws["outstanding_blocks"]:
+    if laws["violations"] or laws["large_spans"] or laws["remote_blocks"] > laws["allocated_blocks"]:
         problems.append(f"slabs: {laws}")
 
 

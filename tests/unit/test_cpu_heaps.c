@@ -353,7 +353,7 @@ TEST(however_many_threads_there_are_heaps_are_those_of_processors)
     start();
     for (unsigned i = 0; i < 50; i++)
         unit_in_thread(free_all, unit_blocks(64, 100));
-    assert_in_range(unit_stat("threads", "processors"), 1, CPU_COUNT(&allowed));
+    assert_in_range(unit_stat("threads", "cpus"), 1, CPU_COUNT(&allowed));
     assert_int_equal(unit_stat("threads", "live"), 0);
     assert_null(hak_self.heap);
 }
@@ -450,7 +450,7 @@ static void start_fork(void)
         skip();
     move_to(nth_cpu(0));
     hak_free(hak_malloc(64));
-    assert_int_equal(unit_stat("threads", "processors"), 1);
+    assert_int_equal(unit_stat("threads", "cpus"), 1);
     hak_cpu_heaps_lock();
     hak_lock_own_all();
 }
@@ -473,7 +473,7 @@ TEST(a_heap_that_is_made_during_a_fork_is_locked)
     move_to(nth_cpu(1));
     hak_free(hak_malloc(64));
     move_to(nth_cpu(0));
-    assert_int_equal(unit_stat("threads", "processors"), 2);
+    assert_int_equal(unit_stat("threads", "cpus"), 2);
     pthread_t thread;
     pthread_create(&thread, NULL, enter_elsewhere, NULL);
     usleep(100000);

@@ -118,7 +118,7 @@ TEST(values_are_those_of_the_statistics)
     assert_int_equal(value_of("bins.refills"), unit_stat("bins", "refills"));
     assert_int_equal(value_of("bins.refill_blocks"), unit_stat("bins", "refill_blocks"));
     assert_int_equal(value_of("space.mapped_bytes"), unit_stat("space", "mapped_bytes"));
-    assert_int_equal(value_of("conservation.outstanding_blocks"), unit_stat("conservation", "outstanding_blocks"));
+    assert_int_equal(value_of("conservation.allocated_blocks"), unit_stat("conservation", "allocated_blocks"));
     assert_int_equal(value_of("os_calls.metadata.mmap.calls"), hak_ledger[HAK_CAUSE_metadata][HAK_OS_mmap].calls);
     unit_free_blocks(list);
 }

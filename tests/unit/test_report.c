@@ -145,7 +145,7 @@ TEST(each_section_has_its_numbers)
         {"dlopen", "deepbind_left_out"},
         {"huge_pages", "timed slow kept_small"},
         {"space", "mapped_bytes handed_out_bytes zones metadata_bytes"},
-        {"conservation", "carved_blocks free_blocks free_bytes outstanding_blocks outstanding_bytes remote_blocks "
+        {"conservation", "carved_blocks free_blocks free_bytes allocated_blocks allocated_bytes remote_blocks "
                          "large_spans large_bytes violations"},
         {"pages", "unused active full partial empty span returned"},
         {"release", "advice lazy_bytes"},
@@ -235,9 +235,9 @@ TEST(numbers_are_those_of_the_heap)
         assert_int_equal(unit_stat("stages", hak_parts.backend->stages[i].name), t.counters.stages[i]);
     assert_int_equal(unit_stat("conservation", "carved_blocks"), c.carved);
     assert_int_equal(unit_stat("conservation", "free_blocks"), c.free);
-    assert_int_equal(unit_stat("conservation", "outstanding_blocks"), c.used);
+    assert_int_equal(unit_stat("conservation", "allocated_blocks"), c.used);
     assert_int_equal(unit_stat("conservation", "free_bytes"), c.free_bytes);
-    assert_int_equal(unit_stat("conservation", "outstanding_bytes"), c.outstanding_bytes);
+    assert_int_equal(unit_stat("conservation", "allocated_bytes"), c.allocated_bytes);
     assert_int_equal(unit_stat("threads", "live"), 1);
     assert_int_equal(unit_stat("threads", "started"), 1);
     assert_int_equal(unit_stat("bins", "refills"), t.counters.refills);

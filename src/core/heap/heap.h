@@ -52,7 +52,7 @@ struct hak_heap {
 /* What owns the heaps of this process, for reports. */
 HAK_INLINE const char *hak_heap_owners(void)
 {
-    return hak_heaps_are_of_cpus() ? "processors" : "threads";
+    return hak_heaps_are_of_cpus() ? "cpus" : "threads";
 }
 
 /* Calls `visit` for each class that the heap has used. */

@@ -147,7 +147,8 @@ static void write_threads(struct hak_stats_writer *w)
     hak_heaps_totals(&t);
     hak_stats_begin(w, "threads");
     hak_stats_number(w, "live", hak_heaps_are_of_cpus() ? 0 : t.used);
-    hak_stats_number(w, "processors", hak_heaps_are_of_cpus() ? t.used : 0);
+    hak_stats_number(w, "cpus", hak_heaps_are_of_cpus() ? t.used : 0);
+    hak_stats_number(w, "processors", hak_heaps_are_of_cpus() ? t.used : 0); /* the old name, for one release */
     hak_stats_number(w, "parked", t.retired);
     hak_stats_number(w, "resumed", t.resumed);
     hak_stats_number(w, "started", t.started);
@@ -278,7 +279,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->free_runs += page->carved < page->capacity;
     c->used += page->used;
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
-    c->outstanding_bytes += (uint64_t)page->used * page->stride;
+    c->allocated_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
     c->remote_bytes += (uint64_t)remote * page->stride;
     c->held_bytes += (uint64_t)(page->used > remote ? page->used - remote : 0) * hak_class_usable(page->cls);
@@ -346,8 +347,10 @@ static void write_census(struct hak_stats_writer *w, const struct hak_census *ce
     hak_stats_number(w, "carved_blocks", c.carved);
     hak_stats_number(w, "free_blocks", c.free);
     hak_stats_number(w, "free_bytes", c.free_bytes);
-    hak_stats_number(w, "outstanding_blocks", c.used);
-    hak_stats_number(w, "outstanding_bytes", c.outstanding_bytes);
+    hak_stats_number(w, "allocated_blocks", c.used);
+    hak_stats_number(w, "allocated_bytes", c.allocated_bytes);
+    hak_stats_number(w, "outstanding_blocks", c.used); /* the old names, for one release */
+    hak_stats_number(w, "outstanding_bytes", c.allocated_bytes);
     hak_stats_number(w, "remote_blocks", c.remote);
     hak_stats_number(w, "large_spans", c.live_large);
     hak_stats_number(w, "large_bytes", c.large_bytes);

@@ -273,11 +273,12 @@ def _kept(value: Mapping[str, Any]) -> tuple[Retained, ...]:
 
 
 def _live(value: Mapping[str, Any]) -> int:
-    """Bytes of blocks that the program holds; of older libraries also those in the bins of threads."""
+    """Bytes of blocks that the program holds; with older libraries, also those in the bins of threads."""
     if "live_bytes" in (memory := _mapping(value.get("memory"))):
         return _number(memory["live_bytes"])
     books, large = _mapping(value.get("conservation")), _mapping(value.get("large"))
-    parts = (books.get("outstanding_bytes"), books.get("large_bytes"), large.get("direct_bytes"))
+    allocated = books.get("allocated_bytes", books.get("outstanding_bytes"))  # the old name
+    parts = (allocated, books.get("large_bytes"), large.get("direct_bytes"))
     return sum(map(_number, parts))
 
 

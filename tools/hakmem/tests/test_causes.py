@@ -78,7 +78,7 @@ def test_retained(said: str) -> None:
 def test_retained_from_the_sections_of_the_parts() -> None:
     """A library that writes no summary of its own tells it part by part."""
     parts = {
-        "conservation": {"free_bytes": 1 << 20, "outstanding_bytes": 5 << 20, "large_bytes": 1 << 20},
+        "conservation": {"free_bytes": 1 << 20, "allocated_bytes": 5 << 20, "large_bytes": 1 << 20},
         "shared_pool": {"dirty_bytes": 3 << 20},
         "lru": {"cached_bytes": 2 << 20},
         "large": {"direct_bytes": 32 << 20},
