@@ -83,7 +83,7 @@ FIGURES = [
      r"(\d+) at once", misuses),
     ("docs/testing.md", r"more than (\d+) cases in (\d+) programs", unit_cases),
     ("docs/testing.md", r"a corpus of over (\d+) inputs", corpus),
-    ("docs/testing.md", r"(\d+) models: the library's own files through all schedules, by a checker that (\d+) small",
+    ("docs/testing.md", r"(\d+) models: a checker runs the library's own files through all schedules; (\d+) small",
      models),
     ("docs/testing.md", r"(\d+) misuses in three builds", lambda: misuses()[:1]),
     ("docs/testing.md", r"at most (\d+) instructions by callgrind", lambda: promised(r"shape_limit = .* : '(\d+)'")),
