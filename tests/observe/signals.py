@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""HAKMEM_STATS_SIGNAL: a report at the signal, and then what the signal had been for.
+"""HAKMEM_STATS_SIGNAL: a report at the signal, and then what the signal had been for. HAKMEM_LOG_FILE: the last lines
+on stderr before the program aborts, which ends as it does otherwise.
 
   PYTHONPATH=tests signals.py LIBRARY
 """
+import os
 import signal
 import subprocess
 import sys
@@ -38,15 +40,37 @@ def run(library, number, sent, line=""):
     return process.returncode, said + rest
 
 
+# How the program aborts, its exit code, and whether it shows the ring.
+ABORTS = {
+    "itself": ("os.abort()", -6, True),
+    "from outside": ("os.kill(os.getpid(), signal.SIGABRT); time.sleep(60)", -6, True),
+    "with a handler": ("signal.signal(signal.SIGABRT, lambda *a: os._exit(3)); os.kill(os.getpid(), signal.SIGABRT)", 3, False),
+    "ignored": ("signal.signal(signal.SIGABRT, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGABRT)", 0, False),
+}
+
+
+def aborts(library):
+    """What is wrong with the ends of programs whose log goes to a file."""
+    for name, (words, code, shown) in ABORTS.items():
+        for setting in ({"HAKMEM_LOG_FILE": os.devnull}, {}):
+            environment = {"LD_PRELOAD": library, "PYTHONMALLOC": "malloc", "HAKMEM_VERBOSE": "1", **setting}
+            ended = subprocess.run([sys.executable, "-c", f"import os, signal, time; {words}"], text=True,
+                                   env=tracing.settings_only(environment), capture_output=True)
+            lines = ended.stderr.count("hakmem: version ")
+            if ended.returncode != code or lines != (shown if setting else 1):
+                yield f"abort {name}, {setting}: {ended.returncode}, not {code}; it said {ended.stderr[:300]!r}"
+
+
 def main():
     library, problems = sys.argv[1], []
+    problems += aborts(library)
     for number, sent, line, code, pattern in (
             (15, signal.SIGTERM, "", -15, "memory: "), (10, signal.SIGUSR1, "\n", 0, "memory: "),
             (11, None, "\n", 0, "HAKMEM_STATS_SIGNAL=11: not with"), (9, None, "\n", 0, "HAKMEM_STATS_SIGNAL=9: not with")):
         ended, said = run(library, number, sent, line)
         if ended != code or pattern not in said:
             problems.append(f"signal {number}: ended with {ended}, not {code}; it said {said[:200]!r}")
-    finish(problems, "a report at SIGTERM and SIGUSR1; SIGSEGV and SIGKILL are refused")
+    finish(problems, "a report at SIGTERM and SIGUSR1; SIGSEGV and SIGKILL are refused; the log's end at SIGABRT")
 
 
 if __name__ == "__main__":

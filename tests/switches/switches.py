@@ -309,9 +309,11 @@ def test_cgroup(t):
 
 def test_log_file(t):
     with tempfile.TemporaryDirectory() as folder:
-        ended = plain(t, HAKMEM_TINY_P0_LOG=1, HAKMEM_LOG_FILE=f"{folder}/log")
-        if ended.stderr or "hakmem: P0 refill" not in Path(folder, "log").read_text():
-            t.problems.append(f"HAKMEM_LOG_FILE: stderr {ended.stderr[:200]!r}, or no line in the file")
+        ended = plain(t, HAKMEM_TINY_P0_LOG=1, HAKMEM_LOG_FILE=f"{folder}/log.%p")
+        files = list(Path(folder).iterdir())
+        if ended.stderr or not files or not all(re.fullmatch(r"log\.\d+", f.name) for f in files) or not any(
+                "hakmem: P0 refill" in f.read_text() for f in files):
+            t.problems.append(f"HAKMEM_LOG_FILE: stderr {ended.stderr[:200]!r}, or no line in a file of {files}")
 
 
 def test_trace(t):

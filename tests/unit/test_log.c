@@ -2,6 +2,7 @@
 #include "core/base/log.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -94,6 +95,24 @@ TEST(a_ring_keeps_the_last_lines)
         hak_log("%u", i % 10);
     assert_memory_not_equal(hak_log_ring + before, "hakmem: kept\n", strlen("hakmem: kept\n"));
     hak_log_file = "";
+}
+
+TEST(the_file_is_named_by_the_process)
+{
+    char path[HAK_PATH_MAX], long_name[2 * HAK_PATH_MAX], name[64];
+    snprintf(name, sizeof name, "/tmp/%d.a%d%%", (int)getpid(), (int)getpid());
+    hak_text_path(path, "/tmp/%p.a%p%");
+    assert_string_equal(path, name);
+    memset(long_name, 'x', sizeof long_name - 1);
+    memcpy(long_name + HAK_PATH_MAX - 3, "%p", 2); /* where its digits have no room */
+    long_name[sizeof long_name - 1] = 0;
+    hak_text_path(path, long_name);
+    assert_int_equal(strlen(path), HAK_PATH_MAX - 1);
+    hak_log_file = "/tmp/unit-log.%p";
+    hak_log("there");
+    hak_log_file = "";
+    hak_text_path(path, "/tmp/unit-log.%p");
+    assert_int_equal(unlink(path), 0);
 }
 
 static void logged_end(void)

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cancel.h"
@@ -24,10 +25,16 @@ static void keep(const char *line, uint32_t n)
         hak_log_ring[at++ % HAK_LOG_RING] = *line++;
 }
 
-/* Writes to the log file; to stderr if there is none, or it cannot be opened. */
+/* Writes to the log file; to stderr if there is none, or it cannot be opened. Each line opens the file: a program may
+ * close all descriptors, or use the number of ours for another file, which a line must never reach. */
 static void write_out(const char *line, size_t n)
 {
-    int fd = *hak_log_file ? open(hak_log_file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644) : -1;
+    char path[HAK_PATH_MAX];
+    int fd = -1;
+    if (*hak_log_file) {
+        hak_text_path(path, hak_log_file);
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+    }
     hak_file_write(fd < 0 ? STDERR_FILENO : fd, line, n);
     if (fd >= 0)
         close(fd);
@@ -55,6 +62,21 @@ void hak_text_format(char *out, size_t size, const char *format, ...)
     va_end(args);
 }
 
+void hak_text_path(char *out, const char *pattern)
+{
+    size_t n = 0;
+    for (; *pattern && n + 1 < HAK_PATH_MAX; pattern++) {
+        if (pattern[0] == '%' && pattern[1] == 'p') {
+            hak_text_format(out + n, HAK_PATH_MAX - n, "%d", (int)getpid());
+            n += strlen(out + n);
+            pattern++;
+        } else {
+            out[n++] = *pattern;
+        }
+    }
+    out[n] = 0;
+}
+
 void hak_log(const char *format, ...)
 {
     va_list args;
@@ -63,17 +85,22 @@ void hak_log(const char *format, ...)
     va_end(args);
 }
 
+void hak_log_show_ring(void)
+{
+    if (!*hak_log_file)
+        return;
+    hak_log_file = "";
+    uint32_t end = HAK_LOAD_RELAXED(&hak_log_written), at = end % HAK_LOG_RING;
+    if (end > at)
+        hak_file_write(STDERR_FILENO, hak_log_ring + at, HAK_LOG_RING - at);
+    hak_file_write(STDERR_FILENO, hak_log_ring, at);
+}
+
 void hak_log_fatal(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (*hak_log_file) {
-        hak_log_file = "";
-        uint32_t end = HAK_LOAD_RELAXED(&hak_log_written), at = end % HAK_LOG_RING;
-        if (end > at)
-            hak_file_write(STDERR_FILENO, hak_log_ring + at, HAK_LOG_RING - at);
-        hak_file_write(STDERR_FILENO, hak_log_ring, at);
-    }
+    hak_log_show_ring();
     write_line(format, args);
     va_end(args);
     abort();

@@ -19,6 +19,8 @@ bool hak_init_now(void)
     hak_fork_register();
     if (hak_options.stats_signal)
         hak_signal_start();
+    if (hak_options.log_file[0])
+        hak_signal_show_ring_on_abort();
     HAK_STORE_RELEASE(&hak_is_initialised, true);
     return true;
 }

@@ -57,6 +57,25 @@ void hak_signal_write(void)
     errno = saved;
 }
 
+/* By then the signal does what it does by default: a core, and the exit status, at the place where it came. */
+static void on_abort(int number)
+{
+    int saved = errno;
+    hak_log_show_ring();
+    raise(number);
+    errno = saved;
+}
+
+void hak_signal_show_ring_on_abort(void)
+{
+    int saved = errno;
+    struct sigaction now, handler = {.sa_handler = on_abort, .sa_flags = SA_RESETHAND | SA_ONSTACK};
+    sigemptyset(&handler.sa_mask);
+    if (!sigaction(SIGABRT, NULL, &now) && now.sa_handler == SIG_DFL)
+        sigaction(SIGABRT, &handler, NULL);
+    errno = saved;
+}
+
 void hak_signal_start(void)
 {
     static _Atomic(bool) started;

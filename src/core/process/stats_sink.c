@@ -69,26 +69,10 @@ int hak_stats_sink_stderr(void)
     return -1;
 }
 
-/* HAKMEM_STATS_FILE with %p replaced by the process id. */
-static void expand_path(char *out, size_t size, const char *pattern)
-{
-    size_t n = 0;
-    for (; *pattern && n + 1 < size; pattern++) {
-        if (pattern[0] == '%' && pattern[1] == 'p') {
-            hak_text_format(out + n, size - n, "%d", (int)getpid());
-            n += strlen(out + n);
-            pattern++;
-        } else {
-            out[n++] = *pattern;
-        }
-    }
-    out[n] = 0;
-}
-
 int hak_stats_sink_file(const char *pattern)
 {
-    char path[HAK_TEXT_MAX + 16];
-    expand_path(path, sizeof path, pattern);
+    char path[HAK_PATH_MAX];
+    hak_text_path(path, pattern);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
         hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, errno);

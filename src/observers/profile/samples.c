@@ -61,23 +61,13 @@ static struct hak_profile_entry *entries_of(char *f)
 
 /* --- the file ------------------------------------------------------------------------------------------- */
 
-/* HAKMEM_PROFILE_FILE with %p replaced by the process id. */
-static void expand(char *out, size_t size, const char *pattern)
-{
-    const char *mark = strstr(pattern, "%p");
-    if (mark)
-        hak_text_format(out, size, "%.*s%d%s", (int)(mark - pattern), pattern, (int)getpid(), mark + 2);
-    else
-        hak_text_format(out, size, "%s", pattern);
-}
-
 static int open_profile(void)
 {
-    char path[512];
+    char path[HAK_PATH_MAX];
     const char *pattern = getenv("HAKMEM_PROFILE_FILE");
     int low;
     if (pattern && *pattern) {
-        expand(path, sizeof path, pattern);
+        hak_text_path(path, pattern);
         low = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     } else {
         low = memfd_create(HAK_PROFILE_MEMORY, MFD_CLOEXEC);
