@@ -18,9 +18,10 @@
 set -euo pipefail
 
 # name | compiler | options | which tests, all when empty | which more by --long
-# With a backend that is not the default one, the suites unit, api, stress and misuse (suite `second`) run in the default
-# build, elsewhere by --long only, as do all ways into a process but one (suite life); limits, faults, memory, ledger and
-# soak (suite `again`) run by --long only. Suite `threads`: the unit tests that start threads.
+# Suite `second` runs in the default build, elsewhere by --long only: with a backend that is not the default one unit, api,
+# stress and misuse; the api but by its plain names; all ways into a process but one; compilers that have malloc in line.
+# Suite `again` runs by --long only: limits, faults, memory, ledger and soak with such a backend. Suite `threads`: the unit
+# tests that start threads.
 # Tests of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 # Static probes are built where their header is.
 PROBES=$(find /usr/include -path "*/sys/sdt.h" -printf " -Dprobes=true" -quit)

@@ -114,7 +114,7 @@ static int try_all(void)
                    *said ? said : "and no line");
             bad++;
         }
-        before += before < 20 ? 1 : before < 140 ? 3 : 11;
+        before += before < 20 ? 1 : before < 140 ? 5 : 23;
     }
     return bad;
 }

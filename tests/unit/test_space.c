@@ -228,9 +228,6 @@ TEST(a_header_zone_in_the_way_of_others_ends)
     use_everything();
     assert_not_ours();
 }
-#define HEADERS T(a_header_zone_in_the_way_of_others_ends),
-#else
-#define HEADERS
 #endif
 
 TEST(a_zone_goes_on_beyond_what_others_have_mapped)
