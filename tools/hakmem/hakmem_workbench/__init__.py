@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The hakmem workbench: run, verify, compare and explain allocator policies.
 
-`cli` is the door; each command is one module in `commands`.
+`cli` is the entry point; each command is one module in `commands`.
 Layers, lowest first; a module imports only from its own layer or lower ones:
 
     errors, text, glossary, screen    words and numbers for people
@@ -18,8 +18,8 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     report, plots, page, matrix       telling
     commands, cli                     the command line
 
-The exact order is in tests/test_cli.py. What `run`, `verify`, `options`,
-`get`, `set`, `causes`, `profile` and `record` import is standard library alone.
+The exact order is in tests/test_cli.py. What `run`, `verify`, `options`, `get`, `set`, `causes`, `profile` and `record`
+import is the standard library only.
 """
 
 __version__ = "0.1.0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What might serve a program better than the defaults, judged by replays of its calls.
+"""Finds what may serve a program better than the defaults, by replaying its calls.
 
 A replay only proposes: times are those of calls alone, and memory is what malloc
 made resident. What it proposes is proven, or not, on the program itself.
@@ -18,7 +18,7 @@ from .errors import Problem
 from .text import percent
 from .variants import Variant
 
-# Each alone; what a build does not know is left out.
+# Each is tried alone; a setting that the build lacks is left out.
 SETTINGS = (
     "backend=legacy",
     "set:HAKMEM_BACKGROUND=1",
@@ -43,7 +43,7 @@ FINALISTS = 3
 
 @dataclass
 class Candidate:
-    """A variant and what its replays took: CPU seconds of each, bytes of the paced one."""
+    """A variant and its replays: CPU seconds of each, bytes over time of the paced one."""
 
     variant: Variant
     cpus: list[float] = field(default_factory=list)
@@ -56,21 +56,21 @@ class Candidate:
 
     @property
     def noise(self) -> float:
-        """What it differs from itself: the better of every second replay against the others."""
+        """How much it differs from itself: every second replay against the others."""
         first, second = min(self.cpus[::2]), min(self.cpus[1::2])
         return max(first, second) / max(min(first, second), 1e-6) - 1
 
 
 @dataclass(frozen=True)
 class Finalist:
-    """Worth a proof, and why."""
+    """A variant worth a proof, and why."""
 
     variant: Variant
     reason: str
 
 
 def builds(baseline: Variant, named: Sequence[str]) -> list[str]:
-    """VARIANTs of other builds: those that were named, and release builds beside the library."""
+    """VARIANTs of other builds: those that the user named, and release builds beside the library."""
     found = [f"build:{folder}" for folder in named]
     tree = library.source_tree()
     if named or tree is None or baseline.library is None:
@@ -100,7 +100,7 @@ def _kind(variant: Variant) -> tuple[object, ...]:
 
 
 def candidates(specs: Iterable[str], library_path: str | None) -> list[Candidate]:
-    """Those that this library can be."""
+    """The variants that this library supports."""
     found = []
     for spec in specs:
         try:
@@ -118,10 +118,10 @@ def screen(
     seed: int,
     step: Callable[[str], None],
 ) -> None:
-    """Replays all in rounds of random order, so that a busy moment hits none alone; once paced."""
+    """Replays all variants in rounds of random order, so that a busy moment affects all; once paced."""
     order = random.Random(seed)
     everybody = [baseline, *others]
-    twice = [baseline, *everybody]  # the baseline's noise is everybody's
+    twice = [baseline, *everybody]  # all share the baseline's noise
     for _ in range(ROUNDS):
         for one in order.sample(twice, len(twice)):
             step(one.variant.label)
@@ -134,7 +134,7 @@ def screen(
 
 
 def gains(one: Candidate, baseline: Candidate) -> dict[str, float]:
-    """The share that it gains, by quantity; none where it loses too much of another."""
+    """The share that it gains, by quantity; none if it loses too much of another."""
     cpu = 1 - one.cpu / max(baseline.cpu, 1e-6)
     mean = 1 - one.mean / max(baseline.mean, 1)
     peak = 1 - one.peak / max(baseline.peak, 1)
@@ -150,7 +150,7 @@ def gains(one: Candidate, baseline: Candidate) -> dict[str, float]:
 def finalists(
     baseline: Candidate, others: Sequence[Candidate], library_path: str | None
 ) -> list[Finalist]:
-    """The best by each quantity, and both together where they are two."""
+    """The best by each quantity, and both combined if they differ."""
     found: list[Finalist] = []
     for quantity in ("CPU time", "memory"):
         scored = [(gains(one, baseline).get(quantity, 0.0), one) for one in others]
@@ -168,7 +168,7 @@ def finalists(
 
 
 def mean_of(samples: Sequence[tuple[float, int]]) -> float | None:
-    """Bytes over time, of (seconds, bytes); None where there are too few to tell."""
+    """Mean bytes over time, from (seconds, bytes); None if there are too few."""
     if len(samples) < 8:
         return None
     pairs = list(itertools.pairwise(samples))
@@ -177,7 +177,7 @@ def mean_of(samples: Sequence[tuple[float, int]]) -> float | None:
 
 
 def how_to(variant: Variant) -> list[str]:
-    """Lines that put a variant to use."""
+    """The lines that apply a variant."""
     lines = [f"export {name}={value}" for name, value in sorted(variant.settings.items())]
     build = [part for part in variant.spec.split(",") if part.startswith("build:")]
     if build and variant.library:

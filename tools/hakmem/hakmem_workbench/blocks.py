@@ -13,7 +13,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-FEWEST_BLOCKS = 8  # with fewer no difference is claimed
+FEWEST_BLOCKS = 8  # with fewer blocks no difference is claimed
 
 
 def shuffled(arms: Iterable[T], rng: Random) -> list[T]:
@@ -24,7 +24,7 @@ def shuffled(arms: Iterable[T], rng: Random) -> list[T]:
 
 
 def interleaved(arms: Iterable[T], blocks: int, rng: Random) -> Iterator[tuple[int, int, T]]:
-    """(block, place in it, arm) of all runs, in the order in which they are made."""
+    """(block, position in it, arm) of all runs, in the order in which they are made."""
     arms = list(arms)
     for block in range(blocks):
         for place, arm in enumerate(shuffled(arms, rng)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Judges an observed run: is the expected allocator in effect, everywhere?
 
-Every way in which a preload fails without a word has a finding of its own,
-with a name, a sentence and what to do. No printing here, and no running.
+Each way in which a preload silently fails has a finding, with a name, a sentence and a remedy. This module neither
+prints nor runs programs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Expected:
-    """The allocator that ought to serve; no library means the system's own."""
+    """The allocator that should serve; no library means the system's own."""
 
     name: str
     library: Library | None = None
@@ -70,7 +70,7 @@ class Expected:
         return os.path.realpath(path) == self.library.real or self._same_build(path)
 
     def _same_build(self, path: str) -> bool:
-        """A copy of the same build, as a container or a second mount shows it."""
+        """Whether it is a copy of the same build, as seen through a container or a second mount."""
         try:
             build = elf.read(path).build_id
         except elf.NotElf:
@@ -80,7 +80,7 @@ class Expected:
 
 @dataclass
 class Judged:
-    """One program of the run, who serves it, and what is wrong."""
+    """One program of the run, the library that serves it, and what is wrong."""
 
     image: Image
     resolution: Resolution
@@ -110,9 +110,8 @@ def judge(
 
 
 def foresee(path: str, argv: list[str], library: Library) -> list[Finding]:
-    """What would keep the library from a program, by its file alone: nothing is run.
-
-    For a script it is about the interpreter, which is what the kernel executes.
+    """What would prevent preloading into a program, by its file alone: nothing is run. For a script, the interpreter
+    counts, since the kernel executes that.
     """
     program = os.path.realpath(_interpreter(path))
     image = Image(0, 0, program, argv, preload=library.path, objects=[program])
@@ -125,7 +124,7 @@ def foresee(path: str, argv: list[str], library: Library) -> list[Finding]:
 
 
 def _interpreter(path: str) -> str:
-    """What '#!' names, as often as the kernel follows it."""
+    """The interpreter that '#!' names, followed as often as the kernel does."""
     for _ in range(4):
         try:
             with open(path, "rb") as stream:
@@ -140,7 +139,7 @@ def _interpreter(path: str) -> str:
 
 
 def privileges(path: str) -> str | None:
-    """Why the kernel would distrust the environment of this program, if it would."""
+    """Why the kernel would not trust the environment of this program; None if it would."""
     try:
         state = os.stat(path)
     except OSError:
@@ -158,7 +157,7 @@ def privileges(path: str) -> str | None:
 
 
 def may_trace(path: str) -> bool:
-    """False where tracing would take from a program the privileges it is about."""
+    """False if tracing would remove the privileges that the check is about."""
     return os.geteuid() == 0 or privileges(path) is None
 
 
@@ -196,7 +195,7 @@ class _Judge:
         return self.served_by()
 
     def closed(self) -> Finding | None:
-        """Why no preload reaches the program, by what it is."""
+        """Why no preload can reach this kind of program."""
         if found := self._static() or self._privileged():
             return found
         if self.expected.library and not self._loaded and (why := self._mismatch()):
@@ -204,7 +203,7 @@ class _Judge:
         return None
 
     def served_by(self) -> list[Finding]:
-        """Who serves it instead, or beside."""
+        """Which library serves it instead, or in addition."""
         return [*self._program_malloc(), *self._objects(), *self._second_allocators()]
 
     @property
@@ -245,7 +244,7 @@ class _Judge:
         if self.expected.library is None or self._loaded:
             return None
         if not self.resolution.objects and self.image.preload:
-            return None  # replaced by its next exec before anybody could look
+            return None  # replaced by its next exec before it could be observed
         wanted = os.path.basename(self.expected.library.path)
         carried = (self.image.preload or "").replace(":", " ").split()
         if any(os.path.basename(path) == wanted for path in carried):
@@ -260,7 +259,7 @@ class _Judge:
         )
 
     def _missing(self) -> Finding | None:
-        """As the program is: what its own LD_PRELOAD names must be there."""
+        """Without a preload of ours: the files in its own LD_PRELOAD must exist."""
         loaded = {os.path.realpath(path) for path in self.resolution.objects}
         names = {os.path.basename(path) for path in self.resolution.objects}
         for path in (self.image.preload or "").replace(":", " ").split():

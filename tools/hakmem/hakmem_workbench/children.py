@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Runs the programs that measure (hyperfine, strace) so that nothing of them stays behind.
+"""Runs the programs that measure (hyperfine, strace) so that no process of theirs remains.
 
-Each gets a session of its own. Ctrl-C on the terminal then reaches the workbench
-alone, which ends the whole session: the tool and the command that it runs.
+Each gets a session of its own. Ctrl-C on the terminal then reaches only the workbench, which ends the whole session:
+the tool and its command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def run(words: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run; whatever interrupts it ends the program and its children too."""
+    """Like subprocess.run; an interruption also ends the program and its children."""
     with subprocess.Popen(
         words, start_new_session=True, text=True, errors="replace", **more
     ) as process:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The command line: one parser, one door for errors, one exit code.
+"""The command line: one parser, one place for errors, one exit code.
 
-Each command is a module with SUMMARY, `configure(parser)` and `main(args)`;
-it is imported only when it is called, so that `run` starts fast and needs
-nothing beside the standard library.
+Each command is a module with SUMMARY, `configure(parser)` and `main(args)`; it is imported only when it is called, so
+that `run` starts fast and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ examples:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its complaints are like all others: one sentence, and what to do."""
+    """Reports errors like all others: one sentence, and what to do."""
 
     def error(self, message: str) -> NoReturn:
         raise Problem(message, f"'{self.prog} --help' lists what there is.")
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Runs it; what went wrong becomes one line on stderr and an exit code."""
+    """Runs it; an error becomes one line on stderr and an exit code."""
     try:
         return work()
     except Problem as problem:
@@ -110,7 +109,7 @@ def _dispatch(arguments: list[str]) -> int:
     )
     module.configure(parser)
     left, command = _split(arguments[1:])
-    # A command line may follow directly only where nothing else stands at its place.
+    # A command line may follow without -- only if the command has no other positional argument.
     direct = any(action.nargs == argparse.REMAINDER for action in parser._actions)
     args = parser.parse_args(left) if direct else parser.parse_intermixed_args(left)
     if command is not None:
@@ -124,7 +123,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
-    """Everything behind the first '--' belongs to the command, untouched."""
+    """Everything after the first '--' belongs to the command, unchanged."""
     if "--" not in arguments:
         return arguments, None
     at = arguments.index("--")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Reads what the dynamic linker reads: one ELF file's header, needs and symbols.
 
-Pure Python, 32 and 64 bit, either byte order; section headers are used when
-they are there, the dynamic segment otherwise, so that stripped objects work.
-Files never change under us: results are cached by path, size and time.
+Pure Python, 32 and 64 bit, either byte order; section headers are used if they exist, else the dynamic segment, so that
+stripped objects work. Results are cached by path, size and time.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Elf:
 
     @property
     def static(self) -> bool:
-        """True for a program that starts without the dynamic linker."""
+        """Whether the program starts without the dynamic linker."""
         return self.interpreter is None
 
     @property
@@ -77,26 +76,25 @@ def read(path: str) -> Elf:
 
 
 def objects(path: str, prefix: str) -> list[str]:
-    """The rest of the names of all variables that begin with `prefix`, in order of address.
-
-    From the full symbol table, which a stripped file has not.
+    """The names, without `prefix`, of all variables that begin with it, in order of address. Needs the full symbol
+    table, which a stripped file lacks.
     """
     with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _Reader(path, data).variables(prefix)
 
 
 def section(path: str, name: str) -> bytes:
-    """The content of a section; empty where there is none. May raise NotElf."""
+    """The content of a section; empty if there is none. May raise NotElf."""
     return _with_reader(path, lambda reader: reader.content(name))
 
 
 def first_address(path: str) -> int:
-    """The address of the start of the file, where the file itself would be loaded."""
+    """The address at which the start of the file is linked."""
     return _with_reader(path, lambda reader: reader.first_address())
 
 
 def segments(path: str) -> list[tuple[int, int, int]]:
-    """(offset, address, length) of what is loaded of a file; may raise NotElf."""
+    """(offset, address, length) of each loaded segment; may raise NotElf."""
     return _with_reader(path, lambda reader: [row[1:] for row in reader.programs if row[0] == _PT_LOAD])
 
 
@@ -324,7 +322,7 @@ class _Reader:
     def _split(
         symbols: Iterator[tuple[str, int, int, int]],
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Names that others can bind to, and names that are looked up elsewhere."""
+        """Exported names, and names that are looked up elsewhere."""
         defined, wanted = set(), set()
         for name, binding, visibility, section in symbols:
             if section == 0:
@@ -334,7 +332,7 @@ class _Reader:
         return frozenset(defined), frozenset(wanted)
 
     def _private_marks(self) -> frozenset[str]:
-        """Allocators compiled in under a name of their own, by the symbols they leave."""
+        """Allocators compiled in under their own names, recognised by their symbols."""
         found = set()
         for kind, _, _, link in self.sections:
             if kind not in (_SHT_SYMTAB, _SHT_DYNSYM):

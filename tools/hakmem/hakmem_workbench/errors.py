@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can go wrong in a way that the user can mend.
+"""Errors that the user can correct.
 
 A `Problem` becomes one line on stderr and an exit code; every other exception
 is a bug of ours and keeps its traceback.
@@ -14,7 +14,7 @@ NOT_FOUND = 127
 
 
 class Problem(Exception):
-    """What is wrong with which value and why, what to do about it, and the exit code."""
+    """Which value is wrong and why, what to do about it, and the exit code."""
 
     def __init__(self, sentence: str, hint: str, code: int = USAGE) -> None:
         super().__init__(sentence)
@@ -24,14 +24,14 @@ class Problem(Exception):
 
     @property
     def line(self) -> str:
-        """Both in one line, whatever a compiler or a linker put into the hint."""
+        """Both in one line, even if the hint has several (a compiler's or linker's)."""
         joint = "; " if self.hint[:1].islower() else ". "
         words = f"{self.sentence}{joint}{self.hint}" if self.hint else self.sentence
         return " ".join(part.strip() for part in words.splitlines())
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal that asks us to end; Ctrl-C is one of them."""
+    """A signal that requests termination; Ctrl-C is one of them."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def exit_code_of(interrupt: KeyboardInterrupt) -> int:
-    """As a shell has it: 128 and the signal's number."""
+    """As in a shell: 128 plus the signal's number."""
     return 128 + getattr(interrupt, "number", signal.SIGINT)
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Carries out an experiment: proof first, then timed blocks, then what is beside time.
+"""Carries out an experiment: first the proof, then timed blocks, then the other measurements.
 
-Every variant is proven to be in effect before anything is timed. In each block
-every arm runs once, in random order; the baseline has two arms, so that A
-against A is always there. Warm-up blocks are kept in the raw data and used nowhere.
-What ends it early, a signal or a failure, leaves what was measured until then.
+Every variant is proven to be in effect before anything is timed. In each block every arm runs once, in random order;
+the baseline has two arms, so that A against A is always there. Warm-up blocks are kept in the raw data only. If a
+signal or a failure ends the experiment early, the results so far are kept.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _PREVENTS = ("static", "setuid", "env-cleared", "refused-preload", "own-malloc",
 
 
 class Watcher(Protocol):
-    """Who wants to know how it goes; see `live`."""
+    """Receives the progress of an experiment; see `live`."""
 
     def phase(self, title: str, steps: int) -> None: ...
     def step(self, what: str) -> None: ...
@@ -48,7 +47,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for; None means: decide from how long the command takes."""
+    """The request; None: decide by the duration of the command."""
 
     command: Sequence[str]
     variants: Sequence[Variant]
@@ -67,7 +66,7 @@ class Plan:
 
 @dataclass
 class _Proof:
-    """What the first run of a variant told."""
+    """The results of a variant's first run."""
 
     seen: Observation
     stats: Stats | None
@@ -75,7 +74,7 @@ class _Proof:
 
 
 class Experiment:
-    """One run of a plan; `record` is handed each timed run as soon as it is there."""
+    """One execution of a plan; `record` receives each timed run as soon as it has ended."""
 
     def __init__(
         self, plan: Plan, watcher: Watcher, record: Callable[[Arm, Run], None] | None = None
@@ -127,7 +126,7 @@ class Experiment:
         )
 
     def _measure(self, proofs: list[_Proof]) -> Stop | None:
-        """All that is measured; or why it ended early, if anything was."""
+        """All results, or the reason why it ended early, if anything was measured."""
         try:
             self._time_blocks()
             self._measure_memory(proofs)
@@ -202,7 +201,7 @@ class Experiment:
         raise Problem(sentence, said(seen.stderr, hint), code=1)
 
     def _check_effect(self, variant: Variant, seen: Observation) -> None:
-        """The command's own last program must be served; others are told about."""
+        """The command's own last program must be served; others are only reported."""
         if not seen.images:
             self._note(f"{variant.label}: the command ended before it could be looked at.")
             return
@@ -260,7 +259,7 @@ class Experiment:
             self.watcher.timed(arm, timing.seconds, warmup)
 
     def _decide_blocks(self, warmup: int) -> int:
-        """About a minute of timing, within limits that keep the statistics honest."""
+        """As many runs as fit into about a minute, within limits that the statistics require."""
         if not warmup:
             return AUTO_BLOCKS[0]
         block = sum(run.seconds for run in self.runs if run.block == -1) or 0.001

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Turns statistics into sentences: who made the system calls, what is kept, and why.
-
-What a cause or a reason means is said here; which setting changes it is not:
-that comes from the statistics themselves, where each setting names the counter
-that it moves. An unknown cause is reported under its own name.
+"""Turns statistics into sentences: what made the system calls, what is kept, and why. This module has the meaning of
+causes and reasons. Which setting changes them comes from the statistics, in which each setting names the counter that
+it moves. An unknown cause is reported under its own name.
 """
 
 from __future__ import annotations
@@ -101,7 +99,7 @@ REASONS = {
 }
 _WATCHING = ("HAKMEM_STATS_SHM",)
 
-# What a setting moves that also changes a cause or a reason under another name.
+# Counters of settings that also change a cause or a reason with another name.
 _LEADS_TO = {
     "batch_release": ("allocator.release",),
     "direct_release": ("allocator.release",),
@@ -121,13 +119,13 @@ _GIVES_BACK = (
 _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
-_DEAR_SECONDS = 0.001  # below it no program notices
+_DEAR_SECONDS = 0.001  # a smaller share matters to no program
 _MUCH_KEPT = 16 << 20
 
 
 @dataclass
 class Item:
-    """A fact, what it means, and which settings would change it."""
+    """A fact, its meaning, and the settings that would change it."""
 
     name: str
     fact: str
@@ -144,7 +142,7 @@ class Section:
 
 
 def explain(stats: Stats) -> list[Section]:
-    """The whole story, in the order in which a person asks."""
+    """The whole explanation, in the order of a reader's questions."""
     memory, calls = _retained(stats), _system_calls(stats)
     sections = [
         _in_short(stats),
@@ -156,7 +154,7 @@ def explain(stats: Stats) -> list[Section]:
 
 
 def _in_short(stats: Stats) -> Section | None:
-    """What a colleague would say first, and what to try."""
+    """The most important finding, and what to try."""
     groups = by_cause(stats.os_calls)
     if not groups:
         return None
@@ -222,9 +220,8 @@ def _other_value(setting: Setting) -> str | None:
 
 
 def settings_that_move(stats: Stats, name: str) -> tuple[Setting, ...]:
-    """Settings whose counter has this cause or reason, or what leads to it, in its name.
-
-    Inherited names stand for one of these, and are left out; so is what only looks on.
+    """Settings whose counter is named after this cause or reason, or after what leads to it. Inherited names stand for
+    one of these, and are left out; so are settings that only report.
     """
     names = {name, *_LEADS_TO.get(name, ())}
     return tuple(
@@ -338,7 +335,7 @@ def _retained(stats: Stats) -> Section | None:
 
 
 def _release(row: Retained) -> str:
-    """What would give it back, how much that is, and what it costs."""
+    """What would return it, how much, and at which cost."""
     reason = REASONS.get(row.reason)
     if reason is None or not reason.release:
         return ""

@@ -98,7 +98,7 @@ def analyse(
 
 
 def _main(factors: Sequence[Factor], logs: Array) -> list[tuple[str, Array]]:
-    """(name, contrast of each block) of every level but the first."""
+    """(name, contrast of each block) of every level except the first."""
     return [
         (
             f"{factor.name}: {factor.levels[level]} instead of {factor.levels[0]}",
@@ -117,7 +117,7 @@ def _crossed(factors: Sequence[Factor], logs: Array) -> list[tuple[str, Array]]:
         for level, other in itertools.product(
             range(1, len(first.levels)), range(1, len(second.levels))
         ):
-            # After the first step its axis is gone, so the second one moves down.
+            # The first step removes its axis, so the second one moves down.
             contrast = _step(_step(logs, one + 1, level), two, other)
             name = f"{first.name}={first.levels[level]} with {second.name}={second.levels[other]}"
             found.append((name, _flat(contrast)))
@@ -125,12 +125,12 @@ def _crossed(factors: Sequence[Factor], logs: Array) -> list[tuple[str, Array]]:
 
 
 def _step(values: Array, axis: int, level: int) -> Array:
-    """The difference between a level and the first one; the axis is gone."""
+    """The difference between a level and the first one; removes the axis."""
     return np.asarray(np.take(values, level, axis=axis) - np.take(values, 0, axis=axis))
 
 
 def _flat(contrast: Array) -> Array:
-    """Averaged over all other factors: one number a block."""
+    """Averaged over all other factors: one number per block."""
     return np.asarray(contrast.reshape(len(contrast), -1).mean(axis=1))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A flame graph as one HTML page that needs nothing else: click to look closer, type to search."""
+"""A flame graph as one self-contained HTML page: click to zoom, type to search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .symbols import Symbols
 
 
 def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
-    """Widths are bytes: those that live, or all that were allocated."""
+    """Widths are bytes: live or allocated ones."""
     root = _node("all")
     for stack, amount in profile.stacks.items():
         node = root

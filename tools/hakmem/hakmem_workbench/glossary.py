@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What each word of a table means, in one sentence: said below the table and in the guide.
-
-A column or a row has no name that is not here; the tests hold the tables and
-docs/tuning.md to it.
+"""The meaning of each word of a table, in one sentence, for the text below the table and for the guide. Every name of a
+column or row is here; the tests check the tables and docs/tuning.md.
 """
 
 from __future__ import annotations
@@ -77,6 +75,6 @@ TABLES: dict[str, dict[str, str]] = {
 
 
 def explained(table: str, shown: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """(word, meaning) of a table: all of it, or what is shown."""
+    """(word, meaning) of a table: of all words, or of those shown."""
     words = TABLES[table]
     return [(word, words[word]) for word in (shown or words)]

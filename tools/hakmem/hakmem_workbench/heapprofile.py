@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads the file of a heap profile, src/observers/profile/format.h, of an ended or a running process.
+"""Reads the file of a heap profile (src/observers/profile/format.h), of a process that has ended or still runs.
 
 A sample of a block of s bytes, drawn at a mean of m, stands for 1 / (1 - exp(-s / m)) blocks.
 """
@@ -26,7 +26,7 @@ MEMORY = "/memfd:hakmem.profile"
 
 @dataclass(frozen=True)
 class Mapping:
-    """Code of one file: addresses, and where they lie in it."""
+    """Code of one file: its addresses, and its offset in the file."""
 
     start: int
     end: int
@@ -123,7 +123,7 @@ def _mappings(text: bytes) -> list[Mapping]:
 
 
 def of_process(pid: int) -> Path:
-    """Where the process keeps its profile; a Problem says why there is none."""
+    """The file of the process's profile; a Problem says why there is none."""
     if not shm.alive(pid):
         raise Problem(f"there is no process {pid}", "A profile's file can be read after it, too.", 1)
     try:
@@ -155,7 +155,7 @@ def _candidates(pid: int) -> Iterable[Path]:
 
 
 def _is_of(path: Path, pid: int) -> bool:
-    """A forked child has its parent's, too."""
+    """A forked child also has its parent's."""
     try:
         with path.open("rb") as stream:
             head = stream.read(HEADER.size)
@@ -166,7 +166,7 @@ def _is_of(path: Path, pid: int) -> bool:
 
 
 def mean_of(path: Path) -> int:
-    """Bytes between two samples now; 0 where it is switched off."""
+    """The current mean of bytes between two samples; 0 if it is off."""
     with path.open("rb") as stream:
         return int(HEADER.unpack(stream.read(HEADER.size))[5])
 

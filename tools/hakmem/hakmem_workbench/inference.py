@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Decides whether a difference is one, and says so in words.
+"""Decides whether a difference is real, and says so in words.
 
 The unit is the block: every variant ran once in it, in random order, and the
 baseline twice. A ratio is the median over the blocks of the time divided by the
@@ -46,7 +46,7 @@ class Ratio:
 
     @property
     def half_width(self) -> float:
-        """How far the interval reaches on either side, as a share."""
+        """How far the interval extends on either side, as a share."""
         return float(np.expm1((np.log(self.high) - np.log(self.low)) / 2))
 
     @property
@@ -95,9 +95,8 @@ def ratio_of(differences: Array, level: float, seed: int) -> Ratio:
 
 
 def sign_flips(differences: Array, seed: int) -> float:
-    """How often random signs give a signed-rank sum as large: p.
-
-    Ranks, as the median of random signs is as large as the median itself.
+    """How often random signs yield as large a signed-rank sum: p. It uses ranks, since the median under random signs
+    would be as large as the median itself.
     """
     ranks = np.argsort(np.argsort(np.abs(differences))) + 1.0
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], (RESAMPLES, len(differences)))
@@ -105,7 +104,7 @@ def sign_flips(differences: Array, seed: int) -> float:
 
 
 def verdict_of(blocks: int, ratio: Ratio, p: float, floor: float) -> Verdict:
-    """The rule of the file's head."""
+    """Applies the rule at the head of this file."""
     if blocks < FEWEST_BLOCKS:
         return "few"
     if ratio.excludes_one and abs(np.log(ratio.value)) > np.log1p(floor) and p < 1 - LEVEL:
@@ -114,7 +113,7 @@ def verdict_of(blocks: int, ratio: Ratio, p: float, floor: float) -> Verdict:
 
 
 def reason_of(ratio: Ratio, p: float, floor: float) -> str:
-    """Why an interval without 1 in it is no difference after all; empty where 1 is in it."""
+    """Why an interval that excludes 1 is still no difference; empty if it includes 1."""
     if not ratio.excludes_one:
         return ""
     if abs(np.log(ratio.value)) <= np.log1p(floor):
@@ -123,7 +122,7 @@ def reason_of(ratio: Ratio, p: float, floor: float) -> str:
 
 
 def noise_of(first: Array, again: Array, seed: int) -> Noise:
-    """What the same command, measured twice in each block, differs from itself."""
+    """How much the same command, measured twice in each block, differs from itself."""
     differences = np.log(again) - np.log(first)
     ratio = ratio_of(differences, LEVEL, seed)
     floor = max(float(np.expm1(abs(np.log(ratio.value)))), SMALLEST_CLAIM)
@@ -163,7 +162,7 @@ def _from_both(block: Array) -> Array:
 
 
 def _shuffles(block: Array, seed: int) -> float:
-    """How often a random arm of each block in the variant's place gives as much: p."""
+    """How often a random arm of each block in place of the variant yields as much: p."""
     blocks = len(block)
     chosen = np.random.default_rng(seed).integers(0, 3, (RESAMPLES, blocks))
     rows = np.arange(blocks)
@@ -203,12 +202,12 @@ def _sentence(
 
 
 def same(reason: str) -> str:
-    """The cell of a table: 'no difference', and why where the interval says otherwise."""
+    """The cell of a table: 'no difference', and why if the interval excludes 1."""
     return f"no difference: {reason}" if reason else "no difference"
 
 
 def amount(ratio: Ratio, verdict: Verdict) -> str:
-    """'5.0 % more', '12.3 % less'; only where there is a difference."""
+    """'5.0 % more', '12.3 % less'; only if there is a difference."""
     return f"{percent(ratio.value - 1)} {'more' if verdict == 'slower' else 'less'}"
 
 

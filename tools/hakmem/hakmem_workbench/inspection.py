@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Reads the heap of a running process from outside: it needs no setting, and stops nothing.
+"""Reads the heap of a running process from outside: it needs no setting, and does not stop the process.
 
-The library says where its variables are and how its structures are laid out, in a section
-that is not loaded (src/core/base/layout.h). /proc/PID/mem has their content, and
-/proc/PID/pagemap tells which pages are resident. Each resident page of the library's
-mappings goes to one reason or to the program's blocks, so their sum is the Rss that the
-kernel counts for these mappings. A process that runs meanwhile changes under our eyes:
-figures of one moment need one that waits.
+The library says where its variables are and how its structures are laid out, in a section that is not loaded
+(src/core/base/layout.h). /proc/PID/mem has their content, and /proc/PID/pagemap tells which pages are resident. Each
+resident page of the library's mappings is counted for one reason or for the program's blocks, so their sum is the Rss
+that the kernel counts for these mappings. A running process changes while it is read: only the figures of a waiting
+process belong to one moment.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ SECTION = ".hakmem.layout"
 PAGE = 1 << 16  # of the library
 SYSTEM_PAGE = mmap.PAGESIZE
 _WORD = struct.Struct("=QQ")
-_MOST = 1 << 20  # nodes of one list, in case it is read while it changes
+_MOST = 1 << 20  # most nodes of one list, in case it changes while it is read
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the library says of itself: address and size, offset and size, value."""
+    """The library's records: address and size, offset and size, value."""
 
     variables: dict[str, tuple[int, int]]
     fields: dict[str, tuple[int, int]]
@@ -47,7 +46,7 @@ class Layout:
 
 
 def layout(path: str) -> Layout | None:
-    """The records in a library or program; None where it has none."""
+    """The records in a library or program; None if it has none."""
     data = elf.section(path, SECTION)
     if not data:
         return None
@@ -112,7 +111,7 @@ class Process:
         os.close(self.pages)
 
     def _find(self) -> tuple[str, Layout, int]:
-        """The file with the records, and how far from its own addresses it was loaded."""
+        """The file with the records, and the offset at which it was loaded."""
         replaced = ""
         for one in self.mappings:
             if one.offset or not one.inode or not one.path.startswith("/"):
@@ -143,7 +142,7 @@ class Process:
         )
 
     def read(self, address: int, size: int) -> bytes:
-        """Zeros where nothing can be read: what ends meanwhile has nothing left."""
+        """Zeros where nothing can be read, as after the process has ended."""
         try:
             data = os.pread(self.memory, size, address)
         except (OSError, OverflowError, ValueError):
@@ -169,7 +168,7 @@ class Process:
         return int.from_bytes(self.variable(variable), "little")
 
     def get(self, data: bytes, name: str, at: int = 0) -> int:
-        """The field of the structure that lies there."""
+        """A field of the structure at this address."""
         offset, size = self.layout.fields[name]
         return int.from_bytes(data[at + offset : at + offset + size], "little")
 
@@ -214,7 +213,7 @@ class Residence:
                 continue
             words = process.pagemap(one.start, one.end)
             flags = bytearray(word >> 63 for word in words)
-            # The page of zeros, which reads of new memory are given, counts as present, but not in Rss.
+            # The zero page, which reads of new memory map, counts as present, but not in Rss.
             surplus = flags.count(1) - one.resident // SYSTEM_PAGE
             for i, word in enumerate(words if surplus > 0 else ()):
                 if surplus > 0 and word & _PRESENT and not word & _EXCLUSIVE:
@@ -234,7 +233,7 @@ class Residence:
         )
 
     def only(self, start: int, end: int) -> Residence:
-        """The same for a part, which is then found at once."""
+        """The same, cached, for a range that is read in parts."""
         part = Residence.__new__(Residence)
         part.parts = [p for p in self.parts if start < p[1] and end > p[0]]
         part.total = 0
@@ -243,7 +242,7 @@ class Residence:
 
 @dataclass
 class Heap:
-    """One moment of a process: its live bytes, and what is resident beside them, by reason."""
+    """One moment of a process: its live bytes, and the other resident bytes by reason."""
 
     pid: int
     library: str
@@ -253,13 +252,13 @@ class Heap:
     since: dict[str, int] = field(default_factory=dict)  # ms of the monotonic clock
     occupancy: list[int] = field(default_factory=lambda: [0] * 10)  # slabs by tenths in use
     threads: int = 0
-    heaps: int = 0  # of threads, or of processors
+    heaps: int = 0  # of threads, or of CPUs
     age_seconds: float = 0.0
     os_calls: tuple[OsCall, ...] = ()
     latency: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # p50, p99, worst in ns by cause
     stage_latency: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
-    ranges: list[tuple[int, int]] = field(default_factory=list)  # addresses that are the library's
+    ranges: list[tuple[int, int]] = field(default_factory=list)  # address ranges of the library
     note: str = ""
 
     def add(self, reason: str, amount: int, since_ms: int = 0) -> None:
@@ -332,7 +331,7 @@ class Seen(Snapshot):
 
 
 class Outside:
-    """What `shm.Live` gives, of a process that shows no live counters."""
+    """The interface of `shm.Live` for a process that shows no live counters."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.path, self.updates = pid, Path(f"/proc/{pid}"), 0
@@ -345,10 +344,10 @@ class Outside:
         return Seen(self.pid, self.updates, int(started * 1e9), heap.values(), heap)
 
     def follow(self) -> None:
-        """Each look finds what the process is now."""
+        """Each call reads the process anew."""
 
     def close(self) -> None:
-        """Nothing is kept open between two looks."""
+        """Nothing stays open between two calls."""
 
 
 def look(pid: int) -> Heap:
@@ -416,7 +415,7 @@ class _Look:
                     yield OsCall(cause, call, **entry)
 
     def _stages(self) -> dict[str, int]:
-        """Of the backend in use; the last row of a table by stage is of requests that none of them served."""
+        """The stages of the backend in use; the last row of a table by stage counts requests that no stage served."""
         p = self.p
         size = p.size_of("hak_stage")
         last = p.layout.variables["hak_stage_latencies"][1] // p.size_of("hak_latency") - 1
@@ -482,7 +481,7 @@ class _Look:
         ]
 
     def _plan(self) -> tuple[int, int]:
-        """Tables and zones; nobody else has a mapping among them."""
+        """Tables and zones; nothing else is mapped among them."""
         p = self.p
         data, size = p.variable("zones"), p.size_of("zone")
         table = p.get(p.variable("hak_page_map"), "hak_page_map.descriptors")
@@ -494,7 +493,7 @@ class _Look:
         return table, end
 
     def _chunks(self) -> list[tuple[int, int]]:
-        """What was mapped for metadata beside the tables."""
+        """Mappings for metadata besides the tables."""
         p = self.p
         data, count = p.variable("noted"), p.number("noted_count")
         if 16 * count == len(data):
@@ -527,7 +526,7 @@ class _Look:
         return [(first, first + self.p.layout.numbers["live_file_bytes"])]
 
     def _cached_spans(self) -> dict[int, int]:
-        """Spans that are kept whole, by their address: since when."""
+        """Cached spans: when each was freed, by address."""
         p = self.p
         if not p.has("caches"):
             return {}
@@ -541,7 +540,7 @@ class _Look:
         return found
 
     def _zone(self, base: int, mapped: int) -> None:
-        """Superslab by superslab: what has no descriptor in memory has no page in use."""
+        """Walks the superslabs: one whose descriptors are not resident has no page in use."""
         p = self.p
         superslab = 1 << p.layout.numbers["superslab_lg"]
         size = p.size_of("hak_slab")
@@ -550,7 +549,7 @@ class _Look:
         descriptors = p.get(table, "hak_page_map.descriptors")
         rotation, mask = (p.get(table, f"hak_page_map.{name}") for name in ("rotation", "mask"))
         here = self.resident.only(base, base + mapped)
-        behind = base  # of a run that reaches into further superslabs
+        behind = base  # of a run that extends into further superslabs
         for start in range(base, base + mapped, superslab):
             if not here.bytes(start, start + superslab):
                 continue
@@ -588,7 +587,7 @@ class _Look:
         return at
 
     def _slab(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
-        """Blocks that are out, and free ones: on its lists, on its remote list, or not cut yet."""
+        """Allocated blocks, and free ones: on lists, on the remote list, or not yet carved."""
         p, n = self.p, self.p.layout.numbers
         amount = here.bytes(at, end)
         word, used = p.get(data, "hak_slab.word", d), p.get(data, "hak_slab.used", d)
@@ -628,7 +627,7 @@ class _Look:
             self.heap.add("dirty", amount, since)
 
     def _binned(self) -> int:
-        """Bytes of blocks in the bins of threads, and of others' blocks on their way back."""
+        """Bytes of blocks in the bins and remote caches of threads."""
         p = self.p
         total = 0
         orphan = p.variable("orphan")
@@ -649,7 +648,7 @@ class _Look:
         )
 
     def _lengths(self, thread: bytes, kind: str) -> Callable[[int], int]:
-        """How many blocks are in the bin of a class, by the kind of cache that was built."""
+        """How many blocks are in the bin of a class, for each kind of cache."""
         p = self.p
         fields = p.layout.fields
         if "hak_heap.arrays" in fields:
@@ -701,7 +700,7 @@ class _Look:
 
 
 def _bucket_end(calls: tuple[int, ...], first: int, share: float, worst: int) -> int:
-    """The time within which that share of the calls came back, as far as the buckets tell."""
+    """The time within which that share of the calls returned, to the resolution of the buckets."""
     below = 0
     for i, number in enumerate(calls):
         below += number
@@ -711,7 +710,7 @@ def _bucket_end(calls: tuple[int, ...], first: int, share: float, worst: int) ->
 
 
 def age_of(pid: int) -> float:
-    """Seconds since the process was started."""
+    """Seconds since the process started."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return max(time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[19]) / os.sysconf("SC_CLK_TCK"), 0)

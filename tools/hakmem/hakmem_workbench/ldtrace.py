@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Understands what glibc's dynamic linker says under LD_DEBUG.
-
-`files` tells what was loaded and by whom, `scopes` in which order each object
-looks names up, `bindings` what a name really resolved to. One file holds the
-programs that one process ran, one after the other; each becomes a `Linkage`.
-musl says nothing at all: then there are no linkages, and callers fall back.
+"""Parses the output of glibc's dynamic linker under LD_DEBUG. `files` says which objects were loaded and what loaded
+them, `scopes` in which order each object looks up names, `bindings` to what a name was actually bound. One file holds
+the programs that one process ran, one after the other; each becomes a `Linkage`.
+musl prints nothing: then there are no linkages, and callers fall back.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ class Linkage:
         return [name for name in self.scopes if not name.startswith("linux-")]
 
     def deep(self, name: str) -> bool:
-        """True where the object looks at itself before it looks at the program."""
+        """Whether the object looks up names in itself before the program."""
         order = self.scopes.get(name, [])
         return (
             self.namespaces.get(name, 0) == 0
@@ -59,7 +57,7 @@ class Linkage:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """What makes glibc's linker write its report into `directory`, one file a process."""
+    """The variables that make glibc's linker write its report into `directory`, one file per process."""
     return {"LD_DEBUG": "files,bindings,scopes", "LD_DEBUG_OUTPUT": str(directory / "ld")}
 
 
@@ -98,7 +96,7 @@ def _binding(now: Linkage, line: str) -> None:
     match = _BINDING.match(line)
     if match and match[5] in INTERESTING:
         key = (match[1], match[5])
-        if now.bindings.get(key, match[1]) == match[1]:  # to itself is but a pointer; see resolve
+        if now.bindings.get(key, match[1]) == match[1]:  # a binding to itself may be only a pointer; see resolve
             now.bindings[key] = match[3]
 
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Finds the libraries: hakmem itself, and the allocators it is compared with.
-
-Order for hakmem: what was asked for, the Meson environment, the installation
-this tool belongs to, the source tree (the tool's, then the current one),
-pkg-config, the linker's cache. The first that exists is taken, and named.
+"""Finds the libraries: hakmem itself, and the allocators with which it is compared. The order for hakmem: the one
+requested, the Meson environment, the installation of this tool, the source tree (the tool's, then the current one),
+pkg-config, the linker's cache. The first that exists is used, and named.
 """
 
 from __future__ import annotations
@@ -120,7 +118,7 @@ def beside(library: Library, name: str) -> str:
 
 
 def parts(library: Library, kind: str) -> list[str]:
-    """The names of its parts of a kind: by symbols, or by the .pc file where they are stripped."""
+    """The names of its parts of a kind: from symbols, or, if they are stripped, from the .pc file."""
     if names := elf.objects(library.path, f"hak_{kind}_"):
         return names
     for folder in ("pkgconfig", "../meson-private"):
@@ -171,7 +169,7 @@ def _pkg_config() -> Path | None:
 
 
 def linker_cache() -> list[tuple[str, str]]:
-    """(soname, path) of every installed library; of musl's fixed folders too."""
+    """(soname, path) of every installed library, also in musl's fixed folders."""
     program = shutil.which("ldconfig", path=os.environ.get("PATH", "") + ":/sbin:/usr/sbin")
     found: list[tuple[str, str]] = []
     if program:
@@ -189,7 +187,7 @@ def linker_cache() -> list[tuple[str, str]]:
 
 
 def find_peer(name: str) -> Library:
-    """Another allocator by its plain name; the highest version that is installed."""
+    """Another allocator by its plain name; the highest installed version."""
     stems, package = PEERS[name]
     candidates = [
         (soname, path)
@@ -211,7 +209,7 @@ def find_peer(name: str) -> Library:
 
 
 def is_hakmem(facts: elf.Elf) -> bool:
-    """Linked dynamically or statically: the library's own names give it away."""
+    """Whether hakmem is linked in, dynamically or statically: its own names show it."""
     return (facts.soname or "").startswith("libhakmem.") or any(
         name.startswith("hakmem_") for name in facts.defined
     )

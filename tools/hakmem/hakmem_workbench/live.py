@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Shows on stderr how an experiment goes: phase, bar, time left, medians so far.
-
-On a terminal it redraws in place; elsewhere, as in a log, it prints a line for each
-phase and now and then one that says how far it is.
+"""Shows the progress of an experiment on stderr: phase, bar, time left, medians so far. On a terminal it redraws in
+place; elsewhere, as in a log, it prints a line for each phase and at intervals a line with the progress.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from .results import Arm
 from .text import duration
 
 
-EVERY = 15.0  # seconds between two lines where nothing can be redrawn
+EVERY = 15.0  # seconds between two lines if nothing can be redrawn
 
 
 class Display:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The state of the machine that a measurement is true for.
+"""The state of the machine on which a measurement was made.
 
-Everything is read from /proc and /sys; what can't be read is left out. `notes`
-says in sentences what makes timings here less sure than they could be.
+Everything is read from /proc and /sys; what can't be read is left out. `notes` says what makes timings here less
+reliable than they could be.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def record() -> dict[str, Any]:
 
 
 class Neighbours:
-    """How much CPU all others took between two moments, ourselves and children apart."""
+    """How much CPU all other programs took between two moments, without ourselves and our children."""
 
     def __init__(self) -> None:
         self.start = self._now()
 
     def cpus(self) -> float:
-        """CPUs that were busy with something else, on average since the start."""
+        """The number of CPUs busy with other programs, on average since the start."""
         elapsed, busy, own = (b - a for a, b in zip(self.start, self._now(), strict=True))
         return max(busy - own, 0.0) / elapsed if elapsed > 0 else 0.0
 
@@ -69,7 +69,7 @@ class Neighbours:
 
 
 def notes(before: dict[str, Any], others: float = 0.0) -> list[str]:
-    """What a careful reader would ask about; `others` is what `Neighbours` saw."""
+    """What a careful reader should know; `others` is what `Neighbours` measured."""
     found = []
     cpus = int(before.get("cpus_online") or 1)
     if others > 0.2:

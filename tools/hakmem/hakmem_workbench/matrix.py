@@ -62,7 +62,7 @@ class MatrixResults:
         return int(np.argmin(middles))
 
     def sentences(self) -> list[tuple[str, str]]:
-        """(verdict, sentence), the effects that are there first, all others in one sentence."""
+        """(verdict, sentence): first the effects found, then all others in one sentence."""
         effects = [*self.analysis.main, *self.analysis.interactions]
         told = [(e.verdict, e.sentence) for e in effects if e.verdict != "same"]
         return told + [
@@ -76,7 +76,7 @@ class MatrixResults:
 
     @property
     def found(self) -> bool:
-        """True where any option does anything above the noise."""
+        """Whether any option has an effect above the noise."""
         effects = [*self.analysis.main, *self.analysis.interactions]
         return any(effect.verdict in ("faster", "slower") for effect in effects)
 
@@ -110,7 +110,7 @@ class MatrixResults:
 
 
 def show(matrix: MatrixResults, console: Console) -> None:
-    """Everything that a person needs to decide."""
+    """Everything that a reader needs to decide."""
     results = matrix.results
     console.print()
     console.print(Text(results.shell_command, "bold"), soft_wrap=True)
@@ -254,7 +254,7 @@ def matrix_page(matrix: MatrixResults) -> str:
 
 
 def matrix_plots(matrix: MatrixResults) -> list[Plot]:
-    """Main effects, interactions where there are any, and every combination."""
+    """Main effects, interactions if there are any, and every combination."""
     results, analysis = matrix.results, matrix.analysis
     names = [variant.label for variant in results.variants]
     middles = [results.median(index) for index in range(len(names))]

@@ -25,7 +25,7 @@ from .text import closest
 
 ALIASES = {"header": "tiny_header", "backend": "default_backend"}
 RELEASES = {"batch": True, "direct": False}
-# Not needed for a measurement, and switched off where the project has them.
+# Not needed for a measurement, and switched off if the project has them.
 _UNNEEDED = ("tests", "bench", "man", "docs", "examples")
 
 
@@ -106,7 +106,7 @@ class Project:
         return {"backends": ",".join([*parts, *(["batch"] if RELEASES[level] else [])])}
 
     def directory(self, root: Path, options: Mapping[str, str]) -> Path:
-        """One place for each set of options, the same every time."""
+        """The folder for a set of options, the same every time."""
         words = "-".join(
             f"{key}.{value.replace(',', '+')}" for key, value in sorted(options.items())
         )
@@ -116,7 +116,7 @@ class Project:
     def build(
         self, directory: Path, options: Mapping[str, str], say: Callable[[str], None]
     ) -> None:
-        """Configures and compiles; a Problem carries the end of what went wrong."""
+        """Configures and compiles; a Problem has the end of the output."""
         unneeded = [f"-D{name}=false" for name in _UNNEEDED if name in self.options]
         chosen = [f"-D{key}={value}" for key, value in sorted(options.items())]
         configured = (directory / "meson-private").is_dir()
@@ -164,7 +164,7 @@ def default_root(source: Path) -> Path:
 
 
 def _error(text: str) -> str:
-    """The first line that speaks of an error, else the last one."""
+    """The first line that mentions an error, else the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return f"It said: {(errors or lines[-1:] or ['nothing'])[0]}"

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Runs a command once and watches it and all of its children, untimed.
 
-Each process is followed by ptrace, which stops it in two places only: after an
-exec and just before its memory is torn down. There /proc still tells the whole
-truth: which files are mapped, whether the preload arrived, how much memory was
-resident at most and at the end. Where ptrace is refused the same is sampled.
-The command starts behind a gate in a small shell, so that nothing is missed,
-and that its rusage is not blurred by the interpreter that forked it.
+ptrace follows each process and stops it in two places only: after an exec and just before its memory is torn down.
+There /proc is complete: which files are mapped, whether the preload arrived, how much memory was resident at most and
+at the end. If ptrace is refused, the same is sampled. The command starts behind a gate in a small shell, so that
+nothing is missed, and so that the interpreter that forked it does not distort its rusage.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ _AT_SECURE = 23
 _JOB_STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _STDERR_KEPT = 4000
 
-# The gate: assignments up to "--" are exported only after the shell itself runs,
-# so that a preload meets the command and never the shell.
+# The gate: assignments up to "--" are exported only after the shell itself runs, so that a preload affects the command
+# and never the shell.
 _GATE = """
 read -r _ <&9; exec 9<&-
 while [ "$1" != -- ]; do export "$1"; shift; done; shift
@@ -84,7 +82,7 @@ class Observation:
 
     @property
     def failure(self) -> int:
-        """The exit code; 0 for a command that we ended, as it was to be."""
+        """The exit code; 0 for a command that we ended as requested."""
         return 0 if self.ended_by_us else self.exit_code
 
     @property
@@ -146,7 +144,7 @@ class _Watcher:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def close(self) -> None:
-        """Nothing that we started outlives us: the kernel sees to it where we trace."""
+        """No process that we started outlives us: under ptrace the kernel ensures that."""
         if self.main:
             with contextlib.suppress(OSError):
                 os.kill(self.main, signal.SIGKILL)
@@ -203,10 +201,10 @@ class _Watcher:
             ) from error
         os.close(gate_out)
         os.close(pid_in)
-        self.main = int(os.read(pid_out, 32))  # said by a shell that is past its own exec
+        self.main = int(os.read(pid_out, 32))  # printed by a shell after its own exec
         os.close(pid_out)
         if self.request.orphan:
-            os.waitpid(shell_pid, 0)  # a shell that lived on could reap the command
+            os.waitpid(shell_pid, 0)  # a shell that continued to run could reap the command
         return gate_in
 
     def _follow(self, start: float) -> tuple[int, object]:
@@ -310,7 +308,7 @@ class _Watcher:
             return  # still the gate
         if _exe(image.pid) != image.exe or not self.images:
             _describe(image)
-            if not image.exe:  # it ended while we looked: then it was the command as given
+            if not image.exe:  # it ended while we looked: then assume the given command
                 image.exe = _program(self.request.command[0])
                 image.argv = list(self.request.command)
             image.objects = []
@@ -321,7 +319,7 @@ class _Watcher:
         image.objects = mapped_objects(image.pid) or image.objects
 
     def _let_go(self) -> None:
-        """Reaps what has ended meanwhile; a daemon left behind ends with us."""
+        """Reaps processes that have ended; a daemon left behind ends with us."""
         while True:
             try:
                 pid, status, _ = os.wait4(-1, os.WNOHANG | _WALL)
@@ -356,7 +354,7 @@ class _Watcher:
 
 
 def _high_pipe() -> tuple[int, int]:
-    """A pipe whose ends are none of the descriptors that the gate uses."""
+    """A pipe whose ends avoid the descriptors that the gate uses."""
     ends = os.pipe()
     moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 32) for end in ends]
     for end in ends:
@@ -380,7 +378,7 @@ def _program(word: str) -> str:
 
 
 def _describe(image: Image) -> None:
-    """What the program was started as."""
+    """The command line of the program."""
     image.exe = _exe(image.pid)
     image.argv = _words(image.pid, "cmdline")
     if not image.exe and image.argv:  # a program with raised privileges hides its links
@@ -401,7 +399,7 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def _resident(pid: int) -> int:
-    """Exact resident bytes; the kernel's cheap counter is only approximate."""
+    """Exact resident bytes; the kernel's cheap counter is approximate."""
     with (
         contextlib.suppress(OSError),
         open(f"/proc/{pid}/smaps_rollup", encoding="utf-8") as stream,
@@ -425,7 +423,7 @@ def _words(pid: int, name: str) -> list[str]:
 
 
 def _secure(pid: int) -> bool:
-    """True where the kernel told the program not to trust its environment."""
+    """Whether the kernel told the program not to trust its environment."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/auxv", "rb") as stream:
         data = stream.read()
         width = ctypes.sizeof(ctypes.c_long)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One self-contained HTML page: verdict first, then figures, pictures and raw data.
 
-No script, no font, no picture from elsewhere; the raw results travel along as
-JSON in the page itself. Everything that came from outside is escaped here.
+No script, no font, no external picture; the page contains the raw results as JSON. All external text is escaped here.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _CAPTIONS = {
 }
 
 
-# The browser itself refuses whatever would be fetched or run.
+# The browser refuses to fetch or run anything.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def prose(words: str) -> str:
-    """A sentence, whose numbers stay with their signs at the end of a line."""
+    """A sentence in which no line break separates a number from its sign."""
     return escape(words).replace(" %", "&nbsp;%")
 
 
@@ -77,7 +76,7 @@ def ab_page(results: Results) -> str:
 
 
 def page(title: str, parts: Iterable[str], data: dict[str, Any]) -> str:
-    """The frame around the parts, with the data that they were made from."""
+    """The frame around the parts, with the data from which they were made."""
     css = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     raw = json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
     return (
@@ -110,7 +109,7 @@ def section(title: str, body: str) -> str:
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]], name: str, left: int = 1) -> str:
-    """Cells are HTML already; the first `left` columns are set to the left."""
+    """Cells are HTML; the first `left` columns are left-aligned."""
     head = "".join(f"<th{_left(i, left)}>{escape(cell)}</th>" for i, cell in enumerate(heading))
     body = "".join(
         "<tr>"
@@ -145,7 +144,7 @@ def tag(verdict: Verdict | str, words: str) -> str:
 
 
 def machine_sections(state: dict[str, Any], notes: list[str], hyperfine: str) -> list[str]:
-    """What the reader has to know about where and how it was measured."""
+    """Where and how it was measured."""
     parts = []
     if notes:
         items = "".join(f"<li>{escape(note)}</li>" for note in notes)
@@ -207,7 +206,7 @@ def _time_table(results: Results) -> str:
 
 
 def _time_words() -> list[tuple[str, str]]:
-    """As on the terminal, where two of the columns are one."""
+    """Like on the terminal, where two of the columns are one."""
     halves = {"least": "the fastest run", "most": "the slowest run"}
     words = dict(explained("times"))
     del words["least … most"]

@@ -104,7 +104,7 @@ class Plot:
 
 
 def ab_plots(results: Results) -> list[Plot]:
-    """Every picture that these results have the figures for."""
+    """Every picture for which these results have figures."""
     plots = [_ratios(results), _times(results), _order(results)]
     for make in (_memory, _memory_over_time, _system_calls, _causes):
         plot = make(results)

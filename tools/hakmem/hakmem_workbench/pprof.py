@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Writes pprof's profile.proto, gzipped: https://github.com/google/pprof/blob/main/proto/profile.proto.
 
-Its wire format is numbers of seven bits a byte and strings with their length. That is less code than what
-the generated classes of a protobuf library take to load.
+Its wire format is numbers of seven bits a byte and strings with their length. This takes less code than loading the
+generated classes of a protobuf library.
 """
 
 from __future__ import annotations

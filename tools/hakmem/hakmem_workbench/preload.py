@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The environment in which a command runs under a library, and its checks.
 
-The only place that writes LD_PRELOAD. Ours comes first and what the user had
-stays behind it; values that Python itself slipped into the environment go.
+The only place that writes LD_PRELOAD. Our library comes first and the user's own follow; values that Python itself
+added to the environment are removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .settings import PREFIX
 
 
 def original_environment() -> dict[str, str]:
-    """Our environment as it was handed to us: Python adds LC_CTYPE in a C locale."""
+    """Our environment as we received it: Python adds LC_CTYPE in a C locale."""
     environment = dict(os.environ)
     try:
         with open("/proc/self/environ", "rb") as stream:
@@ -35,7 +35,7 @@ def neutral_environment() -> dict[str, str]:
 
 
 def assignments(library: Library | None, settings: Mapping[str, str]) -> dict[str, str]:
-    """What has to be set for a command to run under the library with these settings."""
+    """The variables to set for a command to run under the library with these settings."""
     assigned = dict(settings)
     if library is not None:
         assigned["LD_PRELOAD"] = chain(library.path)
@@ -43,7 +43,7 @@ def assignments(library: Library | None, settings: Mapping[str, str]) -> dict[st
 
 
 def chain(first: str, others: str | None = None) -> str:
-    """LD_PRELOAD with one more library before the others: those that we were started with."""
+    """LD_PRELOAD with one more library before those with which we were started."""
     inherited = os.environ.get("LD_PRELOAD", "") if others is None else others
     return ":".join(filter(None, [first, inherited]))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The result of a comparison on the terminal: a table, a verdict, what is beside time."""
+"""The result of a comparison on the terminal: a table, a verdict, the other measurements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MARKS = {
 
 
 def show(results: Results, console: Console) -> None:
-    """Everything that a person needs to decide."""
+    """Everything that a reader needs to decide."""
     console.print()
     console.print(Text(results.shell_command, "bold"), soft_wrap=True)
     console.print(Text(results.facts, "dim"), soft_wrap=True)
@@ -139,7 +139,7 @@ def _verdict(results: Results, console: Console) -> None:
 
 
 def disagreements(time: Judgement, cpu: Judgement | None) -> list[str]:
-    """CPU time tells something that the clock on the wall does not."""
+    """Whether CPU time shows something that elapsed time does not."""
     found = []
     for name, comparison in (cpu.comparisons if cpu else {}).items():
         wall = time.comparisons[name].verdict
@@ -170,7 +170,7 @@ def _beside(results: Results) -> Table:
 
 
 def call_rows(results: Results) -> list[tuple[str, list[int | None]]]:
-    """System calls in all, and those that have to do with memory."""
+    """All system calls, and those for memory."""
     totals = [sidecar.system_call_total for sidecar in results.sidecars]
     if all(total is None for total in totals):
         return []
@@ -186,7 +186,7 @@ def call_rows(results: Results) -> list[tuple[str, list[int | None]]]:
 
 
 def beside_words(results: Results) -> list[str]:
-    """The rows beside time that need a word of explanation."""
+    """The rows of other measurements that need an explanation."""
     counted = [title for title, _ in call_rows(results)][:1]
     return [metric.title for metric in METRICS if _has(results, metric)] + counted
 
@@ -222,7 +222,7 @@ def _ratio(amount: int, first: int | None, index: int) -> str:
 
 
 def _ledger(results: Results) -> Table | None:
-    """Who made the allocator's own system calls, for each hakmem variant."""
+    """What caused the allocator's own system calls, for each hakmem variant."""
     table = titled_table("Causes of the allocator's own system calls")
     table.add_column("variant")
     for title in _LEDGER:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Which object serves malloc, free and operator new for each loaded object.
 
-What the linker was seen to bind is the answer; what it was not asked to bind
-yet is worked out as it would: by the object's scopes if they are known, else
-by the order program, preloads, needs breadth first. The two are kept apart.
+Bindings that the linker reported are the answer; those not yet made are derived as the linker would: by the object's
+scopes if they are known, else by the order program, preloads, needs breadth first. The two are kept apart.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _CXX_RUNTIME = ("libstdc++.so.", "libc++abi.so.", "libc++.so.")
 
 @dataclass(frozen=True)
 class Answer:
-    """The object that serves one name; None where nobody asks for it."""
+    """The object that serves one name; None if nothing refers to it."""
 
     target: str | None = None
     seen: bool = False
@@ -31,7 +30,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One loaded object and who serves it."""
+    """One loaded object and the objects that serve it."""
 
     path: str
     malloc: Answer
@@ -45,7 +44,7 @@ class Row:
 
 @dataclass
 class Resolution:
-    """All that is known of the objects in one program."""
+    """Everything known about the objects in one program."""
 
     image: Image
     rows: list[Row] = field(default_factory=list)
@@ -53,7 +52,7 @@ class Resolution:
 
     @property
     def program(self) -> Row | None:
-        """The row that speaks for the process: the program, else its libc."""
+        """The row that represents the process: the program's, else its libc's."""
         for row in self.rows:
             if row.path == self.image.exe and row.malloc.target:
                 return row
@@ -66,7 +65,7 @@ def resolve(image: Image, linkage: Linkage | None) -> Resolution:
 
 
 def label(path: str | None) -> str:
-    """How an object is called in a table: hakmem, or its soname."""
+    """The name of an object in a table: hakmem, or its soname."""
     if path is None:
         return "–"
     facts = _facts(path)
@@ -106,7 +105,7 @@ def _facts(path: str) -> elf.Elf | None:
 
 
 class _Resolver:
-    """Names become real paths at the border, so that reports and maps agree."""
+    """Names become real paths here, so that reports and maps agree."""
 
     def __init__(self, image: Image, linkage: Linkage | None) -> None:
         self.image = image
@@ -164,7 +163,7 @@ class _Resolver:
     def _answer(self, path: str, symbol: str) -> Answer:
         target = self.bound.get((path, symbol))
         if target and self._is_pointer(target, symbol):
-            # What the program calls through that place is what it is bound to itself.
+            # Calls of the program through that slot go to its own binding.
             path, target = target, self.bound.get((target, symbol))
         if target and not self._is_pointer(target, symbol):
             return Answer(target, True)
@@ -179,7 +178,7 @@ class _Resolver:
 
     @staticmethod
     def _is_pointer(target: str, symbol: str) -> bool:
-        """A program that is no PIE lends the address of a function that it only calls."""
+        """A program that is not a PIE defines the address of a function that it only calls."""
         facts = _facts(target)
         return facts is not None and symbol not in facts.defined
 
@@ -192,7 +191,7 @@ class _Resolver:
         return self._default_order()
 
     def _default_order(self) -> list[str]:
-        """Program, preloads, then needs breadth first; then whatever else is there."""
+        """Program, preloads, then needs breadth first; then all other objects."""
         by_name: dict[str, str] = {}
         for path in self.objects:
             facts = _facts(path)

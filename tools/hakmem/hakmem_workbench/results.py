@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What an experiment found: raw runs, judgements, and their JSON and CSV forms.
-
-Raw figures are kept as they were measured, and written while it is measured
-(`RunLog`); judgements are worked out from them when asked for. What was stopped in
-the middle of a block is in the raw figures and in no judgement.
+"""The results of an experiment: raw runs, judgements, and their JSON and CSV forms. Raw figures are kept unchanged, and
+written during the measurement (`RunLog`); judgements are computed from them on demand. Runs of an unfinished block are
+in the raw figures, but not judged.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Metric = Literal["seconds", "cpu"]
 
 @dataclass(frozen=True)
 class Arm:
-    """One place in each block; the baseline has two."""
+    """One position in each block; the baseline has two."""
 
     label: str
     variant: int
@@ -73,7 +71,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of a few untimed measurements, and how far they reach."""
+    """The median of a few untimed measurements, and their range."""
 
     median: float
     low: float
@@ -133,7 +131,7 @@ class Results:
 
     @property
     def facts(self) -> str:
-        """How much was measured, in one line."""
+        """The amount of measurement, in one line."""
         ended = f", {self.stopped.sentence}" if self.stopped else ""
         return (
             f"{plural(self.blocks, 'block')} of {len(self.arms)} runs in random order, "
@@ -142,7 +140,7 @@ class Results:
         )
 
     def series(self, arm: Arm, metric: Metric | None = None) -> Array:
-        """One arm's figures in block order, whole blocks alone; the metric that is judged."""
+        """One arm's figures of the judged metric, in block order, complete blocks only."""
         own = (run for run in self.runs if run.arm == arm.key and run.block in self.whole)
         ordered = sorted(own, key=lambda run: run.block)
         if (metric or self.metric) == "cpu":
@@ -150,18 +148,18 @@ class Results:
         return np.array([run.seconds for run in ordered])
 
     def median(self, index: int, metric: Metric | None = None) -> float:
-        """A variant's median; the baseline's over both of its arms."""
+        """A variant's median; for the baseline, over both of its arms."""
         parts = [self.series(arm, metric) for arm in self.arms if arm.variant == index]
         return float(np.median(np.concatenate(parts)))
 
     @cached_property
     def judged(self) -> Judgement:
-        """The judgement of the metric that was asked for."""
+        """The judgement of the chosen metric."""
         return self._judge(self.metric)
 
     @cached_property
     def cpu(self) -> Judgement | None:
-        """Beside elapsed time that of CPU time; None where its clock is too coarse."""
+        """The judgement of CPU time, besides elapsed time; None if its clock is too coarse."""
         if self.metric == "cpu" or any(np.any(self.series(arm, "cpu") <= 0) for arm in self.arms):
             return None
         return self._judge("cpu")
@@ -245,7 +243,7 @@ def write_json(value: dict[str, Any], path: Path) -> None:
 
 
 class RunLog:
-    """The CSV file of raw runs: one line each, warm-ups too, on disk as soon as it ran."""
+    """The CSV file of raw runs: one line each, including warm-ups, written as soon as the run has ended."""
 
     def __init__(self, path: Path) -> None:
         self.stream = path.open("w", newline="", encoding="utf-8")
@@ -266,7 +264,7 @@ class RunLog:
 
 
 def write_csv(results: Results, path: Path) -> None:
-    """The same from results that are complete."""
+    """The same from complete results."""
     arms = {arm.key: arm for arm in results.arms}
     log = RunLog(path)
     for run in results.runs:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Settings of a running process, read and changed from outside, by the records that the library carries.
 
-What is written is what its threads read at their next slow path. The process is not stopped.
+The process's threads see a change at their next slow path. The process is not stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Running:
     def __init__(self, pid: int) -> None:
         self.process = Process(pid)
         path = f"/proc/{pid}/root{self.process.library}"
-        # The table is the library's own: its file is asked.
+        # The table is the library's own, read from its file.
         self.table = settings.check(library.at(path, f"the library of process {pid}"), {}).settings
         if not self.process.layout.settings:
             raise Problem(f"{self.process.library} does not tell where its settings are", settings.TOO_OLD)
@@ -60,7 +60,7 @@ class Running:
             return 0
 
     def change(self, setting: Setting, value: str) -> None:
-        """Raises a Problem for what cannot be, before anything is written."""
+        """Raises a Problem for an impossible change, before anything is written."""
         if not setting.changeable:
             raise Problem(
                 f"{setting.name} is read at the start alone",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the measuring commands show things with: one width rule, one look of tables and legends."""
+"""Output of the measuring commands: one rule for the width, one style of tables and legends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 
 def console() -> Console:
-    """Standard output; wide where it is no terminal, as a file has no edge."""
+    """Standard output; wide if it is not a terminal."""
     plain = Console(highlight=False)
     return plain if plain.is_terminal else Console(highlight=False, width=120)
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The settings as the library itself knows them; there is no second table here.
 
-A trivial program is run under the library, and what it says of its settings is
-the truth: names, types, ranges, and which value took effect from which source.
-So a misspelt name or a refused value is found for any build of the library.
+A trivial program runs under the library, whose statistics say which settings exist: names, types, ranges, and which
+value took effect from which source. So a misspelt name or a refused value is detected for any build of the library.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from .text import closest, listing
 
 PREFIX = "HAKMEM_"
 TOO_OLD = "It is older than this tool: take a newer library, or the tool that came with it."
-# Small, present everywhere, and sure to allocate: one that doesn't never wakes the library.
+# Small, present everywhere, and sure to allocate: a program that does not allocate never starts the library.
 _WITNESSES = (["/bin/cat", "/dev/null"], ["/bin/ls", "-d", "/"], ["/usr/bin/env"])
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
-    """'KEY=VALUE', where KEY may lack HAKMEM_ and be in small letters."""
+    """'KEY=VALUE', where KEY may lack HAKMEM_ and be in lower case."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise Problem(f"'{text}' is not KEY=VALUE", "As in: HAKMEM_BACKEND=legacy.")
@@ -37,9 +36,8 @@ def parse_assignment(text: str) -> tuple[str, str]:
 
 
 def ask(library: Library, assigned: Mapping[str, str]) -> tuple[Stats, str]:
-    """What the library says in a trivial program with our environment and these settings.
-
-    The statistics, and what it complained of on stderr.
+    """Runs a trivial program with our environment and these settings. Returns the library's statistics, and its
+    messages on stderr.
     """
     return _ask(library, assigned, True)
 
@@ -51,7 +49,7 @@ def _ask(library: Library, assigned: Mapping[str, str], inherit: bool) -> tuple[
     with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         target = Path(folder) / "stats.json"
         environment |= dict(assigned)
-        # A strict or a logging setting must not end or blur the question itself.
+        # A strict or a logging setting must not end the query or distort its output.
         environment |= {
             "LD_PRELOAD": library.path,
             "HAKMEM_STATS": "json",
@@ -78,7 +76,7 @@ def _ask(library: Library, assigned: Mapping[str, str], inherit: bool) -> tuple[
 
 
 def described(stats: Stats, library: Library) -> Stats:
-    """With what each setting does: the library's file says that, its statistics do not."""
+    """Adds the description of each setting, which the library's file has, but not its statistics."""
     records = inspection.layout(library.path)
     rows = stats.raw.get("settings")
     if not records or not rows:
@@ -121,14 +119,14 @@ def check(library: Library, assigned: Mapping[str, str]) -> Stats:
 
 
 def reason(name: str, said: str) -> str:
-    """What the library has against it, where it said so: ': no such part in this build'."""
+    """The library's reason for refusing it, if it gave one: ': no such part in this build'."""
     line = next((line for line in said.splitlines() if f"{name}=" in line), "")
     words = line.partition(f"{name}=")[2].partition(": ")[2]
     return f": {words.partition(';')[0]}" if words else ""
 
 
 def allowed(library: Library, setting: Setting, stats: Stats) -> str:
-    """What may stand there instead."""
+    """The allowed values."""
     if found := parts(library, setting, stats):
         return f"There are: {listing(found)}."
     if _kind_of_part(setting):
@@ -137,9 +135,8 @@ def allowed(library: Library, setting: Setting, stats: Stats) -> str:
 
 
 def parts(library: Library, setting: Setting, stats: Stats) -> tuple[str, ...]:
-    """The parts that a setting chooses among, those of other people too; none for a number.
-
-    The setting lists them, or the library's file does, which is then asked for each.
+    """The parts among which a setting chooses, including external ones; none for a number. The setting lists them, or
+    else the library's file does.
     """
     kind = _kind_of_part(setting)
     if setting.choices or not kind:
@@ -149,7 +146,7 @@ def parts(library: Library, setting: Setting, stats: Stats) -> tuple[str, ...]:
 
 
 def effective(setting: Setting, stats: Stats) -> str:
-    """The value that is at work: of a part that nobody chose, the one that the library took."""
+    """The effective value: if no part was chosen, the one that the library uses."""
     kind = _kind_of_part(setting)
     return str(stats.allocator.get(kind) or setting.value) if kind else setting.value
 
@@ -165,11 +162,11 @@ def _accepted(library: Library, name: str, value: str) -> bool:
 
 
 def refused(setting: Setting, value: str, said: str) -> bool:
-    """The library complained of it, or kept its default without a word."""
+    """Whether the library reported it, or silently kept its default."""
     return f"{setting.name}=" in said or (not setting.changed and value != setting.default)
 
 
-# What `ask` sets itself can't be judged by its answer.
+# The answer cannot judge what `ask` sets itself.
 ASKED_WITH = ("HAKMEM_STATS", "HAKMEM_STATS_FILE", "HAKMEM_STRICT", "HAKMEM_QUIET")
 
 

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Reads the live counters of a running process, without stopping it.
 
-Under HAKMEM_STATS_SHM=1 the library keeps a file in memory (mode 0600), which has no
-name but that of a descriptor of the process, /proc/PID/fd/N -> /memfd:hakmem.live:
-a header of 64 bytes, then `entries` records (src/core/process/live.h has the same):
+With HAKMEM_STATS_SHM=1 the library keeps a file in memory (mode 0600), which is only reachable through a descriptor of
+the process, /proc/PID/fd/N -> /memfd:hakmem.live: a header of 64 bytes, then `entries` records (src/core/process/live.h
+has the same):
 
     header  char magic[8] "HAKSTAT1", u32 header_size, u32 entries, u64 pid,
             u64 updates, u64 started_ns, u32 record_size, u8 reserved[20]
     record  char name[56] (NUL-padded), u64 value
 
-Names are GROUP.REST. A few values are no counters: they are what the library was
-set to, and kept apart here. We map it read-only; the library alone writes, one aligned
-word at a time, and raises `updates` after each refresh.
+Names are GROUP.REST. A few values are not counters but settings, and kept apart here. We map the file read-only; only
+the library writes, one aligned word at a time, and increments `updates` after each refresh.
 """
 
 from __future__ import annotations
@@ -93,10 +92,10 @@ class Live:
                 self.path = path
                 self.data, self.inode = self._map()
         except OSError:
-            pass  # it ends; what is mapped stays readable
+            pass  # the process ends; the mapping stays readable
 
     def read(self) -> Snapshot:
-        """The counters now, all from one refresh unless the library refreshes all the time."""
+        """The counters now, all from one refresh, unless the library refreshes constantly."""
         for _ in range(TRIES):
             seen = self._read()
             if HEADER.unpack_from(self.data)[4] == seen.updates:
@@ -150,7 +149,7 @@ def open_live(pid: int) -> Live:
 
 
 def shows(pid: int) -> bool:
-    """Whether it has live counters, or is none whose counters anybody could look for."""
+    """Whether it has live counters, or cannot have any."""
     try:
         return not alive(pid) or _file_of(pid) is not None
     except OSError:
@@ -158,7 +157,7 @@ def shows(pid: int) -> bool:
 
 
 def program(pid: int) -> str:
-    """The command line of the process, as it shows itself; empty once it has ended."""
+    """The command line of the process; empty once it has ended."""
     return " ".join(_strings(pid, "cmdline"))
 
 
@@ -176,7 +175,7 @@ def _strings(pid: int, name: str) -> list[str]:
 
 
 def running() -> list[int]:
-    """Processes that show live counters now, as far as this user may look."""
+    """Processes that show live counters now, as far as this user may read them."""
     pids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -188,7 +187,7 @@ def running() -> list[int]:
 
 
 def _file_of(pid: int) -> Path | None:
-    """The descriptor of the process's own counters: a forked child has its parent's, too."""
+    """The descriptor of the process's own counters: a forked child also has its parent's."""
     inner = number_inside(pid)
     for path in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -200,7 +199,7 @@ def _file_of(pid: int) -> Path | None:
 
 
 def number_inside(pid: int) -> int:
-    """The process's number for itself, in a namespace of its own."""
+    """The process's id in its own namespace."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
@@ -208,7 +207,7 @@ def number_inside(pid: int) -> int:
 
 
 def _owner(path: Path) -> int | None:
-    """Whose counters they are; None where the file is none that we know."""
+    """The process to which the counters belong; None if the format is unknown."""
     with path.open("rb") as stream:
         head = stream.read(HEADER.size)
     return HEADER.unpack(head)[3] if len(head) == HEADER.size and head.startswith(MAGIC) else None

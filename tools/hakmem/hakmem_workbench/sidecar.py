@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Measures what is beside time, in runs of their own that nobody times.
+"""Measures everything except time, in separate runs, which are not timed.
 
 Memory, faults and switches come from `observe`, system calls from strace.
-Nothing here can blur a timing: it is done before or after the timed blocks.
+These runs cannot disturb timings: they come before or after the timed blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMORY_CALLS = ("mmap", "munmap", "mremap", "brk", "madvise", "process_madvise",
 
 @dataclass(frozen=True)
 class Metric:
-    """One quantity beside time: where it is found, and how it reads."""
+    """One quantity other than time: where it is found, and how it is shown."""
 
     key: str
     title: str
@@ -42,7 +42,7 @@ METRICS = (
 
 @dataclass
 class Sidecar:
-    """Everything beside time for one variant."""
+    """All quantities other than time, for one variant."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
     samples: list[tuple[float, int]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Sidecar:
 
 
 def thin(samples: Sequence[tuple[float, int]], keep: int = 240) -> list[tuple[float, int]]:
-    """At most `keep` points; of each group the highest, as peaks are what matters."""
+    """At most `keep` points: the highest of each group, since peaks matter."""
     if len(samples) <= keep:
         return list(samples)
     size = len(samples) / keep
@@ -77,7 +77,7 @@ def count_system_calls(
     environment: Mapping[str, str],
     stdin: str | None,
 ) -> tuple[dict[str, int] | None, str]:
-    """Calls by name of the command and its children; or None and why not."""
+    """Calls by name, of the command and its children; or None and the reason."""
     strace = shutil.which("strace")
     if not strace:
         return None, "strace is not installed"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The one JSON object that the library writes at exit under HAKMEM_STATS=json.
-
-Read here and nowhere else. Tolerant: a key that is missing gives an empty
-value, one that is new stays in `raw`, so that tool and library may differ in age.
+"""Reads the JSON object that the library writes at exit with HAKMEM_STATS=json. Only this module reads it. A missing
+key yields an empty value, an unknown one stays in `raw`, so that versions of tool and library may differ.
 """
 
 from __future__ import annotations
@@ -68,17 +66,17 @@ class Retained:
     reason: str
     bytes: int
     age_seconds: float | None = None
-    memory: bool = True  # False: address space, whose memory is counted under other reasons
+    memory: bool = True  # False: address space, whose memory other reasons count
 
     @property
     def free(self) -> bool:
-        """Whether a malloc could have it: what the allocator itself needs is none such."""
+        """Whether malloc could use it; the allocator's own data do not count."""
         return self.memory and self.reason != "metadata"
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What one process said of itself."""
+    """The statistics of one process."""
 
     allocator: Mapping[str, Any] = field(default_factory=dict)
     settings: tuple[Setting, ...] = ()
@@ -91,7 +89,7 @@ class Stats:
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
     violations: int | None = None
-    running: bool = False  # read from a process that goes on
+    running: bool = False  # read from a running process
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -131,7 +129,7 @@ def load(path: Path) -> Stats:
 
 
 def loads(text: str, origin: str) -> Stats:
-    """Accepts one object, or several after each other: then the last one counts."""
+    """Accepts one object, or several in a row: then the last one counts."""
     start = text.find("{")
     if start < 0:
         what = "holds no JSON" if text.strip() else "is empty"
@@ -158,7 +156,7 @@ def loads(text: str, origin: str) -> Stats:
 
 
 def most_telling(folder: Path, pid: int) -> Stats | None:
-    """Of the files PID.json that a command left: its own, else the child's with most calls."""
+    """Of the files PID.json that a command left, its own, else that of the child with the most calls."""
     found: list[tuple[bool, int, Stats]] = []
     for path in folder.glob("*.json"):
         try:
@@ -253,13 +251,13 @@ def _retained(value: Any) -> tuple[Retained, ...]:
 
 
 def _reasons(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Those of the five lines of memory."""
+    """The reasons in the five lines of memory."""
     rows = _mapping(_mapping(value.get("memory")).get("retained"))
     return {reason.removesuffix("_bytes"): amount for reason, amount in rows.items()}
 
 
 def _kept(value: Mapping[str, Any]) -> tuple[Retained, ...]:
-    """The same from the sections in which the parts tell what they hold."""
+    """The same from the sections in which parts report their memory."""
     books = _mapping(value.get("conservation"))
     if "free_bytes" not in books:
         return ()
@@ -303,12 +301,12 @@ def _number(value: Any) -> int:
 
 
 def _short(build: str) -> str:
-    """A hash needs no more than its beginning; words stay whole."""
+    """Shortens a hash to its beginning; words stay whole."""
     return build[:12] if all(c in "0123456789abcdef" for c in build) else build
 
 
 def _plain(value: Any) -> str:
-    """JSON true is 1 where a setting is meant, and 'true' is what a person typed."""
+    """JSON true means 1 in a setting; the text 'true' is what the user typed."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -16,7 +16,7 @@ from .heapprofile import Mapping
 
 @dataclass(frozen=True)
 class Frame:
-    """One call; several of them at one address where the compiler put functions into others."""
+    """One call; several at one address if the compiler inlined functions."""
 
     function: str
     file: str = ""
@@ -66,7 +66,7 @@ class Symbols:
 
 
 def _linked(segments: list[tuple[int, int, int]], offset: int) -> int:
-    """The address that the linker gave to what lies at an offset of the file."""
+    """The linked address of an offset in the file."""
     for at, address, length in segments:
         if at <= offset < at + length:
             return offset - at + address
@@ -74,7 +74,7 @@ def _linked(segments: list[tuple[int, int, int]], offset: int) -> int:
 
 
 def _addr2line(path: str, addresses: list[int]) -> list[list[Frame]] | None:
-    """For each address its frames; None without the program or the file."""
+    """The frames of each address; None without the program or the file."""
     program = shutil.which("addr2line")
     if not program or not os.path.exists(path):
         return None

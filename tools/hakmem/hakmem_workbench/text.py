@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Numbers and lists as a person writes them, and plain terminal output.
-
-Standard library alone: `run`, `verify` and `options` print through this file.
-Colour only where the stream is a terminal and NO_COLOR is not set.
+"""Readable numbers and lists, and plain terminal output. Standard library only: `run`, `verify` and `options` print
+through this file. Colour only if the stream is a terminal and NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ def duration(seconds: float) -> str:
 
 
 def count(number: float) -> str:
-    """1234567 → '1 234 567' with narrow spaces; fractions lose what is not seen."""
+    """1234567 → '1 234 567' with narrow spaces; fractions are rounded."""
     if number != int(number):
         return _three(number)
     return f"{int(number):,}".replace(",", "\u202f")
@@ -71,7 +69,7 @@ def listing(items: Sequence[str], last: str = "and") -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, or None."""
+    """The known name that the user probably meant, or None."""
     names = {candidate.upper(): candidate for candidate in known}
     found = difflib.get_close_matches(name.upper(), names, n=1, cutoff=0.6)
     return names[found[0]] if found else None
@@ -130,7 +128,7 @@ class Printer:
     def table(self, rows: Sequence[Sequence[str]], indent: str = "  ", right: str = "") -> None:
         """Columns padded to their widest cell; the first row is the heading.
 
-        `right` holds an 'r' at the place of each column that is set to the right.
+        `right` has an 'r' at the index of each right-aligned column.
         """
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         for number, row in enumerate(rows):

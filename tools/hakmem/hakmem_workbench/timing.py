@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Times one run of one command: hyperfine does it, we only ask.
-
-hyperfine is called for a single run at a time, so that variants can be
-interleaved. The variant's environment is put on by env(1), for every variant
-alike, so that hyperfine itself never runs under an allocator under test.
+"""Times one run of one command with hyperfine, which is called for a single run at a time, so that variants can be
+interleaved. env(1) sets the variant's environment, in the same way for every variant, so that hyperfine itself never
+runs under a tested allocator.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class Timing:
 
 
 class Hyperfine:
-    """The stopwatch, with what is the same for every run."""
+    """The stopwatch, with the arguments common to all runs."""
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class Hyperfine:
         )
 
     def run_prepare(self) -> None:
-        """What the user wants done before each run."""
+        """The user's command before each run."""
         if not self.prepare:
             return
         done = children.run(
@@ -126,7 +124,7 @@ class Hyperfine:
             )
 
     def floor(self) -> float:
-        """What a program that does nothing takes by the same way: part of every figure."""
+        """The time of a program that does nothing: part of every figure."""
         nothing = shutil.which("true") or "/bin/true"
         quiet = Hyperfine(self.environment)
         return statistics.median(quiet.once([nothing], {}).seconds for _ in range(7))

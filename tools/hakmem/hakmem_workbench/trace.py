@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Traces of a program's calls: recorded under any allocator, replayed under any other.
-
-libhakmem-trace.so writes them (docs/trace-format.md), one file for each process.
-hakmem-replay makes a plan of one, and carries the plan out. Both lie beside the
-library: in a build, in an installation and in a wheel.
+"""Traces of a program's calls, recorded under any allocator and replayed under any other. libhakmem-trace.so writes
+them (docs/trace-format.md), one file for each process. hakmem-replay makes a plan from a trace, and executes it. Both
+lie beside the library: in a build, in an installation and in a wheel.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a trace; `live` is in bytes after each tenth of its calls."""
+    """Facts about a trace; `live` is the live bytes after each tenth of its calls."""
 
     program: str
     pid: int
@@ -60,15 +58,15 @@ class Outcome:
 
 
 def recording(recorder: str, variant: Variant, pattern: str) -> dict[str, str]:
-    """What has to be set for a command to be recorded under a variant."""
+    """The variables to set for recording a command under a variant."""
     found = variant.assignments()
     found["LD_PRELOAD"] = preload.chain(recorder, found.get("LD_PRELOAD"))
-    # Other allocators' processes load no table of settings that could know it.
+    # Processes under other allocators have no table of settings that could contain it.
     return found | {"HAKMEM_TRACE": pattern}
 
 
 def facts_of(replayer: str, trace: Path, plan: Path | None = None) -> Facts:
-    """Reads a trace that is not compressed; makes its plan, where one is asked for."""
+    """Reads an uncompressed trace; makes its plan, if requested."""
     done = subprocess.run(
         [replayer, "--plan", trace, *([plan] if plan else [])],
         capture_output=True,
@@ -92,7 +90,7 @@ def compress(trace: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def expanded(path: Path, folder: Path) -> Iterator[Path]:
-    """The trace as it was written; of a compressed one a copy in the folder."""
+    """The uncompressed trace; if it is compressed, a copy in the folder."""
     try:
         with path.open("rb") as stream:
             head = stream.read(4)
@@ -146,5 +144,5 @@ def carry_out(
 
 
 def written(folder: Path) -> list[Path]:
-    """What the processes of a run left, in the order of their names."""
+    """The traces of a run's processes, ordered by name."""
     return sorted(Path(folder, name) for name in os.listdir(folder))

@@ -9,8 +9,8 @@
     backend=NAME, release=NAME, set:KEY=VALUE    hakmem with another policy
     env:NAME=VALUE            any of them, with a variable of the environment
 
-Parts are joined by commas (`build:../b2,backend=legacy`); `as:NAME` names the
-whole. Settings are checked against the very library that they are meant for.
+Parts are joined by commas (`build:../b2,backend=legacy`); `as:NAME` names the whole. Settings are checked with the
+library for which they are meant.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def lineup(
 ) -> list[Variant]:
     """All contestants, the baseline first.
 
-    With one variant alone, the baseline is what people mean: hakmem as it is for
-    another policy, the system's malloc for hakmem, hakmem for another allocator.
+    With a single variant, the baseline is the obvious one: hakmem with defaults for another policy, the system's malloc
+    for hakmem, hakmem for another allocator.
     """
     chosen = list(specs)
     if baseline is not None:
@@ -193,7 +193,7 @@ class _Draft:
         return variant
 
     def _label(self, base: str) -> str:
-        """What the person typed, but paths by their last part."""
+        """What the user typed, with paths shortened to their last part."""
         parts = []
         for part in self.spec.split(","):
             key, colon, value = part.strip().partition(":")

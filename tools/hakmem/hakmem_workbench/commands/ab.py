@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:
-    """How it is measured; `matrix` has the same."""
+    """Options of the measurement, which `matrix` shares."""
     group = parser.add_argument_group("measuring")
     group.add_argument(
         "-r",

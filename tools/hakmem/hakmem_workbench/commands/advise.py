@@ -103,7 +103,7 @@ def main(args: argparse.Namespace) -> int:
 def _record(
     args: argparse.Namespace, replayer: str, variant: variants.Variant, folder: Path
 ) -> trace.Facts:
-    """One run of the command; makes the plan of its process with the most calls."""
+    """Runs the command once and makes the plan of its process with the most calls."""
     traces = folder / "traces"
     traces.mkdir()
     traces.chmod(0o777)
@@ -196,7 +196,7 @@ def _answer(printer: Printer, results: Results, found: list[advice.Finalist]) ->
 
 
 def proof(results: Results, index: int) -> tuple[float, list[str]]:
-    """What a variant gains on the command beyond doubt, if it loses nothing beyond doubt."""
+    """What a variant significantly gains on the command, if it loses nothing significantly."""
     label = results.variants[index].label
     judged = [(results.metric_title, results.judged.comparisons[label])]
     if results.cpu:

@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _running(printer: Printer, heap: inspection.Heap) -> None:
-    """The same of a process that goes on, and what fills its slabs."""
+    """The same for a running process, and how full its slabs are."""
     printer.line(f"process {heap.pid}  {shm.program(heap.pid)[:80]}", "bold")
     printer.line(f"  {heap.library}")
     for words in heap.lines():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options that several commands have, with one meaning and one wording."""
+"""Options that several commands share, with one meaning and one wording."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
 
 
 def add_command(parser: argparse.ArgumentParser, before: str | None = None) -> None:
-    """The command to run; it may follow without -- where nothing else stands `before` it."""
+    """The command to run; it may follow without -- if nothing stands `before` it."""
     parser.set_defaults(command=[])
     parser.usage = f"{parser.prog} [OPTION]… {'[--] CMD …' if before is None else before}"
     if before is None:
@@ -56,7 +56,7 @@ def add_command(parser: argparse.ArgumentParser, before: str | None = None) -> N
 
 
 def policy(args: argparse.Namespace) -> dict[str, str]:
-    """The settings that the options ask for; the later of two wins."""
+    """The settings that the options set; the later of two wins."""
     settings: dict[str, str] = {}
     if args.backend:
         settings[PREFIX + "BACKEND"] = args.backend
@@ -69,9 +69,8 @@ def policy(args: argparse.Namespace) -> dict[str, str]:
 
 
 def need(*modules: str) -> None:
-    """Fails with one sentence where the measuring half was not installed.
-
-    Looked for, not imported: that takes longer than most mistakes.
+    """Fails with one sentence if the packages for measuring are not installed. It searches for them instead of
+    importing them, which would delay every error message.
     """
     missing = []
     for module in modules:

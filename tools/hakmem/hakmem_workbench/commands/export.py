@@ -27,7 +27,7 @@ examples:
   hakmem export 4711 --every 15 -o /var/lib/node_exporter/hakmem.prom
 """
 
-# name, type, help: each has a unit, and counters end with _total
+# name, type, help; each name has a unit, and counters end with _total
 _FAMILIES = {
     "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
     "hakmem_retained_bytes": ("gauge", "Bytes that the allocator keeps, by reason."),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Show the last lines that the library logged in a running process.
 
-A ring in its memory keeps them (16 KiB), wherever else they went. The debug
-channels write them: HAKMEM_SS_ACQUIRE_DEBUG and others.
+A ring buffer in its memory (16 KiB) keeps them, wherever else they were written. The debug channels write them:
+HAKMEM_SS_ACQUIRE_DEBUG and others.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ def main(args: argparse.Namespace) -> int:
     at = written % len(ring)
     text = (ring[at:] + ring[:at]).lstrip(b"\0").decode("utf-8", "replace")
     lines = text.splitlines()
-    for line in lines[written > len(ring) :]:  # the first one was overwritten in part
+    for line in lines[written > len(ring) :]:  # the first line was partly overwritten
         printer.line(line)
     return 0

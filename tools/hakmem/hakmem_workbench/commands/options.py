@@ -59,9 +59,8 @@ def main(args: argparse.Namespace) -> int:
 def _in_effect(
     chosen: library.Library, setting: Setting, stats: Stats, assigned: dict[str, str]
 ) -> Setting:
-    """Of a part: which one serves, and which others there are.
-
-    Asking needs four settings of its own; they are shown as the user has them.
+    """For a part: which one serves, and which others exist. The query needs four settings of its own; they are shown as
+    the user set them.
     """
     if setting.name not in settings.ASKED_WITH:
         value = settings.effective(setting, stats)
@@ -97,7 +96,7 @@ def _print(
 
 
 def _print_short(printer: Printer, rows: list[Setting]) -> None:
-    """One line each; an inherited name that changes nothing stands for another one."""
+    """One line each; inherited names without effect are left out."""
     shown = [row for row in rows if row.changed or not row.maps_to]
     name, value = (max((len(text) for text in column), default=0) for column in _columns(shown))
     printer.line()
@@ -141,7 +140,7 @@ def _print_full(printer: Printer, row: Setting) -> None:
 
 
 def _judge_environment(table: list[Setting], words: list[str], rows: list[Setting]) -> int:
-    """A misspelt setting in the environment is said here too, with a non-zero exit."""
+    """A misspelt setting in the environment is also reported here, with a non-zero exit code."""
     lost = settings.unknown(settings.own_settings(os.environ), table)
     printer = Printer(os.fdopen(os.dup(2), "w"))
     for name, hint in lost:

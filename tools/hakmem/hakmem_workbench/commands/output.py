@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Where an experiment leaves what it found; `ab` and `matrix` have the same.
-
-The folder is made, and written to, before anything is built or measured. Each
-timed run is on disk at once. Where nothing was measured nothing stays behind.
+"""The output folder of an experiment, for `ab` and `matrix`. It is made, and written to, before anything is built or
+measured. Each timed run is written at once. If nothing was measured, the folder is removed.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ class Output:
     def conclude(
         self, results: Results, show: Callable[[], None], write: Callable[[Path], list[str]]
     ) -> int:
-        """Shows and writes what there is; the exit code says whether it is all of it."""
+        """Shows and writes the results so far; the exit code says whether they are complete."""
         names: list[str] = []
         if results.blocks:
             show()
@@ -116,7 +114,7 @@ class Output:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end an experiment as Ctrl-C does: what was measured is kept."""
+    """SIGTERM and SIGHUP end an experiment like Ctrl-C: the measured results are kept."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
@@ -130,7 +128,7 @@ def stoppable() -> Iterator[None]:
 
 
 def warn_of_few(runs: int | None) -> None:
-    """Said before an hour is spent, not after."""
+    """A warning at the start, not after an hour."""
     from ..inference import FEWEST_BLOCKS
 
     if runs is not None and runs < FEWEST_BLOCKS:

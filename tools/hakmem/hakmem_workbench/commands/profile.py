@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Which code holds the memory, and which asked for it.
-
-Runs a command under a sampling heap profile, looks at a process that runs under
-one, or reads the file of one. Every stack is followed to its source. After the
-end of a command, what is live was never freed.
+"""Which code holds the memory, and which allocated it. Runs a command under a sampling heap profile, reads the profile
+of a running process, or reads a file. Every stack is resolved to source lines. After the end of a command, live memory
+was never freed.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ examples:
   hakmem profile -o now 4711
 """
 DEFAULT_MEAN = 512 * 1024
-DEPTH = 12  # frames of a stack that are shown
+DEPTH = 12  # frames shown of a stack
 LIMIT = 1 << 30
 
 
@@ -115,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Signals of the terminal are the command's; its exit code as a shell has it."""
+    """The command receives the terminal's signals; its exit code is as in a shell."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code = process.wait()
@@ -125,7 +123,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
-    """Of the process itself, unless another one has twice its samples; others are named."""
+    """The profile of the process itself, unless another process has twice its samples; others are named."""
     profiles = [heapprofile.load(path) for path in folder.iterdir()]
     profiles.sort(key=lambda one: (-one.total.samples * (2 if one.pid == pid else 1), one.started_ns))
     if not profiles:
@@ -171,7 +169,7 @@ def _blocks(number: float) -> str:
 def _table(
     printer: Printer, profile: HeapProfile, symbols: Symbols, args: argparse.Namespace
 ) -> None:
-    """Stacks by size. Those that differ in an instruction only are one here."""
+    """Stacks by size. Stacks that differ only in an instruction are merged."""
     merged: dict[tuple[str, ...], Amount] = {}
     for stack, amount in profile.stacks.items():
         merged.setdefault(_words(stack, symbols), Amount()).add(amount)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Record every call of malloc and free that a command makes, to replay them later.
 
-Nothing but time is taken from the command: stdio and exit code are its own.
+The command only loses time: stdio and exit code are its own.
 Each of its processes is recorded; the one with the most calls is kept, or all.
 """
 
@@ -90,7 +90,7 @@ def _default(program: str) -> str:
 
 
 def run(command: list[str], assigned: dict[str, str], **streams: IO[bytes]) -> int:
-    """The command with our stdio, or these streams; what asks us to end asks it."""
+    """Runs the command with our stdio, or with these streams; passes signals on to it."""
     environment = preload.neutral_environment() | assigned
     process = subprocess.Popen(command, env=environment, **streams)  # type: ignore[call-overload]
     with stoppable():
@@ -98,7 +98,7 @@ def run(command: list[str], assigned: dict[str, str], **streams: IO[bytes]) -> i
             try:
                 code = process.wait()
                 break
-            except KeyboardInterrupt as interrupt:  # the terminal's Ctrl-C reached it, too
+            except KeyboardInterrupt as interrupt:  # the terminal's Ctrl-C also reached the command
                 number = getattr(interrupt, "number", signal.SIGINT)
                 if number != signal.SIGINT:
                     process.send_signal(number)
@@ -106,7 +106,7 @@ def run(command: list[str], assigned: dict[str, str], **streams: IO[bytes]) -> i
 
 
 def read_all(replayer: str, folder: Path) -> list[tuple[Path, trace.Facts]]:
-    """Each trace with what it holds, the one with the most calls first."""
+    """Each trace with its facts, the one with the most calls first."""
     found = []
     for path in trace.written(folder):
         try:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Replay a trace under one allocator, or compare several on it.
 
-Threads are threads again, each block is freed by the thread that freed it and
-after what came before, and memory is touched. What the program does between its
-calls is left out, so differences in time are larger than the program's own.
+Each recorded thread becomes a thread; each block is freed by the same thread, in the same order, and memory is touched.
+The program's work between calls is left out, so differences in time are larger than in the program.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Run a command under hakmem; everything passes through.
 
-The tool replaces itself by the command: same process, same stdio, same signals,
-same exit code. Settings are checked before, so that none is silently without
-effect, and so is the program's file.
+The tool replaces itself with the command: same process, same stdio, same signals, same exit code. It first checks the
+settings and the program's file, so that nothing silently has no effect.
 """
 
 from __future__ import annotations
@@ -70,11 +69,11 @@ def main(args: argparse.Namespace) -> int:
         _warn(path, args.command, chosen)
     environment = preload.original_environment() | preload.assignments(chosen, assigned)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores them; its children must not
+        signal.signal(number, signal.SIG_DFL)  # Python ignores these signals; its children must not
     try:
         os.execve(path, args.command, environment)
     except OSError as error:
-        if error.errno == errno.ENOEXEC:  # a script without #!, which a shell would run
+        if error.errno == errno.ENOEXEC:  # a script without #!, which only a shell would run
             os.execve("/bin/sh", ["sh", path, *args.command[1:]], environment)
         raise Problem(
             f"{path} can't be executed: {error.strerror}",
@@ -84,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _warn(path: str, command: list[str], chosen: library.Library) -> None:
-    """The command runs all the same: it may start others, which are served."""
+    """The command still runs: it may start others, which hakmem serves."""
     for finding in checks.foresee(path, command, chosen):
         words = f"{finding.kind}: {finding.sentence}. {finding.hint}".rstrip()
         os.write(2, f"hakmem: no effect on {command[0]}, {words}\n".encode())

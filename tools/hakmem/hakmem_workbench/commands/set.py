@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Change settings of a running process, without a restart.
 
-'hakmem options' marks those that can change. The process's threads follow at
-their next slow path. Its environment, and what it starts, keep the old values.
+'hakmem options' marks those that can change. The process's threads follow at their next slow path. Its environment, and
+programs that it starts, keep the old values.
 """
 
 from __future__ import annotations

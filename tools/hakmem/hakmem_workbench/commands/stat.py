@@ -64,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _open(pid: int) -> Live | inspection.Outside:
-    """Its live counters; else what is read from outside. A Problem says why neither can be had."""
+    """Its live counters, or else figures read from outside. A Problem says why neither is available."""
     return shm.open_live(pid) if shm.shows(pid) else inspection.Outside(pid)
 
 
@@ -122,7 +122,7 @@ def _show(live: Live | inspection.Outside, interval: float, once: bool, everythi
 def _picture(
     pid: int, now: Snapshot, before: Snapshot | None, seconds: float, everything: bool
 ) -> Group:
-    """Who it is, what it counts (a heading a group, the ledger one line a call), how it is set."""
+    """The process, its counters (one heading per group, one line per call in the ledger), and its settings."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -156,7 +156,7 @@ def _picture(
 
 
 def _memory(pid: int, now: Snapshot) -> list[Text]:
-    """The five lines of memory; one that says why there are none."""
+    """The five lines of memory, or one that says why there are none."""
     from rich.text import Text
 
     try:
@@ -167,7 +167,7 @@ def _memory(pid: int, now: Snapshot) -> list[Text]:
 
 
 def _configuration(pid: int, now: Snapshot) -> list[Text]:
-    """What it was set to, which nothing here counts."""
+    """Its settings, which are not counters."""
     from rich.text import Text
 
     lines = [Text("configuration", "bold cyan")]
@@ -177,7 +177,7 @@ def _configuration(pid: int, now: Snapshot) -> list[Text]:
 
 
 def _set_values(values: dict[str, int]) -> list[str]:
-    """One line each; a table, whose names have a number in them, is one line too."""
+    """One line each; a table, whose names contain numbers, is also one line."""
     lines: dict[str, list[str]] = {}
     for name, value in values.items():
         table = re.fullmatch(r"(.+)\.\d+\.(\w+)", name)
@@ -194,7 +194,7 @@ _PIVOT = ("bytes", "ns", "regret_bytes")
 
 
 def _lines(values: dict[str, int]) -> list[tuple[str, int]]:
-    """Names to show: of NAME.calls, .bytes, .ns and .regret_bytes only the first."""
+    """The names to show: of NAME.calls, .bytes, .ns and .regret_bytes only the first."""
     calls = {name.removesuffix(".calls") for name in values if name.endswith(".calls")}
     shown = []
     for name, value in values.items():

@@ -64,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _look() -> tuple[list[Heap], int]:
-    """All processes that can be read, and how many that hakmem may serve can't."""
+    """All readable processes, and the number of unreadable ones that hakmem may serve."""
     heaps, refused = [], 0
     for entry in Path("/proc").glob("[0-9]*"):
         pid = int(entry.name)
@@ -74,12 +74,12 @@ def _look() -> tuple[list[Heap], int]:
         except PermissionError:
             refused += 1
         except (Problem, OSError):
-            pass  # it ended, or another library has our name
+            pass  # the process ended, or another library has our name
     return heaps, refused
 
 
 def _may_be_served(pid: int) -> bool:
-    """By the name of what is mapped, or by the records of a program that has hakmem inside."""
+    """By the name of a mapped file, or by the records in a program that contains hakmem."""
     text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     if "hakmem" in text:
         return True
@@ -99,7 +99,7 @@ def _picture(
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for title in ("PID", "live", "retained", "resident", "most of it", "slow paths", "given back", "age"):
         table.add_column(title, justify="left" if title == "most of it" else "right", no_wrap=True)
-    table.add_column("program")  # the one that is cut where a line is too short
+    table.add_column("program")  # the column that is truncated if a line is too short
     keys = {"live": lambda h: h.live, "retained": _retained, "resident": lambda h: h.resident}
     for heap in sorted(heaps, key=keys[by], reverse=True):
         old = before.get(heap.pid)
@@ -134,7 +134,7 @@ def _given_back(heap: Heap) -> int:
 
 
 def _rate(now: int, before: int | None, passed: float, words: object) -> str:
-    """In all at first; then a second."""
+    """Totals at first, then per second."""
     assert callable(words)
     if before is None or passed <= 0:
         return str(words(now))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Is it in effect? Run a command once and tell who serves malloc in each object.
+"""Is it in effect? Run a command once and report which library serves malloc in each object.
 
 A program is what one exec started: a process that executes another is two,
 and a fork that executes nothing belongs to the program that forked.
 
 Exit code 1: the allocator does not serve everything, and every reason is named.
-Else the command's own: 0 where it succeeded, or was ended by --for.
+Otherwise the command's own: 0 if it succeeded, or if --for ended it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _examine(args: argparse.Namespace, path: str) -> _Verdict:
     general = _check_settings(chosen, assigned)
     with tempfile.TemporaryDirectory(prefix="hakmem-verify-") as name:
         folder = Path(name)
-        folder.chmod(0o777)  # a program that changes its user writes here too
+        folder.chmod(0o777)  # a program that changes its user also writes here
         environment = preload.original_environment() | assigned
         extra = preload.assignments(chosen, assigned) | ldtrace.environment(folder)
         extra |= {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(folder / "stats-%p.json")}
@@ -140,7 +140,7 @@ def _examine(args: argparse.Namespace, path: str) -> _Verdict:
 
 
 def _check_settings(chosen: library.Library | None, assigned: dict[str, str]) -> list[Finding]:
-    """--set must be right to begin with; what the environment has wrong is a finding."""
+    """A wrong --set is an error; a wrong setting in the environment is a finding."""
     if chosen is None:
         return []
     if assigned:
@@ -178,7 +178,7 @@ def _read_stats(folder: Path) -> dict[int, Stats]:
 
 
 class _Report:
-    """The verdict for a person."""
+    """The verdict as text."""
 
     def __init__(self, printer: Printer, everything: bool) -> None:
         self.printer = printer
@@ -247,7 +247,7 @@ class _Report:
         self.printer.line()
 
     def _boring(self, row: resolve.Row, program: Judged) -> bool:
-        """In a long list, an object that is served as the program is served."""
+        """Whether an object is served like the program: a long list leaves it out."""
         main = program.resolution.program
         if len(program.resolution.rows) <= 12 or main is None or row is main:
             return False
