@@ -194,7 +194,7 @@ class Bench:
 
     def hash_of_code(self):
         total = hashlib.sha1()
-        for path in sorted(self.build.glob(f"{PARTS}.a.p/*.o")):
+        for path in sorted(self.build.glob("src/*.a.p/*.o")):
             total.update(path.read_bytes())
         return total.hexdigest()
 
