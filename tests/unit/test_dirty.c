@@ -69,25 +69,6 @@ TEST(a_random_life_as_a_naive_account_says)
     }
 }
 
-TEST(pages_that_read_as_zero_need_not_be_charged)
-{
-    const uint64_t all = hak_page_bits(0, PAGES);
-    start(NULL);
-    size_t held = hak_budget_held();
-    assert_true(hak_dirty_take(&a, all, true));
-    assert_int_equal(hak_budget_held(), held);
-    hak_dirty_put(&a, all, false, hak_clock_ms());
-    assert_int_equal(hak_budget_held(), held);
-    take(0, 2);
-    put(0, 2);
-    assert_false(hak_dirty_take(&a, all, true)); /* not zero: all are */
-    assert_int_equal(hak_budget_held() - held, PAGES * HAK_PAGE);
-    hak_dirty_put(&a, all, true, hak_clock_ms());
-    purge(0, PAGES);
-    assert_int_equal(hak_budget_held(), held);
-    assert_int_equal(queue->waiting, 0);
-}
-
 TEST(pages_that_were_never_taken_can_become_dirty)
 {
     const uint64_t all = hak_page_bits(0, PAGES);
@@ -102,18 +83,4 @@ TEST(pages_that_were_never_taken_can_become_dirty)
     hak_dirty_soil(&a, all); /* what went back is not there */
     assert_int_equal(queue->waiting, 0);
     assert_int_equal(hak_budget_held(), held);
-}
-
-TEST(refused_pages_wait_apart)
-{
-    start(NULL);
-    take(0, 10);
-    put(0, 10);
-    hak_dirty_claim(&a, hak_page_bits(2, 4));
-    hak_dirty_settle(&a, hak_page_bits(2, 4), false, HAK_CAUSE_trim);
-    assert_int_equal(queue->waiting, 6 * HAK_PAGE);
-    assert_int_equal(queue->refused, 4 * HAK_PAGE);
-    assert_false(take(3, 1)); /* its content is old */
-    assert_int_equal(queue->refused, 3 * HAK_PAGE);
-    assert_int_equal(a.refused, hak_page_bits(2, 4) & ~hak_page_bits(3, 1));
 }

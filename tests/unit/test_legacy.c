@@ -75,29 +75,6 @@ TEST(one_class_in_a_superslab)
                      all[0]->base + hak_slab_pages[cls] * HAK_PAGE);
 }
 
-TEST(free_slabs_go_back_after_the_delay)
-{
-    start();
-    struct hak_slab *keep = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY),
-                    *slab = legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY);
-    char *content = slab->base;
-    fake_os_clock(1); /* a tick has time enough, on a slow processor too */
-    content[0] = 1;
-    release(slab);
-    uint64_t delay = hak_parts.release->at_once ? 0 : hak_options.purge_delay_ms;
-    if (delay) {
-        assert_int_equal(dirty(), hak_slab_pages[cls] * HAK_PAGE);
-        assert_false(hak_pages_tick(hak_clock_ms() + delay - 1));
-        assert_int_equal(content[0], 1);
-        assert_false(hak_pages_tick(hak_clock_ms() + delay));
-    }
-    assert_int_equal(content[0], 0);
-    assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
-    hak_pages_tick(hak_clock_ms() + 2 * delay); /* nothing is dirty any more */
-    assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 1);
-    release(keep);
-}
-
 TEST(partial_slabs_come_first)
 {
     start();

@@ -35,21 +35,6 @@ TEST(it_serves_8_to_52_kib)
             assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
 }
 
-TEST(each_class_comes_and_goes)
-{
-    start(NULL);
-    static const size_t original[] = {8192, 16384, 24576, 32768, 40960, 49152, 53248};
-    for (unsigned i = 0; i < COUNT(original); i++) {
-        struct unit_block *blocks = unit_blocks(original[i], 100);
-        assert_int_equal(unit_usable(blocks), original[i]);
-        for (struct unit_block *b = blocks; b; b = b->next)
-            assert_int_equal(hak_space_slab(b)->stride, original[i]);
-        unit_free_blocks(blocks);
-    }
-    hak_bins_flush(unit_thread());
-    assert_int_equal(unit_census().used, 0);
-}
-
 /* A slab of the largest class, from the reserve. */
 static struct hak_slab *acquire(void)
 {

@@ -96,27 +96,6 @@ TEST(idle_is_what_was_dirty_at_the_last_check)
     assert_int_equal(queue->first->old, hak_page_bits(4, 3));
 }
 
-TEST(a_trim_keeps_what_it_is_told_to)
-{
-    size_t all = PAGES * HAK_PAGE;
-    start(NULL);
-    put(0, PAGES);
-    assert_int_equal(hak_pages_trim(all / 7 * 5), all / 7 * 2);
-    assert_int_equal(queue->waiting, all / 7 * 5);
-    assert_int_equal(hak_pages_trim(SIZE_MAX), 0);
-}
-
-TEST(calls_done_in_part_count_for_what_they_did)
-{
-    start(NULL);
-    delay();
-    for (size_t i = 0; i < 20; i++)
-        put(2 * i, 1);
-    fake_os_vector(0, 7);
-    assert_int_equal(hak_pages_trim(0), 20 * HAK_PAGE);
-    assert_int_equal(queue->waiting + queue->refused, 0);
-}
-
 /* --- what is refused --------------------------------------------------------------------------------- */
 
 TEST(one_locked_page_stays_and_those_around_it_go)
@@ -327,41 +306,4 @@ TEST(regret_lets_more_wait_and_fades)
     }
     fake_os_pass(100 * DELAY);
     assert_int_equal(allowance(), least);
-}
-
-/* --- clocks ------------------------------------------------------------------------------------------ */
-
-TEST(with_a_long_delay_nothing_goes_whatever_the_clock_says)
-{
-    start("HAKMEM_PURGE_DELAY_MS=3600000");
-    delay();
-    uint64_t now = hak_clock_ms(), random = 3;
-    static bool is_free[PAGES];
-    for (unsigned i = 0; i < 1000; i++) { /* readings of other threads, up to a second apart */
-        size_t first = unit_random(&random) % (PAGES / 2) * 2;
-        if (is_free[first])
-            take_any(&first, 1);
-        else
-            put(first, 1);
-        is_free[first] = !is_free[first];
-        assert_false(hak_pages_tick(now + unit_random(&random) % 1000 - 500));
-        hak_pages_bound();
-    }
-    assert_int_equal(unit_cause_calls(HAK_CAUSE_purge) + unit_cause_calls(HAK_CAUSE_partial_release), 0);
-}
-
-TEST(a_leap_of_the_clock_purges_and_harms_nothing)
-{
-    start("HAKMEM_PURGE_DELAY_MS=100");
-    delay();
-    put(0, 20);
-    tick();
-    hak_pages_tick(hak_clock_ms() + 1000000000);
-    assert_int_equal(queue->waiting, 0);
-    take(0, 20);
-    put(0, 20);
-    tick(); /* back again: what is dirty is new */
-    fake_os_pass(DELAY);
-    tick();
-    assert_int_equal(queue->waiting, 0);
 }

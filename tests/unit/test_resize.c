@@ -1,27 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/malloc/resize.h"
 
-#include "sizes.h"
 #include "unit.h"
-
-TEST(resizing_keeps_the_content)
-{
-    unit_start(NULL);
-    for (unsigned i = 1; i < COUNT(sizes); i++)
-        for (unsigned k = 1; k < COUNT(sizes); k++) {
-            size_t both = hak_min(sizes[i], sizes[k]);
-            char *p = hak_malloc(sizes[i]);
-            assert_non_null(p);
-            p[0] = 'a';
-            p[both - 1] = 'z';
-            p = hak_resize(p, sizes[k]);
-            assert_non_null(p);
-            assert_true(p[0] == 'a' || both == 1);
-            assert_int_equal(p[both - 1], 'z');
-            assert_true(unit_usable(p) >= sizes[k]);
-            hak_free(p);
-        }
-}
 
 TEST(a_small_change_stays_in_place)
 {

@@ -354,31 +354,6 @@ static bool delayed(void)
     return !hak_parts.release->at_once;
 }
 
-TEST(dirty_pages_go_back_after_the_delay)
-{
-    start("HAKMEM_PURGE_DELAY_MS=500");
-    bool zeroed;
-    struct hak_slab *keep = acquire(cls), *run = unit_run(3, 1, &zeroed);
-    unit_put_run(run);
-    if (delayed()) {
-        assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 3 * HAK_PAGE);
-        fake_os_pass(499);
-        unit_tick();
-        assert_int_equal(releases(HAK_CAUSE_partial_release), 0);
-        fake_os_pass(1);
-        unit_tick();
-    }
-    assert_int_equal(releases(HAK_CAUSE_partial_release), 1);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-    release(keep);
-    pool->flush(); /* now wholly free: another cause */
-    if (delayed()) {
-        fake_os_pass(500);
-        unit_tick();
-    }
-    assert_int_equal(releases(hak_parts.release->cause), 1);
-}
-
 TEST(after_a_sleep_hot_slabs_are_idle_too)
 {
     start("HAKMEM_PURGE_DELAY_MS=500");
