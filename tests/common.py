@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of this folder share: how they end, and C sources without comments and strings."""
+"""Shared by the tests of this folder: how they end, and C sources without comments and strings."""
 import re
 import subprocess
 import sys

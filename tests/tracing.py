@@ -35,7 +35,7 @@ class Process:
 
 
 def settings_only(settings):
-    """The environment of a test: the caller's own settings must not reach the program."""
+    """The environment of a test, without the caller's own settings."""
     env = {key: value for key, value in os.environ.items()
            if not key.startswith("HAKMEM_") and key not in ("LD_PRELOAD", "MALLOC_PERTURB_")}
     return env | {key: str(value) for key, value in settings.items()}
@@ -82,7 +82,7 @@ def _is_own(frames, library):
 
 
 def _threads_and_children(events):
-    """([threads], [children]) that a thread started, each with the place in its events."""
+    """([threads], [children]) that a thread started, each with the index in its events."""
     threads, children = [], []
     for place, (name, arguments, result, _, _) in enumerate(events):
         if name in ("clone", "clone3", "fork", "vfork") and result and result.isdigit() and int(result) > 0:
@@ -108,7 +108,7 @@ class _Trace:
                 process.own_failed[name] += error is not None
 
     def follow(self, pid, process, until=None):
-        """Counts a thread and the threads it started; until: the place at which a child was forked."""
+        """Counts a thread and the threads that it started; until: the index at which a child was forked."""
         events = self.events.get(pid, [])[:until]
         threads, children = _threads_and_children(events)
         self.count(process, events)
@@ -117,7 +117,7 @@ class _Trace:
         return children
 
     def first(self):
-        """The thread that none of the others started; numbers may have begun anew in between."""
+        """The thread that none of the others started; ids may have wrapped around in between."""
         started = {pid for events in self.events.values() for group in _threads_and_children(events)
                    for pid, _ in group}
         return next(pid for pid in self.events if pid not in started)

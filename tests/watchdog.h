@@ -44,7 +44,7 @@ static inline void watchdog_tell(int signal_number)
         backtrace_symbols_fd(frames, n, STDERR_FILENO);
 }
 
-/* The entries of a folder as the kernel has them: 8 bytes inode, 8 offset, 2 length, 1 type, the name. */
+/* The entries of a folder in the kernel's format: 8 bytes inode, 8 offset, 2 length, 1 type, the name. */
 static inline void watchdog_bark(int signal_number)
 {
     char entries[8192];

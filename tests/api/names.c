@@ -12,11 +12,11 @@
 #else
 #define NAME(x) x
 #define WORLD "plain names"
-/* C23; not declared by the C libraries this has to build on. */
+/* C23; not declared by all C libraries with which this must build. */
 void free_sized(void *ptr, size_t size);
 void free_aligned_sized(void *ptr, size_t align, size_t size);
 #ifndef __GLIBC__
-/* What another C library lacks the library gives it. */
+/* The library provides functions that some C libraries lack. */
 void *pvalloc(size_t size);
 int malloc_trim(size_t pad);
 struct hakmem_mallinfo2 mallinfo2(void);

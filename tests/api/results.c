@@ -22,7 +22,7 @@
 #define MIB (KIB * 1024)
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Of glibc's mallopt, which not every malloc.h has. */
+/* Constants of glibc's mallopt, which not every malloc.h has. */
 enum {
     MXFAST = 1,
     TRIM_THRESHOLD = -1,
@@ -93,7 +93,7 @@ static void check_aligned(const void *p, size_t align)
         fail_msg("%p is not aligned to %zu", p, align);
 }
 
-/* A block that serves n bytes: aligned, long enough, all of it writable. */
+/* Checks a block of n bytes: aligned, long enough, wholly writable. */
 static void check_block(void *p, size_t n, size_t align)
 {
     check_aligned(p, align);
@@ -236,8 +236,8 @@ static void test_realloc_null(void **state)
     }
 }
 
-/* glibc: realloc(p, 0) frees p and returns NULL. That it frees shows in the
- * resident size, which would otherwise grow by more than a gigabyte. */
+/* glibc: realloc(p, 0) frees p and returns NULL. The resident size shows that it frees: otherwise it would grow by more
+ * than a gigabyte. */
 static void test_realloc_zero(void **state)
 {
     (void)state;
@@ -279,7 +279,7 @@ static void test_realloc_refused_keeps_block(void **state)
     }
 }
 
-/* Every border size to every other one, so across all parts and back. */
+/* From every border size to every other one, so across all parts and back. */
 static void test_realloc_keeps_content(void **state)
 {
     (void)state;
@@ -614,7 +614,8 @@ static void test_mallinfo2(void **state)
     assert_true(empty.ordblks > 0 || !empty.fordblks);
 }
 
-/* To the byte: of all sizes, some of them freed, resized and aligned, by this thread and by one that ended. */
+/* Exact to the byte: blocks of all sizes, some of them freed, resized and aligned, by this thread and by one that
+ * ended. */
 static size_t held(void)
 {
     struct hakmem_mallinfo2 info = api.mallinfo2();
@@ -653,7 +654,7 @@ static void test_mallinfo2_is_what_is_held(void **state)
     assert_int_equal(pthread_join(other, NULL), 0);
     for (size_t i = 0; i < COUNT(p); i++)
         usable += api.usable_size(p[i]);
-    size_t now = held(), thread = 4096; /* what the C library keeps for a thread */
+    size_t now = held(), thread = 4096; /* memory that the C library keeps for a thread */
     assert_in_range(now, before + usable, before + usable + thread);
     for (size_t i = 0; i < COUNT(p); i++)
         api.free(p[i]);
@@ -674,7 +675,7 @@ static void test_mallinfo2_counts_free_pieces(void **state)
     for (size_t i = 0; i < COUNT(p); i++)
         assert_non_null(p[i] = api.malloc(3000));
     size_t before = 0, last = 1;
-    for (unsigned i = 0; i < 10 && before != last; i++) { /* what waits in bins is in no slab; other tests' goes, too */
+    for (unsigned i = 0; i < 10 && before != last; i++) { /* empties the bins, also of blocks of other tests */
         api.malloc_trim(0);
         last = before;
         before = api.mallinfo2().ordblks;

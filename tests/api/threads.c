@@ -23,7 +23,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What a call starts from and what it leaves: blocks of `size` bytes. */
+/* The input and output of a call: blocks of `size` bytes. */
 struct job {
     size_t size;
     void *given; /* a live block; NULL once the call has consumed it */
@@ -202,7 +202,7 @@ static const struct {
 
 static const size_t job_sizes[] = {16, 100, 1000, 3000, 20000, 70000, 300000};
 
-/* Runs one call and uses up what it leaves. True when all was well. */
+/* Runs one call and frees the block that it leaves. True if nothing failed. */
 static bool run_job(size_t call, struct job *j)
 {
     j->made = NULL;
@@ -262,9 +262,8 @@ static void test_first_call_of_a_thread(void **state)
             }
 }
 
-/* The key is created after the library's own, so that in each round of
- * destructors this one runs later. A sanitizer ends the thread for itself in
- * the last round, so there LATE_ROUNDS is one less. */
+/* The key is created after the library's own, so that in each round of destructors this one runs later. A sanitizer
+ * ends its part of the thread in the last round, so LATE_ROUNDS is one less there. */
 #ifndef LATE_ROUNDS
 #define LATE_ROUNDS PTHREAD_DESTRUCTOR_ITERATIONS
 #endif
@@ -330,7 +329,7 @@ static void test_calls_after_thread_teardown(void **state)
     pthread_key_delete(late_key);
 }
 
-/* Blocks of threads that are gone are as good as any other. */
+/* Blocks of ended threads remain valid. */
 static void *leaves_blocks(void *arg)
 {
     void **left = arg;

@@ -6,11 +6,11 @@
  * on are answered HOW:
  *   ENOMEM, EAGAIN, EINTR, EPERM, EINVAL   refused, nothing is done
  *   part      a vector is done up to its middle, and the answer says so
- *   locked    a page in the middle of the range is locked before the kernel is asked
+ * locked a page in the middle of the range is locked before the call
  *   late      done 3 ms later
- * FAULTS_COUNTS=FILE gets a line "CALL NUMBER" for each kind at exit. door_over(), which a program may call where it
- * finds it, ends the faults and unlocks what was locked.
- * Nothing here allocates or asks the C library, which may not be ready yet when the first call comes. */
+ * FAULTS_COUNTS=FILE gets a line "CALL NUMBER" for each kind at exit. door_over(), which a program may look up and
+ * call, ends the faults and unlocks the pages. Nothing here allocates or calls the C library, which may not be ready at
+ * the first call. */
 #undef _FILE_OFFSET_BITS /* with it mmap is another name of mmap64, and both are needed here */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static _Atomic(unsigned long) calls[NCALLS];
 static unsigned long from, count;
 static int how, kind = -1;
 static _Atomic(bool) over;
-static _Atomic(int) ready; /* 0 no, 1 somebody reads the settings, 2 yes */
+static _Atomic(int) ready; /* 0 no, 1 a thread reads the settings, 2 yes */
 static char counts_file[256];
 static void *_Atomic(locked)[64];
 static _Atomic(unsigned) locked_count;
@@ -167,7 +167,7 @@ static void get_ready(void)
         ;
 }
 
-/* The loader's list tells where libhakmem lies; no lock is taken. */
+/* Finds libhakmem's addresses in the loader's list, without a lock. */
 static bool is_ours(const void *caller)
 {
     static _Atomic(uintptr_t) begin, end;
@@ -189,7 +189,7 @@ static bool is_ours(const void *caller)
 
 /* --- faults ------------------------------------------------------------------------------------------------ */
 
-/* Enters a call of the library; how it is to be answered. */
+/* Counts a call of the library; returns how to answer it. */
 static int arrive(enum call call)
 {
     get_ready();

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Whole programs on a kernel that answers in part (door.c).
+"""Whole programs on a kernel that refuses, delays or partially serves calls (door.c).
 
   PYTHONPATH=tests door.py LIBRARY DOOR HOW WORK          tests/faults/work.c; it judges itself
   PYTHONPATH=tests door.py LIBRARY DOOR HOW sqlite|python  a program of the system; its result is known
 
 For every kind of call and its n-th one, n up to EVERY_ONE and a sample beyond, one run each: that call alone is
-answered HOW, the same for it and four more, and for all from there on. STRESS_LONG=1 runs more of them. A run ends with the right result, or for want of
-memory and says so; it does not hang; the laws of conservation hold.
+answered HOW, the same for it and four more, and for all from there on. STRESS_LONG=1 runs more of them. A run ends with
+the right result, or reports that memory is missing; it does not hang; the conservation laws hold.
 """
 import concurrent.futures
 import json
@@ -39,7 +39,7 @@ SETTINGS = {"HAKMEM_PURGE_DELAY_MS": 1}
 
 
 def command_of(what):
-    """The command, and what it reads."""
+    """The command, and its standard input."""
     if what == "sqlite":
         program, words, text = "sqlite3", [":memory:"], SQL
     elif what == "python":
@@ -89,7 +89,7 @@ class Runs:
 
 
 def places(count):
-    """Each n up to EVERY_ONE, then ever fewer."""
+    """Each n up to EVERY_ONE, then increasing steps."""
     n, step = 1, 1
     while n <= count:
         yield n

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a program needs to start, beside what it needs without the library.
+"""The memory that a program needs to start, beyond what it needs without the library.
 
   PYTHONPATH=tests least.py LIBRARY as|data
 
@@ -13,10 +13,10 @@ import sys
 from common import finish
 from rlimits import run, with_limit
 
-MORES_KIB = 1024, 1536, 2048, 3072, 8192  # also with more, as with the least
+MORES_KIB = 1024, 1536, 2048, 3072, 8192  # also with more memory than the least
 FINE_KIB, MOST_KIB = 16, 1 << 20
-# Python goes on without modules that it has no memory for, or not; without site it needs each of them. And where it has
-# no memory for pools of its own, it asks malloc for all.
+# Python may continue without modules for which it has no memory; without site it needs each of them. If it has no
+# memory for its own pools, it uses malloc for everything.
 PROGRAMS = [["ls"], ["sh", "-c", ":"], ["sqlite3", ":memory:", "select 1"], ["python3", "-S", "-c", "pass"]]
 
 
@@ -26,7 +26,7 @@ def path_of(program):
 
 def runs(words, name, kib, library=None):
     status, _, err = run(words, library, with_limit(name, kib))
-    return status == 0 and "ld.so" not in err  # which goes on without a library that it cannot load
+    return status == 0 and "ld.so" not in err  # the loader continues without a library that it cannot load
 
 
 def least_of(words, name):

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * refusals_cost data|as: what refused requests cost. Under RLIMIT_DATA (or RLIMIT_AS) of 64 MiB more than at the start
- * blocks of one size use all up, and a thousand more are asked for: they may leave nothing charged or mapped behind.
- * Then the limit is raised by as much again, which must be there to be had, for about as many system calls as in a
- * process that was never refused. */
+ * refusals_cost data|as: what refused requests cost. With RLIMIT_DATA (or RLIMIT_AS) 64 MiB above the start, blocks of
+ * one size use up all of it, and a thousand more requests follow: these may leave nothing charged or mapped. Then the
+ * limit is raised by as much again, which must be usable, with about as many system calls as in a process that was
+ * never refused. */
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -45,7 +45,7 @@ static void limit(int resource, size_t bytes)
         die("setrlimit: %s", strerror(errno));
 }
 
-/* Up to n blocks more; how many there were to be had. */
+/* Allocates up to n more blocks; returns how many. */
 static size_t take(size_t size, size_t n)
 {
     size_t got = 0;
@@ -81,7 +81,7 @@ static uint64_t kernel_calls(void)
     return sum;
 }
 
-/* What as much as the limit costs in a process without one. */
+/* The cost of the same amount in a process without a limit. */
 static uint64_t usual_calls(size_t size, size_t n)
 {
     uint64_t before = kernel_calls();
@@ -91,7 +91,7 @@ static uint64_t usual_calls(size_t size, size_t n)
     return kernel_calls() - before;
 }
 
-/* What is charged (RLIMIT_DATA) and mapped (RLIMIT_AS). */
+/* The bytes charged (RLIMIT_DATA) and mapped (RLIMIT_AS). */
 static void look(size_t now[2])
 {
     now[0] = status("VmData:");

@@ -26,7 +26,8 @@ from common import finish, skip
 STEP = 1 if os.environ.get("STRESS_LONG") == "1" else 4
 KIB = [64, 256, *range(1024, 12289, 512 * STEP), *range(13 << 10, 64 << 10, (3 << 10) * STEP),
        *(1 << n for n in range(16, 31, STEP))]
-# Others of the machine are refused memory meanwhile; the least limits are for a machine that is nobody else's.
+# Other programs of the machine are refused memory in the meantime; the least limits are for a machine without other
+# users.
 COMMIT_KIB = [256, *(1 << n for n in range(10, 21))] if STEP == 1 else [64 << 10, 256 << 10, 1 << 20]
 BY_NAME = {"as": resource.RLIMIT_AS, "data": resource.RLIMIT_DATA, "memlock": resource.RLIMIT_MEMLOCK, "commit": None}
 OVERCOMMIT = [Path("/proc/sys/vm") / name for name in ("overcommit_ratio", "overcommit_kbytes", "overcommit_memory")]
@@ -55,13 +56,13 @@ def run(words, library=None, before=None):
 
 
 def hard_limit(name, kib):
-    """What is there, or if that is less and may be raised, as much as is asked for."""
+    """The current limit, or, if it is lower and may be raised, the requested one."""
     most = resource.getrlimit(BY_NAME[name])[1]
     return most if most == resource.RLIM_INFINITY else max(most, kib << 10)
 
 
 def put_commit_back():
-    """By a process of its own, which waits for this one to end, in whatever way."""
+    """Done by a separate process, which waits until this one has ended, however it ends."""
     if os.geteuid() or not os.access(OVERCOMMIT[0], os.W_OK):
         skip("needs root and vm.overcommit_memory")
     before = [file.read_text() for file in OVERCOMMIT]
@@ -78,7 +79,7 @@ def put_commit_back():
 
 
 def limit_commit(kib):
-    """None: as much as anybody asks for."""
+    """None: unlimited."""
     if kib:
         text = Path("/proc/meminfo").read_text()
         committed = int(text.split("Committed_AS:")[1].split()[0])
@@ -87,12 +88,12 @@ def limit_commit(kib):
 
 
 def may_have(name, kib):
-    """Tried in a child, as what was raised cannot be lowered and raised again by everybody."""
+    """Tried in a child, since not every user can raise a lowered limit again."""
     return run(["true"], None, lambda: resource.setrlimit(BY_NAME[name], (kib << 10, hard_limit(name, kib))))[0] == 0
 
 
 def with_limit(name, kib):
-    """Soft, so that the program can lift it; and root gives up to lock whatever it likes."""
+    """A soft limit, so that the program can raise it; root gives up its right to lock any amount."""
     def before():
         if name == "memlock" and os.geteuid() == 0 and LIBC.prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0):
             os._exit(1)
@@ -144,7 +145,7 @@ def lockall(library, program):
     problems = []
     limits = [kib for kib in (320 << 10, 1 << 20, 8 << 20) if may_have("memlock", kib)]
     if not limits:
-        skip("more may be locked by nobody here")
+        skip("no process may lock more here")
     for kib in limits:
         alone, _, _ = run([program, "lockall"], None, with_limit("memlock", kib))
         status, _, err = run([program, "lockall"], library, with_limit("memlock", kib))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""stress-ng's stressors of malloc and of what malloc stands on, under the library.
+"""stress-ng's stressors of malloc and of the system calls that malloc uses, under the library.
 
   PYTHONPATH=tests stressors.py LIBRARY NAME [SECONDS]
 
 Each runs alone for a few seconds, with its checks of what it finds in memory, in processes that fork, die and are
-killed. It must end with no failure, by itself and in time, and it must really have been served.
+killed. It must end without failure, by itself and in time, and the library must have served it.
 """
 import os
 import shutil

@@ -15,7 +15,7 @@ enum { SECONDS = 100, THREADS = 2, BLOCKS = 120 };
 void door_over(void) __attribute__((weak));
 static _Atomic(bool) all_served; /* the faults are over */
 
-/* The head of a block says whether it is the program's; to touch all of them would be most of the time. */
+/* The head of a block says whether it is in use; touching all blocks would take most of the time. */
 static size_t head(size_t size)
 {
     return size < 256 * KIB ? size : 256 * KIB;

@@ -4,9 +4,9 @@
 
 fuzz.py TARGET CORPUS SECONDS [--long]
 
-What it finds new goes to a folder of this run alone; an input that fails is kept beside the target, and its name is
-the last line.  With --long it is skipped unless STRESS_LONG=1.  `fuzz.py TARGET CORPUS merge` adds to the corpus what
-covers more of the library: the inputs of the folders named after it.
+New inputs go to a folder of this run; an input that fails is kept beside the target, and its name is the last line.
+With --long it is skipped unless STRESS_LONG=1. `fuzz.py TARGET CORPUS merge FOLDER...` adds those inputs of the folders
+to the corpus that increase coverage.
 """
 
 import os
@@ -23,7 +23,7 @@ def run(target, corpus, seconds):
     with tempfile.TemporaryDirectory() as fresh:
         command = [target, fresh, corpus, f"-max_total_time={seconds}", f"-max_len={INPUT_MAX}", "-len_control=0",
                    "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1", "-verbosity=0", f"-artifact_prefix={kept}",
-                   "-error_exitcode=1"]  # its own is 77, which meson takes for a test that is skipped
+                   "-error_exitcode=1"]  # libFuzzer's own is 77, which meson takes for a skipped test
         return subprocess.run(command, timeout=int(seconds) + 120).returncode
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * libFuzzer's entry for settings: lines are entries of an environment, and a first byte above 127 stands for the name
- * of a row of the table. What hak_options_parse makes of them is compared with a second, plainer reading: values,
- * what counts as set, how many lines are written, and whether strict stops the process. */
+ * of a row of the table. Compares the results of hak_options_parse with those of a second, simpler parser: values,
+ * which settings count as set, the number of lines, and whether strict stops the process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ void __wrap_hak_log_fatal(const char *format, ...)
     longjmp(stopped, 1);
 }
 
-/* --- the plain reading ------------------------------------------------------------------------------------ */
+/* --- the simple parser ------------------------------------------------------------------------------------- */
 
 struct reading {
     struct hak_option_values options;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See program.h. The first byte says how many threads there are and whether the kernel may refuse; each call that
- * follows is a byte for what and who, and as many as its arguments take. Bytes beyond the end are zero. */
+ * See program.h. The first byte gives the number of threads, and whether the kernel may refuse; each call is one byte
+ * for the function and the thread, followed by its arguments. Bytes beyond the end are zero. */
 #include "program.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 
 enum {
     SLOTS = 4096,
-    SLOT_STEP = 16, /* a byte names one of 256 slots, which are that far apart; a burst fills those between */
+    SLOT_STEP = 16, /* a byte names one of 256 slots, which are this far apart; a burst fills the slots between */
     THREADS = 4,
-    EDGE = 256,       /* bytes at both ends of a block that carry its pattern whole; */
+    EDGE = 256,       /* bytes at both ends of a block that all carry its pattern; */
     SPARSE = 1 << 14, /* between them one byte in so many */
     ENDING = 18,      /* the call by which a thread ends */
-    EXACT_MAX = 3000, /* up to here the usable size follows from the request alone: no larger class is borrowed */
+    EXACT_MAX = 3000, /* up to here the usable size follows from the request alone: no class fallback */
 };
 #define LIVE_MAX (512 * MIB)
 
@@ -46,7 +46,7 @@ static uint8_t next_byte(void)
     return at < end ? *at++ : 0;
 }
 
-/* Sizes: small ones, those around each power of two, up to some beyond what is mapped alone, and absurd ones. */
+/* Sizes: small ones, those around each power of two, up to the sizes of direct mappings, and absurd ones. */
 static size_t next_size(void)
 {
     size_t a = next_byte(), b = next_byte(), wide = (a & 31) << 8 | b;
@@ -113,7 +113,7 @@ static void answer(bool given, size_t usable)
         trace->answers[trace->length++] = (struct fuzz_answer){given, (uint32_t)usable};
 }
 
-/* An empty slot gets what a call returned. */
+/* Stores the result of a call in an empty slot. */
 static void adopt(struct slot *s, void *ptr, size_t size, size_t align, bool exact)
 {
     answer(ptr != NULL, ptr && exact ? hakmem_malloc_usable_size(ptr) : 0);
@@ -132,7 +132,7 @@ static void adopt(struct slot *s, void *ptr, size_t size, size_t align, bool exa
     fill(s);
 }
 
-/* Its content is whole, and nobody's from here on. */
+/* Checks the content of the block and removes it from the model. */
 static void leave(struct slot *s)
 {
     verify(s, s->ptr, s->usable);
@@ -243,7 +243,7 @@ static void do_realloc(void)
     resize(s, bounded(next_size()), 1);
 }
 
-/* To something near, as programs do. */
+/* To a similar size, as programs do. */
 static void do_grow(void)
 {
     struct slot *s = next_slot();
@@ -297,7 +297,7 @@ static void do_aligned(unsigned kind)
         adopt(s, p, size, is_power(align) ? align : 16, size <= EXACT_MAX && align <= page);
 }
 
-/* Many of one size, and many away again, in the order of the slots or against it. */
+/* Allocates many blocks of one size, or frees many, in the order of the slots or in reverse. */
 static void do_burst(void)
 {
     size_t first = next_byte() * SLOT_STEP, count = (next_byte() + 1u) * SLOT_STEP, size = next_size() % (16 * KIB);
@@ -401,7 +401,7 @@ static void do_pass(void)
     fake_os_pass(next_byte() * 8u);
 }
 
-/* By the number in a program. */
+/* Calls by their numbers in a program. */
 static void (*const calls[])(void) = {
     do_malloc,
     do_malloc,
@@ -487,7 +487,7 @@ void fuzz_start(void)
     hakmem_free(hakmem_malloc(1));
 }
 
-/* Back to nothing, so that the next program finds what this one found. */
+/* Frees everything, so that the next program starts from the same state. */
 static void clean_up(unsigned threads)
 {
     struct hak_census census;

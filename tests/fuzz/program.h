@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A byte string as a program: each few bytes are a call of the public interface, made by one of up to four threads,
- * whose turns the bytes say. Every result is judged against a shadow model of what is live: blocks do not overlap,
- * are aligned and as large as asked, keep their content, and are zero from calloc. What fails stops the process. */
+ * whose turns the bytes say. Every result is judged against a shadow model of what is live: blocks do not overlap, are
+ * aligned and as large as asked, keep their content, and are zero from calloc. A failure stops the process. */
 #ifndef TESTS_FUZZ_PROGRAM_H
 #define TESTS_FUZZ_PROGRAM_H
 
@@ -10,10 +10,10 @@
 
 #define FUZZ_INPUT_MAX 4096
 
-/* What another backend must answer, too. */
+/* Results that must be equal for each backend. */
 struct fuzz_answer {
     uint32_t given;  /* not NULL */
-    uint32_t usable; /* bytes; 0 where the library may choose by what it has */
+    uint32_t usable; /* bytes; 0 if the library may choose */
 };
 
 struct fuzz_trace {

@@ -245,7 +245,7 @@ static void child(const char *path, bool from_start, unsigned long n, enum mode 
     workload();
     if (n != 0 && report->calls < refuse_to)
         _exit(0);
-    /* The refusals are over, or there were none. */
+    /* The refusals are over, or never began. */
     unsigned long nulls = report->nulls;
     workload();
     if (report->nulls != nulls)

@@ -91,7 +91,7 @@ static inline uint64_t next_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-/* Every part of the library gets its share. */
+/* Exercises every part of the library. */
 static inline size_t mixed_size(uint64_t *random)
 {
     static const size_t limits[] = {64, 256, 1024, 4096, 20 * 1024, 60000, 300000, 1200000};

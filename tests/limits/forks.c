@@ -19,7 +19,7 @@ struct posted {
     unsigned char mark;
 };
 
-/* Blocks of all threads; whoever takes one from the board owns it. */
+/* Blocks of all threads; the thread that takes one from the board owns it. */
 static _Atomic(struct posted *) board[BOARD];
 static _Atomic(bool) stop;
 static _Atomic(long) forks_left;
@@ -57,7 +57,7 @@ static void *allocate_and_post(void *arg)
             die("realloc: %s", strerror(errno));
         free(p);
         if (random % 16 == 0)
-            usleep(1000); /* leave the one that forks a processor */
+            usleep(1000); /* leave a CPU to the thread that forks */
     }
     return NULL;
 }

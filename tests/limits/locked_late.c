@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0)
         skip("setrlimit: %s", strerror(errno));
-    /* Without the right to lock at will, so that the limit counts. */
+    /* Gives up the right to lock any amount, so that the limit applies. */
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
         skip("setuid: %s", strerror(errno));
     if (mlockall(MCL_FUTURE) != 0)

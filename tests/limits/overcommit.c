@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The library under overcommit_memory=2, where address space that could be
- * written is charged at once. Needs root; changes a setting of the whole
- * machine for a moment. A guard process of its own session puts the old value
- * back when this one ends, in whatever way.
+ * The library under overcommit_memory=2, where address space that could be written is charged at once. Needs root;
+ * changes a setting of the whole machine for a moment. A guard process in its own session restores the old value when
+ * this one ends, however it ends.
  */
 #include <fcntl.h>
 #include <sys/prctl.h>

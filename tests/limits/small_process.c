@@ -14,7 +14,7 @@
 
 enum { MOST_MIB = 128, BLOCK = 100000, WORDS = BLOCK / sizeof(uint64_t) };
 
-/* Not to be found in any core but through the block. */
+/* A pattern that a core contains only through the block. */
 static uint64_t mark_of_word(uint64_t i)
 {
     uint64_t random = i + (uint64_t)getppid();

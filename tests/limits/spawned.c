@@ -31,7 +31,7 @@ static void *allocate(void *arg)
     return NULL;
 }
 
-/* What the spawned program does: it is this one, with an argument. */
+/* The work of the spawned program, which is this one with an argument. */
 static int grandchild(void)
 {
     uint64_t random = (uint64_t)getpid();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Started under each limit on address space, and on data, from less than a
- * program itself needs to plenty. Where main is reached, requests are served
- * or refused with ENOMEM; nothing hangs.
+ * Started under each limit on address space, and on data, from less than a program itself needs to plenty. If main is
+ * reached, requests are served or refused with ENOMEM; nothing hangs.
  */
 #include <sys/resource.h>
 
@@ -26,7 +25,7 @@ static int under_the_limit(int reached)
     return refused ? REFUSED : 0;
 }
 
-/* Its exit status, or -1 where the kernel or the loader gave up. */
+/* Its exit status, or -1 if the kernel or the loader failed. */
 static int start(int which, size_t kib)
 {
     int ends[2], status;

@@ -4,7 +4,7 @@
  *
  * What the library has to tell, in each way that it can be asked to, under each limit, with a file for stderr that may
  * not grow, a pipe that nobody reads, and none; and where the kernel refuses one system call with EPERM. The program
- * ends as it would have ended, and says the same.
+ * ends as without the report, and with the same output.
  */
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -49,7 +49,7 @@ static const struct {
     {"MEMLOCK 0", RLIMIT_MEMLOCK, 0},
 };
 
-/* No memory calls: of these each is refused in calls_refused.c. */
+/* Not the memory calls, each of which calls_refused.c refuses. */
 static const struct {
     const char *name;
     unsigned number;
@@ -91,7 +91,7 @@ static void *work(void *unused)
     return unused;
 }
 
-/* The program: no stream of its own but stdout. */
+/* The program; its only stream is stdout. */
 static int speak(void)
 {
     pthread_t thread;
@@ -135,7 +135,7 @@ static void set_err(enum err err)
         close(fd);
 }
 
-/* The status of the program, with its output; with the library where it is asked for something. */
+/* The status and output of the program, run with the library. */
 static int run(const char *library, const char *const *asked, size_t limit, size_t call, enum err err, char *said)
 {
     int out[2], status;

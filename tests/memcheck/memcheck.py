@@ -26,7 +26,7 @@ def main():
     done = subprocess.run([valgrind, *OPTIONS, program, fault, size], capture_output=True, text=True, timeout=250)
     wanted = [words.format(size=f"{int(size):,}") for words in SAYS[fault]]
     missing = [words for words in [*wanted, f"ERROR SUMMARY: {int(wanted != [])} errors"] if words not in done.stderr]
-    # Of pages that went back to the kernel a program dies, too.
+    # An access to unmapped pages also kills the program.
     if missing or (done.returncode == 0) != (wanted == []):
         sys.exit(f"{fault} of {size} bytes: not said: {missing}, exit status {done.returncode}\n{done.stderr}")
 

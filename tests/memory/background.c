@@ -64,8 +64,8 @@ static void check_rss(void)
         die("resident before %zu KiB, full %zu KiB, after 30 s %zu KiB", before / KIB, full / KIB, resident() / KIB);
 }
 
-/* Freed in random order, the blocks of each bin lie in slabs all over the heap, and keep them. So do those
- * of others' slabs that wait to go back. */
+/* Freed in random order, the blocks of each bin lie in slabs all over the heap, and pin them. So do remote blocks that
+ * wait to be returned. */
 static void check_bins(void)
 {
     enum { N = 300000, KEPT = 1 << 20 };

@@ -3,7 +3,7 @@
  * attack HOW [SIZE]: what somebody gains who can read and write a few bytes that are not the program's. Exit status 1:
  * it worked.
  *   leftover SIZE  new blocks hold words that the program did not write
- *   link           a block on its way home leads malloc into a live block of another class
+ * link a block on a remote list leads malloc into a live block of another class
  *   calloc SIZE    what is written to freed blocks, before and after their pages went back, shows in calloc's new ones
  *   order          the first blocks of a class come in the order of their addresses, up or down
  *   steer          a freed block's first word is an address, which malloc returns
@@ -31,7 +31,7 @@ static void give(size_t n)
         free(block[i]);
 }
 
-/* Bytes that are all the same: the program's, zeros, or what a quarantine fills blocks with. */
+/* Bytes that are all equal: the program's, zeros, or the filling of the quarantine. */
 static int is_ours(uintptr_t word)
 {
     return word == UINTPTR_MAX / 0xff * (word & 0xff);
@@ -68,7 +68,7 @@ static void *own(void *unused)
     return unused;
 }
 
-/* Link and mark are taken for numbers that a XOR with addresses makes. */
+/* Assumes that link and mark are made by XOR with addresses. */
 static int link_to_live(int is_forged)
 {
     pthread_t t;
@@ -121,7 +121,7 @@ static int steer(void)
     return gained;
 }
 
-/* By its owner, and by another thread. */
+/* Freed by its owner, and by another thread. */
 static void *race_for(void *got)
 {
     free(malloc(SMALL)); /* it has bins */

@@ -4,8 +4,8 @@
  * the block that came before it lies in a bin or went home at once. WHO frees it: own     by the thread that allocated
  * it other   by another thread, which has used malloc fresh   by another thread, which has not ended   by another
  * thread than the one that allocated it, and has ended moved   by the thread that allocated it: realloc has freed it
- * the first time Each number of frees is tried in a process of its own. They stay on one processor: a build with
- * -Dcache=cpu knows the block that came last to each. */
+ * the first time Each number of frees is tried in a process of its own. The threads stay on one CPU: a build with
+ * -Dcache=cpu knows the last block of each CPU. */
 #include "misuse.h"
 
 #include <sched.h>
@@ -71,7 +71,7 @@ static void misuse(void)
         in_thread(give);
 }
 
-/* The child's last words, as one string. */
+/* The child's stderr, as one string. */
 static int run(char *said, size_t room)
 {
     int ends[2], status;
@@ -102,7 +102,7 @@ static int is_line(const char *said)
            (strstr(said, "hakmem: double free") == said || strstr(said, "hakmem: invalid free") == said);
 }
 
-/* How many are not seen. */
+/* How many double frees are not detected. */
 static int try_all(void)
 {
     char said[400];

@@ -37,7 +37,7 @@ static void *free_it(void *p)
     return NULL;
 }
 
-/* A block whose every byte was written to. */
+/* A block, all of whose bytes were written. */
 static char *block(size_t size)
 {
     return memset(malloc(size), 0, size);
@@ -53,7 +53,7 @@ static void twice(const char *how, size_t size)
     free(announce(p));
 }
 
-/* The second time comes back through drains. */
+/* The block freed the second time passes through drains. */
 static void all_twice(const char *how, size_t size)
 {
     int n = atoi(how);
@@ -90,7 +90,8 @@ static void *take_and_free(void *count)
     return NULL;
 }
 
-/* By a thread that has gone, and its slabs are empty: its own if they were many, one that it shared if they were few.
+/* Freed by a thread that has ended and whose slabs are empty: its own if there were many blocks, a shared one if there
+ * were few.
  */
 static void after_thread(const char *how, size_t count)
 {
@@ -101,8 +102,8 @@ static void after_thread(const char *how, size_t count)
 
 /* A block that one thread allocated and others free, twice in all: `row` another thread twice in a row, `apart` with
  * other blocks between, `both` another thread and its owner, `others` two other threads, `ended` as `row` of an owner
- * that has ended. Blocks before and after it are freed, too, as the fault shows when they go home: at the latest when
- * the program trims its memory. */
+ * that has ended. Blocks before and after it are freed, too, since the fault shows when they return to their slab: at
+ * the latest when the program trims its memory. */
 enum { BLOCKS = 3000, VICTIM = 1500 };
 static char *remote[BLOCKS];
 static size_t remote_size;
@@ -214,7 +215,7 @@ static void *use_and_free(void *p)
     return announce_and_free(p);
 }
 
-/* Below every mapping, as of a member of a null pointer. */
+/* An address below every mapping, such as a member of a null pointer. */
 static void free_low(const char *how, size_t address)
 {
     in_thread(!strcmp(how, "used") ? use_and_free : announce_and_free, (void *)address);
@@ -240,7 +241,7 @@ static void interior_remote(const char *how, size_t size)
     in_thread(announce_and_free, block(size) + atoi(how));
 }
 
-/* A byte behind a block, which another thread then frees. */
+/* Writes one byte behind a block, which another thread then frees. */
 static void overflow_remote(const char *how, size_t size)
 {
     char *p[64];
@@ -253,7 +254,7 @@ static void overflow_remote(const char *how, size_t size)
         in_thread(free_it, p[i]);
 }
 
-/* Blocks lie at the end of their pages and at the beginning in turn. */
+/* Blocks lie alternately at the end and at the beginning of their pages. */
 static void guarded(const char *how, size_t size)
 {
     char *p = malloc(size), *q = malloc(size), *at_end = (uintptr_t)p % 4096 ? p : q, *at_start = at_end == p ? q : p;
@@ -276,8 +277,8 @@ static void guarded(const char *how, size_t size)
 #define FREE "invalid free: {ptr}*"
 #define TWICE "double free*0x*|invalid free*0x*"
 
-/* `late`: the arrays of a processor take blocks of any slab, and what was freed wrongly is found when they are drained;
- * it is looked for in caches of threads. */
+/* `late`: the arrays of a CPU take blocks of any slab, and detect a wrong free only when they are drained; this is
+ * tested with caches of threads. */
 static const struct misuse {
     const char *name, *words;
     void (*commit)(const char *how, size_t size);
@@ -354,7 +355,7 @@ static const struct misuse {
 
 /* --- each in a process of its own --------------------------------------------------------------------------- */
 
-/* What the child said on one of its streams. */
+/* The child's output on one of its streams. */
 static void read_all(int fd, char *text, size_t size)
 {
     size_t n = 0;

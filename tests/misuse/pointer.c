@@ -24,14 +24,14 @@ static char *plus_16(void)
     return small_block() + 16;
 }
 
-/* 50 blocks on: of a page of the slab that was not touched yet. */
+/* 50 blocks further: in a page of the slab that was not touched yet. */
 static char *never(void)
 {
     char *p = small_block();
     return p + 50 * ((malloc_usable_size(p) + 15) / 16 * 16);
 }
 
-/* 100 MiB on: of the heap, perhaps, but of no slab. */
+/* 100 MiB further: possibly in the heap, but in no slab. */
 static char *far(void)
 {
     return small_block() + 100 * 1024 * 1024;

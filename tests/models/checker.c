@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * A stateless model checker for the library's real code: `checker OBJECT [MODEL]...`.
  *
- * It runs a model again and again, with another choice each time, until all were made: which thread goes on before each
+ * It runs a model repeatedly, with another choice each time, until it has made all: which thread continues before each
  * atomic operation, lock or sleep in the kernel, and which of the values that C11 allows each load sees. Threads are
  * coroutines; sleep sets leave out runs that only swap independent steps. Stores enter a location's order when they are
- * made, so loads see old values but none of the future: what x86 does. Arm may besides put a later store of another
- * thread first in a location's order, and let loads see the future; no run shows these.
- * Each message of a location carries what its writer had seen, if it was released; an acquire takes that over. Plain
- * accesses that are not ordered by this are data races, which end the run as a failed check does.
+ * made, so loads see old values but none of the future: what x86 does. Arm may also put a later store of another thread
+ * first in a location's order, and let loads see the future; no run shows these. Each message of a location carries
+ * what its writer had seen, if it was a release; an acquire takes that over. Plain accesses that this does not order
+ * are data races, which end the run like a failed check.
  *
  * MODEL_SITES=1 lists the operations with an order, as offsets in the object; MODEL_WEAKEN=OFFSET:ORDER[:FAILURE],...
  * makes them use other ones. Exit status: 0 all runs are right, 1 one is not, 2 it could not be told. */
@@ -71,7 +71,7 @@ struct location {
     int holder;
 };
 
-/* Who touched a byte last, by the clock of the thread. */
+/* The last thread that touched a byte, by the thread's clock. */
 struct shadow {
     uint32_t run;
     uint8_t writer;
@@ -90,7 +90,7 @@ struct thread {
     bool asleep, woken; /* the next operation is a SLEEP that has begun; that may end */
 };
 
-/* A choice on the way to the current run. */
+/* A choice that leads to the current run. */
 struct node {
     uint8_t enabled, sleeping, done, thread, option, options;
 };
@@ -287,7 +287,7 @@ static struct location *location_of(const struct operation *op)
     struct location *l = &locations[*bucket - 1];
     if (l->size != op->size)
         give_up("one location, two sizes");
-    /* Written plainly meanwhile: nobody sees what was before. */
+    /* Written plainly in the meantime: no thread sees the previous values. */
     if (op->kind < LOCK && l->messages[l->count - 1].value != load_raw(op->address, op->size)) {
         append(l, load_raw(op->address, op->size));
         l->floor = l->count - 1;
@@ -395,7 +395,7 @@ static bool is_waiting(const struct thread *t)
     return !t->finished && ((t->asleep && !t->woken) || (t->next.kind == LOCK && location_of(&t->next)->holder >= 0));
 }
 
-/* After so long each store has reached the thread, though what was stored before it need not have. */
+/* After that time each store has reached the thread, though earlier stores need not have. */
 static void see_all(struct thread *t)
 {
     for (unsigned i = 0; i < location_count; i++)
@@ -403,7 +403,7 @@ static void see_all(struct thread *t)
 }
 
 /* A SLEEP takes two steps: it begins, unless the word has changed, and it ends. The newest value counts: the kernel's
- * own locks see to that. */
+ * own locks ensure that. */
 static void sleep_step(struct thread *t)
 {
     const struct operation *op = &t->next;
@@ -537,7 +537,8 @@ static void weaken(struct operation *op)
 
 /* --- threads --------------------------------------------------------------------------------------------------- */
 
-/* Goes on at `to` until somebody returns to `from`; swapcontext would ask the kernel for the signal mask each time. */
+/* Continues at `to` until a switch back to `from`; swapcontext would make a system call for the signal mask each
+ * time. */
 static void switch_to(jmp_buf from, jmp_buf to)
 {
     if (!_setjmp(from))
@@ -630,7 +631,7 @@ static uint8_t enabled_threads(bool time_passes)
     return enabled;
 }
 
-/* A sleep that took too long has seen all stores; and anything may change whether a thread waits. */
+/* A sleep that timed out has seen all stores; and any step may change whether a thread waits. */
 static bool matters_to_all(const struct thread *t)
 {
     return t->next.kind == LOOK || (t->asleep && !t->woken);
@@ -645,7 +646,7 @@ static bool depend(const struct thread *s, const struct thread *t)
            (a->kind != LOAD || b->kind != LOAD);
 }
 
-/* A thread sleeps while no step was made that matters to its own: it went first in an earlier run. */
+/* A thread stays in the sleep set while no step was made that its own depends on: it went first in an earlier run. */
 static uint8_t still_sleeping(const struct node *n)
 {
     uint8_t asleep = 0;
@@ -663,7 +664,7 @@ static bool choose_thread(struct node *n)
     return left;
 }
 
-/* False when another run has been through here in another order. */
+/* False if another run has covered this in another order. */
 static bool decide(uint8_t enabled, uint8_t sleeping)
 {
     if (depth == DEPTH)
@@ -849,7 +850,7 @@ void *__emutls_get_address(const struct emulated *variable)
     return own;
 }
 
-/* Locks of the object come here, since the program stands before the C library. */
+/* Lock calls of the object come here, since the program interposes the C library. */
 int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     if (current)
@@ -949,5 +950,5 @@ int main(int argc, char **argv)
         printf("site %#zx %s %s %s\n", (size_t)(sites[i].at - base), kind_names[sites[i].op.kind],
                order_names[sites[i].op.order], order_names[sites[i].op.failure]);
     fflush(stdout);
-    _exit(checked ? 0 : 2); /* the object's own last words are no part of it */
+    _exit(checked ? 0 : 2); /* excludes the object's own output at exit */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c),
- * and the pool's cache of EMPTY and PARTIAL slabs with publication, adoption and sweep (shared_pool/slab_cache.c,
- * core/parts/parts.c). A slab must come to one thread at a time, with all that its last one wrote. */
+ * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c), and
+ * the pool's cache of EMPTY and PARTIAL slabs with publication, adoption and sweep (shared_pool/slab_cache.c,
+ * core/parts/parts.c). One thread at a time must get a slab, and see everything that the last one wrote. */
 #include <limits.h>
 
 #include "backends/shared_pool/slab_cache.h"
@@ -24,7 +24,7 @@ const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
 const struct hak_backend *const hak_backends[] = {NULL};
 const struct hak_release *const hak_releases[] = {&release, NULL};
 
-/* No memory for a map: of a slab that goes only the count is looked at. */
+/* No memory for a bitmap: only the count of a slab that is released is checked. */
 void *hak_meta_alloc(size_t size)
 {
     (void)size;
@@ -98,7 +98,7 @@ static void pop_and_push(unsigned self)
     model_reached(second != NULL);
 }
 
-/* Who holds a slab and who stands on the stack make up all of them. */
+/* Each slab is held by a thread or stands on the stack. */
 static void expect_all(void)
 {
     unsigned n = held[0] + held[1] + held[2];
@@ -153,7 +153,7 @@ static void expect_empties(void)
     model_reached(freed);
 }
 
-/* --- publish: an owner ends, the last block comes back, and a thread wants a slab --------------------------------- */
+/* --- publish: an owner ends, the last block comes back, and a thread needs a slab -------------------------------- */
 
 static void setup_publish(void)
 {
@@ -175,7 +175,7 @@ static void publish(unsigned self)
     }
 }
 
-/* Nobody forgets it: one whose blocks are all back is swept, any other is taken. */
+/* The slab is not lost: if all its blocks are back it is swept, otherwise it is adopted. */
 static void expect_published(void)
 {
     bool idle = hak_slab_all_back(slabs[0]);
@@ -187,8 +187,8 @@ static void expect_published(void)
     MODEL_CHECK(slabs[0]->used + slabs[0]->free_count == slabs[0]->carved);
 }
 
-/* --- sweep: an idle slab is swept to EMPTY, or adopted; who gets it reuses it
- * ----------------------------------------- */
+/* --- sweep: an idle slab is swept to EMPTY, or adopted, and reused
+ * ----------------------------------------------------- */
 
 static void setup_sweep(void)
 {
@@ -250,7 +250,7 @@ static void begin_pass(unsigned self)
     }
 }
 
-/* It is not passed over: a whole sweep finds it. */
+/* It is not missed: a complete sweep finds it. */
 static void expect_empty(void)
 {
     hak_slab_cache_sweep(true, UINT_MAX);

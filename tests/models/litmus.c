@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Is the checker right? Small programs whose outcomes C11 settles: those that may happen must be reached, and those
- * that may not are failures. The last ones are wrong on purpose: each must be found. */
+ * that may not are failures. The last ones are deliberately wrong: each must be detected. */
 #include "checker.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ static void nothing(void)
 {
 }
 
-/* Message passing with release and acquire: a plain value goes along. */
+/* Message passing with release and acquire: it transfers a plain value. */
 static void message(unsigned self)
 {
     if (self == 0) {
@@ -134,7 +134,7 @@ static void whether_three(void)
     MODEL_CHECK(plain == 3);
 }
 
-/* Who is about to sleep when the word changes does not, and who sleeps is woken. */
+/* A thread that is about to sleep when the word changes does not sleep, and a thread that sleeps is woken. */
 static void woken(unsigned self)
 {
     if (self == 0) {

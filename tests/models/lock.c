@@ -61,7 +61,7 @@ static void nothing(void)
 {
 }
 
-/* A wait takes as long as it takes: a thread that is not woken is found. */
+/* A wait never times out: so a thread that is not woken is detected. */
 long syscall(long number, ...)
 {
     va_list args;

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Weakens each memory order of the library that a model meets, one at a time; a model must then fail.
+"""Weakens each memory order of the library that a model covers, one at a time; then a model must fail.
 
 orders.py CHECKER SOURCE OBJECT... [--long]
 
-An order that can be weakened with no model failing must stand in KEPT below, with the reason, and one in SOURCE that no
-model meets in UNMET; every other one is a failure, and so is a row of KEPT that a model catches, or a row that is about
-no order any more.  With --long it is skipped unless STRESS_LONG=1.
+An order whose weakening no model detects must be in KEPT below, with the reason, and one in SOURCE that no model covers
+in UNMET; any other is a failure, and so is a row of KEPT that a model detects, or a row about an order that no longer
+exists. With --long it is skipped unless STRESS_LONG=1.
 """
 
 import collections
@@ -19,7 +19,7 @@ SKIPPED = 77
 PATIENCE = 300
 WEAKER = {"acquire": ["relaxed"], "release": ["relaxed"], "acq_rel": ["acquire", "release"]}
 
-# (function, operation, from, to): why no model fails.
+# (function, operation, from, to): the reason why no model fails.
 KEPT = {
     ("load_word_acquire", "load", "acquire", "relaxed"): "reclaim's swap acquires as well",
     ("swap_word", "cas", "acquire (failure)", "relaxed"): "a swap that failed looks at nothing but the word",
@@ -34,7 +34,7 @@ KEPT = {
     ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed"): "the swap acquires as well",
     ("hak_tag_clear", "load", "acquire", "relaxed"): "it reads nothing of the table, and its store depends on the mask",
 }
-# (file, part of the line): why no model meets it.
+# (file, part of the line): the reason why no model covers it.
 BY_CPU = "models are of threads that have caches; the thread sanitizer runs with -Dcache=cpu"
 UNMET = {
     ("core/heap/cpu_heaps.c", "heaps[cpu]"): BY_CPU,
@@ -43,7 +43,7 @@ UNMET = {
     ("core/process/live.c", "file->header."): "another process reads it",
     ("frontends/large/large.c", "HAK_SLAB_SPAN"): "who learns of the span learns it from a block",
 }
-# Of two orders that do the same, one must stay: weakened together they are caught.
+# Of two redundant orders one must remain: models detect if both are weakened.
 TOGETHER = [
     [("load_word_acquire", "load", "acquire", "relaxed"), ("swap_word", "cas", "acq_rel", "release")],
     [("hak_slab_stack_take_all", "load", "acquire", "relaxed"),
@@ -56,7 +56,7 @@ Site = collections.namedtuple("Site", "file line function kind order failure")
 
 
 def check(checker, model, **settings):
-    """The exit status, and what was said; a mutant that never ends is caught, too."""
+    """The exit status and the output; a mutant that never ends counts as detected."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("MODEL_")} | settings
     try:
         done = subprocess.run([checker, model], env=env, capture_output=True, text=True, timeout=PATIENCE)
@@ -96,7 +96,7 @@ def mutants(site):
 
 
 def weakened(found, keys):
-    """What MODEL_WEAKEN says for an object; empty where it has no such site."""
+    """The value of MODEL_WEAKEN for an object; empty if it has no such site."""
     changes = []
     for site, offsets in found.items():
         order, failure = site.order, site.failure
@@ -123,7 +123,7 @@ def catcher(checker, by_model, keys):
 
 
 def judge(checker, by_model, keys, where):
-    """Prints a line; whether it was caught."""
+    """Prints a line; returns whether a model detected it."""
     by = catcher(checker, by_model, keys)
     what = "; ".join(f"{function}: {kind} {order} -> {weaker}" for function, kind, order, weaker in keys)
     kept = ": " + KEPT[keys[0]] if len(keys) == 1 and keys[0] in KEPT else ""
@@ -132,7 +132,7 @@ def judge(checker, by_model, keys, where):
 
 
 def unmet(source, sites):
-    """File, line and text of orders in the source that stand at no site; a call may take several lines."""
+    """File, line and text of orders in the source without a site; a call may take several lines."""
     met = {(site.file, line) for site in sites for line in range(site.line, site.line + 3)}
     for folder, _, names in sorted(os.walk(source)):
         for name in sorted(names):
@@ -145,7 +145,7 @@ def unmet(source, sites):
 
 
 def judge_unmet(source, sites):
-    """Prints them; those that no row of UNMET is about, and rows that are about none."""
+    """Prints them; returns those without a row in UNMET, and rows without an order."""
     wrong, unused = [], set(UNMET)
     for file, number, text in unmet(source, sites):
         rows = [row for row in UNMET if row[0] == file and row[1] in text]

@@ -59,7 +59,7 @@ const struct hak_release *const hak_releases[] = {&release, NULL};
 const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
 const struct hak_os hak_os_linux, *hak_os = &hak_os_linux;
 
-/* --- start: all that come first wait for one, and find all set up ------------------------------------------- */
+/* --- start: the first threads wait for one of them, and find all set up ----------------------------------------- */
 
 static void start(unsigned self)
 {
@@ -75,7 +75,7 @@ static void expect_started(void)
     MODEL_CHECK(ready_parts == 1);
 }
 
-/* --- tick: of all that find it due, one does the work ---------------------------------------------------------- */
+/* --- tick: of the threads that find it due, one works ----------------------------------------------------------- */
 
 static void setup_tick(void)
 {
@@ -138,7 +138,7 @@ void hak_options_defaults(struct hak_option_values *options)
     options->purge_delay_ms = 500;
 }
 
-/* No settings: they would be read over and over. */
+/* No settings: they would be parsed in every run. */
 void hak_options_parse(struct hak_option_values *options, char **environment)
 {
     (void)options, (void)environment;
@@ -208,7 +208,7 @@ void hak_stats_at_exit(void)
 {
 }
 
-/* The container is read by one tick at a time, which finds what the one before wrote. */
+/* One tick at a time reads the container, and sees what the previous one wrote. */
 bool hak_cgroup_read(struct hak_cgroup *group)
 {
     static unsigned reads;
@@ -249,7 +249,7 @@ bool hak_stats_sink_wants_stderr(void)
     return false;
 }
 
-/* There are no live counters to be had. */
+/* There are no live counters. */
 int memfd_create(const char *name, unsigned flags)
 {
     (void)name, (void)flags;

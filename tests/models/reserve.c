@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The reserve of a thread (frontends/pool/reserve.c as it is): its owner cuts slabs off, while others take all that is
- * left and give it back, and refills. No page is cut twice, none is given back that was cut, and none is lost. */
+ * left and give it back, and refills. No page is taken twice, no taken page is returned, and none is lost. */
 #include "frontends/pool/reserve.h"
 
 #include "core/os/meta.h"
@@ -69,7 +69,7 @@ static void cut_or_age(unsigned self)
         take(0);
 }
 
-/* Whether nobody has used the reserve is seen by the second look. */
+/* The second call detects that the reserve was not used. */
 static void cut_or_look(unsigned self)
 {
     if (self == 0) {
@@ -81,7 +81,8 @@ static void cut_or_look(unsigned self)
     hak_reserve_age(false);
 }
 
-/* --- owners: two of them, and one who takes from both ---------------------------------------------------------------
+/* --- owners: two of them, and a thread that takes from both
+ * ---------------------------------------------------------------
  */
 
 static void cut_by_two(unsigned self)
@@ -107,7 +108,8 @@ static void end_or_age(unsigned self)
     MODEL_CHECK(!threads[0].local[0]);
 }
 
-/* --- after them: what was not cut is free, once all rests are back ---------------------------------------------------
+/* --- check: pages that were not taken are free once all rests are back
+ * --------------------------------------------------
  */
 
 static void expect_all(void)
@@ -126,7 +128,7 @@ static void expect_all(void)
 /* --- what reserve.c calls -------------------------------------------------------------------------------------------
  */
 
-/* Under the lock of reserve.c, as are all that change what is free. */
+/* Called under the lock of reserve.c, like all functions that change free pages. */
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
 {
     MODEL_CHECK(r->uncharged && r->slab);

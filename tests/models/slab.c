@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slab word: remote frees against its owner's collect, retire, disown and reclaim, and against adoption
- * (core/pages/slab.c, slab_stack.c as they are). Every block must come to one thread, ordered after its last use. */
+ * (core/pages/slab.c, slab_stack.c as they are). Exactly one thread must get each block, ordered after its last use. */
 #include "core/pages/slab.h"
 #include "core/pages/slab_stack.h"
 #include "world.h"
@@ -18,7 +18,7 @@ static void free_and_publish(unsigned self, void *block)
     }
 }
 
-/* As a backend's stage does. */
+/* Like a backend's stage. */
 static bool adopt_and_use(unsigned self)
 {
     struct hak_slab *found = hak_slab_stack_pop(&published);
@@ -29,7 +29,7 @@ static bool adopt_and_use(unsigned self)
     return true;
 }
 
-/* Whoever has the slab at the end: nothing is lost, and it stands on a list if it must. */
+/* Whichever thread has the slab at the end: no block is lost, and the slab stands on a list if it must. */
 static void expect_whole(void)
 {
     unsigned total = 0;
@@ -50,7 +50,7 @@ static void expect_whole(void)
     MODEL_CHECK(listed == slab->free_count);
 }
 
-/* --- collect: two threads free, the owner collects and uses what came ------------------------------------- */
+/* --- collect: two threads free, the owner collects and reuses the blocks ----------------------------------- */
 
 static void setup_collect(void)
 {
@@ -114,7 +114,7 @@ static void reclaim(unsigned self)
     }
 }
 
-/* --- reclaim from another: whose old tag is still seen ------------------------------------------------------- */
+/* --- reclaim from another heap, whose old tag is still seen ------------------------------------------------------- */
 
 static void reclaim_other(unsigned self)
 {
@@ -127,7 +127,8 @@ static void reclaim_other(unsigned self)
     }
 }
 
-/* --- disown: the owner ends; a block is free, two are away --------------------------------------------------- */
+/* --- disown: the owner ends; one block is free, two are allocated
+ * --------------------------------------------------- */
 
 static void setup_disown(void)
 {
@@ -149,7 +150,8 @@ static void disown(unsigned self)
         model_reached(2);
 }
 
-/* --- full: the owner ends with all blocks away; the first free publishes, the second completes ------------------ */
+/* --- full: the owner ends with all blocks allocated; the first free publishes, the second completes
+ * ------------------ */
 
 static void setup_full(void)
 {

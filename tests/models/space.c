@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The address space as it is (core/pages/space.c, tags.c): a zone grows, goes on elsewhere, or its superslabs change
- * hands, while another thread looks addresses and tags up. What that one finds must be mapped and filled in, and a tag
- * names the right class or none. The plan has two granules, and its first zone begins all but full up to the second:
- * what grows then maps descriptors, memory and tags. */
+ * hands, while another thread looks addresses and tags up. The page and descriptor that it finds must be mapped and
+ * filled in, and a tag names the right class or none. The plan has two granules, and its first zone begins almost full
+ * up to the second: growing it maps descriptors, memory and tags. */
 #include "core/pages/space.h"
 
 #include <sys/auxv.h>
@@ -37,7 +37,7 @@ static void setup(void)
     hak_tag_set(MOVED, OWNER, OLD_CLASS);
 }
 
-/* What free computes: the class, or more than any. */
+/* The computation of free: the class, or more than any class. */
 static uint64_t class_by_tag(const char *p)
 {
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
@@ -68,7 +68,7 @@ static void grow(unsigned self)
         if (!p)
             return;
         model_reached(3);
-        MODEL_CHECK(class_by_tag(p) == NEW_CLASS); /* who has a block has seen the mask that its tag stands under */
+        MODEL_CHECK(class_by_tag(p) == NEW_CLASS); /* a thread that has a block has seen the mask of its tag */
         MODEL_CHECK(hak_space_slab_of_block(p) == hak_space_page(p));
         return;
     }
@@ -106,7 +106,8 @@ static void expect_tagged(void)
     MODEL_CHECK(in_new_half ? class_by_tag(MOVED) == OLD_CLASS : class_by_tag(MOVED) >= HAK_NCLASSES);
 }
 
-/* --- evade: others have mapped what comes next, so a new zone is published ------------------------------------------
+/* --- evade: the program has mapped what comes next, so a new zone is published
+ * -----------------------------------------
  */
 
 static void setup_in_the_way(void)
@@ -131,7 +132,8 @@ static void expect_elsewhere(void)
     MODEL_CHECK(stats.zones == 2 && stats.handed_out == (FIRST + 1) * HAK_SUPERSLAB && !hak_space_contains(next));
 }
 
-/* --- exchange: superslabs come back and are taken, each by one at a time --------------------------------------------
+/* --- exchange: superslabs are freed and taken, each by one thread at a time
+ * --------------------------------------------
  */
 
 static void exchange(unsigned self)

@@ -25,7 +25,8 @@ static void setup(void)
     hak_thread_make_key();
 }
 
-/* --- park: threads come and go, and one breaks up what waits ------------------------------------------------- */
+/* --- retire: threads start and end, and one dissolves retired heaps
+ * ------------------------------------------------- */
 
 static void come_and_go(unsigned self)
 {

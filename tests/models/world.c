@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See world.h. Compiled as the library is, so that what it does to blocks is seen. */
+ * See world.h. Compiled like the library, so that its accesses to blocks are seen. */
 #include "world.h"
 
 #include <stdarg.h>
@@ -33,7 +33,7 @@ void world_setup(void)
 
 #define LARGE_STRIDE 1024u
 
-/* A class of blocks that have no map, or could do without one, in slabs of one page. */
+/* A class whose slabs have no bitmap, or need none, and are one page long. */
 static unsigned large_class(void)
 {
     unsigned cls = 0;

@@ -9,19 +9,19 @@
 
 enum { WORLD_PAGES = 2 };
 
-/* First of all in each setup. */
+/* Called first in each setup. */
 void world_setup(void);
 /* The descriptor of a page: an ACTIVE slab of `blocks` blocks, of which `taken` are in `out`. */
 struct hak_slab *world_slab(unsigned page, unsigned blocks, struct hak_heap *owner, unsigned taken, void **out);
-/* Formats a slab, but for so few blocks. */
+/* Formats a slab, but with few blocks. */
 void world_format(struct hak_slab *slab, unsigned blocks, struct hak_heap *owner);
-/* As a program does with a block that it has. */
+/* Uses a block like a program. */
 void world_use(void *block);
-/* Takes all that is free from a slab that the caller owns, and uses it; how many blocks. */
+/* Takes all free blocks of a slab that the caller owns, and uses them; returns how many. */
 unsigned world_use_up(struct hak_slab *slab);
-/* Gives a block back from outside. */
+/* Frees a block from outside. */
 enum hak_remote world_free(struct hak_slab *slab, void *block);
-/* Who a thread is: an address, never looked at. */
+/* Identifies a thread: an address that is never accessed. */
 struct hak_heap *world_thread(unsigned number);
 
 #endif

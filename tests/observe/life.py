@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program with ten moments: at each it says its process and what it holds, and waits for a line."""
+"""A program with ten moments: at each it prints its process id and its live bytes, and waits for a line."""
 import os
 import signal
 import sys

@@ -4,9 +4,9 @@
 
   PYTHONPATH=tests:tools/hakmem moments.py LIBRARY PROGRAM small|large
 
-PROGRAM says its process at each moment and waits. The sum of what the workbench reads from outside must be the Rss of
-the library's mappings in smaps, to the page. With `small` frontends half of the small blocks are deleted at one
-moment, and must be told from the program's.
+PROGRAM prints its process id at each moment and waits. The sum of the workbench's figures, read from outside, must be
+the Rss of the library's mappings in smaps, to the page. With `small` frontends half of the small blocks are freed at
+one moment, and must not count as the program's.
 """
 import os
 import subprocess
@@ -18,8 +18,8 @@ from hakmem_workbench.errors import Problem
 
 
 def rss(heap):
-    """Of the mappings that lie in the library's ranges. The kernel may have merged one with its neighbour's: that one has
-    no figure of its own."""
+    """The mappings within the library's ranges. The kernel may have merged one with its neighbour's: that one has no
+    figure of its own."""
     total = merged = 0
     for one in inspection.mappings(heap.pid):
         parts = [(max(a, one.start), min(b, one.end)) for a, b in heap.ranges if a < one.end and b > one.start]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The man pages have no fault that mandoc or groff finds, and name each command and each function.
+"""The man pages have no fault that mandoc or groff detects, and name each command and each function.
 
   PYTHONPATH=tests:tools/hakmem pages.py HEADER PAGE.1 PAGE...
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The JSON statistics are as docs/stats.schema.json says, and the text begins with the five lines of memory.
+"""The JSON statistics conform to docs/stats.schema.json, and the text begins with the five lines of memory.
 
   PYTHONPATH=tests schema.py LIBRARY SCHEMA
 
-The words of JSON Schema that the page uses are few, so they are checked here; another one is an error.
+The schema uses few keywords of JSON Schema, so this implements them; any other is an error.
 """
 import json
 import os
@@ -23,7 +23,7 @@ LINES = ["memory", "live_bytes", "retained", "resident_bytes", "threads", "age_m
 
 
 def faults(value, schema, where="statistics"):
-    """What is wrong with the value."""
+    """The errors in the value."""
     if schema is False:
         yield f"{where} is not in the schema"
         return

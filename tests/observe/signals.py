@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""HAKMEM_STATS_SIGNAL: a report at the signal, and then what the signal had been for. HAKMEM_LOG_FILE: the last lines
-on stderr before the program aborts, which ends as it does otherwise.
+"""HAKMEM_STATS_SIGNAL: a report at the signal, and then the signal's previous action. HAKMEM_LOG_FILE: the last lines
+on stderr before the program aborts, with the same exit status as without it.
 
   PYTHONPATH=tests signals.py LIBRARY
 """
@@ -26,7 +26,7 @@ sys.stdin.readline()
 
 
 def run(library, number, sent, line=""):
-    """(exit code, stderr) of a busy program that gets the signal, and then a line, at which it ends."""
+    """(exit code, stderr) of a busy program that receives the signal, and then a line, on which it ends."""
     environment = tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS_SIGNAL": number, "PYTHONMALLOC": "malloc"})
     with subprocess.Popen([sys.executable, "-c", WORK], env=environment, text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -50,7 +50,7 @@ ABORTS = {
 
 
 def aborts(library):
-    """What is wrong with the ends of programs whose log goes to a file."""
+    """Errors in how programs end whose log goes to a file."""
     for name, (words, code, shown) in ABORTS.items():
         for setting in ({"HAKMEM_LOG_FILE": os.devnull}, {}):
             environment = {"LD_PRELOAD": library, "PYTHONMALLOC": "malloc", "HAKMEM_VERBOSE": "1", **setting}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the library says about its settings: one line for a wrong one, nothing otherwise.
+"""The library's messages about settings: one line for a wrong one, nothing otherwise.
 
   settings.py PROGRAM ARCHIVE_PROGRAM BACKEND,...
 
@@ -99,7 +99,7 @@ def check_backends(p, backends):
 
 
 def check_every_setting(p, backends):
-    """Each setting takes its own default silently and reads it back; numbers keep their range."""
+    """Each setting silently accepts its default and reads it back; numbers stay within their ranges."""
     settings = {row["name"]: row for row in p.stats()[0].get("settings", [])}
     if len(settings) < 10:
         p.problems.append(f"only {len(settings)} settings in the statistics")
@@ -122,7 +122,7 @@ def check_every_setting(p, backends):
 
 
 def check_secure(p, archive_program):
-    """A program with more rights than its user takes no orders from the environment."""
+    """A program with more privileges than its user ignores the settings in the environment."""
     if os.geteuid() != 0:
         print("not root: nothing said about AT_SECURE")
         return

@@ -4,11 +4,12 @@
 
   symbols.py LIBRARY ARCHIVE HEADER SOURCES --override BOOL --cxx BOOL
 
-Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc
-family and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, with --cxx that of C++,
-and of glibc no function that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks
-it takes. In the archive one object defines the whole malloc family and no other object a part of it, so that static
-linking takes all of it or nothing. What free() loads does not lie where pages begin (core/pages/tags.h).
+Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc family
+and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, with --cxx that of C++, and of
+glibc no function that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks it
+takes. In the archive one object defines the whole malloc family and no other object a part of it, so that static
+linking takes all of it or nothing. The fields that free() loads do not lie at the beginning of pages
+(core/pages/tags.h).
 """
 import argparse
 import re
@@ -19,29 +20,30 @@ from common import finish, output_of
 FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc",
           "memalign", "valloc", "pvalloc", "malloc_usable_size", "free_sized", "free_aligned_sized",
           "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
-# Stands before the C library's, see src/api/dlopen.c.
+# Interposes the C library's; see src/api/dlopen.c.
 OPENING = {"dlopen"}
-# What sys/sdt.h puts into each object with probes, hidden and once for a program.
+# Symbols that sys/sdt.h adds to each object with probes, hidden and once per program.
 PROBES = {"_.stapsdt.base"}
 # glibc's older form of mallinfo2, and other names of its own, for programs that still ask for them.
 OLDER = {"mallinfo", "cfree", "__posix_memalign",
          *("__libc_" + name for name in ("malloc", "free", "calloc", "realloc", "memalign", "valloc", "pvalloc"))}
-# Where fork handlers of other libraries come by (core/process/fork.c); other C libraries have no such name.
+# Fork handlers of other libraries pass through it (core/process/fork.c); other C libraries have no such name.
 FORK = {"__register_atfork"}
 # Twins that hakmem.h must not lack.
 TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
 LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
 CXX_LIBRARIES = re.compile(r"lib(stdc\+\+\.so\.6|c\+\+\.so\.1|c\+\+abi\.so\.1|gcc_s\.so\.1|m\.so\.6)")
 CXX_VERSIONS = re.compile(r"@(CXXABI|GLIBCXX|GCC)_")
-# The oldest glibc that has all functions which the library calls. It has some of them in libpthread, in libdl or as a
-# macro, and newer ones under a version of their own: a library that is built beside 2.28 needs no newer one.
+# The oldest glibc that has all functions which the library calls. That version has some of them in libpthread, in libdl
+# or as a macro; newer versions of glibc have their own symbol versions for these, which a library that is built with
+# 2.28 does not need.
 OLDEST = (2, 28)
 MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_create", "pthread_key_create", "pthread_setspecific",
          "pthread_sigmask"}
 VERSION = re.compile(r"@GLIBC_(\d+)\.(\d+)")
 DECLARED = re.compile(r"^[\w ]+?\**(hakmem_\w+)\(", re.MULTILINE)
-TAGS_OFFSET = 192  # in struct hak_tags, of what is loaded
-# What the compiler's start files ask for, and what it makes of memcmp.
+TAGS_OFFSET = 192  # in struct hak_tags, of the fields that free() loads
+# Symbols that the compiler's start files need, and its replacement of memcmp.
 COMPILERS = {"bcmp", "ITM_deregisterTMCloneTable", "ITM_registerTMCloneTable", "gmon_start", "cxa_finalize",
              "deregister_frame_info", "register_frame_info"}
 OPERATORS = re.compile(r"_Z(n|d)[wal]")
@@ -97,7 +99,7 @@ def check_needs(library, cxx):
 
 
 def plain(name):
-    """As the sources call it: without the versions that headers or a fortified build choose."""
+    """The name in the sources: without the versions that headers or a fortified build choose."""
     return re.sub(r"_chk$|64$", "", name.split("@")[0].strip("_"))
 
 

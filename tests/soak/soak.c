@@ -2,13 +2,13 @@
  *
  * soak SECONDS LANES SEED [--long OPERATIONS]
  *
- * Everything at once for a time, and until OPERATIONS are done: LANES lanes allocate, resize and free blocks of
- * all sizes, hand blocks to each other, and are chains of threads that end with their blocks live. Between these steps
- * lie stretches of plain work on whole windows of small blocks. In one second of two the process forks, trims, and is
- * refused address space. Signals interrupt it all the time. Once a second all lanes stand still: then the library's
- * books must balance, and hold at least what the lanes hold.
+ * Everything at once for a time, and until OPERATIONS are done: LANES lanes allocate, resize and free blocks of all
+ * sizes, hand blocks to each other, and are chains of threads that end with their blocks live. Between these steps lie
+ * stretches of plain work on whole windows of small blocks. In one second of two the process forks, trims, and is
+ * refused address space. Signals interrupt it all the time. Once a second all lanes stand still: then the conservation
+ * laws must hold, with at least the lanes' live bytes.
  *
- * The library serves the whole process. Nothing here allocates but the calls under test.
+ * The library serves the whole process. Only the calls under test allocate.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -54,7 +54,7 @@ struct window {
 struct lane {
     uint64_t random;
     _Atomic(uint64_t) operations, refused;
-    _Atomic(int64_t) live; /* usable bytes of small and large blocks, made here less those freed here */
+    _Atomic(int64_t) live; /* usable bytes of small and large blocks allocated here, minus those freed here */
     uint64_t births;
     pthread_t before;
     bool has_before, ends;
@@ -76,7 +76,7 @@ static void add(_Atomic(uint64_t) *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-/* --- the gate: lanes are inside, or the door is closed ------------------------------------------------- */
+/* --- the gate: lanes are inside, or it is closed ------------------------------------------------------- */
 
 static struct {
     pthread_mutex_t mutex;
@@ -121,7 +121,7 @@ static void open_gate(void)
 
 /* --- blocks --------------------------------------------------------------------------------------------- */
 
-/* Mappings of their own are in no book but the ledger. */
+/* Only the ledger counts direct mappings. */
 static void count_live(struct lane *l, const struct block *b, int sign)
 {
     if (b->usable < DIRECT_MIN)
@@ -174,7 +174,7 @@ static size_t draw_size(struct lane *l)
     return room ? mixed_size(&l->random) : 1 + next_random(&l->random) % 512;
 }
 
-/* Writes what it reads: a page that is read first takes two faults. */
+/* Writes the value that it reads: a page that is read before it is written takes two faults. */
 static bool zero(void *p, size_t size)
 {
     _Atomic(unsigned char) *c = p;
@@ -235,7 +235,7 @@ static bool stamped(const struct cell *c, uintptr_t value)
     return ((struct word *)c->ptr)->value == value && last_word(c)->value == value;
 }
 
-/* Each gives what it adds to the bytes that are live. */
+/* Each returns its change of the live bytes. */
 static int64_t fill(struct lane *l, struct cell *c, size_t size)
 {
     bool zeroed = next_random(&l->random) % 8 == 0;
@@ -260,7 +260,7 @@ static int64_t clear(struct cell *c)
     return -(int64_t)c->size;
 }
 
-/* Each round fills the window, clears it, or does both to each cell, in an order of its own. */
+/* Each round fills the window, clears it, or does both for each cell, in its own order. */
 static void stretch(struct lane *l)
 {
     size_t limit = CELL_MIN << next_random(&l->random) % 8, operations = 0;
@@ -322,7 +322,7 @@ static void step(struct lane *l)
 
 static void *live(void *arg);
 
-/* The lane goes on in a new thread, inside the gate, which this one has left for good when that begins. */
+/* The lane continues in a new thread, inside the gate; this thread has left the gate before that one starts. */
 static bool start_successor(struct lane *l)
 {
     pthread_t next;
@@ -427,7 +427,7 @@ static rlim_t in_use(unsigned i)
     return strtoull(field, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
 }
 
-/* For a moment there is hardly more address space, or no more writable memory, than now. */
+/* Limits address space, or writable memory, to the current amount for a moment. */
 static void squeeze(int resource, unsigned field)
 {
     struct rlimit before, tight;

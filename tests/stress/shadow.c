@@ -5,10 +5,9 @@
  * its word. So a big block costs one step a page, and every overlap is seen by
  * one of the two sides, whichever comes second.
  *
- * All steps are relaxed. The atomic operations on one word are ordered among
- * themselves, and the order between words does not matter: a release is done
- * before the block is freed, a claim after it was returned, and it is the
- * allocator's duty to order these two.
+ * All steps are relaxed. The atomic operations on one word are ordered among themselves, and the order between words
+ * does not matter: a release is made before the block is freed, a claim after the block was returned, and the allocator
+ * must order these two.
  */
 #include "shadow.h"
 
@@ -36,7 +35,7 @@ struct page {
 
 static _Atomic(struct page *) leaves[LEAVES];
 
-/* A test that squeezes the address space does so for a moment. */
+/* A test limits the address space only for a moment. */
 static void *map_patiently(size_t bytes)
 {
     for (int turn = 0; turn < PATIENCE_MS; turn++, usleep(1000)) {
@@ -56,7 +55,7 @@ static struct page *page_of(uintptr_t addr)
     if (pages == NULL) {
         size_t bytes = sizeof(struct page) * PAGES_PER_LEAF;
         struct page *fresh = map_patiently(bytes);
-        /* Release: whoever sees the table sees it mapped and zero. */
+        /* Release: a thread that sees the table sees it mapped and zero. */
         if (atomic_compare_exchange_strong_explicit(&leaves[leaf], &pages, fresh, memory_order_acq_rel,
                                                     memory_order_acquire))
             pages = fresh;

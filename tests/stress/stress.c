@@ -2,14 +2,12 @@
  *
  * stress THREADS OPS SEED [--min BYTES] [--max BYTES] [--long]
  *
- * OPS random operations, shared among THREADS lanes. Each live block is
- * claimed in the shadow map over its whole usable size and filled with words
- * that follow from its address, the seed and a serial number; both are checked
- * before each resize and free. Blocks change hands through mailboxes, and a
- * lane is a chain of threads: each ends with its blocks still live, takes
- * nothing along, and leaves them to whoever comes by.
+ * OPS random operations, shared among THREADS lanes. Each live block is claimed in the shadow map over its whole usable
+ * size and filled with words that follow from its address, the seed and a serial number; both are checked before each
+ * resize and free. Blocks change hands through mailboxes, and a lane is a chain of threads: each thread ends with its
+ * blocks still live, and leaves them to others.
  *
- * Nothing here allocates, so that every block in play is one of the test.
+ * The test itself does not allocate, so every block is one under test.
  * With one lane a run is repeatable from its seed.
  */
 #include <errno.h>
@@ -47,7 +45,7 @@ struct block {
     uint64_t key;
 };
 
-/* What one thread works on. Threads swap whole hoards when they end. */
+/* The blocks of one thread. Threads swap whole hoards when they end. */
 struct hoard {
     struct block *slots[SLOTS];
 };
@@ -240,7 +238,7 @@ static void resize(struct lane *l, struct block *b)
     adopt(l, b, p, size, 16);
 }
 
-/* Many of one size and all away again: bins run full and empty. */
+/* Allocates many blocks of one size and frees them all: bins run full and empty. */
 static void burst(struct lane *l)
 {
     struct block blocks[BURST];
@@ -253,7 +251,7 @@ static void burst(struct lane *l)
     l->ops_left -= l->ops_left < 2 * BURST ? l->ops_left : 2 * BURST;
 }
 
-/* Now and then, what any thread may ask for at any time. */
+/* At intervals, calls that any thread may make at any time. */
 static void housekeeping(struct lane *l)
 {
     size_t r = below(l, 4);
@@ -395,7 +393,7 @@ static void finish(unsigned count)
     }
 }
 
-/* The library's own books must balance once every block is free. */
+/* The conservation laws must hold once every block is free. */
 static void check_conservation(void)
 {
     static char text[1 << 20];

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Each row of the tables of settings, core's and those that parts bring, is shown wherever settings are.
+"""Each row of the tables of settings, core's and those of parts, appears wherever settings are shown.
 
   PYTHONPATH=tests:docs shown.py LIBRARY HAKMEM MAN_PAGE TABLE...
 
-HAKMEM is the workbench's command; MAN_PAGE is - where none is built. The statistics must have each setting with the
+HAKMEM is the workbench's command; MAN_PAGE is - if none is built. The statistics must have each setting with the
 counter that it moves, the man page with its meaning, `hakmem options` with both, and none may have another setting.
 """
 import json

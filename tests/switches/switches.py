@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Each setting moves its own counter, and nothing else but what follows from that.
+"""Each setting moves its own counter, and only counters that depend on that.
 
   PYTHONPATH=tests switches.py LIBRARY WORK [SETTING]...
 
 WORK is work.c. A setting's own description names the counter that it moves. A setting with a row in ROWS is tested
-strictly: a value, a work on which it acts, which way the counter moves, and what else may move. The work runs with and
-without the setting; all counters are compared. For a setting without a row other values are tried, on one work after
-the other and with each backend, until its counter moves. A text, and what only prints, need a row, since only their
-author knows a value or what is printed. Without arguments all settings are tested.
+strictly: a value, a workload on which it acts, the direction in which the counter moves, and which others may move. The
+work runs with and without the setting; all counters are compared. For a setting without a row other values are tried,
+on one workload after the other and with each backend, until its counter moves. Settings that are texts, or that only
+print, need a row, since only their author knows a value or the output. Without arguments all settings are tested.
 """
 import fnmatch
 import itertools
@@ -22,7 +22,7 @@ from pathlib import Path
 import tracing
 from common import finish, skip
 
-# No page goes back for its age, so that nothing depends on time.
+# No page is purged because of its age, so that nothing depends on time.
 NEVER = {"HAKMEM_PURGE_DELAY_MS": "3600000"}
 AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 TIMES = 8  # that a work runs, to show that it is always the same
@@ -31,9 +31,9 @@ TRIES = 3  # a thread that the machine holds up may do something later: a settin
 STATE = ("memory.*", "os_latency.*", "stage_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
          "*.peak_bytes", "*.partial_slabs",
          "memory.*", "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them
-# Other slabs are found, so other stages serve and other transitions are made.
+# Different slabs are found, so different stages serve and different transitions are made.
 SLABS = ("slabs.*", "stages.*", "*.empties")
-# And a slab is cut at once as far as it had blocks before, so refills bring more or less.
+# A slab is carved at once as far as it had blocks before, so refills take more or fewer blocks.
 OTHER_SLABS = SLABS + ("bins.*",)
 RELEASES = ("os_calls.*_release", "os_calls.guard", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")  # guard: closed pages, in hardened builds
 
@@ -64,7 +64,7 @@ def output(work, pattern, value="1"):
     return Row(value, work, pattern)
 
 
-# A kernel that cannot populate pages.
+# Simulates a kernel that cannot populate pages.
 NO_POPULATE = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=madvise", "-e", "inject=madvise:error=EINVAL")
 
 ROWS = {
@@ -217,7 +217,7 @@ class Tester:
             self.problems.append(f"{name}={row.value} on {row.work} also moves {stray}")
 
     def test_repeatable(self):
-        """Else no comparison means anything."""
+        """Otherwise no comparison is valid."""
         for (work, settings, prefix), (counters, _, _) in list(self.baselines.items()):
             if dict(settings) != NEVER or prefix:
                 continue
@@ -235,7 +235,7 @@ WORKS = "shrink", "whole", "remote", "pool", "large", "churn 48", "churn 700", "
 
 
 def other_values(setting):
-    """What a setting may be instead of its default."""
+    """The values to try instead of the default."""
     kind, default = setting["type"], setting.get("default")
     if kind == "bool":
         values = [1 - default]
@@ -361,7 +361,7 @@ def main():
     built = stats["allocator"]
     chosen = sys.argv[3:] or settings.keys()
     if built["backend"] != "shared_pool" or built["release"] != "batch" or built["frontends"] != "tiny pool large":
-        # The table is about the default parts; what others bring is tried.
+        # The table covers the default parts; settings of other parts are tried.
         chosen = [name for name in chosen if name not in ROWS | OTHERS]
         if not chosen:
             skip("the default parts are not the ones that the table is about, and others have no settings")
