@@ -39,11 +39,12 @@ def example_lines():
 
 
 def misuses():
-    """Rows of the table; of those found at once and later by default, and at once by the hardened build."""
+    """Rows of the table; of those found at once and later by default, and at once and by a signal by hardened builds."""
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")]
             for line in (ROOT / "SECURITY.md").read_text().splitlines() if re.match(r"\| [^|]+ \| `\w+ ", line)]
     begin = lambda column, words: sum(row[column].startswith(words) for row in rows)
-    return [len(rows), begin(2, "at once"), begin(2, "later"), begin(4, "at once")]
+    return [len(rows), begin(2, "at once"), begin(2, "later"),
+            *(begin(column, words) for column in (4, 5) for words in ("at once", "SIG"))]
 
 
 def unit_cases():
@@ -79,8 +80,8 @@ FIGURES = [
     ("ARCHITECTURE.md", r"(\d+) KiB for each millisecond of the delay", waiting),
     ("docs/memory.md", r"more pages wait than (\d+) KiB for each millisecond of the delay", waiting),
     ("docs/scale.md", r"Over all (\d+) classes", classes),
-    ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; the hardened build finds "
-     r"(\d+) at once", misuses),
+    ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; `-Dhardened=checks` "
+     r"finds (\d+) at once and (\d+) by a signal, `full` (\d+) and (\d+)", misuses),
     ("docs/testing.md", r"more than (\d+) cases in (\d+) programs", unit_cases),
     ("docs/testing.md", r"a corpus of over (\d+) inputs", corpus),
     ("docs/testing.md", r"(\d+) models: a checker runs the library's own files through all schedules; (\d+) small",

@@ -40,6 +40,7 @@ readonly PROBES VARIANTS=(
     "cpu          | gcc   | -Dcache=cpu -Dbench=false | --suite unit --suite stress --suite api --suite shape --suite misuse | --suite limits --suite memory --suite life --suite pool --suite ledger"
     "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite stress | --suite unit"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape | --suite api --suite limits --suite life --suite switches"
+    "checks       | gcc   | -Dhardened=checks -Dbench=false | --suite misuse | --suite unit --suite stress"
     "hardened-header | gcc | -Dhardened=true -Dtiny_header=true -Dbench=false | --suite misuse | --suite unit --suite stress"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"
     "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"

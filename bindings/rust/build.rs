@@ -79,6 +79,7 @@ fn config(header: &str, cache: &str, parts: &Parts) -> String {
     let version = env::var("CARGO_PKG_VERSION").unwrap();
     let flags = [
         ("SUPERSLAB_LG", 21), ("TINY_PREWARM", 0), ("POOL_PREWARM", 0), ("HARDENED", feature("HARDENED") as usize),
+        ("HARDENED_FULL", feature("HARDENED") as usize),
         ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
         ("CACHE_ARRAY", (cache == "array") as usize), ("CACHE_CPU", (cache == "cpu") as usize),
         ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", parts.frontends.len()),
@@ -134,6 +135,7 @@ fn main() {
             || (folder.ends_with("core/hardened") && !feature("HARDENED"))
             || (cache != "cpu" && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
             || path.ends_with("api/dlopen.c")
+            || path.ends_with("api/sized.c")
             || path.ends_with("api/inline.c")
             || path.ends_with("src/observers")
     };

@@ -10,8 +10,13 @@
  *   freed-read SIZE         a byte of a freed block is read
  *   grown SIZE              a block that realloc has moved, by its old address
  *   cycle SIZE              a freed block's first word, so that it names itself
- *   sized SIZE, less SIZE   free_sized with twice the size, and with a quarter */
+ *   sized SIZE, less SIZE   free_sized with twice the size, and with a quarter
+ *   delete SIZE             C++'s sized delete, with twice the size
+ *   moved SIZE              realloc of a block with eight bytes behind it written */
 #include "misuse.h"
+
+extern void sized_delete(void *, size_t) __asm__("_ZdlPvm") __attribute__((weak));
+enum { SKIPPED = 77 };
 
 #include <stddef.h>
 
@@ -82,6 +87,12 @@ static int damage(const char *how, char *p, size_t size)
         announce(realloc(p, 4 * size)), p[usable / 2] = 0x41;
     else if (!strcmp(how, "sized") || !strcmp(how, "less"))
         free_sized(p, *how == 's' ? 2 * size : size / 4);
+    else if (!strcmp(how, "delete") && !sized_delete)
+        exit(SKIPPED); /* no C++ library is here */
+    else if (!strcmp(how, "delete"))
+        sized_delete(p, 2 * size);
+    else if (!strcmp(how, "moved"))
+        memset(p + usable, 0x5a, 8), announce(realloc(p, 4 * size));
     else
         return 0;
     return 1;

@@ -7,7 +7,7 @@
 int main(void)
 {
     char line[512];
-    void *p = malloc(47); /* of 48 bytes, with a header too */
+    void *p = malloc(39); /* of 48 bytes, with a header and a canary too */
     printf("%p\n", p);
     free(p);
     FILE *maps = fopen("/proc/self/maps", "r");

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """What the shared library exports and needs, and where the archive keeps malloc.
 
-  symbols.py LIBRARY ARCHIVE HEADER SOURCES --override BOOL --cxx BOOL
+  symbols.py LIBRARY ARCHIVE HEADER SOURCES --override BOOL --cxx BOOL --hardened BOOL
 
 Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc family
-and dlopen, with --cxx operator new and delete, and nothing else. Needed: the C library, with --cxx that of C++, and of
+and dlopen, with --cxx operator new and delete, with
+--hardened sized delete, and nothing else. Needed: the C library, with --cxx that of C++, and of
 glibc no function that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks it
 takes. In the archive one object defines the whole malloc family and no other object a part of it, so that static
 linking takes all of it or nothing. The fields that free() loads do not lie at the beginning of pages
@@ -46,6 +47,8 @@ TAGS_OFFSET = 192  # in struct hak_tags, of the fields that free() loads
 # Symbols that the compiler's start files need, and its replacement of memcmp.
 COMPILERS = {"bcmp", "ITM_deregisterTMCloneTable", "ITM_registerTMCloneTable", "gmon_start", "cxa_finalize",
              "deregister_frame_info", "register_frame_info"}
+# Sized delete, which hardened builds look at (src/api/sized.c).
+SIZED = {f"_Zd{of}Pvm{aligned}" for of in "la" for aligned in ("", "St11align_val_t")}
 OPERATORS = re.compile(r"_Z(n|d)[wal]")
 
 
@@ -60,11 +63,13 @@ def exported(library):
             yield name.split("@")[0]
 
 
-def check_exports(library, header, override, cxx):
+def check_exports(library, header, override, cxx, hardened):
     declared = set(DECLARED.findall(Path(header).read_text()))
     names = set(exported(library))
     if not cxx:
-        yield from (f"operator exported without -Dcxx=true: {n}" for n in names if OPERATORS.match(n))
+        allowed = SIZED if override and hardened else set()
+        yield from (f"not exported: {n}" for n in sorted(allowed - names))
+        yield from (f"operator exported without -Dcxx=true: {n}" for n in names - allowed if OPERATORS.match(n))
     elif not any(OPERATORS.match(name) for name in names):
         yield "-Dcxx=true, but no operator new or delete is exported"
     names = {name for name in names if not OPERATORS.match(name)}
@@ -152,8 +157,9 @@ def main():
     parser.add_argument("sources", type=Path)
     parser.add_argument("--override", type=boolean, required=True)
     parser.add_argument("--cxx", type=boolean, default=False)
+    parser.add_argument("--hardened", type=boolean, default=False)
     args = parser.parse_args()
-    problems = [*check_exports(args.library, args.header, args.override, args.cxx),
+    problems = [*check_exports(args.library, args.header, args.override, args.cxx, args.hardened),
                 *check_needs(args.library, args.cxx), *check_locks(args.library, args.sources),
                 *check_archive(args.archive, args.override), *check_place(args.library)]
     finish(problems, f"{len(set(exported(args.library)))} symbols exported, as declared; malloc in one object")

@@ -158,19 +158,22 @@ static void check_size(void)
         hak_block_check_size(a, alignment, said, "free_sized");
 }
 
-TEST(no_block_is_freed_by_more_than_it_has)
+TEST(no_block_is_freed_by_a_size_that_it_never_had)
 {
     static const size_t sizes[] = {1, SIZE, 5000, 20000, 1 << 20, 100 << 20};
     start();
     if (HAK_HARDENED)
         hak_block_check_size(NULL, 1, SIZE, "free_sized");
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        a = hak_alloc_aligned(64, sizes[i]);
+        a = hak_alloc_aligned(64, sizes[i] + HAK_CANARY);
         alignment = 64;
         said = sizes[i];
         check_size();
         said = unit_usable(a) + 1;
         assert_dies(check_size, "invalid free_sized");
+        said = sizes[i] / 3;
+        if (sizes[i] > 1000)
+            assert_dies(check_size, "invalid free_sized");
         said = sizes[i];
         alignment = (size_t)1 << 46; /* no block lies there */
         assert_dies(check_size, "aligned to 70368744177664");

@@ -25,6 +25,9 @@
  * program writes after free does not change it. */
 #define HAK_BITMAP_ALL (HAK_CACHE_SLOTS || HAK_HARDENED)
 
+/* Bytes behind the program's part of a block, which hold a canary (src/api/edge.h). Valgrind has its own. */
+#define HAK_CANARY (HAK_HARDENED_FULL && !HAK_VALGRIND ? 8 : 0)
+
 /* What each cache counts per class; what hardened builds count. */
 #define HAK_COUNTED_CLASSES (HAK_CACHE_ARRAY ? HAK_NCLASSES : 0)
 #if HAK_HARDENED

@@ -13,7 +13,7 @@
 #endif
 
 struct hak_secrets {
-    uint64_t key[4], first; /* for hak_secret_mix, and for mark.h */
+    uint64_t key[4], first, end; /* for hak_secret_mix, for link.h, and for canaries (api/edge.h) */
 };
 
 union hak_sealed {

@@ -68,11 +68,55 @@ size_t hak_block_usable(const void *p, const char *call)
 }
 
 #if HAK_HARDENED
-void hak_block_check_size(const void *p, size_t align, size_t size, const char *call)
+bool hak_block_sizes_vary;
+
+void *hak_block_end(const void *p, const char *call)
 {
     size_t usable = hak_block_usable(p, call);
-    if (p && (size > usable || (uintptr_t)p & (align - 1)))
+    bool has_canary = usable && !(HAK_UNLIKELY(hak_guard_is_on) && hak_guard_usable(p, call));
+    return has_canary ? (char *)p + usable - HAK_CANARY : NULL;
+}
+
+/* If another thread frees it at this moment, it is marked by now, and hak_block_usable says so. */
+void hak_block_fail_end(const void *p, const char *call)
+{
+    hak_log_fatal("overflow: block %p of %zu bytes was written beyond its end", p,
+                  hak_block_usable(p, call) - HAK_CANARY);
+}
+
+/* realloc leaves a block in its place down to half of its size, and an aligned one may be as long as its alignment: the
+ * largest power of two that divides the stride, or a page. */
+static bool may_serve(size_t usable, size_t room)
+{
+    size_t stride = hak_align_up(usable, 16), align = stride & -stride;
+    if (hak_block_sizes_vary || room >= usable / 2 || usable <= 64)
+        return true;
+    if (usable > HAK_SMALL_MAX)
+        return usable <= HAK_PAGE;
+    return hak_class_usable(hak_class_of_aligned(align, room)) >= usable / 2;
+}
+
+void hak_block_check_size(const void *p, size_t align, size_t size, const char *call)
+{
+    const char *end = hak_block_end(p, call);
+    size_t usable = end ? (size_t)(end - (const char *)p) : hak_block_usable(p, call);
+    bool is_right = size <= usable && ((uintptr_t)p & (align - 1)) == 0 &&
+                    (!end || may_serve(usable + HAK_CANARY, size + HAK_CANARY));
+    if (p && !is_right)
         hak_log_fatal("invalid %s: block %p of %zu bytes was never one of %zu bytes, aligned to %zu", call, p, usable,
                       size, align);
+}
+
+void hak_block_check_most(const void *p, size_t size, const char *call)
+{
+    uint64_t cls = hak_tag_class(p);
+    size_t usable = 0;
+    if (HAK_LIKELY(cls < HAK_NCLASSES))
+        usable = hak_mark_is_block(p, cls) ? hak_class_usable((unsigned)cls) : 0;
+    else if (p && hak_init())
+        usable = hak_parts.spans->span_usable(hak_space_slab(p), p);
+    if (HAK_UNLIKELY(usable && size > usable - HAK_CANARY))
+        hak_log_fatal("invalid %s: block %p of %zu bytes was never one of %zu bytes", call, p, usable - HAK_CANARY,
+                      size);
 }
 #endif

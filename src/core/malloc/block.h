@@ -17,8 +17,23 @@ _Noreturn HAK_COLD void hak_block_fail_foreign(const void *p, const char *call);
 /* Usable bytes; 0 for NULL. Stops the process if p is no block of ours. */
 size_t hak_block_usable(const void *p, const char *call);
 
-/* Hardened builds: stops the process unless p can have been allocated with this size and alignment. A block may be
- * larger than necessary for many reasons, which this does not check. */
+/* In hardened builds: */
+
+/* Stops the process unless p can have had this size and alignment when it was allocated, or since. */
 void hak_block_check_size(const void *p, size_t align, size_t size, const char *call);
+/* The same of an address that may be within a block, if the program has operators new and delete of its own: stops the
+ * process where a block begins that is smaller. */
+void hak_block_check_most(const void *p, size_t size, const char *call);
+/* For want of memory a larger block than usual served: from then on only the largest size is checked. */
+extern HAK_HIDDEN bool hak_block_sizes_vary;
+HAK_INLINE void hak_block_note_larger(void)
+{
+    if (HAK_HARDENED)
+        hak_block_sizes_vary = true;
+}
+/* Where the canary of a live block stands (src/api/edge.h); NULL for NULL and for blocks that have none: guarded ones,
+ * and those of 0 bytes. Stops the process for what is no block. */
+void *hak_block_end(const void *p, const char *call);
+_Noreturn HAK_COLD void hak_block_fail_end(const void *p, const char *call);
 
 #endif

@@ -13,8 +13,10 @@
 static void *move(void *p, size_t usable, size_t size)
 {
     void *q = hak_malloc(size);
-    if (!q)
+    if (!q) {
+        hak_block_note_larger();
         return size <= usable ? p : NULL;
+    }
     memcpy(q, p, hak_min(usable, size));
     hak_free(p);
     return q;

@@ -101,6 +101,7 @@ static HAK_COLD void *alloc_small_in_span(size_t size)
 {
     if (hak_options.ace_trace)
         hak_log("ACE Exhaustion: %zu bytes, no slab of its class; a span of its own, if there is one", size);
+    hak_block_note_larger();
     return alloc_span(size, 1, false);
 }
 
@@ -117,7 +118,7 @@ static void *malloc_slowly(size_t size)
 /* HAKMEM_GUARD_RATE. Blocks that a refill puts into a bin count as handed out. */
 static HAK_COLD void *malloc_guarded(size_t size, const void *caller)
 {
-    void *p = hak_guard_sample(size, caller);
+    void *p = hak_guard_sample(size - hak_min(size, HAK_CANARY), caller); /* it has none */
     uint32_t work = hak_work;
     if (!p && (p = malloc_slowly(size)))
         hak_guard_count(hak_work - work);

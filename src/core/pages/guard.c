@@ -14,7 +14,6 @@
 #include "core/os/os.h"
 
 #define PLACES 256u
-#define BLOCK_MAX (64 * HAK_KIB)
 #define FILL 0xa5 /* in the bytes of its pages that a block does not use */
 
 enum place_state { PLACE_UNUSED, PLACE_LIVE, PLACE_FREED };
@@ -121,7 +120,7 @@ bool hak_guard_start(void)
     HAK_SHOW_VARIABLE(stride);
     HAK_SHOW_NUMBER("guard_places", PLACES);
     page = hak_os_page_size();
-    stride = page + hak_align_up(BLOCK_MAX, page);
+    stride = page + hak_align_up(HAK_GUARD_MAX, page);
     void *base;
     if (hak_guard_is_on)
         return true;
@@ -178,7 +177,7 @@ static void *make_block(size_t size, const void *caller)
 void *hak_guard_sample(size_t size, const void *caller)
 {
     uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
-    if (!first || size > BLOCK_MAX || left > 1 || !HAK_CAS_RELAXED(&blocks_left, &left, hak_options.guard_rate))
+    if (!first || size > HAK_GUARD_MAX || left > 1 || !HAK_CAS_RELAXED(&blocks_left, &left, hak_options.guard_rate))
         return NULL;
     return make_block(hak_max(size, 1), caller);
 }

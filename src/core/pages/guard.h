@@ -8,6 +8,8 @@
 
 #include "core/base/stats.h"
 
+#define HAK_GUARD_MAX (64 * HAK_KIB) /* the largest guarded block */
+
 /* Called after start if the setting asks for it; later calls do nothing. False if no memory is available. */
 bool hak_guard_start(void);
 /* True from then on, even when no more blocks are to be guarded. */

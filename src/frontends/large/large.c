@@ -132,6 +132,12 @@ static unsigned pages_for(size_t size)
     return (unsigned)(hak_align_up(size, HAK_PAGE) / HAK_PAGE);
 }
 
+/* A canary stands at the end of all pages, so that who writes before the next block meets it, too. */
+static void note_size(struct hak_slab *slab, size_t size)
+{
+    slab->requested = HAK_CANARY ? slab->pages * HAK_PAGE : hak_align_up(size, HAK_SYSTEM_PAGE);
+}
+
 static void trace_fit(size_t size, enum span_fit fit, bool served)
 {
     if (!served)
@@ -157,7 +163,7 @@ static void *span_from_pages(size_t size, size_t align, bool zero, bool growing)
     trace_fit(size, r.fit, slab);
     if (!slab)
         return NULL;
-    slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
+    note_size(slab, size);
     hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
     if (zero)
@@ -216,7 +222,7 @@ static void *span_resize(struct hak_slab *slab, void *p, size_t size)
     if (hak_zeroes_on_free() && size < slab->requested)
         memset((char *)p + size, 0, slab->requested - size);
     if (size < DIRECT_MIN && hak_spans_resize(slab, pages_for(size))) {
-        slab->requested = hak_align_up(size, HAK_SYSTEM_PAGE);
+        note_size(slab, size);
         HAK_ADD_RELAXED(&in_place, 1);
         return p;
     }

@@ -20,7 +20,9 @@ void hak_secret_draw(void)
         hak_secret.key[2] = hak_secret.key[0] * GOLDEN ^ (uintptr_t)from_kernel;
         hak_secret.key[3] = hak_secret.key[1] * GOLDEN ^ (uintptr_t)&saved;
         hak_secret.first = (hak_secret.key[2] ^ hak_secret.key[1]) * GOLDEN;
+        hak_secret.end = (hak_secret.key[3] ^ hak_secret.key[0]) * GOLDEN;
     }
+    hak_secret.end |= 1;
     hak_secret.key[1] |= 1; /* odd, so that a multiplication loses no information */
     hak_secret.key[3] |= 1;
     hak_cancel_resume(cancel);
