@@ -449,9 +449,10 @@ dists() {
 # linked DIR LIBDIR: each program that a host built there has hakmem's malloc; only the shared ones have the library.
 linked() {
     local program how
-    for program in "$1"/{c,c++}-{shared,static} "$1"/{shared,static}/{parent,parent++}; do
+    for program in "$1"/{program,unnamed}{,++}-{shared,static} "$1"/{shared,static}/{program,unnamed}{,++}; do
         [ -e "$program" ] || continue
-        LD_LIBRARY_PATH=$2 "$program" || return 1
+        LD_LIBRARY_PATH=$2 HAKMEM_VERBOSE=1 "$program" 2>&1 | grep '^hakmem: version' ||
+            { echo "hakmem does not serve $program"; return 1; }
         how=$(ldd "$program" | grep -c libhakmem)
         [[ $program == *static* ]] && [ "$how" -eq 0 ] || { [[ $program == *shared* ]] && [ "$how" -eq 1 ]; } || return 1
     done
@@ -466,13 +467,17 @@ installs() {
     meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
     ninja -C "$dir" && stages_install "$dir" "$prefix" && dists "$dir" || return 1
     meson install -C "$dir" --quiet || return 1
-    for compile in "c:cc tests/install/program.c" "c++:c++ -x c++ tests/install/program.c -x none"; do
-        # shellcheck disable=SC2046,SC2086
-        {
-            ${compile#*:} $(pkg-config --cflags --libs hakmem) -o "$dir/${compile%%:*}-shared" &&
-                ${compile#*:} $(pkg-config --cflags --libs-only-L hakmem) -l:libhakmem.a -pthread -o "$dir/${compile%%:*}-static" &&
-                ${compile#*:} -static $(pkg-config --cflags --libs --static hakmem) -o "$dir/whole" && "$dir/whole"
-        } || return 1
+    for word in program unnamed; do
+        for compile in ":cc tests/install/$word.c" "++:c++ -x c++ tests/install/$word.c -x none"; do
+            how=$dir/$word${compile%%:*}
+            # shellcheck disable=SC2046,SC2086
+            {
+                ${compile#*:} -Wl,--as-needed $(pkg-config --cflags --libs hakmem) -o "$how-shared" &&
+                    ${compile#*:} $(pkg-config --cflags --libs-only-L hakmem) -Wl,-u,malloc -l:libhakmem.a -pthread -o "$how-static" &&
+                    ${compile#*:} -static $(pkg-config --cflags --libs --static hakmem) -o "$dir/whole" &&
+                    HAKMEM_VERBOSE=1 "$dir/whole" 2>&1 | grep '^hakmem: version'
+            } || return 1
+        done
     done
     linked "$dir" "$prefix/lib" || return 1
     # shellcheck disable=SC2046
@@ -505,7 +510,7 @@ embeds() {
         PKG_CONFIG_LIBDIR=$dir/other force="--force-fallback-for hakmem"
         ninja -C "$dir/$how" || return 1
         meson install -C "$dir/$how" || return 1
-        [ "$(cd "$dir/$how/prefix" && find . -type f)" = ./bin/parent ] || return 1
+        [ "$(cd "$dir/$how/prefix" && find . -type f)" = ./bin/program ] || return 1
     done
     linked "$dir" "" || return 1
     cmake -S tests/install -B "$dir/cmake" -DHAKMEM_SOURCE="$PWD" && cmake --build "$dir/cmake" &&

@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: MIT
 # A Python wheel of library and command: pip install it, then `hakmem run -- python3 app.py`, without a compiler.
 #
-#   tools/wheel.sh [FOLDER]      builds it into FOLDER (build-test/wheel) and tries it in a new environment
+#   tools/wheel.sh [FOLDER]      builds it into FOLDER, which is new or empty (build-test/wheel, made anew), and tries it in
+#                                a new environment
 #
 # Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel serves every system with the glibc that the
 # library asks for, which is that of the newest symbol of this machine's glibc among what it calls: 2.34 on Debian 12.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-readonly OUT=${1:-$ROOT/build-test/wheel}
+readonly OUT=$(realpath -m -- "${1:-$ROOT/build-test/wheel}")
 readonly PYTHON=/usr/bin/python3
 
 build() {
     local version glibc stage=$OUT/stage
-    rm -rf "$OUT"
+    [ $# -gt 0 ] || rm -rf "$OUT"
     mkdir -p "$OUT"
+    [ -z "$(ls -A "$OUT")" ] || { echo "wheel.sh: $OUT is not empty: name a new folder" >&2; exit 2; }
     meson setup "$OUT/build" "$ROOT" -Dtests=false -Dbench=false -Dman=false --prefix "$OUT/prefix" --libdir lib
     meson install -C "$OUT/build" --quiet
     cp -r "$ROOT/tools/hakmem" "$stage"
@@ -56,6 +58,7 @@ try() {
     [ -z "$(find "$home" -name '*hakmem*')" ]
 }
 
-build
+[[ ${1:-} != -* ]] || { echo "usage: tools/wheel.sh [FOLDER]" >&2; exit 2; }
+build "$@"
 try
 echo "wheel.sh: $(ls "$OUT"/*.whl)"

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * A program that calls no function of hakmem by its name: its memory comes by the C library, in C++ by operator new. A
+ * linker that leaves out what nobody asks for (--as-needed), or reads the archive before malloc is asked for, must not
+ * lose hakmem. HAKMEM_VERBOSE=1 tells who serves it.
+ */
+#ifdef __cplusplus
+#include <string>
+
+int main(int, char **argv)
+{
+    std::string *name = new std::string(argv[0]);
+    bool empty = name->empty();
+    delete name;
+    return empty;
+}
+#else
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    char *name = strdup(argv[argc - 1]);
+    return !name || puts(name) < 0;
+}
+#endif
