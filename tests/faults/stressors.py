@@ -17,7 +17,7 @@ from pathlib import Path
 import tracing
 from common import finish, skip
 
-SECONDS, PATIENCE = 3, 60
+SECONDS, PATIENCE = 3 if os.environ.get("STRESS_LONG") == "1" else 1, 60
 OPTIONS = {
     "malloc": ["--malloc-bytes", "64M", "--malloc-max", "20000", "--malloc-pthreads", "4"],
     "malloc-touch": ["--malloc-bytes", "4M", "--malloc-max", "500", "--malloc-touch", "--malloc-zerofree"],
