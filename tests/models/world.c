@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "core/base/counters.h"
 #include "core/base/log.h"
 #include "core/os/meta.h"
 #include "core/pages/space.h"
@@ -114,6 +115,9 @@ void hak_check_failed(const char *what, const char *file, int line)
 }
 
 /* In counters.c, where that is part of the model. */
+__attribute__((weak)) HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
+__attribute__((weak)) struct hak_counters hak_counters_nobodys;
+
 __attribute__((weak)) void hak_count_transition(unsigned from, unsigned to)
 {
     (void)from, (void)to;
