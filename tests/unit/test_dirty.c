@@ -83,4 +83,17 @@ TEST(pages_that_were_never_taken_can_become_dirty)
     hak_dirty_soil(&a, all); /* what went back is not there */
     assert_int_equal(queue->waiting, 0);
     assert_int_equal(hak_budget_held(), held);
+    take(7, 1); /* its first use brings the huge page back */
+    put(7, 1);
+    hak_dirty_soil(&a, all);
+    assert_int_equal(queue->waiting, PAGES * HAK_PAGE);
+    assert_int_equal(queue->purged, 0);
+    purge(0, PAGES);
+    assert_int_equal(hak_budget_held(), held);
+    assert_true(hak_dirty_take(&a, all, true)); /* a reserve, of which one page is used */
+    hak_dirty_put(&a, all & ~hak_page_bits(7, 1), false, hak_clock_ms());
+    hak_budget_take(HAK_PAGE);
+    put(7, 1);
+    hak_dirty_soil(&a, all);
+    assert_int_equal(queue->waiting, PAGES * HAK_PAGE);
 }

@@ -479,6 +479,37 @@ TEST(what_is_wholly_free_is_cached)
     assert_int_equal(waiting(), 3 * HAK_SUPERSLAB);
 }
 
+static void send(struct hak_slab *run)
+{
+    struct hak_dirty *d = account_of(run->free);
+    unsigned first = hak_page_index(run->free);
+    hak_dirty_settle(d, hak_page_bits(first, 1), true, HAK_CAUSE_trim);
+    hak_pages_settle(d, first, 1);
+}
+
+/* Huge pages made them resident, and no page of the superslab is dirty when the last one is free. */
+TEST(what_was_never_taken_goes_with_a_superslab_whose_pages_went_one_by_one)
+{
+    start("HAKMEM_THP=always " LATER);
+    delay();
+    struct hak_slab *runs[] = {take(1, HAK_PAGES_MAPPED), take(1, HAK_PAGES_FREE)};
+    for (int i = 0; i < 2; i++) {
+        hak_pages_put(runs[i]);
+        hak_lock_acquire(&hak_pages_lock);
+        hak_pages_claim(account_of(runs[i]->free), hak_page_index(runs[i]->free), 1);
+        hak_lock_release(&hak_pages_lock);
+    }
+    assert_int_equal(dirty_bytes(), 0);
+    hak_lock_acquire(&hak_pages_lock);
+    send(runs[0]);
+    send(runs[1]);
+    hak_lock_release(&hak_pages_lock);
+    assert_int_equal(dirty_bytes(), (PAGES - 2) * HAK_PAGE);
+    hak_pages_trim(0);
+    assert_int_equal(dirty_bytes(), 0);
+    assert_int_equal(hak_budget_held(), 0);
+}
+
 TEST(at_most_so_many)
 {
     start(LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3");

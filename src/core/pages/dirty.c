@@ -141,8 +141,10 @@ void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now
 {
     size_t bytes = bytes_of(pages);
     queue->drawn -= hak_min(queue->drawn, bytes);
-    if (!dirty)
+    if (!dirty) {
+        d->used &= ~pages;
         return;
+    }
     d->put_ms = now_ms;
     add_dirty(d, pages, now_ms);
     queue->waiting += bytes;
@@ -151,9 +153,11 @@ void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now
 void hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
 {
     pages &= ~d->used;
-    if (!pages)
+    if (!pages || !d->used)
         return;
     d->used |= pages;
+    queue->purged -= bytes_of(pages & d->purged);
+    d->purged &= ~pages;
     add_dirty(d, pages, hak_clock_ms());
     queue->waiting += bytes_of(pages);
     hak_budget_take(bytes_of(pages));
@@ -191,6 +195,8 @@ HAK_COLD void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, e
         d->purged_ms = now;
         d->purged_for = cause;
         hak_budget_give(bytes_of(pages));
+        if (!(d->used & ~pages) && !hak_pages_go_lazily())
+            d->used = 0;
         return;
     }
     add_dirty(d, pages, now);

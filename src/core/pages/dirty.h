@@ -19,7 +19,7 @@ struct hak_dirty {
     uint64_t idle;    /* of those: already dirty at the last check */
     uint64_t refused; /* of those: the kernel refused to take them */
     uint64_t purged;  /* free or claimed, and returned to the kernel */
-    uint64_t used;    /* ever taken */
+    uint64_t used;    /* taken since all that had been were purged together */
     uint64_t put_ms;     /* when a page last became dirty */
     uint64_t checked_ms; /* when the first page became dirty, or was last checked */
     uint64_t purged_ms, refused_ms;
@@ -54,7 +54,8 @@ void hak_dirty_close(struct hak_dirty *d);
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged);
 /* Taken pages become free: dirty, or, if they were never charged, as they were before. */
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms);
-/* Free pages that were never taken become dirty: a huge page made them resident with their neighbours. */
+/* Where some were taken, the free pages that were not become dirty: a huge page made them resident with their
+ * neighbours. */
 void hak_dirty_soil(struct hak_dirty *d, uint64_t pages);
 /* The pages with old content. The bits of taken pages mean nothing. */
 uint64_t hak_dirty_old(const struct hak_dirty *d);

@@ -85,7 +85,7 @@ static void enter_cache(struct hak_superslab *s, uint64_t now_ms)
         leaving++;
         move_to_set(s, hak_tag_in_header_zone(s->pages.base) ? HAK_SET_HEADERS : HAK_SET_COMMON);
     }
-    if (HAK_UNLIKELY(hak_huge_page_is_on()) && s->pages.old)
+    if (HAK_UNLIKELY(hak_huge_page_is_on()))
         hak_dirty_soil(&s->pages, HAK_ALL_PAGES);
     s->state = HAK_CACHED;
     s->cached_ms = now_ms;
