@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench_aligned ALIGNMENT SIZE BLOCKS ROUNDS: aligned_alloc beside malloc of the same size.
- * BLOCKS blocks are taken in a row and freed in the same order, ROUNDS times, by turns with the one and the other.
- * Prints the processor time of one call: a row is timed as a whole, and no block is written to.
+ * BLOCKS blocks are allocated in a row and freed in the same order, ROUNDS times, alternately with each function.
+ * Prints the CPU time of one call: a row is timed as a whole, and no block is written.
  */
 #include "bench.h"
 
@@ -44,7 +44,7 @@ static void row(void *(*take)(size_t, size_t), void **blocks, uint32_t count, st
     cost->free_ns += bench_cpu_ns() - taken;
 }
 
-/* A block that was refused, or stands elsewhere than promised, would make the figure void. */
+/* A block that is NULL or misaligned would make the figure invalid. */
 static void check(size_t alignment, size_t size)
 {
     void *block = aligned_alloc(alignment, size);
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
     uint64_t rounds = params[ROUNDS].value;
     void **blocks = bench_map(count * sizeof *blocks);
     struct cost plain = {0, 0}, aligned = {0, 0};
-    row(take_plain, blocks, count, &plain); /* the first touch of the memory belongs to neither */
+    row(take_plain, blocks, count, &plain); /* touches the memory before either is timed */
     row(take_aligned, blocks, count, &aligned);
     plain = aligned = (struct cost){0, 0};
 

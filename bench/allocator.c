@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Identifies the allocator in service, see allocator.h.
+ * Identifies the allocator that serves; see allocator.h.
  * A telling symbol counts only if the object that defines it is the one that defines malloc:
  * a library can be loaded, and even export its own API, while malloc comes from elsewhere.
  */
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The symbol's version as text into `out`; the address may be of a function of any type. */
+/* Writes the symbol's version as text to `out`; the address may be of a function of any type. */
 typedef void (*version_fn)(void *symbol, char *out, size_t size);
 
 struct known {
@@ -102,7 +102,7 @@ static void squeeze_blanks(char *text)
 
 struct allocator allocator_identify(void)
 {
-    /* The malloc that this program is bound to, which dlsym need not find: versions of symbols may differ. */
+    /* The malloc to which this program is bound; dlsym may find another one, since versions of symbols may differ. */
     void *(*bound)(size_t) = malloc;
     void *address;
     memcpy(&address, &bound, sizeof address);

@@ -30,7 +30,7 @@ static void write_all(int fd, const char *text, size_t length)
     }
 }
 
-/* Appends to a line of fixed size, cutting what does not fit. */
+/* Appends to a line of fixed size; truncates what does not fit. */
 struct line {
     char text[2048];
     size_t length;
@@ -66,7 +66,7 @@ static const char *program_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* _exit, since any thread may come here while the others still run. */
+/* _exit, since any thread may call this while the others still run. */
 _Noreturn static void end_with_message(int code, const char *fmt, va_list args)
 {
     struct line line = {.length = 0};
@@ -109,7 +109,7 @@ _Noreturn static void print_usage(char **argv, const struct bench_param *params,
     exit(0);
 }
 
-/* Why `text` is no value of `param`, or NULL after storing it. */
+/* The reason why `text` is not a value of `param`, or NULL after storing it. */
 static const char *read_number(const char *text, struct bench_param *param)
 {
     if (text[0] < '0' || text[0] > '9')
@@ -287,7 +287,7 @@ uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, s
             bench_die("thread %u of %u: %s; use fewer threads", i + 1, count, strerror(error));
     }
     pthread_barrier_wait(&start);
-    /* The first to run began it: this thread may wake long after the workers have. */
+    /* The first worker to run took the time: this thread may wake long after that. */
     uint64_t begin = UINT64_MAX;
     for (unsigned i = 0; i < count; i++) {
         pthread_join(threads[i], NULL);

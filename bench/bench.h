@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What all benchmark programs share: parameters, random numbers, clock, threads, the result line.
- * The programs know nothing but the standard malloc API, so that LD_PRELOAD of any allocator
- * serves them. Nothing in here allocates between the first and the last measured operation:
- * output goes through write(2), and the allocator is identified after the measurement.
+ * Shared by all benchmark programs: parameters, random numbers, clock, threads, the result line. The programs use only
+ * the standard malloc API, so that any allocator can be preloaded. Nothing here allocates between the first and the
+ * last measured operation: output goes through write(2), and the allocator is identified after the measurement.
  */
 #ifndef HAKMEM_BENCH_H
 #define HAKMEM_BENCH_H
@@ -16,7 +15,7 @@
 
 enum {
     BENCH_MAX_THREADS = 256,
-    BENCH_PAGE = 4096,      /* step of a touch; larger pages are merely touched more than once */
+    BENCH_PAGE = 4096,      /* step of a touch; larger pages are touched more than once */
     BENCH_CACHE_LINE = 64,
 };
 
@@ -38,22 +37,22 @@ bool bench_take_flag(int *argc, char **argv, const char *flag);
 /* Reads the positional arguments; a bad one is a usage error. */
 void bench_parse(int argc, char **argv, struct bench_param *params, size_t count);
 
-/* One line on stderr, then the end: a failure with exit code 1, a bad argument with 2. */
+/* Print one line on stderr and exit: a failure with exit code 1, a bad argument with 2. */
 _Noreturn void bench_die(const char *fmt, ...) BENCH_PRINTF(1, 2);
 _Noreturn void bench_usage_error(const char *fmt, ...) BENCH_PRINTF(1, 2);
 
-/* A working set of n empty slots, by one calloc; and its end, with the blocks that are left in it. */
+/* A working set of n empty slots, from one calloc; frees it, with the blocks that are left in it. */
 void **bench_slots(uint32_t n);
 void bench_free_slots(void **slots, uint32_t n);
 
 uint64_t bench_now_ns(void);
 
-/* User and system time of the whole process: what a busy machine takes away is not in it. */
+/* User and system time of the whole process, without the time that other programs take. */
 uint64_t bench_cpu_ns(void);
 
 void bench_wait_ms(uint64_t ms);
 
-/* Resident set in KiB, and the largest there was. */
+/* Resident set in KiB, and its maximum. */
 uint64_t bench_rss_kib(void);
 uint64_t bench_peak_kib(void);
 
@@ -67,7 +66,7 @@ pthread_t bench_start(void *(*fn)(void *), void *context);
 uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, size_t stride);
 
 /*
- * The one result line: work, operations, time, what `fmt` adds, and the allocator that served.
+ * The result line: workload, operations, time, what `fmt` adds, and the allocator that served.
  * Call it last.
  */
 void bench_report(const char *work, uint64_t ops, uint64_t ns, const char *fmt, ...)
@@ -89,7 +88,7 @@ static inline uint32_t bench_below(uint64_t *state, uint32_t n)
     return (uint32_t)(((bench_random(state) >> 32) * n) >> 32);
 }
 
-/* A start value for a thread's own random numbers; never 0, where xorshift would stay. */
+/* A seed for a thread's random numbers; never 0, which xorshift would never leave. */
 static inline uint64_t bench_seed(uint64_t seed, uint64_t index)
 {
     uint64_t x = (seed + 1) * 0x9E3779B97F4A7C15u + (index + 1) * 0xBF58476D1CE4E5B9u;
@@ -136,7 +135,7 @@ static inline void bench_shuffle(void **blocks, uint32_t count, uint64_t *random
 }
 
 /*
- * Sizes as programs ask for them: half up to 128 bytes, most below 1 KiB, one in 128 up to 32 KiB.
+ * Sizes as in programs: half up to 128 bytes, most below 1 KiB, one in 128 up to 32 KiB.
  */
 static inline size_t bench_mixed_size(uint64_t *random)
 {

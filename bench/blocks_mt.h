@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The loop behind pool_tls and mid_large_mt, which differ in their range of sizes alone:
- * THREADS independent threads, each with WS slots of its own, one byte of each page touched.
+ * The loop of pool_tls and mid_large_mt, which differ only in their range of sizes: THREADS independent threads, each
+ * with WS slots of its own; one byte of each page is touched.
  */
 #ifndef HAKMEM_BENCH_BLOCKS_MT_H
 #define HAKMEM_BENCH_BLOCKS_MT_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench_bulk THREADS BLOCKS ROUNDS ORDER SEED: allocate a lot, then free it all.
- * Each thread takes BLOCKS blocks of mixed sizes and frees every one of them itself, in the order
- * of allocation, in reverse or at random; ROUNDS times. Thread caches are too small for this:
- * the work is refill and drain.
+ * Each thread allocates BLOCKS blocks of mixed sizes and frees all of them itself, in the order of allocation, in
+ * reverse or at random; ROUNDS times. Thread caches are too small for this, so it measures refill and drain.
  */
 #include "bench.h"
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_burst_idle KIND MIB FREED_BY IDLE_MS SEED: what a process holds after its peak.
- * Takes MIB of blocks (small 16-1039 B, pool 8-52 KiB, large 64 KiB-4 MiB, mixed all of them),
- * writes each page, frees all by the same or another thread, does nothing for IDLE_MS, then makes
- * 1000 small pairs. Prints the resident set before, at the peak, after the frees, after the idle
- * time and after the pairs. The time is that of the burst and the frees alone.
+ * bench_burst_idle KIND MIB FREED_BY IDLE_MS SEED: the memory of a process after its peak. Allocates MIB of blocks
+ * (small 16-1039 B, pool 8-52 KiB, large 64 KiB-4 MiB, mixed all of them), writes each page, frees all by the same or
+ * another thread, does nothing for IDLE_MS, then makes 1000 small pairs. Prints the resident set before, at the peak,
+ * after the frees, after the idle time and after the pairs. The time covers only the burst and the frees.
  */
 #include "bench.h"
 

@@ -2,10 +2,10 @@
 /*
  * bench_cache_thrash KIND THREADS BLOCKS SIZE WRITES: false sharing caused by the allocator.
  * Each thread takes a block of SIZE bytes, writes it WRITES times and frees it, BLOCKS times.
- * KIND active: if the allocator gives neighbours in one cache line to different threads, they
- * slow each other down. KIND passive: at first each thread frees a block that the main thread
- * took right beside those of the others; an allocator that hands it back to the thread that freed
- * it shares a line although each thread only uses blocks of its own.
+ * KIND active: if the allocator gives neighbours in one cache line to different threads, they slow each other down.
+ * KIND passive: first each thread frees a block that the main thread allocated next to those of the others; an
+ * allocator that hands it back to the thread that freed it shares a line although each thread only uses blocks of its
+ * own.
  * Without false sharing the time does not depend on THREADS, as long as there are cores.
  */
 #include "bench.h"
@@ -23,7 +23,7 @@ struct thread {
     _Alignas(BENCH_CACHE_LINE) void *first; /* from the main thread, or NULL */
 };
 
-/* Reads and writes each byte, as a program that works in its block. */
+/* Reads and writes each byte, like a program that works in its block. */
 static void work_in(void *block, size_t size, uint64_t writes)
 {
     volatile unsigned char *bytes = block;

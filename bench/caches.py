@@ -6,9 +6,9 @@
   caches.py --from docs/data/caches.csv        picture and tables again, from the samples
   caches.py --libraries list=A array=B    with other builds; "list" comes first
 
-Each work runs under all of them one after the other, in random order, so many times; the first runs twice, and how far
-that is from 1 is the noise. Ratios are taken inside a repetition, and their medians shown. Works of one thread stay on
-one processor.
+Each workload runs under all of them one after the other, in random order, -n times; the first runs twice, and the
+distance of that ratio from 1 is the noise. Ratios are taken inside a repetition, and their medians shown. Workloads of
+one thread stay on one CPU.
 """
 import argparse
 import os
@@ -39,7 +39,7 @@ MARKS = ("<!-- by bench/caches.py: -->\n", "<!-- until here -->\n")
 
 
 def built(folder):
-    """A library for each cache, made where it is missing or old."""
+    """A library for each cache, built if it is missing or outdated."""
     for cache in CACHES:
         if not (folder / cache / "build.ninja").is_file():
             subprocess.run(["meson", "setup", folder / cache, ROOT, f"-Dcache={cache}", "-Dtests=false"], check=True)
@@ -114,7 +114,7 @@ def write_page(text):
 
 
 def draw(found, first, path):
-    """A panel for each figure, a row for each work, a dot for each cache."""
+    """A panel for each figure, a row for each workload, a dot for each cache."""
     import matplotlib
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "hakmem"  # the same samples make the same file

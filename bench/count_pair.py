@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Instructions for one malloc/free pair, the calling loop subtracted, counted by callgrind.
 
-Four runs of bench_pair: with the allocator and with two empty functions, each with two numbers of
-pairs. The difference between the numbers removes what start-up costs, the difference between
-allocator and empty functions removes the loop, the calls and the PLT.
+Four runs of bench_pair: with the allocator and with two empty functions, each with two numbers of pairs. The difference
+between the numbers removes the start-up, the difference between allocator and empty functions removes the loop, the
+calls and the PLT.
 
   count_pair.py LIB            the three rows: 64 B and 1024 B at 256 slots, mixed at 400
   count_pair.py LIB SIZE WS    one row; SIZE "mixed" is 16 to 1039 bytes at random
@@ -36,7 +36,7 @@ def read_arguments():
     parser.add_argument("--program", type=Path, help="bench_pair to run (default: searched for)")
     parser.add_argument("--preload", default="", metavar="LIB2",
                         help="a library that comes after LIB: with cache=cpu tests/shape/libshape_registered.so of "
-                             "the build, as Valgrind knows no restartable sequences")
+                             "the build, since Valgrind does not support restartable sequences")
     parser.add_argument("--max", type=float,
                         help="exit with 1 if a row needs more instructions than this")
     args = parser.parse_args()
@@ -48,7 +48,7 @@ def read_arguments():
 
 
 def find_program(given):
-    """bench_pair as given, else in the newest build directory beside this folder, else in $PATH."""
+    """bench_pair as named, else in the newest build directory beside this folder, else in $PATH."""
     if given:
         if not os.access(given, os.X_OK):
             fail(f"{given}: not an executable file; build it with -Dbench=true")

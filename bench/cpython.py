@@ -21,7 +21,7 @@ import run
 import tables
 import works
 
-# Those that need nothing but Python, and allocate.
+# Benchmarks that only need Python, and that allocate.
 DEFAULT = ("async_tree chaos comprehensions deepcopy deltablue float gc_collect generators go hexiom json_dumps "
            "json_loads logging nqueens pprint pyflate raytrace regex_compile richards sqlite_synth telco").split()
 WORK = works.Work("cpython", "", env=works.PLAIN_PYTHON)

@@ -44,7 +44,7 @@ static void replace(void **slots, uint64_t cycles, uint32_t working_set, size_t 
     }
 }
 
-/* The blocks taken: whole rows. */
+/* The number of blocks: whole rows. */
 static uint64_t rows(void **slots, uint64_t cycles, uint32_t working_set, size_t size)
 {
     uint64_t count = (cycles + working_set - 1) / working_set;

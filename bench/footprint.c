@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_footprint WORK KIND AMOUNT IDLE_MS SEED: does memory stay bounded, and does it go back?
- * prodcons: for AMOUNT milliseconds one thread allocates and another frees, at most RING blocks
- * apart. threads: AMOUNT short threads, one after the other, each with a few live blocks.
+ * bench_footprint WORK KIND AMOUNT IDLE_MS SEED: does memory stay bounded, and is it returned? prodcons: for AMOUNT
+ * milliseconds one thread allocates and another frees, at most RING blocks apart. threads: AMOUNT short threads, one
+ * after the other, each with a few live blocks.
  * Prints the resident set at each tenth of the way, after IDLE_MS of idleness, and after 1000
  * small pairs by the main thread.
  */
@@ -70,7 +70,7 @@ static void *consume(void *arg)
 {
     (void)arg;
     for (;;) {
-        /* In this order: what was sent before all_sent is visible to the ring_get after it. */
+        /* In this order: blocks sent before all_sent are visible to the ring_get after it. */
         bool last = atomic_load(&all_sent);
         void *block = ring_get(&ring);
         if (!block && last)

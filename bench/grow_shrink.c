@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_grow_shrink BLOCKS ROUNDS SEED: a program whose memory comes and goes.
- * A round grows to BLOCKS blocks of mixed sizes, up to 32 KiB each, then frees 90 % of them,
- * chosen at random. What is left is scattered over all slabs, so the next round shows how well
- * partly filled ones are used again. Reports pairs.
+ * bench_grow_shrink BLOCKS ROUNDS SEED: a program whose memory grows and shrinks.
+ * A round grows to BLOCKS blocks of mixed sizes, up to 32 KiB each, then frees 90 % of them, chosen at random. The
+ * remaining blocks are scattered over all slabs, so the next round shows how well partly filled slabs are reused.
+ * Reports pairs.
  */
 #include "bench.h"
 

@@ -3,9 +3,9 @@
 """The headline comparison: hakmem with tiny_header true, false and small, and with the caches `list` and `cpu`,
 against the system's malloc, mimalloc and jemalloc, on the original's benchmarks.
 
-`meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of
-`hakmem ab` (tools/hakmem), one experiment for each work. The baseline is tiny_header=false. Written into
-the output folder: headline.html, headline.json, and ab.html, ab.json, ab.csv of each work in a folder of its name.
+`meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of `hakmem
+ab` (tools/hakmem), one experiment for each workload. The baseline is tiny_header=false. Written into the output folder:
+headline.html, headline.json, and ab.html, ab.json, ab.csv of each work in a folder of its name.
 """
 import argparse
 import json
@@ -51,7 +51,7 @@ def arguments():
 
 
 def contestants(folder):
-    """The builds, made here where they are missing or old, and the peers that are installed."""
+    """The builds, made here if they are missing or outdated, and the installed peers."""
     project = Project(str(HERE.parent))
     found = []
     for label, options in BUILDS.items():
@@ -138,7 +138,7 @@ def page(found, field, folder):
 
 
 def duration_of(commands, runs):
-    """Seconds that all will take: each command once, for as many runs as it gets with its arms and side runs."""
+    """The expected total duration in seconds: runs each command once, and multiplies by its number of runs."""
     import time
 
     began = time.monotonic()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Counts of values from 0 to 2^64 - 1, log-linear: each doubling has HISTOGRAM_STEPS cells, so that a quantile is at
- * most 1.6 % too high, and a count is a few instructions. One thread counts; sums are made when all have ended.
+ * most 1.6 % too high, and a count is a few instructions. Each thread counts in its own; sums are made after all have
+ * ended.
  */
 #ifndef HAKMEM_BENCH_HISTOGRAM_H
 #define HAKMEM_BENCH_HISTOGRAM_H

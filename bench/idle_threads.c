@@ -43,7 +43,7 @@ static void work_small(uint64_t random)
         free(slots[i]);
 }
 
-/* In steps of 16 bytes, then 8 for each doubling: no allocator of today has more classes. */
+/* In steps of 16 bytes, then 8 per doubling: no current allocator has more classes. */
 static size_t next_class(size_t size)
 {
     size_t step = 16;
@@ -78,7 +78,7 @@ static void *live(void *arg)
     return NULL;
 }
 
-/* Starts all threads and comes back when they wait. */
+/* Starts all threads and returns when they wait. */
 static void start(pthread_t *threads, uint64_t *seeds)
 {
     unsigned count = (unsigned)params[THREADS].value;
@@ -107,7 +107,7 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-/* What the first thread of a process costs once, the library's pages above all, is no thread's. */
+/* Costs that only the first thread of a process causes, mainly the library's pages, are excluded. */
 static uint64_t settled_kib(void)
 {
     pthread_join(bench_start(do_nothing, NULL), NULL);
@@ -120,7 +120,7 @@ static uint64_t beyond(uint64_t kib, uint64_t before)
     return kib > before ? kib - before : 0;
 }
 
-/* In a child, so that this process has none of it. The answer is a few bytes: a pipe holds them. */
+/* Done in a child, so that it does not affect this process. The answer is a few bytes, which a pipe holds. */
 static uint64_t stacks_kib(pthread_t *threads)
 {
     int ends[2];

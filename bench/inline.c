@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * inline.py's program: COUNT pairs of 64 B, by an allocator that the compiler can see into (-DINLINE: hakmem/inline.h;
  * -DLIST: a list without any check, the least there can be), or by malloc and free as they are linked. With a second
- * argument the loop alone. Prints the best of five times, in ns for a pair. */
+ * argument, only the loop. Prints the best of five times, in ns for a pair. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -22,7 +22,7 @@ static inline void give(void *p)
 {
     *(void **)p = list;
     list = p;
-    __asm__ volatile("" : : : "memory"); /* or nothing at all is left of a pair */
+    __asm__ volatile("" : : : "memory"); /* otherwise the compiler removes the pair */
 }
 #define TAKE() take()
 #define GIVE(p) give(p)

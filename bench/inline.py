@@ -4,8 +4,8 @@
 
   inline.py BUILD [--mimalloc SOURCES] [--snmalloc SOURCES] [--slots N] [-n TIMES]
 
-BUILD: a build folder of hakmem. SOURCES: an unpacked release. Each program runs TIMES times, in turn; the best counts,
-the loop taken off. Instructions are callgrind's.
+BUILD: a build folder of hakmem. SOURCES: an unpacked release. Each program runs TIMES times, in turn; the best time
+counts, minus the loop. Instructions are callgrind's.
 """
 import argparse
 import re
@@ -50,7 +50,7 @@ def commands(args):
 
 
 def instructions(program, *words):
-    """Of a pair; NaN where the program does not run under Valgrind, as snmalloc does not."""
+    """Instructions of a pair; NaN if the program does not run under Valgrind, like snmalloc."""
     totals = []
     for count in FEW, MANY:
         run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={program}.out", program, str(count), *words],

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_larson SLEEP_SEC MIN MAX CHUNKS ROUNDS SEED THREADS: threads that come and go.
- * The main thread fills one array of CHUNKS blocks for each of THREADS chains. A thread replaces
- * random blocks of its chain's array, ROUNDS * CHUNKS times, then hands the array to a thread
- * it creates, and ends; so most blocks are freed by another thread than the one that took them.
+ * bench_larson SLEEP_SEC MIN MAX CHUNKS ROUNDS SEED THREADS: threads that start and end.
+ * The main thread fills one array of CHUNKS blocks for each of THREADS chains. A thread replaces random blocks of its
+ * chain's array, ROUNDS * CHUNKS times, then hands the array to a thread it creates, and ends; so most blocks are freed
+ * by another thread than the one that allocated them.
  * With `--ops` in front, the first argument is the number of replacements over all chains instead
  * of seconds: fixed work, whose whole-process time can be compared.
  */
@@ -30,7 +30,7 @@ static struct bench_param params[PARAMS] = {
 struct chain {
     _Alignas(BENCH_CACHE_LINE) void **blocks;
     uint64_t random;
-    uint64_t left; /* replacements until the end of the work */
+    uint64_t left; /* replacements until the end of the run */
     uint64_t done;
     uint64_t threads;
     pthread_t owner; /* valid once threads > 0 */

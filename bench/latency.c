@@ -2,11 +2,11 @@
 /*
  * bench_latency WORK THREADS CYCLES MAX REMOTE SPREAD_MS MIB SEED: how long the slowest calls take.
  * Each malloc and each free is timed by itself (stopwatch.h says how, and what is subtracted).
- * steady: in each cycle a thread takes or frees a block in one of its slots, 16 to MAX bytes, each doubling as likely
- * as the next; REMOTE percent of the blocks are freed by another thread. bursts: every so many cycles a thread takes
- * some thousand blocks at once and frees them all. purge: one more thread has taken MIB of blocks and frees them all
- * when the others begin, whose calls alone are timed. CYCLES of each thread are spread over SPREAD_MS (0: as fast as
- * it goes).
+ * steady: in each cycle a thread allocates or frees a block in one of its slots, 16 to MAX bytes, each doubling equally
+ * likely; REMOTE percent of the blocks are freed by another thread. bursts: at intervals a thread allocates some
+ * thousand blocks at once and frees them all. purge: one more thread has allocated MIB of blocks and frees them all
+ * when the others begin; only the calls of the others are timed. The CYCLES of each thread are spread over SPREAD_MS
+ * (0: at full speed).
  */
 #include "bench.h"
 #include "histogram.h"
@@ -43,7 +43,7 @@ enum {
 
 struct thread {
     _Alignas(BENCH_CACHE_LINE) unsigned index;
-    unsigned inbox; /* whose mailbox is looked into next */
+    unsigned inbox; /* the mailbox to check next */
     uint64_t random;
     void **burst;
     struct stopwatch watch;
@@ -113,7 +113,7 @@ static void send(struct thread *t, void *block)
     }
 }
 
-/* Takes in what the others still send, until nobody does. */
+/* Receives what the others still send, until none does. */
 static void finish(struct thread *t)
 {
     mailboxes_close(&boxes, t->index);
@@ -148,7 +148,7 @@ static void burst(struct thread *t)
         timed_free(t, t->burst[i]);
 }
 
-/* Once in as many cycles as a millisecond shall have. */
+/* Called once per number of cycles in a millisecond. */
 static void keep_pace(uint64_t began, uint64_t done)
 {
     uint64_t due = began + done * params[SPREAD_MS].value / params[CYCLES].value * 1000000;
@@ -197,7 +197,7 @@ static void give_up(void **list)
     }
 }
 
-/* The hoarder takes its blocks before the others begin, and lives as long as they do. */
+/* The hoarder allocates its blocks before the others begin, and lives as long as they do. */
 static pthread_barrier_t hoarded;
 
 static void run_hoarder(uint64_t random)

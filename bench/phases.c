@@ -56,7 +56,7 @@ struct session {
     struct object objects[];
 };
 
-/* Sessions with one expectation of life; who ends is chosen at random. */
+/* Sessions with one life expectancy; the one that ends is chosen at random. */
 struct crowd {
     struct session **sessions;
     uint32_t count;
@@ -81,7 +81,7 @@ static unsigned server_count;
 static bool timed; /* phases end by the clock, not by the number of objects */
 static atomic_uint arrivals;
 
-/* Written by the first server alone. */
+/* Written only by the first server. */
 static uint64_t mean_kib, live_kib, quiet_kib;
 
 /* --- sessions --------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static void end_session(struct session *session)
     free(session);
 }
 
-/* One request: it writes to each object of some session. */
+/* One request: writes to each object of a session. */
 static void serve(struct server *server)
 {
     struct crowd *crowd = &server->crowds[bench_below(&server->random, CROWDS)];
@@ -157,7 +157,7 @@ static struct session *leave(struct crowd *crowd, uint32_t at)
 
 /* --- from thread to thread -------------------------------------------------------------------- */
 
-/* Ends at most one session from each other server; false if none had come. */
+/* Ends at most one session from each other server; false if none had arrived. */
 static bool end_foreign(struct server *server)
 {
     bool any = false;
@@ -170,7 +170,7 @@ static bool end_foreign(struct server *server)
     return any;
 }
 
-/* Nobody waits: where the mailbox is full, the session ends here. */
+/* No server waits: if the mailbox is full, the session ends here. */
 static bool send(struct server *server, struct session *session)
 {
     if (server_count == 1 || bench_below(&server->random, ONE_IN_SENT) > 0)
@@ -182,12 +182,12 @@ static bool send(struct server *server, struct session *session)
     return true;
 }
 
-/* All servers come here together; what was sent before is then visible. */
+/* A barrier for all servers; what was sent before is then visible. */
 static void meet(struct server *server, unsigned *meetings)
 {
     mailboxes_flush(&boxes, server->index);
     unsigned all = ++*meetings * server_count;
-    /* Release and acquire: who sees all of them sees what they wrote. */
+    /* Release and acquire: a thread that sees all of them sees what they wrote. */
     atomic_fetch_add_explicit(&arrivals, 1, memory_order_acq_rel);
     while (atomic_load_explicit(&arrivals, memory_order_acquire) < all) {
         if (!end_foreign(server))
@@ -202,7 +202,7 @@ static size_t live(const struct server *server)
     return server->crowds[SHORT].bytes + server->crowds[LONG].bytes;
 }
 
-/* Long sessions hold up to three quarters of what is live. */
+/* Long sessions hold up to three quarters of the live bytes. */
 static void end_some(struct server *server, size_t target)
 {
     for (unsigned i = 0; i < ENDS_AT_ONCE && live(server) > target; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_pinned MIB SIZE EVERY ROUNDS: blocks of one thread that another has freed, while their owner goes on elsewhere.
- * Thread A takes MIB of blocks of SIZE and frees each EVERYth itself; B frees all others. A goes on with blocks of
- * other sizes, ROUNDS times in 10 ms. Then B takes MIB of SIZE. Prints the resident set after each of the three, and
- * its peak: at best it is that of MIB once.
+ * bench_pinned MIB SIZE EVERY ROUNDS: blocks of one thread that another has freed, while their owner uses other sizes.
+ * Thread A allocates MIB of blocks of SIZE and frees each EVERYth itself; B frees all others. A then uses blocks of
+ * other sizes, ROUNDS times in 10 ms. Then B allocates MIB of SIZE. Prints the resident set after each of the three,
+ * and its peak: at best it is that of MIB once.
  */
 #include "bench.h"
 
@@ -21,7 +21,7 @@ enum { ROUND_MS = 10, ROUND_BLOCKS = 100 };
 static void **blocks;
 static uint32_t count;
 static double freed_mib, held_mib, again_mib;
-static pthread_barrier_t turn; /* A and B work by turns */
+static pthread_barrier_t turn; /* A and B work alternately */
 
 static double rss_mib(void)
 {
@@ -87,7 +87,7 @@ static void *run_owner(void *arg)
     go_on();
     held_mib = rss_mib();
     pthread_barrier_wait(&turn);
-    pthread_barrier_wait(&turn); /* it lives on: an end would give up what it owns */
+    pthread_barrier_wait(&turn); /* it continues: when it ended, it would give up its slabs */
     return NULL;
 }
 

@@ -47,7 +47,7 @@ static void consume(struct thread *t)
             t->waits++;
             sched_yield();
         }
-        /* Whoever receives a block reads it. */
+        /* The receiver of a block reads it. */
         (void)*(volatile unsigned char *)block;
         free(block);
     }

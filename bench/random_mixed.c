@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench_random_mixed CYCLES WS SEED: blocks of 16 to 1039 bytes in random order.
- * A cycle picks one of WS slots: an occupied one is freed, an empty one gets a block whose first
- * and last byte are written. One random number gives both slot and size, as in the figures this
- * work is compared with. Its own memory is one calloc.
+ * A cycle picks one of WS slots: an occupied one is freed, an empty one gets a block whose first and last byte are
+ * written. One random number gives both slot and size, as in the figures with which this workload is compared. Its own
+ * memory is one calloc.
  */
 #include "bench.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_remote THREADS CYCLES WS PERCENT SEED: random_mixed in each thread, where PERCENT of the
- * blocks are freed by another thread. They travel through one mailbox (ring.h) for each ordered
- * pair of threads; every cycle, a thread frees at most one block that came in, so that foreign
- * frees mix with its own work as they do in a program. PERCENT 0 is independent threads.
+ * bench_remote THREADS CYCLES WS PERCENT SEED: random_mixed in each thread, where PERCENT of the blocks are freed by
+ * another thread. They travel through one mailbox (ring.h) for each ordered pair of threads; in every cycle a thread
+ * frees at most one block that it received, so that remote frees mix with its own work as in a program. PERCENT 0 is
+ * independent threads.
  */
 #include "bench.h"
 #include "mailboxes.h"
@@ -22,7 +22,7 @@ enum { MAILBOX_BLOCKS = 4096 };
 
 struct thread {
     _Alignas(BENCH_CACHE_LINE) unsigned index;
-    unsigned inbox; /* whose mailbox is looked into next */
+    unsigned inbox; /* the mailbox to check next */
     uint64_t random;
     uint64_t waits; /* times a mailbox was full */
 };
@@ -81,7 +81,7 @@ static void churn(struct thread *t, void **slots)
     }
 }
 
-/* Takes in what the others still send, until nobody does. */
+/* Receives what the others still send, until none does. */
 static void finish(struct thread *t)
 {
     mailboxes_close(&boxes, t->index);

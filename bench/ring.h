@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A bounded lock-free queue of blocks from one thread to one other.
- * Both sides publish their position once in RING_BATCH blocks, so that the queue costs far less
- * than the allocator it serves; the receiver still frees one block at a time.
+ * Both sides publish their position once per RING_BATCH blocks, so that the queue costs far less than the allocator;
+ * the receiver still frees one block at a time.
  */
 #ifndef HAKMEM_BENCH_RING_H
 #define HAKMEM_BENCH_RING_H
@@ -39,7 +39,7 @@ static inline void ring_destroy(struct ring *ring)
     bench_unmap(ring->cells, ring->capacity * sizeof *ring->cells);
 }
 
-/* Shows the receiver all that was put so far. */
+/* Makes all blocks put so far visible to the receiver. */
 static inline void ring_flush(struct ring *ring)
 {
     /* Release: the cells and the blocks' contents before the position; pairs with ring_get. */

@@ -1,12 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Compares allocators: works (works.py) times allocators, interleaved at random.
-
-One block is one work under every allocator in random order; a repetition is a block of every
-work. Each ratio is taken inside its block, so slow drift of the machine cancels out, and the
-medians of those are printed. The system allocator runs twice in every block: the second column
-"system2" is what noise alone looks like. From 8 blocks on, the rule of `hakmem ab` (tools/hakmem/
-hakmem_workbench/inference.py) judges each ratio: "~" marks those that are no difference.
+"""Compares allocators: workloads (works.py) times allocators, interleaved at random. One block is one workload under
+every allocator in random order; a repetition is a block of every workload. Each ratio is taken inside its block, so
+slow drift of the machine cancels out, and the medians of those are printed. The system allocator runs twice in every
+block: the second column, "system2", shows the noise. From 8 blocks on, the rule of `hakmem ab` (tools/hakmem/
+hakmem_workbench/inference.py) judges each ratio: "~" marks those that show no difference.
 
 An allocator is one of the words system, hakmem, mimalloc, jemalloc, tcmalloc, or NAME=LIBRARY,
 where LIBRARY is such a word or a file, and may be followed by settings:
@@ -46,13 +44,13 @@ BINDING = re.compile(r"binding file .* to (\S+) \[\d+\]: normal symbol `malloc'"
 
 
 class BenchError(Exception):
-    """A message for the user; the run cannot go on."""
+    """A message for the user; the run cannot continue."""
 
 
 @dataclass
 class Allocator:
     name: str
-    library: Path | None = None     # None: whatever the program has
+    library: Path | None = None     # None: the program's own malloc
     env: dict = field(default_factory=dict)
 
 
@@ -66,7 +64,7 @@ class Setup:
 
 
 def installed_libraries():
-    """File name of each library that the dynamic linker knows, with its path."""
+    """The file name and path of each library that the dynamic linker knows."""
     ldconfig = shutil.which("ldconfig") or "/sbin/ldconfig"
     try:
         listing = subprocess.run([ldconfig, "-p"], capture_output=True, text=True).stdout
@@ -76,7 +74,7 @@ def installed_libraries():
 
 
 def known_libraries(build):
-    """Library of each word that --allocators takes; only those that are there."""
+    """The library of each word that --allocators accepts; only of those that exist."""
     known = {}
     for name, path in sorted(installed_libraries().items()):
         for word, pattern in PEERS.items():
@@ -108,7 +106,7 @@ def parse_allocator(text, known):
 
 
 def choose_allocators(texts, known):
-    """The base, the base again for the noise, then what was asked for or all that is there."""
+    """The base, the base again for the noise, then the requested allocators, or all that exist."""
     chosen = [Allocator(BASE), Allocator(NOISE)]
     for text in texts or ["hakmem", *PEERS]:
         if not texts and text not in known:
@@ -148,14 +146,14 @@ def environment(work, allocator, preload=None):
 
 
 def preload_of(work, allocator, setup):
-    """What to preload: the system's malloc too, where a program brings another allocator."""
+    """The library to preload: also the system's malloc, if a program brings another allocator."""
     if allocator.library is None and work.links_allocator:
         return setup.libc
     return allocator.library
 
 
 def execute(command, env, timeout):
-    """Output of a command; it and all it started are killed when the time is up."""
+    """The output of a command; it and its children are killed when the time is up."""
     with subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, errors="replace",
                           start_new_session=True) as process:
@@ -169,7 +167,7 @@ def execute(command, env, timeout):
 
 
 def check_object(path, work, allocator, setup):
-    """`path` defines malloc in the process: it must be the file that was asked for."""
+    """Checks that `path`, which defines malloc in the process, is the requested file."""
     expected = preload_of(work, allocator, setup) or setup.libc
     if Path(path).resolve() != expected:
         raise BenchError(f"{work.name} under {allocator.name}: malloc came from {path}, "
@@ -177,10 +175,10 @@ def check_object(path, work, allocator, setup):
 
 
 def check_program(work, command, allocator, setup):
-    """Asks the dynamic linker which malloc a program is bound to that prints no result line."""
+    """Asks the dynamic linker to which malloc a program without a result line is bound."""
     expected = preload_of(work, allocator, setup) or setup.libc
     if "musl" in setup.libc.name:
-        return  # its dynamic linker does not tell
+        return  # its dynamic linker does not say
     bindings = setup.scratch / "bindings"
     bindings.mkdir()
     env = environment(work, allocator, preload_of(work, allocator, setup))
@@ -195,7 +193,7 @@ def check_program(work, command, allocator, setup):
 
 
 def figures_of(work, out, row):
-    """The figures that the work is about: what its program said, else what was measured from outside."""
+    """The workload's figures: printed by its program, else measured from outside."""
     said = row | dict(re.findall(r" (\w+)=(\d+(?:\.\d+)?)(?= )", out))
     missing = [name for name in work.figures if name not in said]
     if missing:
@@ -245,7 +243,7 @@ def count_calls(work, command, allocator, setup):
 
 
 def run_blocks(chosen, allocators, setup, repetitions, rng):
-    """All samples; the order inside each block and of the blocks is random."""
+    """All samples; blocks, and the runs within each block, are in random order."""
     rows = []
     for repetition in range(repetitions):
         for work, command in shuffled(chosen, rng):
@@ -279,7 +277,7 @@ def read_csv(path):
 
 
 def libc_of(bench_dir):
-    """The file from which an unpreloaded program gets malloc."""
+    """The file that provides malloc to a program without preload."""
     out, err = execute([str(bench_dir / "bench_random_mixed"), "1", "1", "1"],
                        {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"},
                        60)
@@ -305,7 +303,7 @@ def choose_works(group, pattern, setup):
 
 
 def check_all(chosen, allocators, setup):
-    """One run of each program that cannot say itself which allocator served it."""
+    """Runs each program once that cannot report which allocator served it."""
     for work, command in chosen:
         if Path(command[0]).parent != setup.bench_dir:
             for allocator in allocators:
@@ -366,7 +364,7 @@ def read_arguments():
 
 
 def show(rows, args):
-    """Prints all tables; the number of failed samples."""
+    """Prints all tables; returns the number of failed samples."""
     metric = "cpu_s" if args.cpu else "wall_s"
     print(tables.ratio_table(rows, metric, BASE, "ms", 1000))
     print(tables.ratio_table(rows, "peak_kib", BASE, "MiB", 1 / 1024))

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A process that lives for long: its memory, its threads that wait, its slowest calls.
-
-Each work (SERVICE in works.py) runs under every allocator, one after the other in random order, so many times. One
-table for each work shows the medians of its figures, and how far the first allocator is from the best other one.
-Less is better everywhere. --picture draws the quantiles of the latency works.
+"""A long-lived process: its memory, its waiting threads, its slowest calls. Each workload (SERVICE in works.py) runs
+under every allocator, one after the other in random order, -n times. One table for each workload shows the medians of
+its figures, and the distance of the first allocator from the best other one. Less is better everywhere. --picture draws
+the quantiles of the latency works.
 
 Allocators are written as for run.py; the first is compared with the rest. HAKMEM_* of the caller's environment are not
 passed on.
@@ -62,7 +61,7 @@ def medians(rows):
 
 
 def beside_best(values, first):
-    """How far the first is from the best other; a figure of 0 has no ratio."""
+    """The distance of the first from the best other; a figure of 0 has no ratio."""
     others = [(value, name) for name, value in values.items() if name != first]
     if first not in values or not others:
         return "-"
@@ -85,7 +84,7 @@ def text_of(rows):
 
 
 def draw(rows, path):
-    """For each latency work malloc and free side by side: quantiles to the right, nanoseconds upwards."""
+    """For each latency workload, malloc and free side by side: quantiles to the right, nanoseconds upwards."""
     try:
         import matplotlib
     except ImportError:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_short_threads THREADS PAIRS AT_ONCE SEED: what the start and end of a thread cost.
- * THREADS threads in all, AT_ONCE at a time, each with PAIRS malloc/free pairs of mixed sizes over
- * a few slots. Everything a thread took it frees before it ends.
+ * bench_short_threads THREADS PAIRS AT_ONCE SEED: the cost of starting and ending a thread.
+ * THREADS threads in all, AT_ONCE at a time, each with PAIRS malloc/free pairs of mixed sizes over a few slots. A
+ * thread frees all its blocks before it ends.
  */
 #include "bench.h"
 

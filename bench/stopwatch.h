@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times single calls, to the nanosecond where the processor has a counter that programs can read.
- * The cost of reading it is measured at start and subtracted. What a thread waited for a processor meanwhile is
- * subtracted too, where the kernel tells (/proc/thread-self/schedstat): else the tail would be that of the machine's
- * other programs. It is asked for after a long call or a long pause only, outside of what is timed.
+ * Times single calls, to the nanosecond if the CPU has a counter that programs can read.
+ * The cost of reading it is measured at start and subtracted. The time for which a thread waited for a CPU meanwhile is
+ * also subtracted, if the kernel reports it (/proc/thread-self/schedstat): otherwise other programs of the machine
+ * would cause the tail. It is read only after a long call or a long pause, outside of the timed interval.
  */
 #ifndef HAKMEM_BENCH_STOPWATCH_H
 #define HAKMEM_BENCH_STOPWATCH_H
@@ -17,7 +17,7 @@
 #include <x86intrin.h>
 #endif
 
-/* Not before what stands before it has ended, and before all that follows. */
+/* Ordered after all instructions before it, and before all that follow. */
 static inline uint64_t ticks_now(void)
 {
 #if defined(__x86_64__)
@@ -34,11 +34,11 @@ static inline uint64_t ticks_now(void)
 #endif
 }
 
-/* Of the machine; measured once, read by all threads. */
+/* Properties of the machine; measured once, read by all threads. */
 struct ticks {
     double ns;         /* in one tick */
     uint64_t overhead; /* ticks between two readings with nothing in between */
-    uint64_t pause;    /* ticks, above which a wait for a processor is possible */
+    uint64_t pause;    /* ticks; a longer call may include a wait for a CPU */
 };
 
 static inline int compare_ticks(const void *a, const void *b)
@@ -70,7 +70,7 @@ struct stopwatch {
     const struct ticks *ticks;
     int fd;            /* schedstat; -1: the kernel has none */
     uint64_t stopped;  /* when the last call had ended */
-    uint64_t delay_ns; /* all that the thread waited for a processor, when last asked */
+    uint64_t delay_ns; /* the thread's total wait for a CPU, when last read */
     uint64_t taken_ns; /* subtracted from calls */
 };
 
@@ -86,7 +86,7 @@ static inline uint64_t stopwatch_delay(const struct stopwatch *watch)
     return strtoull(second, NULL, 10);
 }
 
-/* By the thread that uses it. */
+/* Called by the thread that uses it. */
 static inline void stopwatch_open(struct stopwatch *watch, const struct ticks *ticks)
 {
     *watch = (struct stopwatch){ .ticks = ticks, .fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC) };
@@ -100,7 +100,7 @@ static inline void stopwatch_close(struct stopwatch *watch)
         close(watch->fd);
 }
 
-/* The time to give to stopwatch_stop. */
+/* The start time for stopwatch_stop. */
 static inline uint64_t stopwatch_start(struct stopwatch *watch)
 {
     uint64_t now = ticks_now();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_sweep STRETCHES SIZE BEATS SEED: does an allocator's housekeeping grow with the heap?
- * The main thread does a little in each of BEATS beats of 10 ms, and its share of one processor is measured. Then
- * another thread fills STRETCHES stretches of 64 KiB with blocks of SIZE, frees all but one block of each, and ends:
- * memory full of holes that has no owner. The main thread goes on as before, and frees a few of those blocks in
- * each beat. Prints its share of a processor before and after.
+ * bench_sweep STRETCHES SIZE BEATS SEED: does the cost of an allocator's housekeeping grow with the heap? The main
+ * thread makes a few calls in each of BEATS beats of 10 ms, and its share of one CPU is measured. Then another thread
+ * fills STRETCHES stretches of 64 KiB with blocks of SIZE, frees all but one block of each, and ends: memory full of
+ * holes, without an owner. The main thread continues, and also frees a few of those blocks in each beat. Prints its
+ * share of a CPU before and after.
  */
 #include "bench.h"
 
@@ -21,7 +21,7 @@ enum { STRETCH = 64 * 1024, BEAT_MS = 10, BEAT_BLOCKS = 1000, BEAT_KEPT = 16, WO
 
 static void **kept; /* one block of each stretch */
 
-/* Blocks of a stretch that are to go, in a list through their first words. */
+/* Blocks of a stretch that will be freed, linked through their first words. */
 static void **fill_stretch(uint64_t stretch, void **list)
 {
     size_t size = (size_t)params[SIZE].value;
@@ -68,7 +68,7 @@ static void free_some(uint64_t from)
     }
 }
 
-/* Per cent of one processor, over all beats. */
+/* Per cent of one CPU, over all beats. */
 static double share(uint64_t *random, bool frees_kept)
 {
     uint64_t began = bench_now_ns(), cpu = bench_cpu_ns();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tables and the picture of run.py, made from its raw rows alone."""
+"""Tables and the picture of run.py, made from its raw rows."""
 import math
 import statistics
 import sys
@@ -69,7 +69,7 @@ def render(header, lines):
 
 
 def mean_line(table, works, columns):
-    """Geometric means; in brackets where a work is missing, as that compares other works."""
+    """Geometric means; in brackets if a workload is missing, since they cover different workloads then."""
     cells = []
     for name in columns:
         medians = [statistics.median(table[work, name]) for work in works if (work, name) in table]
@@ -103,7 +103,7 @@ def verdicts(rows, metric, base):
 
 
 def ratio_table(rows, metric, base, unit, scale):
-    """Median ratio to the base of each work and allocator, and the geometric means."""
+    """The median ratio to the base for each workload and allocator, and the geometric means."""
     table, judged = ratios(rows, metric, base), verdicts(rows, metric, base)
     columns = allocators_in(rows, base)
     works = sorted({work for work, _ in table})
@@ -132,7 +132,7 @@ def call_table(counts):
 
 
 def draw(rows, metric, base, path):
-    """One row of dots for each work, the spread from the first to the third quartile."""
+    """One row of dots for each workload, with the range from the first to the third quartile."""
     try:
         import matplotlib
     except ImportError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The works that run.py measures: one table, first the synthetic ones, then real programs.
+"""The workloads that run.py measures: one table, first the synthetic ones, then real programs.
 
 A command is written as one line. Its first word is a program of bench/ (without the prefix
 "bench_") or one found in $PATH; {N} is an amount of work, {Nms} a time, see SCALES.
@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# What amounts of work and times are divided by. "smoke" shows that a work runs; its figures mean nothing.
+# Divisors for amounts of work and times. "smoke" shows that a workload runs; its figures mean nothing.
 SCALES = {"full": (1, 1), "quick": (4, 1), "smoke": (500, 20)}
 
 
@@ -69,7 +69,7 @@ OWN = [
     Work("burst_mixed_other", "burst_idle mixed {512} other 1000 42", own_time=True),
 ]
 
-# What memory.py measures: peak, and what is left after idleness and a few small pairs.
+# For memory.py: the peak, and the memory left after idleness and a few small pairs.
 MEMORY = [
     Work("prodcons_small", "footprint prodcons small {8000} 2000 42"),
     Work("prodcons_pool", "footprint prodcons pool {8000} 2000 42"),
@@ -88,7 +88,7 @@ ALIGNED = [(16, 64), (32, 96), (64, 64), (64, 256), (256, 1024), (4096, 4096), (
 HERE = Path(__file__).resolve().parent
 
 
-# Debian has it in no folder of $PATH.
+# Debian does not install it in a folder of $PATH.
 POSTGRES = next((str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)),
                 "postgres")
 
@@ -103,7 +103,7 @@ def idle_programs():
     ]
 
 
-# What service.py measures: a process that lives for long.
+# For service.py: a long-lived process.
 SERVICE = [
     Work("phases_1", "phases 1 {3000000} {2000ms} 42", figures=PHASES_FIGURES),
     Work("phases_2", "phases 2 {3000000} {2000ms} 42", figures=PHASES_FIGURES),
@@ -130,7 +130,7 @@ SERVICE = [
 
 P999_FIGURES = ("cpu_s", "malloc_p999_ns", "free_p999_ns")
 
-# What caches.py compares. Works whose name begins with "1 " stay on one processor.
+# What caches.py compares. Workloads whose name begins with "1 " stay on one CPU.
 COMPARED = [
     Work("1 thread, 64 B", "fixed_size {10000000} 64 42 256", figures=("cpu_s",)),
     Work("1 thread, mixed sizes", "random_mixed {10000000} 400 1", figures=("cpu_s",)),
@@ -213,13 +213,13 @@ def programs():
     ]
 
 
-# What must be installed for a work besides the first word of its command.
+# Programs that a workload needs besides the first word of its command.
 REDIS_PROGRAMS = ["redis-server", "redis-benchmark", "redis-cli"]
 NEEDS = {"redis": REDIS_PROGRAMS, "idle_redis": REDIS_PROGRAMS, "idle_postgres": [POSTGRES, "setpriv"]}
 
 
 def group(name):
-    """The works that run.py knows: "all" but those that have their own script and tables, or the group so named."""
+    """The workloads of a group; "all": all except those that have their own script and tables."""
     return SERVICE if name == "service" else OWN + programs()
 
 

@@ -21,9 +21,10 @@ struct fuzz_trace {
     struct fuzz_answer answers[1 << 16]; /* those beyond are not kept */
 };
 
-/* Once, before the first allocation: a kernel and a clock that the program commands. */
+/* Once, before the first allocation: a kernel and a clock that the program controls. */
 void fuzz_start(void);
-/* Runs a program and frees all it left. False if it had the kernel refuse calls: then NULL depends on more. */
+/* Runs a program and frees all remaining blocks. False if it made the kernel refuse calls: then NULL depends on
+ * more. */
 int fuzz_run(const uint8_t *bytes, size_t size, struct fuzz_trace *trace);
 
 #endif

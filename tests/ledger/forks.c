@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Children and a grandchild, each of which takes small, pool and large blocks and gives them back, before
- * and after threads: every process makes system calls of its own. No thread runs while another one forks,
- * so that each child begins with a ledger that is known. */
+ * Children and a grandchild, each of which takes small, pool and large blocks and gives them back, before and after
+ * threads: every process makes system calls of its own. No thread runs while another one forks, so that each child
+ * begins with a known ledger. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The ledger's totals are strace's counts: for each process and each call, made and failed.
+"""The ledger's totals equal strace's counts: for each process and each call, made and failed.
 
   PYTHONPATH=tests ledger.py LIBRARY PROGRAM [ARGUMENT]... [-- SETTING=VALUE... [+CAUSE]... [PROCESSES]]
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * No function of the library is a cancellation point: each call is made by a thread that is cancelled already. It
- * must come to its end, and the process must go on. */
+ * No function of the library is a cancellation point: each call is made by a thread that is cancelled already. The call
+ * must end, and the process must continue. */
 #include "cases.h"
 
 static _Atomic(bool) came_through;
@@ -60,7 +60,7 @@ static void call_info(void)
 
 static char told[1 << 18];
 
-/* What the call writes to stderr, without its numbers. */
+/* The call's output on stderr, without numbers. */
 static size_t told_by(void (*call)(void))
 {
     char path[] = "/tmp/life.XXXXXX";
@@ -100,7 +100,7 @@ static void *call_cancelled(void *call)
     return call;
 }
 
-/* NULL, or what went wrong. */
+/* NULL, or an error. */
 static const char *in_cancelled_thread(void (*call)(void))
 {
     pthread_t t;
@@ -127,7 +127,7 @@ static void statistics_cancelled(void)
 
 static void compare(const char *what, void (*plain)(void), void (*cancelled)(void))
 {
-    told_by(plain); /* names of what the first one itself made */
+    told_by(plain); /* names of objects that the first call made */
     size_t all = told_by(plain), then = told_by(cancelled);
     if (wrong)
         die("%s: %s", what, wrong);
@@ -152,7 +152,7 @@ static void cancelled(unsigned count)
         if (wrong)
             die("%s: %s", calls[i % COUNT(calls)].name, wrong);
     }
-    life_traffic(300, 1); /* a lock that was left behind shows here */
+    life_traffic(300, 1); /* an abandoned lock shows here */
     life_fork(true);
 }
 
@@ -163,7 +163,7 @@ static void told_cancelled(unsigned count)
     compare("hakmem_stats", call_statistics, statistics_cancelled);
 }
 
-/* exit of a thread that is cancelled: what is told at the end is told whole (life.py looks). */
+/* exit of a thread that is cancelled: the report at exit must be complete (life.py checks). */
 static void exit_cancelled(unsigned count)
 {
     life_traffic(count, 1);

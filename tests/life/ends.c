@@ -106,7 +106,7 @@ static void first_call_frees(unsigned count)
         die("%ld blocks more are away after %u threads that freed one each", lost, count);
 }
 
-/* --- children that leave without a word ------------------------------------------------------------------- */
+/* --- children that end without a report ----------------------------------------------------------------- */
 
 static void leave(unsigned how)
 {
@@ -120,7 +120,7 @@ static void leave(unsigned how)
     kill(getpid(), SIGKILL);
 }
 
-/* By its descriptor: it has no other name. */
+/* Opened through its descriptor: it has no other name. */
 static bool shows_counters(void)
 {
     char path[32], target[64];
@@ -147,7 +147,7 @@ static unsigned named_files(pid_t of)
 /* The counters appear at a slow path, some time after the child began. */
 static void live_and_leave(unsigned how)
 {
-    unsigned before = named_files(getpid()); /* of another process with this number */
+    unsigned before = named_files(getpid()); /* of another process with this id */
     for (unsigned i = 0; i < 30; i++) {
         life_traffic(200, i);
         usleep(1000);

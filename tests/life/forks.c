@@ -23,7 +23,7 @@ static void among_threads(unsigned count)
     life_end_busy();
 }
 
-/* What the other library registered shows with and without a second thread. */
+/* The handlers that the other library registered run with and without a second thread. */
 static void with_handlers(unsigned count)
 {
     fork_often(2);
@@ -45,7 +45,7 @@ static void in_thread(unsigned count)
     life_end_busy();
 }
 
-/* A child that forks has threads that are not there. */
+/* A forked child forks again: its parent's threads do not exist in it. */
 static void in_child(unsigned count)
 {
     life_start_busy(2);
@@ -80,7 +80,7 @@ static void with_mutex(unsigned count)
     pthread_join(t, NULL);
 }
 
-/* Destructors of keys that come after the library's own. */
+/* Destructors of keys that were made after the library's own. */
 static void fork_at_end(void *unused)
 {
     (void)unused;
@@ -112,7 +112,7 @@ static void in_ending_thread(unsigned count)
 
 static volatile sig_atomic_t handled, in_handlers_child;
 
-/* The child ends at once, or goes on where its parent was interrupted. */
+/* The child ends at once, or continues where its parent was interrupted. */
 static void fork_in_handler(int signal)
 {
     (void)signal;
@@ -166,7 +166,7 @@ static void by_vfork(unsigned count)
     life_traffic(100, 1);
 }
 
-/* Of one thread; no handler of anybody runs. */
+/* A process with one thread; no fork handlers run. */
 static void by_plain_fork(unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -180,7 +180,7 @@ static void by_plain_fork(unsigned count)
     }
 }
 
-/* HAKMEM_BACKGROUND=1: whether the thread has come to its work, as far as the delay lets it. */
+/* HAKMEM_BACKGROUND=1: whether the thread has made a round, which the delay may postpone. */
 static void wait_for_rounds(void)
 {
     for (unsigned i = 0; i < 500 && !life_statistic("rounds"); i++) {
@@ -205,7 +205,7 @@ static pid_t bare_fork(unsigned way)
     return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-/* The library's thread is not there in the children. Each ends by exit, and by return from main. */
+/* The library's thread does not exist in the children. Each ends by exit, and by return from main. */
 static void by_bare_fork(unsigned count)
 {
     for (unsigned i = 0; i < 6 * count; i++) {
@@ -308,7 +308,8 @@ static void fork_and_print(void)
     expect_success(child, "a child that prints");
 }
 
-/* As many forks as said, fewer where a busy machine lets them wait long for the locks that the threads pass around. */
+/* The requested number of forks, fewer if on a busy machine they wait long for the locks that the threads pass
+ * around. */
 static void beside_streams(unsigned count, void *(*const *works)(void *), unsigned threads)
 {
     pthread_t t[4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * life CASE [TIMES]: one case in the life of a process; life.py runs them all, in each way that the library comes
- * into a process. A case ends with status 0 or with a line that says what is wrong; it may also hang, which life.py
- * sees. */
+ * life CASE [TIMES]: one case in the life of a process; life.py runs them all, in each way that the library comes into
+ * a process. A case ends with status 0 or with a line that says what is wrong; it may also hang, which life.py
+ * detects. */
 #include "cases.h"
 
 static const struct life_case *const all[] = {life_forks, life_ends, life_calls, life_locks};

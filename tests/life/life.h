@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The process's malloc, or what the library offers where it was opened by dlopen. */
+/* The process's malloc, or the library's functions if it was opened by dlopen. */
 struct life_allocator {
     void *(*take)(size_t);
     void *(*take_zeroed)(size_t, size_t);
@@ -24,14 +24,14 @@ struct life_allocator {
 };
 extern struct life_allocator life;
 
-/* Rounds of mixed sizes, each block with a mark of its own; dies where one changed. */
+/* Rounds of mixed sizes, each block with a mark of its own; aborts if one changed. */
 void life_traffic(unsigned rounds, uint64_t seed);
-/* Threads that make traffic until life_end_busy(), or for as long as the process lives. */
+/* Threads that allocate and free until life_end_busy(), or as long as the process lives. */
 void life_start_busy(unsigned threads);
 void life_end_busy(void);
-/* Forks; the child makes traffic, and ends by exit() if it is to. */
+/* Forks; the child allocates and frees, and ends by exit() if requested. */
 void life_fork(bool by_exit);
-/* The library's: traffic under its mutex. */
+/* The other library's: allocates and frees under its mutex. */
 void life_work_locked(void);
 /* The number behind "NAME: " in the statistics. */
 long life_statistic(const char *name);

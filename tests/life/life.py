@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The life of a process as a matrix: each way that the library comes into a process, times what happens there.
+"""The life of a process as a matrix: each way in which the library gets into a process, times each event there.
 
   PYTHONPATH=tests life.py LIBRARY PROGRAMS [--only WORLD/CASE...] [--list] [--long] [--jobs N]
 
-A cell is named WORLD/CASE or WORLD/CASE/SETTING; --only takes patterns of such names. A cell that hangs is ended by
-the watchdog, which says where each of its threads stands. --long repeats each cell with more rounds and under each
-backend; it is skipped unless STRESS_LONG=1.
+A cell is named WORLD/CASE or WORLD/CASE/SETTING; --only takes patterns of such names. The watchdog ends a cell that
+hangs, and prints where each of its threads is. --long repeats each cell with more rounds and under each backend; it is
+skipped unless STRESS_LONG=1.
 """
 import argparse
 import concurrent.futures
@@ -28,7 +28,7 @@ from tracing import settings_only
 PATIENCE = 60  # seconds; a cell takes less than one, on an idle machine
 LONG = 10      # times the rounds and the patience, under --long
 
-# How the library comes into the process: the program, and what else it takes.
+# How the library gets into the process: the program, and what else is needed.
 WORLDS = {
     "preloaded": ("life_plain", {"LD_PRELOAD": "{library}"}),
     "linked_first": ("life_first", {}),
@@ -37,20 +37,20 @@ WORLDS = {
     "opened": ("life_plain", {"LIFE_LIBRARY": "{library}"}),
     "opened_late": ("life_plain", {"LIFE_LIBRARY": "{library}", "LIFE_LATE": "1"}),
 }
-SYSTEM = ("life_plain", {"LIFE_SYSTEM": "1"})  # under --long: what the C library's own malloc survives
+SYSTEM = ("life_plain", {"LIFE_SYSTEM": "1"})  # under --long: cases that the C library's own malloc survives
 SERVING = ("preloaded", "linked_first", "linked_last", "archive")
 ONE = ("linked_first",)
 
-# What the other library of the process does, by case.
+# The actions of the other library in the process, by case.
 OTHER = {
     "atfork_prepare": "prepare", "atfork_parent": "parent", "atfork_child": "child", "atfork_threads": "threads",
     "atfork_mutex": "mutex", "atfork_fork": "inner",
     "fork_in_constructor": "constructor", "fork_in_destructor": "destructor", "threads_of_constructor": "starter",
 }
 
-# A case, and the worlds in which it means something of its own. A program that opens the library later than another one
-# registered its handlers cannot have ours run inside of them: POSIX says in which order they run. Such a handler may not
-# wait for a thread that allocates (docs/limits.md).
+# A case, and the worlds in which it differs. If a program opens the library after another one registered its handlers,
+# ours cannot run inside of them: POSIX specifies the order. Such a handler may not wait for a thread that allocates
+# (docs/limits.md).
 CASES = {
     "fork_among_threads": tuple(WORLDS), "fork_in_thread": tuple(WORLDS), "fork_in_child": tuple(WORLDS),
     "fork_in_ending_thread": tuple(WORLDS), "plain_fork": tuple(WORLDS),
@@ -68,10 +68,10 @@ CASES = {
     "in_stacks": SERVING, "in_loader": (*SERVING, "opened"), "in_tls": (*SERVING, "opened"), "in_streams": SERVING,
     "in_names": SERVING, "in_exit": (*SERVING, "opened"),
 }
-# What hangs by a documented limit, and the line that says so.
+# Cases that hang because of a documented limit, and the line that says so.
 LIMITS = {("opened_late", "atfork_threads"): "a thread has waited 10 s for a thread that forks"}
 BACKGROUND = {"HAKMEM_BACKGROUND": "1"}
-# Each slow path does what it may do at all.
+# Enables everything that a slow path can do.
 OFTEN = BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "0", "HAKMEM_STATS_SHM": "1"}
 LOGS = OFTEN | {"HAKMEM_GUARD_RATE": "1", "HAKMEM_STATS": "1", "HAKMEM_VERBOSE": "1", "HAKMEM_SS_ACQUIRE_DEBUG": "1"}
 SETTINGS_OF = {
@@ -95,7 +95,7 @@ class Cell:
 
 
 def switches(library):
-    """Each setting that is off or on and off by default, switched on, and the statistics at exit."""
+    """Each boolean setting that is off by default, switched on, and the statistics at exit."""
     with tempfile.NamedTemporaryFile() as out:
         env = settings_only({"LD_PRELOAD": library, "HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": out.name})
         subprocess.run(["/bin/true"], env=env, check=True)
@@ -142,7 +142,7 @@ def _tasks_of(pid):
 
 
 def where(session):
-    """What each thread of the session's processes is at."""
+    """The position of each thread in the session's processes."""
     lines = []
     for pid in _in_session(session):
         lines.append(f"process {pid}:")
@@ -156,7 +156,7 @@ def where(session):
 
 
 def run(cell, library, programs, patience):
-    """None, or what is wrong."""
+    """None, or an error."""
     program, world = WORLDS.get(cell.world, SYSTEM)
     env = settings_only({k: v.format(library=library) for k, v in world.items()} | cell.settings)
     if cell.case in OTHER:

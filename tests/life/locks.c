@@ -11,7 +11,7 @@
 
 #include "cases.h"
 
-enum { COPIES = 24 /* more than a thread has room for at first */, SLEEPERS = 1000 };
+enum { COPIES = 24 /* more than fit into a thread's initial table */, SLEEPERS = 1000 };
 
 typedef void *body(void *);
 
@@ -37,7 +37,7 @@ static void join(pthread_t t)
         die("no join");
 }
 
-/* Until the main thread has done its part. */
+/* Waits until the main thread is done. */
 static void beside(body *const *bodies, unsigned threads, void (*part)(unsigned), unsigned count)
 {
     pthread_t t[8];
@@ -49,7 +49,7 @@ static void beside(body *const *bodies, unsigned threads, void (*part)(unsigned)
         join(t[i]);
 }
 
-/* --- libraries that come and go -------------------------------------------------------------------------------- */
+/* --- opening and closing libraries----------------------------------------------------------------------------- */
 
 struct opened {
     void *handle;
@@ -72,7 +72,7 @@ static void copy_file(const char *from, const char *to)
     fclose(out);
 }
 
-/* Each is a library of its own to the loader. */
+/* The loader treats each as a separate library. */
 static void make_copies(void)
 {
     char folder[] = "/tmp/life.XXXXXX", self[PATH_MAX - 64] = "", from[PATH_MAX];
@@ -123,7 +123,7 @@ static void touch_all(void)
 
 /* --- cached stacks --------------------------------------------------------------------------------------------- */
 
-/* By the C++ runtime for thread_local objects. */
+/* Called by the C++ runtime for thread_local objects. */
 extern int __cxa_thread_atexit_impl(void (*)(void *), void *, void *);
 extern void *__dso_handle;
 

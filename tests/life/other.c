@@ -134,7 +134,7 @@ long life_statistic(const char *name)
 
 /* --- fork handlers ------------------------------------------------------------------------------------- */
 
-/* Beyond what bins hold, so that locks are needed. */
+/* More than bins hold, so that locks are needed. */
 static void allocate(void)
 {
     struct block b;
@@ -159,7 +159,7 @@ static void *run_once(void *seed)
     return NULL;
 }
 
-/* As many as there were, or more; one goes on beside the other handlers. */
+/* As many threads as before, or more; one runs during the other handlers. */
 static void start_two(void)
 {
     pthread_t waited, other;
@@ -211,7 +211,7 @@ static void fetch(void *handle, const char *name, void *into)
     memcpy(into, &symbol, sizeof symbol);
 }
 
-/* The process's own library need not be opened: its names are everywhere. */
+/* The process's own library need not be opened: its names are visible everywhere. */
 static void open_allocator(const char *path)
 {
     if (getenv("LIFE_SYSTEM"))

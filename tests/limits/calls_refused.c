@@ -8,8 +8,8 @@
  * answers ENOMEM. "start" refuses from before the library is loaded, "later"
  * once it is in use.
  *
- * Whatever is refused: NULL and ENOMEM, blocks keep their content, and where
- * the refusals have an end every later request is served.
+ * Whatever is refused: requests return NULL and ENOMEM, blocks keep their content, and after the refusals every request
+ * is served.
  */
 #include <dlfcn.h>
 #include <linux/audit.h>
@@ -53,7 +53,7 @@ struct report {
 static struct report *report;
 static unsigned long refuse_from, refuse_to; /* [from, to) of calls, counted from 1 */
 
-/* A system call of our own, which the filter knows by its address. */
+/* Our own system call, which the filter recognises by its address. */
 long own_syscall(long nr, long a, long b, long c, long d, long e, long f);
 extern const char own_syscall_done[];
 #if defined(__x86_64__)
@@ -183,7 +183,7 @@ static void *request(size_t i, size_t size)
     return p;
 }
 
-/* A little of everything; each block checked before it goes. */
+/* A few calls of each kind; each block is checked before it is freed. */
 static void workload(void)
 {
     static const size_t sizes[] = {16,    100,   64,    1000, 700,    5000,   3000,   20000,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Memory that stays bounded: flat while the work goes on, and back where it was afterwards.
+"""Memory that stays bounded: constant during the work, and back to the initial amount afterwards.
 
   PYTHONPATH=tests bounded.py LIBRARY BENCH_DIR prodcons|threads KIND AMOUNT [--long]
   PYTHONPATH=tests bounded.py LIBRARY BENCH_DIR burst KIND MIB same|other
@@ -53,7 +53,7 @@ def check_burst(fields, mib, problems):
 
 
 def check_slabs(stats, problems):
-    """All was freed: what is away is in bins, and the laws hold."""
+    """All was freed: allocated blocks are in bins, and the conservation laws hold."""
     laws = stats["conservation"]
     if laws["violations"] or laws["large_spans"] or laws["remote_blocks"] > laws["allocated_blocks"]:
         problems.append(f"slabs: {laws}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Memory calls of the pool's benchmarks, counted by strace: bounded, and no more maps for more work.
+"""Memory calls of the pool's benchmarks, counted by strace: bounded, and not more for more work.
 
   PYTHONPATH=tests counts.py LIBRARY BENCH_DIR
 """
@@ -10,11 +10,12 @@ from pathlib import Path
 import tracing
 from common import finish
 
-# Whole process, one thread: loader, C library and all. A thread more may cost a stack and its guard.
+# For the whole process with one thread, including loader and C library. Each further thread may cost a stack and its
+# guard.
 LIMITS = {"mmap": 19, "munmap": 2, "mprotect": 7, "mremap": 0}
 PER_THREAD = {"mmap": 1, "mprotect": 1}
-# The library's own releases: none is needed, but what has been idle may go back. strace makes the program slow, so the
-# delay is longer.
+# The library's own purges: none is needed, but idle pages may be purged. strace makes the program slow, so the delay is
+# longer.
 SETTINGS = {"HAKMEM_PURGE_DELAY_MS": 500}
 RELEASES = ("madvise", "process_madvise")
 MOST_RELEASES = 40

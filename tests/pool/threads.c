@@ -59,7 +59,8 @@ static void in_thread(void *(*what)(void *), struct hand *hand)
     pthread_join(thread, NULL);
 }
 
-/* Two hands are alive at a time; the older one is freed by main, by its taker's successor, or not at once. */
+/* Two handfuls of blocks are alive at a time; main frees the older one, or its owner's successor does, or it is freed
+ * later. */
 static void threads_that_exit(void)
 {
     static struct hand hands[THREADS];

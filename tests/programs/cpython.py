@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """CPython's own test suite, case by case.
 
-The outcome of a test is what became of every case, from the JUnit report that
-regrtest writes.  Suites that mostly sleep are split into shards that run at
-the same time; the last shard takes what the others did not name, so that
-no case can fall between them.
+The outcome of a test is the result of every case, from the JUnit report that regrtest writes. Suites that mostly sleep
+are split into shards that run at the same time; the last shard takes all cases that the others did not name, so that
+none is missed.
 """
 
 import glob
@@ -31,7 +30,7 @@ class Suite:
         self.timeout = timeout
         self.shards = shards
         self.left_out = [word for pattern in left_out for word in ("-i", pattern)]
-        # CPython takes blocks up to 512 bytes from arenas of its own unless it is told not to.
+        # CPython takes blocks up to 512 bytes from its own arenas, unless PYTHONMALLOC says otherwise.
         self.env = {"PYTHONMALLOC": "malloc"} if raw_malloc else {}
         self.program = PYTHON
 
@@ -42,7 +41,7 @@ class Suite:
         return self.run_selections(world, selections)
 
     def repeat(self, world, cases):
-        """The same cases alone: tells a difference from an accident of timing."""
+        """Runs the same cases alone: distinguishes a difference from an accident of timing."""
         return self.run_selections(world, [sum((["-m", case] for case in cases), [])])
 
     def differing(self, one, other):
@@ -122,7 +121,7 @@ def read_report(path):
 
 
 def crash_excerpt(text):
-    """What faulthandler says of the thread that crashed stands at the head of its report."""
+    """faulthandler's report begins with the thread that crashed."""
     start = text.find("Fatal Python error")
     return tail(text) if start < 0 else "\n".join(text[start:].splitlines()[:15])
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The test suites of other projects, file by file: CPython, Perl's core, redis, git (run.py --suites).
 
-The outcome of a file is how it ended and how many of its tests passed, so a suite that fails without the library must
-fail with it in the same way.  tools/setup.sh suites fetches the sources of the releases that are installed.
+The outcome of a file is its exit status and the number of tests passed, so a suite that fails without the library must
+fail with it in the same way. tools/setup.sh suites fetches the sources of the releases that are installed.
 """
 
 import glob
@@ -16,7 +16,7 @@ SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-
 
 
 class Files:
-    """A suite whose tests are files, each a program that says what passed, one test a line."""
+    """A suite whose tests are files, each a program that prints its results, one test per line."""
     weight = 1.0
     timeout = 5400
     patterns = ()
@@ -69,7 +69,7 @@ class Redis(Files):
     folder = "redis"
     patterns = ["tests/unit/*.tcl", "tests/unit/type/*.tcl"]
     passed, failed = r"\[ok\]", r"\[(err|exception|TIMEOUT)\]"
-    # Active defragmentation asks jemalloc, which serves nobody any more.
+    # Active defragmentation needs jemalloc, which does not serve redis here.
     left_out = {"tests/unit/memefficiency.tcl"}
 
     def command(self, world, file):
@@ -90,7 +90,7 @@ class Git(Files):
     def command(self, world, file):
         return (["/bin/sh", file, f"--root={world.path('trash')}"],
                 {"GIT_TEST_INSTALLED": "/usr/bin", "GIT_TEST_HTTPD": "false",
-                 "TEST_NO_MALLOC_CHECK": "1"})  # else it preloads glibc's own check in place of the library
+                 "TEST_NO_MALLOC_CHECK": "1"})  # otherwise it preloads glibc's own check instead of the library
 
 
 class Module(cpython.Suite):
@@ -98,7 +98,8 @@ class Module(cpython.Suite):
     must_run = False
 
 
-# Without the library too: where a virtual machine has such sockets, and its host does not answer, this waits forever.
+# Fails without the library too: if a virtual machine has such sockets, and its host does not answer, this waits
+# forever.
 LEFT_OUT = {"test_socket": ["ThreadedVSOCKSocketStreamTest"]}
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Programs other than CPython: a compiler, git, a server, a database, node.
 
-Each class does visible work in the world it is given and returns what must be
-the same in every world.  What may differ from run to run (speed, process ids,
-the size of a pack) is checked here or left out.
+Each class does visible work in a given world and returns the results that must be the same in every world. Results that
+may differ between runs (speed, process ids, the size of a pack) are checked here or left out.
 """
 
 import glob
@@ -24,7 +23,7 @@ class Program:
 
 
 class Gcc(Program):
-    """gcc builds this project; every object file must come out the same."""
+    """gcc builds this project; every object file must be identical."""
     name = "gcc"
     program = "/usr/bin/gcc"
     weight = 2.0
@@ -105,7 +104,7 @@ class Git(Program):
 
 
 class Redis(Program):
-    """A server takes a million pipelined requests, tells of itself and goes."""
+    """A server serves a million pipelined requests, reports its state and shuts down."""
     name = "redis"
     program = "/usr/bin/redis-server"
     weight = 2.0

@@ -30,7 +30,7 @@ import programs  # noqa: E402
 from world import Broken, World  # noqa: E402
 
 TESTS = cpython.SUITES + programs.PROGRAMS
-PATIENCE = 3  # a busy machine takes longer than the tests say
+PATIENCE = 3  # a busy machine takes longer than the tests' timeouts
 
 
 class Driver:
@@ -76,7 +76,7 @@ class Driver:
                 shutil.rmtree(world.scratch, ignore_errors=True)
 
     def baseline(self, test):
-        """What the program does without the library, from the store if it is still valid."""
+        """The program's result without the library, from the store if it is still valid."""
         path = os.path.join(self.baselines, test.name + ".json")
         key = baseline_key(test)
         try:
@@ -137,7 +137,7 @@ class Driver:
             self.failed.append(test.name)
 
     def run(self, tests):
-        """Start whatever still fits; tests that mostly sleep weigh little."""
+        """Starts as many tests as fit; tests that mostly sleep weigh little."""
         waiting, threads = list(tests), []
         with self.room:
             while waiting:
@@ -167,7 +167,7 @@ def difference(expected, got):
 
 
 def baseline_key(test):
-    """Changes when the tests, the program, or what it works on changed."""
+    """A key that changes with the tests, the program, or its input."""
     here = os.path.dirname(os.path.abspath(__file__))
     files = [os.path.join(here, name) for name in sorted(os.listdir(here))]
     if isinstance(test, programs.Gcc):
@@ -222,7 +222,7 @@ def main():
         sys.exit(f"run.py: no test is called {' '.join(options.only)}")
     scratch = tempfile.mkdtemp(prefix="hakmem-")
     os.chmod(scratch, 0o755)
-    # A tested program may go on as another user, who perhaps cannot reach the build.
+    # A tested program may change its user, who may have no access to the build.
     options.library = shutil.copy(os.path.realpath(options.library), os.path.realpath(scratch))
     try:
         driver = Driver(options, scratch)

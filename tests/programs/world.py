@@ -3,9 +3,8 @@
 
 A World owns one scratch directory for each test, the environment a tested
 program sees, the limit on its time, and the proof that the library served it.
-Nothing else here starts a process that counts as tested.  Invariant: the
-environment is built from nothing, so that two worlds differ by the preload
-and by the settings asked for, never by the shell that started the driver.
+Only this module starts tested processes. Invariant: the environment is built from nothing, so that two worlds differ by
+the preload and by the settings asked for, never by the shell that started the driver.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ import signal
 import subprocess
 import time
 
-# Said by the library itself, or by the loader when it could not be loaded.
+# Printed by the library itself, or by the loader if it could not be loaded.
 UNASKED = re.compile(r"^(hakmem: .*|.*LD_PRELOAD.*cannot be preloaded.*)$", re.MULTILINE)
 
 
@@ -25,7 +24,7 @@ class Broken(Exception):
 
 
 class Finished:
-    """What a process that ended left behind."""
+    """The results of a process that has ended."""
 
     def __init__(self, pid, status, out, err):
         self.pid, self.status, self.out, self.err = pid, status, out, err
@@ -52,7 +51,7 @@ class World:
         self.main_pids = []
         for folder in (self.path("tmp"), self.path("stats")):
             os.makedirs(folder)
-            os.chmod(folder, 0o1777)  # a tested program may go on as another user
+            os.chmod(folder, 0o1777)  # a tested program may change its user
 
     def path(self, *parts):
         return os.path.join(self.scratch, *parts)
@@ -73,7 +72,7 @@ class World:
         }
 
     def preload(self):
-        """What makes a process a tested one; nothing in the bare world."""
+        """The variables for a tested process; none in the bare world."""
         if self.library is None:
             return {}
         env = {"LD_PRELOAD": self.library, **self.settings}
@@ -94,7 +93,7 @@ class World:
         return process
 
     def stop(self, process):
-        """End a process and all it started, whatever state it is in."""
+        """Ends a process and all its children, whatever state it is in."""
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -102,7 +101,7 @@ class World:
         process.wait()
 
     def run(self, command, tested=True, env=None, main=False, check=True, feed=None, cwd=None):
-        """Run to the end.  main: this very process must prove who served it."""
+        """Runs to the end. main: this process itself must prove which allocator served it."""
         what = os.path.basename(command[0])
         process = self.start(command, tested, env, main, cwd=cwd or self.scratch,
                              stdin=subprocess.DEVNULL if feed is None else subprocess.PIPE,
@@ -127,11 +126,13 @@ class World:
             raise Broken(f"a message nobody asked for: {said.group(0)}")
 
     def prove(self, program):
-        """Raise unless the library served the program of that name, and all else that reports, as it was set."""
+        """Raises unless the library, with the right settings, served the program of that name and all others that
+        report.
+        """
         if not self.proof:
             return
         folder = self.path("stats")
-        # Who was killed as it began to report leaves an empty file, and proves nothing.
+        # A process that was killed as it began its report leaves an empty file, which proves nothing.
         reports = [name for name in os.listdir(folder) if os.path.getsize(os.path.join(folder, name))]
         served = {name: self.served_program(folder, name) for name in reports}
         for pid in self.main_pids:
@@ -141,7 +142,7 @@ class World:
             raise Broken(f"no process of {program} wrote a report: the library did not serve it")
 
     def served_program(self, folder, name):
-        """Which program wrote that report."""
+        """The program that wrote the report."""
         stats = read_stats(os.path.join(folder, name))
         allocator = stats.get("allocator", {})
         if allocator.get("name") != "hakmem" or not stats.get("os_calls"):

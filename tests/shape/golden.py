@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the way through malloc and free without a slow path is made of, beside what it was made of before.
+"""Compares the instructions of the fast paths of malloc and free with those of the table.
 
   golden.py LIBRARY FLAVOUR TABLE           compares with the row FLAVOUR of the table; skipped without one
   golden.py --update LIBRARY FLAVOUR TABLE  writes that row
 
-A flavour is a compiler with its major version, an architecture and a build's options. A change of these
-numbers is a change of speed for everybody: the table changes in the same commit, with the reason.
+A flavour is a compiler with its major version, an architecture and a build's options. A change of these numbers changes
+the speed for every user: the table changes in the same commit, with the reason.
 """
 import re
 import sys

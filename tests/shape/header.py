@@ -17,7 +17,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wundef", "-Wstrict-prototypes"]
 
 
 def compiles(compiler, language, flags, header):
-    """Twice included, nothing before it, one use of it."""
+    """Includes it twice, with nothing before it, and uses it once."""
     warnings = WARNINGS[:-1] if language == "c++" else WARNINGS
     source = (f'#include "{header.name}"\n#include "{header.name}"\n'
               "int main(void) { hakmem_free(hakmem_malloc(1)); return 0; }\n")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""malloc and free in line, hakmem/inline.h, in programs that link the archive.
+"""Inline malloc and free (hakmem/inline.h) in programs that link the archive.
 
   inline.py count PROGRAM LIMIT
       By callgrind: so many instructions of the program itself for a pair of 64 B, the loop not counted, and what the
       library adds to them, a pair.
   inline.py hosts ARCHIVE SHARED INCLUDE...
-      Each compiler that is here builds a host in C and in C++; the first one without optimization, as position-independent
+Each installed compiler builds a host in C and in C++; the first one without optimization, as position-independent
       code, and static, too. They run. One for another version, and one that takes the shared library, are refused by the
       linker.
 """

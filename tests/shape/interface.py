@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The interface: what hakmem.h says of each function, its version in the library, and what the last release had.
+"""The interface: the comments of hakmem.h, the versions in the library, and the interface of the last release.
 
   interface.py LIBRARY HEADER MAP            LIBRARY: with debug information of src/api/hakmem.c
   interface.py LIBRARY HEADER MAP --write    makes this the last release (tools/release.sh does so)
 
-Each function of HEADER has the fields of FIELDS; "Since" is a version of MAP, at which the library has it. What was in the
-last release (interface.abi, libabigail's) is there and means the same. New functions are no change.
+Each function of HEADER has the fields of FIELDS; "Since" is a version of MAP, at which the library has it. Everything
+in the last release (interface.abi, libabigail's) exists unchanged. New functions are allowed.
 """
 import platform
 import re

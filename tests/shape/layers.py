@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Who may include and call whom, and who may ask the kernel for memory.
-
-  layers.py SRC ARCHIVE
-
-The folders of src/core are floors: a file includes, and calls, what stands on its own floor or below. No files include
-or call each other in a circle: what calls whom is read off the symbols that the objects of the archive define and use.
-core knows no part by name, neither as a symbol nor as a string. Each part of src/frontends and src/backends includes core and its own folder, never a
-sibling, and finds the table of parts in plugin.h alone; src/api includes core; src/observers, which are libraries of
-their own, include both. Memory calls are made in src/core/os/os.c alone.
+"""Checks which files may include and call which, and which may make memory-related system calls. layers.py SRC ARCHIVE
+The folders of src/core are layers: a file includes, and calls, only files of its own layer or below. Files do not
+include or call each other in a circle: the symbols that the objects of the archive define and use show the calls. core
+knows no part by name, neither as a symbol nor as a string. Each part of src/frontends and src/backends includes core
+and its own folder, never a sibling, and finds the table of parts in plugin.h alone; src/api includes core;
+src/observers, which are libraries of their own, include both. Only src/core/os/os.c makes memory-related system calls.
 """
 import re
 import sys
@@ -18,7 +15,7 @@ from pathlib import Path
 
 from common import code_of, finish, line_of, literals_of, output_of
 
-# From the ground up. options.def and plugin.h are core's two pages for outsiders, and have a floor of their own.
+# From the bottom up. options.def and plugin.h are core's two headers for outsiders, and have layers of their own.
 FLOORS = ["base", "os", "pages", "parts", "heap", "process", "malloc"]
 PAGES = {"options.def": "base", "plugin.h": "parts"}
 DOOR = "core/os/os.c"
@@ -35,14 +32,14 @@ GENERATED = {"hak_config.h", "hak_settings.def", "sizeclass_table.h"}
 
 
 def header_of(path, src):
-    """Of a file of core/hardened the header that chooses it, which says what it is for and where it stands."""
+    """For a file of core/hardened, the header that selects it, which determines its purpose and its layer."""
     if "core/hardened/" not in str(path):
         return path
     return next(found for floor in FLOORS if (found := src / "core" / floor / f"{path.stem}.h").is_file())
 
 
 def floor_of(path, src):
-    """The number of a core file's floor."""
+    """The number of a core file's layer."""
     parts = header_of(path, src).relative_to(src / "core").parts
     return FLOORS.index(PAGES[parts[0]] if len(parts) == 1 else parts[0])
 
@@ -111,7 +108,7 @@ def call_problems(path, src):
 # --- circles -------------------------------------------------------------------------------------------
 
 def module_of(path, src):
-    """A .c file and its header are one."""
+    """A .c file and its header count as one."""
     return str(header_of(path, src).relative_to(src).with_suffix(""))
 
 
@@ -123,7 +120,8 @@ def include_edges(files, src):
 
 
 def symbol_edges(archive, src):
-    """What each object of the archive uses that another one defines. Functions held in tables are calls of nobody."""
+    """The symbols that each object of the archive uses and another defines. Functions in tables do not count as calls.
+    """
     objects = {f"{'_'.join(p.relative_to(src).parts)}.o": module_of(p, src) for p in src.rglob("*.c")}
     defined, used, module = {}, defaultdict(set), None
     for line in output_of(["nm", "--format=posix", archive]).splitlines():

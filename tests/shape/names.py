@@ -19,7 +19,7 @@ GUARD = re.compile(r"^ *#ifndef \w+_H$|__cplusplus")
 
 
 def statics(text: str):
-    """Names that begin with hak_ stand in headers; where a build chooses between headers, they agree on purpose."""
+    """Names that begin with hak_ are in headers; if a build chooses between headers, they are deliberately equal."""
     for match in STATIC.finditer(text):
         if match[1] not in WORDS and not match[1].startswith("hak_"):
             yield match[1]

@@ -20,7 +20,7 @@
 
 static void expect(const char *what, void *p, size_t size)
 {
-    /* What hakmem does not know stops the process here. */
+    /* A pointer that hakmem does not know stops the process here. */
     if (p == NULL || hakmem_malloc_usable_size(p) < size) {
         printf("%s(%zu) was not served by hakmem\n", what, size);
         exit(1);

@@ -4,7 +4,7 @@
 
   probes.py LIBRARY PROFILE_LIBRARY
 
-Where bpftrace may look, a program's probes fire, too.
+If bpftrace may attach, a program's probes fire, too.
 """
 import os
 import re
@@ -30,7 +30,7 @@ def check(what, path):
 
 
 def fires(library):
-    """What bpftrace counts in a small program, or None where it cannot look."""
+    """The counts of bpftrace in a small program, or None if it cannot attach."""
     if os.geteuid() or not shutil.which("bpftrace"):
         return None
     script = f"usdt:{library}:hakmem:malloc_slow {{ @n = count(); }}"

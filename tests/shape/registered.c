@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A library to preload beside hakmem: it says that each thread is registered for restartable sequences, and on
- * processor 0. Valgrind and qemu know no registration; they interrupt nobody in a program of one thread, so there the
- * sequences may run. The constructor of what is preloaded last runs first. */
+ * processor 0. Valgrind and qemu do not support registration; they never interrupt a program with one thread, so
+ * sequences may run there. The constructor of the last preloaded library runs first. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A program that was linked with the archive is served by it: all of malloc, calloc, free from there.
+"""A program that was linked with the archive uses its malloc, calloc and free.
 
   served.py PROGRAM        (PROGRAM: probe.c linked with libhakmem.a)
 """
