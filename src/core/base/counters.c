@@ -7,6 +7,12 @@
 HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
 struct hak_counters hak_counters_nobodys;
 
+const char hak_counter_names[HAK_NCOUNTERS][20] = {
+#define X(name, meaning) #name,
+    HAK_COUNTERS(X)
+#undef X
+};
+
 #define COUNT_HERE(member)                                    \
     do {                                                      \
         if (HAK_LIKELY(hak_counters_own))                     \

@@ -31,6 +31,14 @@
     X(prewarmed, "blocks put into bins ahead of use")                  \
     HAK_HARDENED_COUNTERS(X)
 
+enum {
+#define X(name, meaning) HAK_COUNTER_##name,
+    HAK_COUNTERS(X)
+#undef X
+        HAK_NCOUNTERS
+};
+extern const char hak_counter_names[HAK_NCOUNTERS][20];
+
 #define HAK_STAGES 16 /* most stages of a backend; a program with more stops at start with one line */
 #define HAK_COUNTED_STATES 6
 

@@ -7,6 +7,7 @@
 
 #include "words.h"
 
+enum hak_stats_setting { HAK_STATS_NONE, HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_PROMETHEUS }; /* of HAKMEM_STATS */
 enum hak_thp { HAK_THP_AUTO, HAK_THP_NEVER, HAK_THP_ALWAYS }; /* the values of HAKMEM_THP */
 
 #define HAK_TEXT_MAX 256

@@ -233,7 +233,7 @@ static void path_number(struct hak_stats_writer *w, const char *key, uint64_t va
     }
     unsigned end = w->length;
     lengthen_path(w, key, strlen(key));
-    w->take(w->buffer, value);
+    w->take(w, w->buffer, value);
     w->length = end;
 }
 

@@ -11,7 +11,7 @@
 struct hak_stats_writer {
     const struct hak_stats_form *form;
     int fd, error; /* of text and JSON */
-    void (*take)(const char *path, uint64_t value); /* of numbers by path */
+    void (*take)(struct hak_stats_writer *w, const char *path, uint64_t value); /* of numbers by path */
     /* private to the form */
     bool first;
     unsigned depth, length;

@@ -131,8 +131,9 @@ static struct hak_live_record *record_of(const char *name)
     return &file->records[expected_place++];
 }
 
-static void take_value(const char *name, uint64_t value)
+static void take_value(struct hak_stats_writer *w, const char *name, uint64_t value)
 {
+    (void)w;
     struct hak_live_record *r = record_of(name);
     if (!r)
         return;

@@ -14,6 +14,7 @@
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
 #include "live.h"
+#include "report.h"
 #include "signal.h"
 #include "start.h"
 
@@ -85,6 +86,8 @@ static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
         }
         if (HAK_UNLIKELY(hak_options.stats_shm))
             hak_live_refresh();
+        if (HAK_UNLIKELY(hak_options.stats == HAK_STATS_PROMETHEUS))
+            hak_stats_tick(now);
     }
     HAK_STORE_RELEASE(&ticking, false);
 }

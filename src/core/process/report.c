@@ -4,6 +4,7 @@
 #include "report.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@
 #include "deepbind.h"
 #include "start.h"
 #include "stats_sink.h"
+
+#define REWRITE_MS 10000u /* a collector reads the file every 15 s or less often */
 
 /* "tiny pool large": the parts that are built. All contracts begin with the name. */
 static void write_names(struct hak_stats_writer *w, const char *key, const void *list)
@@ -156,9 +159,8 @@ static void write_threads(struct hak_stats_writer *w)
     hak_stats_number(w, "pinned_by_fork", t.pinned_slabs);
     hak_stats_end(w);
     hak_stats_begin(w, "bins");
-#define X(name, meaning) hak_stats_number(w, #name, HAK_LOAD_RELAXED(&t.counters.name));
-    HAK_COUNTERS(X)
-#undef X
+    for (unsigned i = 0; i < HAK_NCOUNTERS; i++)
+        hak_stats_number(w, hak_counter_names[i], HAK_LOAD_RELAXED((const _Atomic(uint64_t) *)&t.counters + i));
     hak_stats_end(w);
 }
 
@@ -464,17 +466,66 @@ static void print_sections(int fd)
     hak_stats_end(&w);
 }
 
-static void write_to(int fd)
+/* The path is the name of a family of its own, so samples of one stand together, as the format wants it. */
+static void write_sample(struct hak_stats_writer *w, const char *path, uint64_t value)
 {
+    char line[200];
+    hak_text_format(line, sizeof line, "hakmem_%s{pid=\"%d\"} %llu\n", path, (int)getpid(), (unsigned long long)value);
+    for (char *p = line; *p != '{'; p++)
+        if (*p == '.' || *p == '-')
+            *p = '_';
+    if (hak_file_write(w->fd, line, strlen(line)) < 0)
+        w->error = EIO;
+}
+
+static int write_prometheus(int fd)
+{
+    struct hak_stats_writer w = {.fd = fd, .form = &hak_stats_as_paths, .take = write_sample};
+    int cancel = hak_cancel_suspend();
+    hak_stats_begin(&w, NULL);
+    hak_stats_counters(&w);
+    hak_stats_end(&w);
+    hak_cancel_resume(cancel);
+    return w.error;
+}
+
+static int write_to(int fd)
+{
+    int error = EBADF;
     if (fd >= 0)
-        hak_stats_write(fd, hak_options.stats == 2);
+        error = hak_options.stats == HAK_STATS_PROMETHEUS ? write_prometheus(fd)
+                                                          : hak_stats_write(fd, hak_options.stats == HAK_STATS_JSON);
     hak_stats_sink_close(fd);
+    return error;
+}
+
+/* Prometheus's file is written beside and renamed: its reader never sees a part of it. */
+static int write_file(void)
+{
+    char beside[HAK_PATH_MAX], path[HAK_PATH_MAX], pattern[HAK_PATH_MAX];
+    bool rewrites = hak_options.stats == HAK_STATS_PROMETHEUS;
+    hak_text_format(pattern, sizeof pattern, "%s%s", hak_options.stats_file, rewrites ? ".tmp" : "");
+    int error = write_to(hak_stats_sink_file(pattern));
+    hak_text_path(beside, pattern);
+    hak_text_path(path, hak_options.stats_file);
+    return error || !rewrites ? error : rename(beside, path);
+}
+
+void hak_stats_tick(uint64_t now_ms)
+{
+    static uint64_t due_ms;
+    int saved = errno;
+    if (now_ms >= due_ms && hak_options.stats_file[0])
+        due_ms = write_file() ? UINT64_MAX : now_ms + REWRITE_MS;
+    errno = saved;
 }
 
 void hak_stats_now(void)
 {
-    const struct hak_option_values *o = &hak_options;
-    write_to(o->stats_file[0] ? hak_stats_sink_file(o->stats_file) : hak_stats_sink_stderr());
+    if (hak_options.stats_file[0])
+        write_file();
+    else
+        write_to(hak_stats_sink_stderr());
 }
 
 void hak_stats_at_exit(void)
@@ -483,8 +534,10 @@ void hak_stats_at_exit(void)
     int fd = hak_stats_sink_wants_stderr() ? hak_stats_sink_stderr() : -1;
     if (fd >= 0 && (o->fast_stats || o->stage_stats))
         print_sections(fd);
-    if (o->stats)
-        write_to(o->stats_file[0] ? hak_stats_sink_file(o->stats_file) : fd);
+    if (o->stats && o->stats_file[0])
+        write_file();
+    else if (o->stats)
+        write_to(fd);
     else
         hak_stats_sink_close(fd);
 }

@@ -11,8 +11,10 @@
 void hak_stats_counters(struct hak_stats_writer *w);
 /* Writes everything to fd. 0, or -errno of the write that failed. */
 int hak_stats_write(int fd, bool json);
-/* The same, to the destination that the settings name, as text unless HAKMEM_STATS=json. */
+/* The same, to the destination that the settings name, as text unless HAKMEM_STATS says otherwise. */
 void hak_stats_now(void);
+/* With HAKMEM_STATS=prometheus, from the thread that ticks: rewrites the file, at most every ten seconds. */
+void hak_stats_tick(uint64_t now_ms);
 /* Writes what HAKMEM_STATS and related settings request at exit. */
 void hak_stats_at_exit(void);
 
