@@ -9,7 +9,7 @@
  *   steer          a freed block's first word is an address, which malloc returns
  *   race           two threads free a block at the same time, and both get it again
  *   header         a byte behind a block, where header builds name the class of the next, names another; malloc returns
- *                  the next one for a larger size
+ *                  the next one for a larger size; header 1: nobody takes it, and the bin is drained
  *   batch          two bytes of a block that another thread freed name a live block, which malloc returns
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
@@ -149,7 +149,7 @@ static int race(void)
     return got[0] && got[1];
 }
 
-static int header(void)
+static int header(size_t is_drained)
 {
     enum { HEADER = 0xa0, HEADERS = 32, LARGER = 900 };
     for (int i = 0; i < HEADERS; i++) {
@@ -160,7 +160,7 @@ static int header(void)
             if (k && p[k] == p[k - 1] + SMALL) {
                 p[k][-1] = (char)(HEADER + i);
                 free(p[k]);
-                gained = malloc(LARGER) == p[k];
+                gained = is_drained ? passed() : malloc(LARGER) == p[k];
                 break;
             }
     }
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
     if (!strcmp(how, "race"))
         return race();
     if (!strcmp(how, "header"))
-        return header();
+        return header(size);
     if (!strcmp(how, "batch"))
         return batch();
     if (!strcmp(how, "order"))

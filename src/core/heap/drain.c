@@ -299,6 +299,8 @@ HAK_INLINE void drain_rest(struct hak_heap *heap, struct rest rest, const bool a
                 fail_drained(rest.first);
             own = heap && reclaim(heap, slab, rest.first);
         }
+        if (HAK_HEADER_LIMIT) /* a wrong byte that names another class brought the block to a bin of others */
+            hak_slab_check_header(slab, rest.first);
         if (HAK_UNLIKELY(!own))
             put_others(heap, &groups, slab, &rest, array);
         else

@@ -25,22 +25,10 @@ bool hak_block_in_slab(const struct hak_slab *slab)
            (state == HAK_SLAB_PARTIAL && !hak_slab_all_back(slab));
 }
 
-/* Checks the header byte before a block. If it is wrong, the program wrote beyond the end of the previous block. */
-static void check_header(const struct hak_slab *slab, const void *p)
-{
-    if (!hak_class_has_header(slab->cls) || !hak_tag_in_header_zone(p) || p == slab->base)
-        return;
-    unsigned byte = ((const uint8_t *)p)[-1];
-    if (HAK_UNLIKELY(byte != hak_header_byte(slab->cls)))
-        hak_log_fatal("corrupted header: the byte before block %p is 0x%02x, not 0x%02x: the block before it, %p of "
-                      "%u bytes, was written beyond its end",
-                      p, byte, hak_header_byte(slab->cls), (void *)((uintptr_t)p - slab->stride), slab->stride - 1);
-}
-
 void hak_block_check(const struct hak_slab *slab, const void *p, const char *call)
 {
     hak_slab_check_block(slab, p, call);
-    check_header(slab, p);
+    hak_slab_check_header(slab, p);
 }
 
 static size_t usable_or_zero(const void *p, const char *call)

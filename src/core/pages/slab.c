@@ -582,3 +582,14 @@ void hak_slab_check_block(const struct hak_slab *slab, const void *block, const 
         hak_log_fatal("invalid %s: block %p of slab %p (%u-byte blocks) was never handed out", call, block,
                       (void *)slab->base, slab->stride);
 }
+
+void hak_slab_check_header(const struct hak_slab *slab, const void *p)
+{
+    if (!hak_class_has_header(slab->cls) || !hak_tag_in_header_zone(p) || p == slab->base)
+        return;
+    unsigned byte = ((const uint8_t *)p)[-1];
+    if (HAK_UNLIKELY(byte != hak_header_byte(slab->cls)))
+        hak_log_fatal("corrupted header: the byte before block %p is 0x%02x, not 0x%02x: the block before it, %p of "
+                      "%u bytes, was written beyond its end",
+                      p, byte, hak_header_byte(slab->cls), (void *)((uintptr_t)p - slab->stride), slab->stride - 1);
+}
