@@ -219,10 +219,14 @@ class _Judge:
             return None
         if "hakmem" in facts.private and self.expected.any_hakmem:
             return None
+        why = "it has no dynamic linker that could preload"
+        if self.expected.any_hakmem:
+            why = "it contains no hakmem, or no symbols that would show it"
         return Finding(
             "static",
-            f"{self.name} is statically linked: it has no dynamic linker that could preload",
-            "Link it with libhakmem.a (pkg-config --static --libs hakmem), or link it dynamically.",
+            f"{self.name} is statically linked: {why}",
+            "Link it with -Wl,-u,malloc and then libhakmem.a (pkg-config --static --libs hakmem), "
+            "or link it dynamically.",
         )
 
     def _privileged(self) -> Finding | None:
@@ -314,14 +318,15 @@ class _Judge:
                     "Rebuild it without its own allocator.",
                 )
             ]
-        return [
-            Finding(
-                "other-malloc",
-                f"malloc of {self.name} resolves to {label(row.malloc.target)}, "
-                f"not to {self.expected.name}",
-                "The first one wins: LD_PRELOAD from left to right, then the order of linking.",
+        sentence = f"malloc of {self.name} resolves to {label(row.malloc.target)}, not to {self.expected.name}"
+        hint = "The first one wins: LD_PRELOAD from left to right, then the order of linking."
+        if self.expected.any_hakmem and not self._loaded:
+            sentence += ", which neither it nor its libraries name as needed (DT_NEEDED)"
+            hint = (
+                "The linker leaves out a library that the program itself does not call: link with "
+                "-Wl,--push-state,--no-as-needed,-lhakmem,--pop-state, or preload it."
             )
-        ]
+        return [Finding("other-malloc", sentence, hint)]
 
     def _objects(self) -> list[Finding]:
         program = self.resolution.program

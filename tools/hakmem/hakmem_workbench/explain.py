@@ -7,7 +7,7 @@ it moves. An unknown cause is reported under its own name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .statsfile import OsCall, Retained, Setting, Stats
@@ -34,60 +34,62 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why memory is kept, what would release it and at which cost, and the setting to try."""
+    """Why memory is kept; the settings that release it, the best one first, each with what it does and costs; and what
+    else would.
+    """
 
     meaning: str
+    settings: Mapping[str, str] = field(default_factory=dict)  # by NAME=VALUE
     release: str = ""
-    setting: str = ""  # NAME=VALUE
 
 
+BACKGROUND = {
+    "HAKMEM_BACKGROUND=1": "it goes back after the purge delay, though the program is idle; costs a thread"
+}
 REASONS = {
-    "dirty": Reason(
-        "pages without any block, not given back yet",
-        "goes back after the purge delay, though the program is idle; costs a thread",
-        "HAKMEM_BACKGROUND=1",
-    ),
+    "dirty": Reason("pages without any block, not given back yet", BACKGROUND),
     "cached": Reason(
         "whole superslabs kept for the next need",
-        "none is kept; costs a page fault for each page at the next need",
-        "HAKMEM_SUPERSLAB_MAX_CACHED=0",
+        BACKGROUND
+        | {"HAKMEM_SUPERSLAB_MAX_CACHED=0": "none is kept; costs a page fault for each page at the next need"},
     ),
     "empty": Reason(
         "slabs and large blocks that were freed, kept whole for the next one of their size",
-        "fewer are kept; costs a lock, and perhaps page faults, at the next one",
-        "HAKMEM_SS_HOT_SLABS=1",
+        BACKGROUND
+        | {"HAKMEM_SS_HOT_SLABS=1": "fewer are kept; costs a lock, and perhaps page faults, at the next one"},
     ),
     "bins": Reason(
-        "free blocks in the bins of threads, ready for their next malloc",
+        "free blocks in the bins of threads, ready for their next malloc, and the slabs that hold no other block",
+        BACKGROUND,
         "hakmem_trim(0), called in the program: each thread empties its bins when it next comes "
         "to a slow path; costs a refill of each bin",
     ),
     "sparse": Reason(
         "free blocks in slabs that still hold live ones; they serve the next malloc of their size",
-        "no setting, but that the program frees the live blocks beside it",
+        release="no setting, but that the program frees the live blocks beside it",
     ),
     "spans": Reason(
         "the ends of large blocks, beyond what the program asked for",
-        "large blocks get exactly their pages; costs cache hits",
-        "HAKMEM_ACE_WASTE_PCT=0",
+        {"HAKMEM_ACE_WASTE_PCT=0": "large blocks get exactly their pages; costs cache hits"},
     ),
     "reserve": Reason(
         "pages taken ahead for blocks of 2 to 52 KiB",
-        "batches stay small; costs a lock more often",
-        "HAKMEM_POOL_TLS_ARENA_MB_MAX=1",
+        {"HAKMEM_POOL_TLS_ARENA_MB_MAX=1": "batches stay small; costs a lock more often"},
     ),
     "pinned": Reason(
         "free blocks of threads that this process does not have: it was forked while they ran",
-        "no setting; fork before threads start, or exec in the child",
+        release="no setting; fork before threads start, or exec in the child",
     ),
     "refused": Reason(
         "pages that the kernel did not take back, as those that are locked",
-        "no setting; munlock, or mlockall without MCL_FUTURE",
+        release="no setting; munlock, or mlockall without MCL_FUTURE",
     ),
     "lazy": Reason(
-        "pages given back lazily, which the kernel takes when it needs memory",
-        "the kernel takes them at once; costs a page fault for each that is needed again",
-        "HAKMEM_MADV=dontneed",
+        "free pages that are resident without need: given back until the kernel needs memory, or part of a huge page",
+        {
+            "HAKMEM_MADV=dontneed": "the kernel takes them at once; costs a page fault for each that is needed again",
+            "HAKMEM_THP=never": "no page becomes resident beside another one; costs speed where many are used",
+        },
     ),
     "metadata": Reason("descriptors and tables of the allocator itself"),
     "thread_caches": Reason("free blocks in the bins of threads, ready for their next malloc"),
@@ -120,7 +122,7 @@ _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
 _DEAR_SECONDS = 0.001  # a smaller share matters to no program
-_MUCH_KEPT = 16 << 20
+_MUCH_KEPT = 16 << 20  # or, from a quarter of that on, half of the heap
 
 
 @dataclass
@@ -169,20 +171,22 @@ def _in_short(stats: Stats) -> Section | None:
         amount = size(sum(row.bytes for row in kept)) + " of" if kept else "No"
         words += f" {amount} free memory {'is' if stats.running else 'was'} kept"
         words += "." if stats.running else " at the end."
-    if most and most.bytes >= _MUCH_KEPT and not _asked(most.reason) and _release(most):
-        words += f" Most of it is {most.reason}. {_release(most)}"
+    if most and most.bytes >= _MUCH_KEPT and not _offers(stats, most) and _release(stats, most):
+        words += f" Most of it is {most.reason}. {_release(stats, most)}"
     section = Section("In short", words)
     wasted = [cause for cause in groups if _was_in_vain(groups[cause])]
-    dear = [first] if costs[first] >= _DEAR_SECONDS else []
+    dear = [first] if costs[first] >= _DEAR_SECONDS and not stats.running else []
     tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
-    much = max((row for row in kept if _asked(row.reason)), key=lambda row: row.bytes, default=None)
-    if much and much.bytes >= _MUCH_KEPT:
-        tries.insert(0, f"set:{REASONS[much.reason].setting.removeprefix('HAKMEM_')}")
+    best, amount = _best_setting(stats, kept)
+    heap = stats.live_bytes + sum(row.bytes for row in kept)
+    if amount >= _MUCH_KEPT or amount >= max(_MUCH_KEPT // 4, heap / 2):
+        section.lead += f" {best} gives back up to {size(amount)}."
+        tries.insert(0, f"set:{best.removeprefix('HAKMEM_')}")
     if tries:
         words = f"hakmem ab hakmem {' '.join(tries)} -- CMD"
         section.lead += f" To see whether that matters to the program: {words}"
     elif dear:
-        section.lead += " No setting changes how much of that there is."
+        section.lead += " No setting makes the kernel's part smaller."
     elif not (most and most.bytes >= _MUCH_KEPT):
         section.lead += " Nothing in it asks for a change."
     return section
@@ -206,8 +210,20 @@ def _tries(stats: Stats, cause: str) -> list[str]:
     return found
 
 
-def _asked(reason: str) -> bool:
-    return reason in REASONS and bool(REASONS[reason].setting)
+def _offers(stats: Stats, row: Retained) -> dict[str, str]:
+    """What would release it and is not set yet."""
+    offered = REASONS[row.reason].settings if row.reason in REASONS else {}
+    present = {f"{setting.name}={setting.value}" for setting in stats.settings}
+    return {assignment: words for assignment, words in offered.items() if assignment not in present}
+
+
+def _best_setting(stats: Stats, kept: list[Retained]) -> tuple[str, int]:
+    """The one that releases most of all reasons together, and how much."""
+    gains: dict[str, int] = {}
+    for row in kept:
+        for assignment in _offers(stats, row):
+            gains[assignment] = gains.get(assignment, 0) + row.bytes
+    return max(gains.items(), key=lambda gain: gain[1], default=("", 0))
 
 
 def _other_value(setting: Setting) -> str | None:
@@ -327,21 +343,19 @@ def _retained(stats: Stats) -> Section | None:
                 row.reason,
                 fact,
                 REASONS[row.reason].meaning if row.reason in REASONS else "",
-                _release(row),
-                () if _release(row) else settings_that_move(stats, row.reason),
+                _release(stats, row),
+                () if _release(stats, row) else settings_that_move(stats, row.reason),
             )
         )
     return section
 
 
-def _release(row: Retained) -> str:
+def _release(stats: Stats, row: Retained) -> str:
     """What would return it, how much, and at which cost."""
+    for assignment, words in _offers(stats, row).items():
+        return f"{assignment} gives back up to {size(row.bytes)}: {words}."
     reason = REASONS.get(row.reason)
-    if reason is None or not reason.release:
-        return ""
-    if reason.setting:
-        return f"{reason.setting} gives back up to {size(row.bytes)}: {reason.release}."
-    return f"What would release it: {reason.release}."
+    return f"What would release it: {reason.release}." if reason and reason.release else ""
 
 
 def _kept(kept: list[Retained]) -> str:

@@ -16,7 +16,8 @@ import re
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -28,10 +29,15 @@ from .statsfile import OsCall, Retained, Stats
 from .text import count, duration, plural, size
 
 SECTION = ".hakmem.layout"
+RIGHTS = (
+    "as its user; other users' processes, and all where kernel.yama.ptrace_scope is not 0, need CAP_SYS_PTRACE, which "
+    "root may lack in a container"
+)
 PAGE = 1 << 16  # of the library
 SYSTEM_PAGE = mmap.PAGESIZE
 _WORD = struct.Struct("=QQ")
 _MOST = 1 << 20  # most nodes of one list, in case it changes while it is read
+_MOST_BINNED = 4096  # blocks of one bin; for the same reason
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,7 @@ class Process:
         except PermissionError as error:
             raise Problem(
                 f"process {pid} can't be read: {error.strerror}",
-                "Look as its user; where kernel.yama.ptrace_scope is not 0, as root. "
-                "Processes started with HAKMEM_STATS_SHM=1 show their counters to their user.",
+                f"Look {RIGHTS}. Processes started with HAKMEM_STATS_SHM=1 show their counters to their user.",
                 code=1,
             ) from error
 
@@ -457,12 +462,15 @@ class _Look:
         tables = self.resident.bytes(*plan)
         self.strides: dict[int, int] = {}
         self.held = 0
+        self.slabs: list[tuple[int, int, int, int, int]] = []  # start, end, used blocks, free bytes, since
+        self.waiting: Counter[int] = Counter()  # blocks in bins, by page
         self.spans = self._cached_spans()
         self.owners = {at for _, at, _ in self.threads} | {p.address("orphan")}
         for base, mapped in zones:
             tables -= self.resident.bytes(base, base + mapped)
             self._zone(base, mapped)
         binned = min(self._binned(), self.held)
+        self._free_blocks()
         heap.live += self.held - binned
         heap.add("bins", binned)
         heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in [*chunks, *live_file]))
@@ -598,9 +606,18 @@ class _Look:
         owner = p.get(data, "hak_slab.owner", d)
         lost = word & n["state_mask"] == n["state.active"] and owner not in self.owners
         self.held += held
-        self.heap.add("pinned" if lost else "sparse", amount - held, since)
+        if lost:
+            self.heap.add("pinned", amount - held, since)
+        else:
+            self.slabs.append((at, end, used - remote, amount - held, since))
         capacity = max(p.get(data, "hak_slab.capacity", d), 1)
         self.heap.occupancy[min(10 * (used - remote) // capacity, 9)] += 1
+
+    def _free_blocks(self) -> None:
+        """What keeps them: live blocks in their slab, or only such as wait in bins, or nothing."""
+        for at, end, used, free, since in self.slabs:
+            binned = sum(self.waiting[page] for page in range(at // PAGE, end // PAGE)) if used else 0
+            self.heap.add("sparse" if used > binned else "bins" if used else "empty", free, since)
 
     def _empty(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
         self.heap.add("empty", here.bytes(at, end))
@@ -641,62 +658,70 @@ class _Look:
         p = self.p
         bins, _ = p.layout.fields["hak_heap.bins"]
         size = p.size_of("hak_bin")
-        lengths = self._lengths(thread, kind)
-        return sum(
-            stride * (lengths(cls) + p.get(thread, "hak_bin.remote_count", bins + cls * size))
-            for cls, stride in self.strides.items()
-        )
+        blocks, total = self._blocks(thread, kind), 0
+        for cls, stride in self.strides.items():
+            here = blocks(cls)
+            self.waiting.update(block // PAGE for block in here)
+            total += stride * (len(here) + p.get(thread, "hak_bin.remote_count", bins + cls * size))
+        return total
 
-    def _lengths(self, thread: bytes, kind: str) -> Callable[[int], int]:
-        """How many blocks are in the bin of a class, for each kind of cache."""
+    def _blocks(self, thread: bytes, kind: str) -> Callable[[int], Sequence[int]]:
+        """The blocks in the bin of a class, for each kind of cache."""
         p = self.p
         fields = p.layout.fields
         if "hak_heap.arrays" in fields:
-            return self._lengths_of_arrays(p.get(thread, "hak_heap.arrays"))
+            return self._blocks_of_arrays(p.get(thread, "hak_heap.arrays"))
         cache = p.get(thread, "hak_heap.cache") if kind == "used" else 0
         offset, size = fields["hak_cache.bin"]
         bins, step = fields["hak_heap.bins"][0], p.size_of("hak_bin")
         heads = struct.unpack(f"={size // 8}Q", p.read(cache + offset, size)) if cache else ()
         if "hak_bin.slots" in fields:
 
-            def length(cls: int) -> int:
+            def blocks(cls: int) -> Sequence[int]:
                 at = bins + cls * step
-                if not cache or not p.get(thread, "hak_bin.slots_lg", at):
-                    return 0 if cache else p.get(thread, "hak_bin.retired", at)
-                return max(heads[cls] - p.get(thread, "hak_bin.slots", at), 0) // 8
+                slots = p.get(thread, "hak_bin.slots", at)
+                if not cache:
+                    return self._slots(slots, slots + 8 * p.get(thread, "hak_bin.retired", at))
+                return self._slots(slots, heads[cls] if p.get(thread, "hak_bin.slots_lg", at) else 0)
 
-            return length
+            return blocks
         if "hak_heap.quarantine[0].bytes" in fields:
             self.heap.note = "the blocks in bins of a hardened build with lists count as the program's"
-            return lambda cls: 0
+            return lambda cls: ()
         at, size = fields["hak_heap.retired_bin"]
         lists = heads or struct.unpack(f"={size // 8}Q", thread[at : at + size])
-        return lambda cls: self._length_of_list(lists[cls])
+        return lambda cls: self._list_of_blocks(lists[cls])
 
-    def _lengths_of_arrays(self, arrays: int) -> Callable[[int], int]:
+    def _blocks_of_arrays(self, arrays: int) -> Callable[[int], Sequence[int]]:
         p = self.p
         top, end = (p.layout.fields[f"hak_arrays.{name}"][0] for name in ("top", "end"))
         slots = p.size_of("hak_arrays")  # they follow on it
         data = p.read(arrays, slots) if arrays else b""
 
-        def length(cls: int) -> int:
+        def blocks(cls: int) -> Sequence[int]:
             if not data:
-                return 0
+                return ()
             first = int.from_bytes(data[end + 8 * cls - 8 : end + 8 * cls], "little") + 8
             last = int.from_bytes(data[top + 8 * cls : top + 8 * cls + 8], "little")
-            return max(last - (first if cls else arrays + slots), 0) // 8
+            return self._slots(first if cls else arrays + slots, last)
 
-        return length
+        return blocks
 
-    def _length_of_list(self, block: int) -> int:
-        count, seen = 0, {}
-        while block and count < 4096:
+    def _slots(self, first: int, last: int) -> Sequence[int]:
+        """The pointers behind the first slot, which is NULL, up to the last one."""
+        number = min(max(last - first, 0) // 8, _MOST_BINNED)
+        return struct.unpack(f"={number}Q", self.p.read(first + 8, 8 * number))
+
+    def _list_of_blocks(self, block: int) -> list[int]:
+        found: list[int] = []
+        seen: dict[int, bytes] = {}
+        while block and len(found) < _MOST_BINNED:
+            found.append(block)
             page = block & -SYSTEM_PAGE
             if page not in seen:
                 seen[page] = self.p.read(page, SYSTEM_PAGE)
             block = int.from_bytes(seen[page][block - page : block - page + 8], "little")
-            count += 1
-        return count
+        return found
 
 
 def _bucket_end(calls: tuple[int, ...], first: int, share: float, worst: int) -> int:

@@ -139,11 +139,16 @@ def source_tree() -> Path | None:
     return None
 
 
+def of_wheel() -> Path:
+    """Where the library lies if a wheel brought this tool; its folder exists there alone."""
+    return Path(__file__).parent / "lib" / SONAME
+
+
 def _places() -> Iterator[tuple[Path, str]]:
     if build := os.environ.get("MESON_BUILD_ROOT"):
         yield Path(build) / IN_BUILD, "Meson's build"
     yield Path.cwd() / IN_BUILD, "this build directory"
-    yield Path(__file__).parent / "lib" / SONAME, "the one of this wheel"
+    yield of_wheel(), "the one of this wheel"
     tool = Path(sys.argv[0]).resolve()
     prefix = tool.parents[2 if tool.parts[-3:-1] == ("share", "hakmem") else 1]
     for folder in sorted({*prefix.glob("lib/*-linux-*"), prefix / "lib64", prefix / "lib"}):

@@ -51,7 +51,7 @@ def chain(first: str, others: str | None = None) -> str:
 def resolve_command(command: Sequence[str]) -> str:
     """The file that will be executed; a Problem like a shell's when there is none."""
     if not command:
-        raise Problem("there is no command to run", "Put it behind --, as in: hakmem run -- ls -l")
+        raise Problem("there is no command to run", "Put it behind --, as in: -- ls -l.")
     found = shutil.which(command[0])
     if found:
         return found

@@ -6,14 +6,14 @@ The process's threads see a change at their next slow path. The process is not s
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import struct
 
-from . import heapprofile, library, settings
+from . import heapprofile, inspection, library, settings
 from .errors import Problem
 from .inspection import Process
 from .statsfile import Setting
-from .text import did_you_mean
 
 _NUMBER = struct.Struct("=I")
 _PROFILE, _GUARD, _BACKGROUND = "HAKMEM_PROFILE", "HAKMEM_GUARD_RATE", "HAKMEM_BACKGROUND"
@@ -37,8 +37,8 @@ class Running:
         for one in self.table:
             if one.name == name and name in self.process.layout.settings:
                 return one
-        hint = did_you_mean(name, [one.name for one in self.table])
-        raise Problem(f"{name} is not a setting of hakmem", hint or "'hakmem options' lists all.")
+        hint = settings.suggestion(name, self.table) or "'hakmem options' lists all."
+        raise Problem(f"{name} is not a setting of hakmem", hint)
 
     def _place(self, name: str) -> tuple[int, int]:
         offset, size = self.process.layout.settings[name]
@@ -52,6 +52,11 @@ class Running:
             return data.partition(b"\0")[0].decode("utf-8", "replace")
         (number,) = _NUMBER.unpack(data)
         return setting.choices[number] if setting.type == "enum" else str(number)
+
+    def settings(self) -> tuple[Setting, ...]:
+        """All of them, with their values."""
+        known = [one for one in self.table if one.name in self.process.layout.settings]
+        return tuple(dataclasses.replace(one, value=self.value(one)) for one in known)
 
     def _profile(self) -> int:
         try:
@@ -73,7 +78,7 @@ class Running:
         if setting.name == _BACKGROUND and number and self.value(setting) == "0":
             raise Problem(
                 "a thread can't be started from outside",
-                "The program can: hakmem_set(\"HAKMEM_BACKGROUND\", \"1\").",
+                'Start the program anew with HAKMEM_BACKGROUND=1, or call hakmem_set("HAKMEM_BACKGROUND", "1") in it.',
             )
         if setting.name == _GUARD and number and not self.process.number("hak_guard_is_on"):
             raise Problem(
@@ -90,7 +95,7 @@ class Running:
         except OSError as error:
             raise Problem(
                 f"process {self.process.pid} can't be written to: {error.strerror}",
-                "Do it as its user; where kernel.yama.ptrace_scope is not 0, as root.",
+                f"Do it {inspection.RIGHTS}.",
                 code=1,
             ) from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from . import elf, inspection, statsfile
@@ -91,14 +91,17 @@ def own_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environment.items() if key.startswith(PREFIX)}
 
 
-def unknown(names: Iterable[str], table: Iterable[Setting]) -> list[tuple[str, str]]:
-    """(name, 'did you mean …') of each name that the library does not know."""
+def suggestion(name: str, table: Iterable[Setting]) -> str:
+    """'did you mean …', or nothing; what all names begin with makes none of them near."""
     known = {setting.name.removeprefix(PREFIX): setting.name for setting in table}
-    lost = []
-    for name in sorted(set(names) - set(known.values())):
-        best = closest(name.removeprefix(PREFIX), known)
-        lost.append((name, f"did you mean {known[best]}?" if best else ""))
-    return lost
+    best = closest(name.upper().removeprefix(PREFIX), known)
+    return f"did you mean {known[best]}?" if best else ""
+
+
+def unknown(names: Iterable[str], table: Sequence[Setting]) -> list[tuple[str, str]]:
+    """(name, 'did you mean …') of each name that the library does not know."""
+    lost = sorted(set(names) - {setting.name for setting in table})
+    return [(name, suggestion(name, table)) for name in lost]
 
 
 def check(library: Library, assigned: Mapping[str, str]) -> Stats:

@@ -130,6 +130,21 @@ def test_the_others_say_what_is_missing(library: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("wheel", [False, True])
+def test_what_is_missing_in_an_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wheel: bool) -> None:
+    """Packages of the system do not reach it, though its python is the system's."""
+    from hakmem_workbench import library as finder
+    from hakmem_workbench.commands import common
+    from hakmem_workbench.errors import Problem
+
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(finder, "of_wheel", lambda: (tmp_path if wheel else tmp_path / "none") / "libhakmem.so.0")
+    with pytest.raises(Problem) as caught:
+        common.need("not_there")
+    wanted = "'hakmem[measure]'" if wheel else "not_there"
+    assert caught.value.hint == f"Install it there: {sys.executable} -m pip install {wanted}."
+
+
 def test_live_counters_as_json_need_nothing() -> None:
     script = BLOCKER.format(blocked={"numpy", "rich"}, tree=str(PACKAGE.parent))
     done = subprocess.run(

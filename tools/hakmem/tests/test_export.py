@@ -61,4 +61,6 @@ def test_the_board_asks_for_what_is_there(text: str) -> None:
 
 def test_mistakes(hakmem: Hakmem) -> None:
     assert "--every needs" in hakmem("export", "x.json", "--every", "1").err
+    for text in ("0", "nan", "inf", "soon"):
+        assert "is not a number of seconds from 0.1" in hakmem("export", "4194999", "--every", text, "-o", "x").err
     assert "No such file" in hakmem("export", "/nowhere.json").err

@@ -96,6 +96,7 @@ def test_words_choose(hakmem: Hakmem, library: Path) -> None:
     assert done.out.count("  from ") == 1
     done = hakmem("options", "--library", library, "prefult")
     assert done.code == 1 and "did you mean HAKMEM_SS_PREFAULT?" in done.err
+    assert "did you mean" not in hakmem("options", "--library", library, "NOSUCHWORD").err
 
 
 def test_json(hakmem: Hakmem, library: Path) -> None:

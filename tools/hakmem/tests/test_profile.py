@@ -114,7 +114,7 @@ def test_a_running_process(
         assert process.stdin and process.stdout
         assert process.stdout.readline() == b"ready\n"
         pid = str(process.pid)
-        assert "0 samples" in hakmem("profile", pid).out
+        assert f"0 samples; it is switched off\n'hakmem profile --on {pid}'" in hakmem("profile", pid).out
         assert hakmem("profile", "--on", "--mean", str(MEAN), pid).code == 0
         process.stdin.write(b"go on")  # five times 12 MB
         process.stdin.flush()

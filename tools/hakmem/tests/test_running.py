@@ -42,6 +42,11 @@ def test_get_and_set(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
     done = hakmem("set", pid, "PURGE_DELAY_MS=77", "SUPER_REG_DEBUG=1")
     assert done.code == 0, done.text
     assert done.out.splitlines()[0] == "HAKMEM_PURGE_DELAY_MS = 77  (was 100)"
+    assert "at its next slow path" in done.out
+    assert "has logged nothing" in hakmem("log", pid).err
+    done = hakmem("set", pid, "LIMIT_MB=0", "PURGE_DELAY_MS=100", "SUPER_REG_DEBUG=0")
+    assert done.code == 0 and "have their defaults" in hakmem("get", pid).err, done.text
+    assert hakmem("set", pid, "SUPER_REG_DEBUG=1", "PURGE_DELAY_MS=77").code == 0
     assert hakmem("get", pid, "PURGE_DELAY_MS").out == "HAKMEM_PURGE_DELAY_MS = 77\n"
     assert process.stdin and process.stderr
     process.stdin.write(b"x" * 8)  # it allocates 96 MB more
@@ -56,7 +61,8 @@ def test_refusals(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
         ((pid, "BACKEND=legacy"), "is read at the start alone"),
         ((pid, "PURGE_DELAY_MS=soon"), "is refused"),
         ((pid, "PURGE_DELAYS=1"), "did you mean HAKMEM_PURGE_DELAY_MS?"),
-        ((pid, "BACKGROUND=1"), "can't be started from outside"),
+        ((pid, "NOPE=1"), "HAKMEM_NOPE is not a setting of hakmem. 'hakmem options' lists all."),
+        ((pid, "BACKGROUND=1"), "can't be started from outside. Start the program anew with HAKMEM_BACKGROUND=1"),
         ((pid, "GUARD_RATE=100"), "no place in this process"),
         ((pid, "PROFILE=1000"), "has no heap profile"),
         ((pid, "PURGE_DELAY_MS"), "is not KEY=VALUE"),

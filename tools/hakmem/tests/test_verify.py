@@ -146,7 +146,10 @@ def test_wrong_class(hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path
 
 def test_as_is(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
     program = compiled("allocates")
-    assert hakmem("verify", "--as-is", "--", program).code == 1
+    done = hakmem("verify", "--as-is", "--", program)
+    assert done.code == 1 and "--no-as-needed,-lhakmem" in done.out and "(DT_NEEDED)" in done.out
+    done = hakmem("verify", "--as-is", "--", compiled("allocates", "-static"))
+    assert done.code == 1 and "-Wl,-u,malloc" in done.out
     assert hakmem("verify", "--as-is", "--", program, env={"LD_PRELOAD": str(library)}).code == 0
     linked = compiled("allocates", "-Wl,--no-as-needed", library, name="links-hakmem")
     environment = {"LD_LIBRARY_PATH": str(library.parent)}

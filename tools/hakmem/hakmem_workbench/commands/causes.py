@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,8 @@ from pathlib import Path
 from .. import inspection, library, preload, settings, shm, statsfile
 from ..errors import Problem
 from ..explain import Item, Section, explain
-from ..statsfile import Stats
+from ..running import Running
+from ..statsfile import Setting, Stats
 from ..text import Printer
 from .common import add_command, add_policy, policy
 
@@ -70,10 +72,23 @@ def _running(printer: Printer, heap: inspection.Heap) -> None:
         printer.paragraph(words, "  ")
     if heap.note:
         printer.paragraph(f"{heap.note[0].upper()}{heap.note[1:]}.", "  ", "yellow")
-    for section in explain(heap.stats()):
+    stats = dataclasses.replace(heap.stats(), settings=_settings(heap.pid))
+    for section in explain(stats):
         _section(printer, section)
         if section.title == "Memory that is kept" and any(heap.occupancy):
             printer.paragraph(f"Slabs by how full they are: {heap.filling()}.", "    ")
+
+
+def _settings(pid: int) -> tuple[Setting, ...]:
+    """Its settings at this moment; figures need none."""
+    try:
+        running = Running(pid)
+    except Problem:
+        return ()
+    try:
+        return running.settings()
+    finally:
+        running.close()
 
 
 def _run(args: argparse.Namespace) -> Stats:

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 
+from .. import library
 from ..errors import Problem
 from ..settings import PREFIX, parse_assignment
 
@@ -82,8 +83,10 @@ def need(*modules: str) -> None:
             missing.append(module)
     if missing:
         packages = " ".join(f"python3-{name}" for name in missing)
-        system = os.path.realpath(sys.executable).startswith("/usr/bin/") and shutil.which("apt-get")
-        cure = f"apt-get install {packages}" if system else f"{sys.executable} -m pip install {' '.join(missing)}"
+        ours = sys.prefix == sys.base_prefix and os.path.realpath(sys.executable).startswith("/usr/bin/")
+        wanted = "'hakmem[measure]'" if library.of_wheel().parent.is_dir() else " ".join(missing)
+        pip = f"{sys.executable} -m pip install {wanted}"
+        cure = f"apt-get install {packages}" if ours and shutil.which("apt-get") else pip
         raise Problem(
             f"this command needs {', '.join(missing)}, which {sys.executable} does not have",
             f"Install it there: {cure}.",

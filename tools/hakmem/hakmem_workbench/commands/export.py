@@ -72,7 +72,7 @@ def main(args: argparse.Namespace) -> int:
         if args.every is None:
             return 0
         try:
-            time.sleep(max(args.every, 0.1))
+            time.sleep(args.every)
         except KeyboardInterrupt:
             return 0
 

@@ -7,6 +7,7 @@ Without NAME, those that differ from their defaults.
 from __future__ import annotations
 
 import argparse
+import sys
 
 from ..running import Running
 from ..settings import PREFIX
@@ -33,9 +34,11 @@ def main(args: argparse.Namespace) -> int:
         for name in names:
             setting = running.setting(name if name.startswith(PREFIX) else PREFIX + name)
             printer.line(f"{setting.name} = {running.value(setting)}")
-        for setting in [] if names else running.table:
-            if (value := running.value(setting)) != setting.default:
-                printer.line(f"{setting.name} = {value}  (default {setting.default or 'empty'})")
+        changed = [] if names else [one for one in running.settings() if one.value != one.default]
+        for setting in changed:
+            printer.line(f"{setting.name} = {setting.value}  (default {setting.default or 'empty'})")
+        if not names and not changed:
+            print(f"hakmem: all settings of process {args.pid} have their defaults", file=sys.stderr)
     finally:
         running.close()
     return 0

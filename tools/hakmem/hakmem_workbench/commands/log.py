@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Show the last lines that the library logged in a running process.
 
-A ring buffer in its memory (16 KiB) keeps them, wherever else they were written. The debug channels write them:
-HAKMEM_SS_ACQUIRE_DEBUG and others.
+A ring buffer in its memory (16 KiB) keeps them, wherever else they were
+written. The debug channels write them: HAKMEM_SS_ACQUIRE_DEBUG and others.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from .. import settings
 from ..errors import Problem
@@ -35,6 +36,9 @@ def main(args: argparse.Namespace) -> int:
         ring, written = process.variable("hak_log_ring"), process.number("hak_log_written")
     finally:
         process.close()
+    if not written:
+        hint = "'hakmem options debug' lists the settings that make it log"
+        print(f"hakmem: process {args.pid} has logged nothing; {hint}", file=sys.stderr)
     at = written % len(ring)
     text = (ring[at:] + ring[:at]).lstrip(b"\0").decode("utf-8", "replace")
     lines = text.splitlines()

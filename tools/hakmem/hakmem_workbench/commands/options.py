@@ -17,7 +17,7 @@ import os
 from .. import library, settings
 from ..errors import Problem
 from ..statsfile import Setting, Stats
-from ..text import Printer, did_you_mean, plural
+from ..text import Printer, plural
 from .common import add_policy, policy
 
 EPILOG = """\
@@ -146,8 +146,6 @@ def _judge_environment(table: list[Setting], words: list[str], rows: list[Settin
     for name, hint in lost:
         printer.line(f"hakmem: {name} in the environment is not a setting; {hint}".rstrip("; "))
     if words and not rows:
-        names = [setting.name for setting in table]
-        hint = did_you_mean(settings.PREFIX + words[0].removeprefix(settings.PREFIX), names)
-        hint = hint or "'hakmem options' lists all."
+        hint = settings.suggestion(words[0], table) or "'hakmem options' lists all."
         raise Problem(f"no setting has to do with {' or '.join(words)}", hint, 1)
     return 1 if lost else 0

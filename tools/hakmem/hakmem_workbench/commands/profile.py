@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Which code holds the memory, and which allocated it. Runs a command under a sampling heap profile, reads the profile
-of a running process, or reads a file. Every stack is resolved to source lines. After the end of a command, live memory
-was never freed.
+"""Which code holds the memory, and which allocated it. Runs a command under a
+sampling heap profile, reads the profile of a running process, or reads a file.
+Every stack is resolved to source lines. After the end of a command, live
+memory was never freed.
 """
 
 from __future__ import annotations
@@ -146,8 +147,11 @@ def _show(profile: HeapProfile, args: argparse.Namespace, live: str) -> None:
     printer, total = Printer(), profile.total
     printer.line(
         f"{printer.style(f'heap profile of process {profile.pid}', 'bold')}: "
-        f"{plural(total.samples, 'sample')}, one every {size(profile.mean)} on average"
+        f"{plural(total.samples, 'sample')}"
+        + (f", one every {size(profile.mean)} on average" if profile.mean else "; it is switched off")
     )
+    if not profile.mean and live == "live":
+        printer.line(f"'hakmem profile --on {profile.pid}' switches it on.")
     if profile.lost:
         printer.line(f"{plural(profile.lost, 'sample')} found no room: figures are too low")
     printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")

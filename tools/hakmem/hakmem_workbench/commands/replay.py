@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Replay a trace under one allocator, or compare several on it.
 
-Each recorded thread becomes a thread; each block is freed by the same thread, in the same order, and memory is touched.
-The program's work between calls is left out, so differences in time are larger than in the program.
+Each recorded thread becomes a thread; each block is freed by the same thread,
+in the same order, and memory is touched. The program's work between calls is
+left out, so differences in time are larger than in the program.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Run a command under hakmem; everything passes through.
 
-The tool replaces itself with the command: same process, same stdio, same signals, same exit code. It first checks the
-settings and the program's file, so that nothing silently has no effect.
+The tool replaces itself with the command: same process, same stdio, same
+signals, same exit code. It first checks the settings and the program's file,
+so that nothing silently has no effect.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Change settings of a running process, without a restart.
 
-'hakmem options' marks those that can change. The process's threads follow at their next slow path. Its environment, and
-programs that it starts, keep the old values.
+'hakmem options' marks those that can change. The process's threads follow at
+their next slow path. Its environment, and programs that it starts, keep the
+old values.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def main(args: argparse.Namespace) -> int:
             before = running.value(setting)
             running.change(setting, value)
             printer.line(f"{name} = {running.value(setting)}  (was {before})")
+        printer.line("Each thread follows at its next slow path; while the program sleeps, nothing changes.", "dim")
     finally:
         running.close()
     return 0

@@ -43,10 +43,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
+    """At least 0.1, and at most a day."""
     try:
-        return float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from error
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0.1 <= number <= 86400:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds from 0.1 to 86400")
+    return number
 
 
 def main(args: argparse.Namespace) -> int:
@@ -58,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
             now = live.read()
             print(json.dumps(_as_json(live.pid, now), indent=2))
             return 0
-        return _show(live, max(args.interval, 0.05), args.once, args.all)
+        return _show(live, args.interval, args.once, args.all)
     finally:
         live.close()
 

@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
     with Screen(first, console=console, auto_refresh=False) as screen:
         while True:
             try:
-                time.sleep(max(args.interval, 0.2))
+                time.sleep(args.interval)
             except KeyboardInterrupt:
                 return 0
             before, since = {heap.pid: heap for heap in heaps}, at

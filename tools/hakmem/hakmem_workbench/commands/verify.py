@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Is it in effect? Run a command once and report which library serves malloc in each object.
+"""Is it in effect? Run a command once and report which library serves malloc in
+each object.
 
 A program is what one exec started: a process that executes another is two,
 and a fork that executes nothing belongs to the program that forked.
 
-Exit code 1: the allocator does not serve everything, and every reason is named.
-Otherwise the command's own: 0 if it succeeded, or if --for ended it.
+Exit code 1: the allocator does not serve everything, and every reason is
+named. Otherwise the command's own: 0 if it succeeded, or if --for ended it.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ class _Report:
             self.printer.line(stats.title, "bold")
         if verdict.expected.library:
             chosen = verdict.expected.library
-            self.printer.line(f"  library  {chosen.path} ({chosen.origin})")
+            self.printer.line(f"  library  {chosen.path} ({chosen.origin}), preloaded; not with --as-is")
         if stats and stats.policy:
             self.printer.line(f"  policy   {stats.policy}")
         self.printer.line()
