@@ -111,8 +111,8 @@ int hakmem_get(const char *name, char *value, size_t size);
  * Units: those of the setting. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_set(const char *name, const char *value);
 /* Samples the heap: one allocation every `mean` bytes, on average; 0 stops that. Other threads follow within 1 MiB of
- * allocations. Returns 0; -ENOSYS if libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40, -ENOMEM
- * without a file.
+ * allocations. Returns 0; -ENOSYS if libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40 (the
+ * setting HAKMEM_PROFILE ends at 2^30), -ENOMEM without a file.
  * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_profile(size_t mean);
 /* The version, "major.minor.patch".

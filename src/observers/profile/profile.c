@@ -263,7 +263,7 @@ static size_t wanted_mean(void)
 {
     const char *text = getenv("HAKMEM_PROFILE");
     unsigned long mean = text && *text >= '0' && *text <= '9' ? strtoul(text, NULL, 10) : 0;
-    return mean <= UINT32_MAX ? mean : 0; /* libhakmem says so */
+    return mean <= 1ul << 30 ? mean : 0; /* the setting's range; libhakmem refuses the rest with a line */
 }
 
 __attribute__((constructor)) static void start(void)
