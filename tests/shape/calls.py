@@ -25,9 +25,9 @@ LIMITS = {
     "calloc_free": 76,
     "aligned_alloc_free": 76,
     "posix_memalign_free": 84,
-    "large_malloc_free": 600,
+    "large_malloc_free": 420,
     "large_usable_size": 100,
-    "large_realloc_in_place": 360,
+    "large_realloc_in_place": 320,
 }
 
 

@@ -13,22 +13,14 @@ const char hak_counter_names[HAK_NCOUNTERS][20] = {
 #undef X
 };
 
-#define COUNT_HERE(member)                                    \
-    do {                                                      \
-        if (HAK_LIKELY(hak_counters_own))                     \
-            hak_count(&hak_counters_own->member, 1);          \
-        else                                                  \
-            HAK_ADD_RELAXED(&hak_counters_nobodys.member, 1); \
-    } while (0)
-
 void hak_count_transition(unsigned from, unsigned to)
 {
-    COUNT_HERE(transitions[from][to]);
+    HAK_COUNT_HERE(transitions[from][to]);
 }
 
 void hak_count_stage(unsigned stage)
 {
-    COUNT_HERE(stages[stage]);
+    HAK_COUNT_HERE(stages[stage]);
 }
 
 void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c)

@@ -64,9 +64,19 @@ HAK_INLINE void hak_count(_Atomic(uint64_t) *counter, uint64_t n)
     HAK_STORE_RELAXED(counter, HAK_LOAD_RELAXED(counter) + n);
 }
 
+/* Counts for the calling thread. */
+#define HAK_COUNT_HERE(member)                                \
+    do {                                                      \
+        if (HAK_LIKELY(hak_counters_own))                     \
+            hak_count(&hak_counters_own->member, 1);          \
+        else                                                  \
+            HAK_ADD_RELAXED(&hak_counters_nobodys.member, 1); \
+    } while (0)
+
 /* Count, for the calling thread, a slab's change of state, and a slab or run that a stage of the backend found. */
 void hak_count_transition(unsigned from, unsigned to);
 void hak_count_stage(unsigned stage);
+
 void hak_counters_add(struct hak_counters *sum, const struct hak_counters *c);
 
 #endif

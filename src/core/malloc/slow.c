@@ -84,16 +84,27 @@ static HAK_COLD bool make_way(size_t size)
     return after.mapped < before.mapped;
 }
 
-static void *alloc_span(size_t size, size_t align, bool zero)
+static HAK_COLD void *alloc_span_again(size_t size, size_t align, bool zero)
 {
-    if (size > PTRDIFF_MAX || align > PTRDIFF_MAX)
-        return NULL;
-    hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
-    if (!hak_budget_allows(size))
-        hak_make_room(size);
-    hak_work_add(HAK_SPAN_WORK);
-    void *p = hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
-    return HAK_LIKELY(p) || !make_way(size) ? p : hak_parts.spans->span_alloc(hak_max(size, 1), align, zero);
+    bool is_possible = (size | align) <= PTRDIFF_MAX && hak_init();
+    void *p = is_possible && make_way(size) ? hak_parts.spans->span_alloc(size, align, zero) : NULL;
+    if (!p)
+        errno = ENOMEM;
+    return p;
+}
+
+static HAK_NOINLINE void *alloc_span(size_t size, size_t align, bool zero)
+{
+    void *p = NULL;
+    if (HAK_LIKELY(hak_init()) && (size | align) <= PTRDIFF_MAX) {
+        hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
+        if (HAK_UNLIKELY(!hak_budget_allows(size)))
+            hak_make_room(size);
+        hak_work_add(HAK_SPAN_WORK);
+        p = hak_parts.spans->span_alloc(size, align, zero);
+    }
+    hak_maintain();
+    return HAK_LIKELY(p) ? p : alloc_span_again(size, align, zero);
 }
 
 /* No slab is available for a small size: fall back to a span. */
@@ -102,13 +113,11 @@ static HAK_COLD void *alloc_small_in_span(size_t size)
     if (hak_options.ace_trace)
         hak_log("ACE Exhaustion: %zu bytes, no slab of its class; a span of its own, if there is one", size);
     hak_block_note_larger();
-    return alloc_span(size, 1, false);
+    return alloc_span(hak_max(size, 1), 1, false);
 }
 
 static void *malloc_slowly(size_t size)
 {
-    if (size > HAK_SMALL_MAX)
-        return alloc_span(size, 1, false);
     void *p = size ? NULL : hak_zero_alloc();
     if (!p)
         p = alloc_small(hak_class_of(size), true);
@@ -125,16 +134,21 @@ static HAK_COLD void *malloc_guarded(size_t size, const void *caller)
     return p;
 }
 
-void *hak_malloc_slow(size_t size)
+static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 {
     void *p = NULL;
     if (HAK_LIKELY(hak_init()))
-        p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size)
-                                                : malloc_guarded(size, __builtin_return_address(0));
+        p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size) : malloc_guarded(size, caller);
     hak_maintain();
-    HAK_PROBE(malloc_slow, size, p);
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
+    return p;
+}
+
+void *hak_malloc_slow(size_t size)
+{
+    void *p = size > HAK_SMALL_MAX ? alloc_span(size, 1, false) : malloc_small_slow(size, __builtin_return_address(0));
+    HAK_PROBE(malloc_slow, size, p);
     return p;
 }
 
@@ -145,19 +159,10 @@ void *hak_alloc_class(unsigned cls)
     return p;
 }
 
-static HAK_NOINLINE void *alloc_span_slow(size_t size, size_t align, bool zero)
-{
-    void *p = hak_init() ? alloc_span(size, align, zero) : NULL;
-    hak_maintain();
-    if (HAK_UNLIKELY(!p))
-        errno = ENOMEM;
-    return p;
-}
-
 void *hak_alloc_zeroed_slow(size_t size)
 {
     if (size > HAK_SMALL_MAX)
-        return alloc_span_slow(size, 1, true);
+        return alloc_span(size, 1, true);
     void *p = hak_malloc_slow(size);
     return p ? memset(p, 0, size) : NULL;
 }
@@ -166,7 +171,7 @@ void *hak_alloc_aligned_slow(size_t align, size_t size)
 {
     unsigned cls = hak_class_of_aligned(align, size);
     void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
-    return p ? p : alloc_span_slow(size, align, false); /* also if no slab of the class is available */
+    return p ? p : alloc_span(hak_max(size, 1), align, false); /* also if no slab of the class is available */
 }
 
 /* --- free --------------------------------------------------------------------------------------------- */
@@ -206,22 +211,37 @@ static void free_small(struct hak_slab *slab, void *p)
     hak_heap_leave(heap);
 }
 
-static void free_span(struct hak_slab *slab, void *p)
+/* slab: of a span that begins at p; or p lies outside of all slabs and spans, as direct mappings do. */
+HAK_INLINE void free_span(struct hak_slab *slab, void *p)
 {
-    if (!hak_init() || !hak_parts.spans->span_free(slab, p))
+    if (HAK_UNLIKELY(!hak_parts.spans->span_free(slab, p)))
         hak_block_fail_foreign(p, "free");
     hak_work_add(HAK_SPAN_WORK);
 }
 
-static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
+static HAK_NOINLINE void free_other(void *p, const void *caller)
 {
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab))
         free_small(slab, p);
     else if (HAK_UNLIKELY(hak_guard_is_on) && hak_guard_usable(p, "free"))
         hak_guard_free(p, caller);
-    else if (!hak_zero_free(p))
+    else if (!hak_zero_free(p)) {
+        if (!hak_init())
+            hak_block_fail_foreign(p, "free");
         free_span(slab, p);
+    }
+    hak_maintain();
+}
+
+static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
+{
+    struct hak_slab *span = hak_space_span(p);
+    if (HAK_UNLIKELY(!span)) {
+        free_other(p, caller);
+        return;
+    }
+    free_span(span, p);
     hak_maintain();
 }
 

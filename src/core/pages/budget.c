@@ -33,7 +33,7 @@ void hak_budget_follow(uint64_t bytes)
 }
 
 /* 0: none */
-static size_t budget_bytes(void)
+HAK_INLINE size_t budget_bytes(void)
 {
     return hak_options.limit_mb ? hak_options.limit_mb * HAK_MIB : HAK_LOAD_RELAXED(&followed);
 }

@@ -46,8 +46,3 @@ struct hak_slab *hak_slab_stack_take_all(struct hak_slab_stack *stack)
         ;
     return top(head);
 }
-
-struct hak_slab *hak_slab_stack_next(const struct hak_slab *slab)
-{
-    return HAK_LOAD_RELAXED(&slab->below);
-}

@@ -19,7 +19,10 @@ struct hak_slab *hak_slab_stack_pop(struct hak_slab_stack *stack);
 /* All slabs at once, as a list for the caller alone; see hak_slab_stack_next. */
 struct hak_slab *hak_slab_stack_take_all(struct hak_slab_stack *stack);
 /* The next slab in a list that was taken. Call it before the slab is pushed again. */
-struct hak_slab *hak_slab_stack_next(const struct hak_slab *slab);
+HAK_INLINE struct hak_slab *hak_slab_stack_next(const struct hak_slab *slab)
+{
+    return HAK_LOAD_RELAXED(&slab->below);
+}
 
 HAK_INLINE bool hak_slab_stack_is_empty(const struct hak_slab_stack *stack)
 {

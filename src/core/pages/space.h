@@ -44,6 +44,15 @@ HAK_INLINE struct hak_slab *hak_page_at(const void *p)
 
 /* The same for any address; NULL outside the mapped part of the zones. */
 struct hak_slab *hak_space_page(const void *p);
+
+/* The descriptor of the span that begins at p; NULL if none does. */
+HAK_INLINE struct hak_slab *hak_space_span(const void *p)
+{
+    bool in_first = (uintptr_t)p - hak_page_map.base < HAK_LOAD_RELAXED(&hak_page_map.size);
+    struct hak_slab *page = HAK_LIKELY(in_first) ? hak_page_at(p) : hak_space_page(p);
+    return page && page->base == p && hak_slab_state(page) == HAK_SLAB_SPAN ? page : NULL;
+}
+
 /* The descriptor of the slab or span that an address lies in; NULL if there is none. */
 struct hak_slab *hak_space_slab(const void *p);
 /* The same for an address whose page has a tag. */

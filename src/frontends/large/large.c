@@ -83,7 +83,7 @@ static void *direct_alloc(size_t size, size_t align)
 }
 
 /* At the limit of mappings the kernel may refuse to unmap: then at least the pages are purged. */
-static bool direct_free(void *p)
+static HAK_NOINLINE bool direct_free(void *p)
 {
     struct mapping m;
     if (!hak_registry_remove(p, &m))
@@ -155,28 +155,49 @@ static void clear_dirty(char *block, size_t size, const struct span_request *r)
             memset(block + i * HAK_PAGE, 0, hak_min(HAK_PAGE, size - i * HAK_PAGE));
 }
 
-static void *span_from_pages(size_t size, size_t align, bool zero, bool growing)
+/* A span becomes a block. */
+static struct hak_slab *hand_out(struct hak_slab *slab, size_t size)
 {
-    struct span_request r = {
-        .pages = pages_for(size), .align = (unsigned)hak_max(1, align / HAK_PAGE), .zero = zero, .growing = growing};
-    struct hak_slab *slab = hak_spans_take(&r);
-    trace_fit(size, r.fit, slab);
+    note_size(slab, size);
+    HAK_COUNT_HERE(transitions[HAK_SLAB_UNUSED][HAK_SLAB_SPAN]);
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
+    return slab;
+}
+
+static HAK_NOINLINE void *span_from_pages(size_t size, struct span_request *r)
+{
+    struct hak_slab *slab = hak_spans_take(r);
+    trace_fit(size, r->fit, slab);
     if (!slab)
         return NULL;
-    note_size(slab, size);
-    hak_count_transition(HAK_SLAB_UNUSED, HAK_SLAB_SPAN);
-    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
-    if (zero)
-        clear_dirty(slab->base, size, &r);
+    hand_out(slab, size);
+    if (r->zero)
+        clear_dirty(slab->base, size, r);
     return slab->base;
 }
 
+static HAK_NOINLINE void *span_or_direct(size_t size, size_t align, bool zero, bool missed)
+{
+    struct span_request r; /* not `dirty`, which is a result */
+    void *block = NULL;
+    if (size < DIRECT_MIN && align <= DIRECT_MIN && !hak_limit_is_tight) {
+        r.pages = pages_for(size);
+        r.align = (unsigned)hak_max(1, align / HAK_PAGE);
+        r.missed = missed;
+        r.growing = false;
+        r.zero = zero;
+        block = span_from_pages(size, &r);
+    }
+    return block ? block : direct_alloc(size, align);
+}
+
+/* Lengths up to SPAN_EXACT_PAGES are those of classes. */
 static void *span_alloc(size_t size, size_t align, bool zero)
 {
-    void *block = NULL;
-    if (size < DIRECT_MIN && align <= DIRECT_MIN && !hak_limit_is_tight)
-        block = span_from_pages(size, align, zero, false);
-    return block ? block : direct_alloc(size, align);
+    if (HAK_UNLIKELY(zero || size > SPAN_EXACT_PAGES * HAK_PAGE || align > HAK_PAGE || hak_limit_is_tight))
+        return span_or_direct(size, align, zero, false);
+    struct hak_slab *slab = hak_spans_take_cached(pages_for(size));
+    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : span_or_direct(size, align, zero, true);
 }
 
 static bool is_span(const struct hak_slab *slab, const void *p)
@@ -190,10 +211,9 @@ static bool span_free(struct hak_slab *slab, void *p)
         return !slab && direct_free(p);
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
-    hak_count_transition(HAK_SLAB_SPAN, HAK_SLAB_UNUSED);
+    HAK_COUNT_HERE(transitions[HAK_SLAB_SPAN][HAK_SLAB_UNUSED]);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the span cache may keep its descriptor */
-    hak_spans_put(slab);
-    return true;
+    return hak_spans_put(slab);
 }
 
 static size_t span_usable(struct hak_slab *slab, const void *p)
@@ -207,7 +227,8 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
 /* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. */
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
-    void *q = size < GROWING_DIRECT_MIN ? span_from_pages(size, 1, false, true) : direct_alloc(size, 1);
+    struct span_request r = {.pages = pages_for(size), .align = 1, .growing = true};
+    void *q = size < GROWING_DIRECT_MIN ? span_from_pages(size, &r) : direct_alloc(size, 1);
     if (!q)
         return NULL;
     memcpy(q, p, hak_min(slab->requested, size));

@@ -3,6 +3,7 @@
 #include "span_cache.h"
 
 #include "core/base/layout.h"
+#include "core/base/work.h"
 #include "core/plugin.h"
 
 #define BUDGET_MAX 16u
@@ -23,41 +24,42 @@ static void uncount(struct class_cache *c, const struct hak_slab *span)
     HAK_SUB_RELAXED(&cached_pages, span->pages);
 }
 
-static void note_miss(struct class_cache *c)
+/* A span that is too short stays in the cache; NULL: there is none. */
+static HAK_NOINLINE struct hak_slab *miss(struct class_cache *c, struct hak_slab *too_short)
 {
     uint32_t budget = HAK_LOAD_RELAXED(&c->budget);
+    if (too_short)
+        hak_slab_stack_push(&c->spans, too_short);
     HAK_ADD_RELAXED(&misses, 1);
     if (HAK_LOAD_RELAXED(&c->turned_away) && budget < BUDGET_MAX)
         HAK_STORE_RELAXED(&c->budget, budget + 1);
     HAK_STORE_RELAXED(&c->turned_away, false);
+    return NULL;
 }
 
 struct hak_slab *hak_span_cache_pop(unsigned pages)
 {
     struct class_cache *c = &caches[hak_span_class(pages)];
     struct hak_slab *span = hak_slab_stack_pop(&c->spans);
-    if (span && span->pages >= pages) {
-        uncount(c, span);
-        HAK_ADD_RELAXED(&hits, 1);
-        return span;
-    }
-    if (span)
-        hak_slab_stack_push(&c->spans, span);
-    note_miss(c);
-    return NULL;
+    if (HAK_UNLIKELY(!span || span->pages < pages))
+        return miss(c, span);
+    uncount(c, span);
+    HAK_ADD_RELAXED(&hits, 1);
+    return span;
 }
 
 bool hak_span_cache_push(struct hak_slab *span)
 {
     struct class_cache *c = &caches[hak_span_class(span->pages)];
     size_t most = hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
-    bool room = HAK_ADD_RELAXED(&c->count, 1) < HAK_LOAD_RELAXED(&c->budget);
-    if (HAK_ADD_RELAXED(&cached_pages, span->pages) + span->pages <= most && room) {
-        span->since_ms = hak_clock_ms();
+    if (HAK_LOAD_RELAXED(&c->count) < HAK_LOAD_RELAXED(&c->budget) &&
+        HAK_LOAD_RELAXED(&cached_pages) + span->pages <= most) {
+        HAK_ADD_RELAXED(&c->count, 1);
+        HAK_ADD_RELAXED(&cached_pages, span->pages);
+        span->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
         hak_slab_stack_push(&c->spans, span);
         return true;
     }
-    uncount(c, span);
     HAK_ADD_RELAXED(&over_budget, 1);
     HAK_STORE_RELAXED(&c->turned_away, true);
     return false;

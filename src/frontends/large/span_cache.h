@@ -8,26 +8,28 @@
 #include "core/pages/slab.h"
 #include "core/base/stats.h"
 
+#define SPAN_EXACT_PAGES 16u /* up to it each length is a class */
+
 /* Span classes: one for each length up to 16 pages, then 8 per doubling; the last one covers all from 60 MiB on. */
 #define SPAN_CLASSES 64u
 
 HAK_INLINE unsigned hak_span_class(unsigned pages)
 {
-    if (pages <= 16)
+    if (pages <= SPAN_EXACT_PAGES)
         return pages - 1;
     unsigned lg = 31 - (unsigned)__builtin_clz(pages - 1);
-    return (unsigned)hak_min(SPAN_CLASSES - 1, 16 + (lg - 4) * 8 + ((pages - 1) >> (lg - 3)) % 8);
+    return (unsigned)hak_min(SPAN_CLASSES - 1, SPAN_EXACT_PAGES + (lg - 4) * 8 + ((pages - 1) >> (lg - 3)) % 8);
 }
 
 /* The length to which the class rounds up. */
 HAK_INLINE unsigned hak_span_class_pages(unsigned class)
 {
-    if (class < 16)
+    if (class < SPAN_EXACT_PAGES)
         return class + 1;
     if (class == SPAN_CLASSES - 1)
         return UINT32_MAX;
-    unsigned lg = 4 + (class - 16) / 8;
-    return (1u << lg) + ((class - 16) % 8 + 1) * (1u << (lg - 3));
+    unsigned lg = 4 + (class - SPAN_EXACT_PAGES) / 8;
+    return (1u << lg) + ((class - SPAN_EXACT_PAGES) % 8 + 1) * (1u << (lg - 3));
 }
 
 /* A cached span of the class, with at least `pages` pages; NULL on a miss. */

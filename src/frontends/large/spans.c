@@ -9,7 +9,6 @@
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "huge.h"
-#include "span_cache.h"
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 
@@ -85,18 +84,29 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
     return span;
 }
 
+/* NULL where the kernel does not let the program use it. */
+static struct hak_slab *opened(struct hak_slab *span)
+{
+    if (!span || HAK_LIKELY(hak_closed_open(span->base, span->pages * HAK_PAGE)))
+        return span;
+    hak_spans_put(span);
+    return NULL;
+}
+
+struct hak_slab *hak_spans_take_cached(unsigned pages)
+{
+    return opened(hak_span_cache_pop(pages));
+}
+
 struct hak_slab *hak_spans_take(struct span_request *r)
 {
     unsigned pages = rounded_pages(r);
-    struct hak_slab *span = r->align == 1 && !r->growing ? hak_span_cache_pop(pages) : NULL;
+    struct hak_slab *span = r->align == 1 && !r->growing && !r->missed ? hak_span_cache_pop(pages) : NULL;
     if (!span)
         span = take_pages(r, pages);
     else if (r->zero) /* a cached span: the program wrote to it */
         memset(r->dirty, 0xff, sizeof r->dirty);
-    if (span && HAK_UNLIKELY(!hak_closed_open(span->base, span->pages * HAK_PAGE))) {
-        hak_spans_put(span);
-        return NULL;
-    }
+    span = opened(span);
     if (span && span->pages != r->pages)
         HAK_ADD_RELAXED(&rounded, 1);
     return span;
@@ -110,18 +120,24 @@ static void put_pages(struct hak_slab *span)
     hak_pages_put(span);
 }
 
-void hak_spans_put(struct hak_slab *span)
+static HAK_NOINLINE bool put_and_bound(struct hak_slab *span)
 {
-    hak_closed_shut(span->base, span->pages * HAK_PAGE);
-    if (hak_span_cache_push(span))
-        return;
     put_pages(span);
     hak_pages_bound();
+    return true;
+}
+
+bool hak_spans_put(struct hak_slab *span)
+{
+    hak_closed_shut(span->base, span->pages * HAK_PAGE);
+    return HAK_LIKELY(hak_span_cache_push(span)) || put_and_bound(span);
 }
 
 bool hak_spans_resize(struct hak_slab *span, unsigned pages)
 {
     unsigned before = span->pages;
+    if (pages == before)
+        return true;
     if (pages < before)
         hak_closed_shut(span->base + pages * HAK_PAGE, (before - pages) * HAK_PAGE);
     if (!hak_pages_resize(span, pages))

@@ -7,6 +7,8 @@
 
 #include "core/plugin.h"
 
+#include "span_cache.h"
+
 #define SPAN_MAX_PAGES 512u /* 32 MiB */
 
 /* How a request was matched to its class. */
@@ -18,15 +20,19 @@ enum span_fit {
 
 struct span_request {
     unsigned pages, align; /* both in pages; align is a power of two */
+    bool missed;           /* hak_spans_take_cached had none */
     bool growing;          /* realloc moves a block here: prefer a place with free pages behind it */
     bool zero;             /* the caller needs `dirty` */
     enum span_fit fit;     /* result */
     uint64_t dirty[SPAN_MAX_PAGES / 64]; /* result: pages with old content */
 };
 
+/* A cached span of exactly so many pages, at most SPAN_EXACT_PAGES; NULL if there is none. */
+struct hak_slab *hak_spans_take_cached(unsigned pages);
 /* Takes a span: its descriptor, with base and pages set; NULL without memory. */
 struct hak_slab *hak_spans_take(struct span_request *r);
-void hak_spans_put(struct hak_slab *span);
+/* True. */
+bool hak_spans_put(struct hak_slab *span);
 /* Changes the length in place; false if the pages behind are taken. */
 bool hak_spans_resize(struct hak_slab *span, unsigned pages);
 /* Releases cached spans that were unused for the purge delay; releases all. */
