@@ -101,11 +101,4 @@ HAK_INLINE bool hak_block_batches_open(struct hak_slab *slab)
     return !HAK_BITMAP_ALL || !slab->free || hak_block_batches_move(slab);
 }
 
-/* Called when as many blocks came back as were allocated, before the slab is released: stops the process if one block
- * came twice while another is still in use. */
-HAK_INLINE void hak_block_batches_check(struct hak_slab *slab)
-{
-    hak_block_batches_open(slab);
-}
-
 #endif

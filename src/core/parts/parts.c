@@ -153,6 +153,6 @@ void hak_parts_empty_slab(struct hak_slab *slab)
 {
     if (hak_slab_state(slab) == HAK_SLAB_PARTIAL)
         hak_slab_adopt(slab, NULL);
-    hak_block_batches_check(slab);
+    hak_block_batches_open(slab); /* stops the process if one block came back twice while another is still in use */
     hak_slab_empty(slab);
 }

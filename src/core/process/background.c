@@ -37,11 +37,6 @@ static void *run(void *purge)
     return NULL;
 }
 
-static size_t stack_size(void)
-{
-    return hak_max(STACK, (size_t)PTHREAD_STACK_MIN + STACK / 2);
-}
-
 static bool create(void *purge)
 {
     pthread_t thread;
@@ -49,7 +44,7 @@ static bool create(void *purge)
     sigset_t all, before;
     if (pthread_attr_init(&attr))
         return false;
-    pthread_attr_setstacksize(&attr, stack_size());
+    pthread_attr_setstacksize(&attr, hak_max(STACK, (size_t)PTHREAD_STACK_MIN + STACK / 2));
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits the mask */
     int error = pthread_create(&thread, &attr, run, purge);

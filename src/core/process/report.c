@@ -60,11 +60,6 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-static const char *source_of(unsigned i)
-{
-    return hak_options_from_environment[i] ? "environment" : "default";
-}
-
 static void write_number_setting(struct hak_stats_writer *w, const struct hak_option_info *info, uint32_t value)
 {
     size_t length;
@@ -98,7 +93,7 @@ static void write_settings(struct hak_stats_writer *w)
             hak_stats_text(w, "value", value);
         else
             write_number_setting(w, info, *(const uint32_t *)value);
-        hak_stats_text(w, "source", source_of(i));
+        hak_stats_text(w, "source", hak_options_from_environment[i] ? "environment" : "default");
         if (w->form->complete) {
             hak_stats_text(w, "type", types[info->type]);
             hak_stats_number(w, "changeable", hak_option_is_changeable(info));
