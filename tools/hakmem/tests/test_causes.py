@@ -5,13 +5,14 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Hakmem, clean_environment
 
-from hakmem_workbench import explain, statsfile
+from hakmem_workbench import explain, inspection, statsfile
 
 STATS: dict[str, Any] = {
     "allocator": {
@@ -242,6 +243,21 @@ sys.stdin.read()
     assert "to 50-60 %" in text
     if top.code == 0:  # else rich is missing
         assert any(line.split()[0] == pid and "sparse" in line for line in top.out.splitlines())
+
+
+def test_what_keeps_free_blocks() -> None:
+    """Live blocks of their slab, blocks in bins alone, or nothing: only the first is sparse."""
+    look = inspection._Look.__new__(inspection._Look)
+    look.heap, page = inspection.Heap(1, ""), inspection.PAGE
+    look.waiting = Counter({5: 3, 7: 1, 8: 1})
+    look.slabs = [
+        (5 * page, 6 * page, 3, 100, 0),
+        (6 * page, 7 * page, 1, 50, 0),
+        (7 * page, 9 * page, 2, 30, 0),
+        (9 * page, 10 * page, 0, 7, 0),
+    ]
+    look._free_blocks()
+    assert look.heap.kept == {"bins": 130, "sparse": 50, "empty": 7}
 
 
 def test_no_process(hakmem: Hakmem) -> None:
