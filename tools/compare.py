@@ -4,7 +4,7 @@
 
   compare.py LIBRARY BLOCKS COMMAND [ARGUMENT]...
 
-Called by tools/quickstart.sh, which cannot ask for all that `hakmem ab` needs. In each block the system malloc
+Called by tools/quickstart.sh, which cannot install everything that `hakmem ab` needs. In each block the system malloc
 runs twice and hakmem once, in random order; what it takes to claim a difference stands in
 tools/hakmem/hakmem_workbench/inference.py.
 """

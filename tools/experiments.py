@@ -119,7 +119,7 @@ class Lab:
 
 
 def made(process):
-    """What the library asked for, as text, and how many calls that is."""
+    """The library's system calls, as text, and their number."""
     counts = {name: process.own[name] for name in MAPPING if process.own[name]}
     return ", ".join(f"{n} {name}" for name, n in counts.items()), sum(counts.values())
 
@@ -156,7 +156,7 @@ def reuse_row(lab, command, **settings):
     acquires = sum(n for stage, n in stages.items() if stage != "failed")
     new = sum(stages[stage] for stage in ("unused", "lru", "map"))
     share = 1 - new / acquires
-    # Where threads take turns otherwise, few slabs are asked for beyond those that are in use at once.
+    # If threads are scheduled differently, few slabs are requested beyond those in use at once.
     return Row(f"slabs reused, `{command}`", "EMPTY and PARTIAL never", f"{share:.0%} of {acquires} acquires",
                "≥ 80 %, or at most 100 new ones", share >= 0.8 or new <= 100)
 
@@ -258,7 +258,7 @@ def mixed_8192(lab):
 
 def recycling(lab):
     commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42"]
-    threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"  # no slab moves where a thread's bins are handed on
+    threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"  # no slab moves if the next thread takes over the bins
     return Section("Works that grow and shrink", commands + [f"HAKMEM_PARKED_THREADS=0 {threads_end}"],
                    [reuse_row(lab, command) for command in commands] +
                    [reuse_row(lab, threads_end, HAKMEM_PARKED_THREADS="0")])
@@ -286,7 +286,7 @@ def pool(lab):
                 "mid_large_mt 4 100000 256 42", "mid_large_mt 1 100000 1024 42"]
     section = Section("8–52 KiB and 8–32 KiB", commands)
     section.rows = [speed_row(lab, command, there, tuple(bench_run.PEERS)) for command in commands]
-    # 5 MiB are freed, which go back in a few calls, how many being a question of time.
+    # 5 MiB are freed, which are purged in a few calls; their number depends on timing.
     section.rows += [call_row(lab, command, "asked for, never counted", 20) for command in (commands[0], commands[2])]
     program = lab.build / "tests" / "pool" / "pool_prewarm"
     warm = Row("first block of each class after prewarming", "1000+ cycles", "–", "no system call, no page fault")
@@ -333,7 +333,7 @@ def section_text(section):
 
 
 def structure(text):
-    """The page without what was measured."""
+    """The page without the measured figures."""
     lines = []
     for line in text.splitlines():
         if line.startswith("| ") and line.count("|") == 6:
@@ -365,7 +365,7 @@ def check(page, sections, text):
 
 
 def carried_out(experiment, lab):
-    """With --check up to three times: on a machine that is busy, pages go back that a quiet one uses again."""
+    """With --check up to three times: a busy machine purges pages that a quiet one reuses."""
     section = experiment(lab)
     for _ in range(2 if lab.counts_only else 0):
         if all(row.met is not False for row in section.rows):

@@ -7,13 +7,11 @@
 #   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
 #   tools/fresh.sh deb            the Debian packages, built, tried and purged, and the service of tools/docker, instead
 #
-# Needs root, debootstrap and a Debian 12 whose apt works: mirror, keys and
-# proxies are those of this machine. Takes as long as both commands on an
-# empty machine: 5 minutes for the packages, then what they say themselves.
+# Needs root, debootstrap and a Debian 12 whose apt works: mirror, keys and proxies are those of this machine. Takes as
+# long as both commands on an empty machine: 5 minutes for the packages, then the time that they print.
 #
-# All mounts lie in a namespace of their own, and all processes too, so nothing
-# is left of them however this ends. build-test/fresh holds the root; it goes
-# when all passed and stays for a look when something failed.
+# All mounts lie in a namespace of their own, and all processes too, so nothing is left of them however this ends.
+# build-test/fresh holds the root; it is removed if all passed, and kept for inspection if something failed.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -32,13 +30,13 @@ fail() {
     exit 1
 }
 
-# The mirror that apt would ask for the release itself.
+# The mirror from which apt would get the release itself.
 mirror() {
     apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
         awk -v release="$RELEASE" '$2 == release { print $1; exit }'
 }
 
-# How this machine reaches it: sources, keys, proxies, names.
+# Copies how this machine reaches it: sources, keys, proxies, names.
 carry_apt() {
     local folder
     rm -f "$FRESH/etc/apt/sources.list"
@@ -50,7 +48,7 @@ carry_apt() {
     [ ! -f /etc/ssl/certs/ca-certificates.crt ] || install -D -t "$FRESH/etc/ssl/certs" /etc/ssl/certs/ca-certificates.crt
 }
 
-# The files as they stand here, committed or not.
+# The files of this checkout, committed or not.
 carry_checkout() {
     mkdir -p "$FRESH$CHECKOUT"
     git -C "$ROOT" ls-files -z --cached --others --exclude-standard |
@@ -87,8 +85,8 @@ readme_lines() {
     awk -v section="## $1" '/^## / { on = $0 == section } on && /^```/ { code = !code; next } on && code && NF' "$ROOT/README.md"
 }
 
-# run_lines SECTION: each line alone, by the shell, where "..." is the path that a line above has in full. What a line
-# links is run, too; where hakmem serves a program, it has to say so.
+# run_lines SECTION: each line alone, by the shell, where "..." is the path that a line above has in full. Programs that
+# a line links are run, too; if hakmem serves a program, it must say so.
 run_lines() {
     local line verbose ran=0
     while IFS= read -r line <&4; do
@@ -107,7 +105,7 @@ run_lines() {
     [ "$ran" -gt 0 ] || fail "README has no commands in \"$1\""
 }
 
-# The program that README speaks of.
+# The program that README calls "program".
 write_program() {
     printf '%s\n' '#include <stdio.h>' '#include <stdlib.h>' \
         'int main(void) { char *p = malloc(100); return snprintf(p, 100, "%d", 7) == 1 ? free(p), 0 : 1; }' \
@@ -123,8 +121,8 @@ run_readme() {
     run_lines Compare
 }
 
-# run_docker: what tools/docker/Dockerfile does, line by line: COPY is done here, both stages in one root. The service answers
-# and says that hakmem serves it.
+# run_docker: executes tools/docker/Dockerfile line by line: COPY is done here, both stages in one root. The service
+# answers and says that hakmem serves it.
 run_docker() {
     local line
     inside ln -s "$CHECKOUT" /src
@@ -170,7 +168,7 @@ fi
 [ "$(id -u)" -eq 0 ] || fail "run it as root: it makes a root directory and mounts into it"
 command -v debootstrap >/dev/null || fail "install debootstrap"
 began=$SECONDS
-# unshare itself ignores what asks it to end, and so does the first process of a namespace; this ends both.
+# unshare ignores termination signals, and so does the first process of a namespace; this ends both.
 trap 'kill -KILL "$namespace"; exit 1' INT TERM
 unshare --mount --pid --fork --kill-child "$0" --in-namespace "$@" &
 namespace=$!

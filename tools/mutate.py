@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Changes the library in one place at a time, and says whether a test notices.
+"""Changes the library in one place at a time, and reports whether a test detects it.
 
 mutate.py [-n COUNT] [--seed SEED] [--kind KIND] [--only REGEX] [--again] [--option OPTION]... [--list] [--report]
           [--work FOLDER]
 
 Each mutant flips a comparison, swaps && and ||, drops a store or a call, shifts a constant or weakens a memory order in
-core, frontends or backends.  It is built in a copy of the tree, with assertions; then the tests run, those named after
-its file first, then the fast ones, until one fails: the mutant is killed.  One that compiles to the same code is
-equivalent.  SEED orders all mutants, so that `-n 300` is a sample; what was judged before, in FOLDER (build-mutate), is
-not judged again, and so a run may be stopped at any time.  --again shows the survivors to the tests near their file
-once more, which have perhaps been written since.  --report lists what is known of the sample.  mutants.kept beside this
-file names survivors that change nothing a program could see, or a size that was only chosen, with the reason.
-
---option=-Dcache=list judges what the default build leaves out and this one has; with --again, the survivors by another
-build: --option=-Db_sanitize=address,undefined --option=-Db_lundef=false sees what only reads or writes too far.
+core, frontends or backends. It is built in a copy of the tree, with assertions; then the tests run, those named after
+its file first, then the fast ones, until one fails: the mutant is killed. One that compiles to the same code is
+equivalent. SEED orders all mutants, so that `-n 300` is a sample; mutants already judged, in FOLDER (build-mutate), are
+skipped, and so a run may be stopped at any time. --again runs the tests near their file on the survivors once more,
+since tests may have been added. --report lists the results of the sample. mutants.kept beside this file names survivors
+that change nothing visible to a program, or an arbitrary size, with the reason. --option=-Dcache=list judges code that
+only this build has; with --again, the survivors in another build: --option=-Db_sanitize=address,undefined
+--option=-Db_lundef=false detects mutants that only access memory out of bounds.
 """
 
 import argparse
@@ -37,7 +36,7 @@ SUITES = ("unit", "models", "api", "stress")
 OPTIONS = ["-Dbench=false", "-Dman=false", "-Db_ndebug=false"]
 KEPT = Path(__file__).with_name("mutants.kept")
 PARTS = "src/libhakmem_parts"
-PATIENCE = (10, 8)  # seconds, and times as long as a test takes without a mutant
+PATIENCE = (10, 8)  # seconds, and multiples of a test's time without a mutant
 
 Mutant = collections.namedtuple("Mutant", "id kind file line start end text was")
 
@@ -55,7 +54,7 @@ def blank(match):
 
 
 def code_of(text):
-    """The text with comments, literals and directives blanked, each character in its place; constants stay."""
+    """The text with comments, literals and directives blanked at the same length; constants stay."""
     text = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
     text = re.sub(r"^([ \t]*#[ \t]*define[ \t]+\w+(?:\(.*?\))?)", blank, text, flags=re.M)
     return re.sub(r"^[ \t]*(#|_Static_assert)(?:\\\n|[^\n])*", blank, text, flags=re.M)
@@ -101,7 +100,7 @@ def describe(m):
 
 
 class Tests:
-    """The tests of one build, and how long each takes."""
+    """The tests of one build, and their durations."""
 
     def __init__(self, build):
         self.build = build
@@ -112,7 +111,7 @@ class Tests:
         self.seconds = {}
 
     def targets(self, tests):
-        """What the commands name, in the build's folder or from it."""
+        """The files that the commands name, relative to the build folder."""
         words = {os.path.relpath(a, self.build) if a.startswith("/") else a for t in tests for a in t["cmd"]}
         return sorted(word for word in words if word.startswith("tests/"))
 
@@ -131,7 +130,7 @@ class Tests:
         return status in (0, 77)
 
     def measure(self, files):
-        """Those near the files, or all."""
+        """The tests near the files, or all."""
         wanted = [t["name"] for file in files for t in self.near(Path(file))]
         self.all = [t for t in self.all if not files or t["name"] in wanted]
         broken = [t["name"] for t in self.all if not self.passes(t, 300)]
@@ -140,7 +139,7 @@ class Tests:
         self.all.sort(key=lambda t: self.seconds[t["name"]])
 
     def near(self, file):
-        """The tests named after a file; or after its folder, or that include what lies there; or a folder higher."""
+        """The tests named after a file; or after its folder, or that include files of it; or of the parent folder."""
         word = lambda test: test["name"].split()[1]
         def about(test, folder):
             source = ROOT / f"tests/unit/test_{word(test)}.c"
@@ -171,7 +170,7 @@ class Bench:
         for name in filter(None, files.split("\0")):
             copy = self.tree / name
             copy.parent.mkdir(parents=True, exist_ok=True)
-            # A run that was stopped may have left a mutant here: what is written is newer than what was built of it.
+            # A stopped run may have left a mutant here: so the file written now is newer than its object.
             if not copy.exists() or copy.read_bytes() != (ROOT / name).read_bytes():
                 shutil.copy(ROOT / name, copy)
         if not (self.build / "build.ninja").exists():
@@ -179,7 +178,7 @@ class Bench:
                            env=os.environ | {"CC": "clang"})
         subprocess.run(["ninja", "-C", self.build, "build.ninja"], capture_output=True)  # the tree may have changed
         self.tests = Tests(self.build)
-        if not self.make([]):  # all: some tests open what no command names
+        if not self.make([]):  # all: some tests open files that no command names
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
         self.tests.measure(mutated)
         self.code = self.hash_of_code()
@@ -249,7 +248,7 @@ def main():
     parser.add_argument("--work", type=Path, default=ROOT / "build-mutate")
     args = parser.parse_args()
     pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, describe(m))]
-    # What stays as it is keeps its place when other code changes.
+    # Unchanged code keeps its key when other code changes.
     pool.sort(key=lambda m: hashlib.sha1(f"{args.seed} {m.id}".encode()).digest())
     sample = pool[:args.n]
     if args.list:

@@ -24,7 +24,7 @@ say() {
     echo "release.sh: $*"
 }
 
-# quietly NAME COMMAND...: with its output in a log.
+# quietly NAME COMMAND...: runs it with its output in a log.
 quietly() {
     local log=$OUT/$1.log
     shift
@@ -64,7 +64,7 @@ set_version() {
     cp "$OUT/changelog" debian/changelog
 }
 
-# No place has the old version any more, but for what speaks of the past.
+# No place has the old version any more, except for text about the past.
 check_places() {
     local old=$1 left
     [ "$old" != "$VERSION" ] || return 0
@@ -97,7 +97,7 @@ check_tests() {
     quietly tests tools/test.sh --long
 }
 
-# slower CSV: works of which `hakmem ab` would say that the new library is slower.
+# slower CSV: workloads for which `hakmem ab` would say that the new library is slower.
 slower() {
     "$PYTHON" - "$1" <<'END'
 import sys

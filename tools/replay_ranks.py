@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Do allocators rank on a replay as on the program? Writes docs/replay.md and docs/data/replay.csv.
+"""Do allocators have the same order on a replay as on the program? Writes docs/replay.md and docs/data/replay.csv.
 
   tools/replay_ranks.py BUILD [--only NAME]... [-n BLOCKS]   measures: each program and its replay under each allocator
   tools/replay_ranks.py BUILD --quick                        one program, once, with what is installed; writes nothing
@@ -48,7 +48,7 @@ def quick_program(folder):
 
 
 def programs(folder):
-    """name: command; each needs some tenths of a second, and nothing but what Debian has."""
+    """name: command; each takes some tenths of a second, and only needs Debian's packages."""
     (folder / "in.json").write_text("[" + ",".join('{"a":%d,"b":["%s",%d]}' % (i, "y" * (i % 60), i) for i in range(30000)) + "]")
     (folder / "tree.cc").write_text(TREE)
     subprocess.run(["c++", "-O2", "-pthread", "-o", folder / "tree", folder / "tree.cc"], check=True)
@@ -100,7 +100,7 @@ def spearman(first, second):
 
 
 def cpu_of(command, environment):
-    """Seconds in user mode and in the kernel; the program's own, without what came before its exec."""
+    """Seconds in user mode and in the kernel; only of the program, without the time before its exec."""
     pid = os.posix_spawnp(command[0], command, environment, file_actions=[
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)
@@ -201,12 +201,12 @@ def page():
 
 Written by `tools/replay_ranks.py` from `docs/data/replay.csv`, which `tools/replay_ranks.py build` measures.
 
-`hakmem record` writes what a program asks of its allocator, `hakmem replay` asks the same of another one. {len(names)} programs were run
-under {len(ALLOCATORS)} allocators, and their records were replayed under the same ones. If a replay is worth anything, the allocators come in the
-same order. The rank correlation (Spearman's) is 1 where the order is the same, 0 where it says nothing, -1 where it is the reverse.
+`hakmem record` writes a program's requests to its allocator, `hakmem replay` makes the same requests to another one. {len(names)} programs were run
+under {len(ALLOCATORS)} allocators, and their records were replayed under the same ones. If a replay is useful, the allocators have the
+same order. The rank correlation (Spearman's) is 1 if the order is the same, 0 without correlation, -1 if it is reversed.
 
 - **CPU time**: {statistics.median(time for _, time in times):.2f} in the median. Where the allocators are close on the program itself, their order there is
-  chance: the column *spread* says by how much the slowest takes longer than the fastest. Of the {len(apart)} programs where that is a tenth or
+  chance: the column *spread* is the difference between the slowest and the fastest. Of the {len(apart)} programs where that is a tenth or
   more, {statistics.median(apart):.2f} in the median, {min(apart):.2f} at least.
 - **Peak memory**: {statistics.median(peaks):.2f} in the median, {min(peaks):.2f} at least.
 
@@ -214,11 +214,11 @@ same order. The rank correlation (Spearman's) is 1 where the order is the same, 
 |---|--:|--:|---|---|--:|---|---|
 {chr(10).join(table)}
 
-The machine was a virtual one of 2 processors with 20 to 30 other programs at work, so CPU times vary by some percent; peaks do not.
-With five allocators a correlation of 0.90 is two neighbours that changed places, and neighbours are often closer than this machine's noise.
-What a replay lacks: what the program does between its calls, and with it most misses of caches; where in a block the program
+The machine was a virtual one with 2 CPUs and 20 to 30 other running programs, so CPU times vary by some percent; peaks do not.
+With five allocators a correlation of 0.90 means that two neighbours changed places, and neighbours are often closer than this machine's noise.
+A replay lacks the program's work between its calls, and with it most cache misses; where in a block the program
 writes, and when; memory that does not come from malloc. So differences in time are larger on a replay than in the program, and a
-winner on a replay is a candidate: `hakmem ab VARIANT... -- program` tells whether the program gains.
+winner on a replay is a candidate: `hakmem ab VARIANT... -- program` shows whether the program gains.
 """
 
 

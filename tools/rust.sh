@@ -37,7 +37,7 @@ test_all() {
     vendor
     cargo package --quiet --allow-dirty
     package=$PWD/target/package/hakmem-$version
-    # What a user has: no checkout, and no Python.
+    # A user's environment: no checkout, and no Python.
     bin=$(mktemp -d)
     printf '#!/bin/sh\nexit 1\n' >"$bin/python3"
     chmod +x "$bin/python3"

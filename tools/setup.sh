@@ -6,12 +6,12 @@
 #
 # `suites` are the sources that tools/test.sh --long runs the tests of.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
-# `site` is what tools/site.py makes the documents a site with.
+# `site` is what tools/site.py needs.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
-# Asks the package database first, so it is fast and silent once all is there;
-# apt-get runs at most twice (update, install), through sudo when not root.
+# Queries the package database first, so it is fast and silent once everything is installed; apt-get runs at most twice
+# (update, install), through sudo when not root.
 # A step that fails prints its line with the error, and keeps its log.
 set -euo pipefail
 
@@ -42,7 +42,7 @@ fail() {
     exit 1
 }
 
-# step_failed SENTENCE: the first lines of the log that speak of an error, and where all of it is.
+# step_failed SENTENCE: prints the first lines of the log that mention an error, and the log's path.
 step_failed() {
     local kept
     kept=$(mktemp "${TMPDIR:-/tmp}/hakmem-setup.XXXXXX.log")
@@ -131,7 +131,7 @@ fetch_source() {
         step_failed "apt-get could not get the source package $1${2:+=$2}"
 }
 
-# The missing part of the CPython suite, of the very version that is installed.
+# The missing part of the CPython suite, of the installed version.
 fetch_suite_part() {
     local version
     version=$(dpkg-query -W -f='${source:Version}' libpython3.11-testsuite)
@@ -192,7 +192,7 @@ fetch_suite() {
     touch "$dir/.$version"
 }
 
-# Each is laid out so that its tests find the programs that are installed; git's need one more than those.
+# Each is laid out so that its tests find the installed programs; git's need one more.
 fetch_suites() {
     local dir
     fetch_suite redis redis-server

@@ -4,8 +4,8 @@
 
   tools/setup.sh site && tools/site.py
 
-mkdocs makes it, with the theme of Material. Each page stands where its file stands in the checkout, so links hold as
-they are; files that pages link to are copied beside them. Ends with an error at a warning of mkdocs, or at a link
+mkdocs makes it, with the theme of Material. Each page has the path of its file in the checkout, so links work
+unchanged; files to which pages link are copied beside them. Ends with an error at a warning of mkdocs, or at a link
 within the site that leads nowhere.
 """
 import html.parser
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build-site"
 SOURCE, SITE = OUT / "source", OUT / "site"
-# Chapters, each with the files that it begins with, and where all others of a folder stand.
+# Chapters, each with its first files, and the chapter of all other files in a folder.
 CHAPTERS = {
     "Guides": ["docs/tuning.md", "docs/production.md", "docs/memory.md", "docs/caches.md", "tools/hakmem/README.md",
                "docs/write-your-own-backend.md", "docs/write-your-own-frontend.md", "bindings/rust/README.md"],
@@ -108,7 +108,7 @@ def man_pages():
                               check=True).stdout
         title = re.sub(r"(\w+)\.(\d)", r"\1(\2)", name)
         (SOURCE / "man").mkdir(exist_ok=True)
-        # A line without a blank before it is no code to Markdown.
+        # Markdown does not treat an indented line as code without a blank line before it.
         lines = "\n".join(line.lstrip() if "<pre" not in body else line for line in body.splitlines() if line.strip())
         (SOURCE / "man" / f"{name}.md").write_text(f"# {title}\n\n<div class=\"man\">\n{lines}\n</div>\n")
         pages[title] = f"man/{name}.md"
@@ -133,7 +133,7 @@ def navigation(pages, manual):
 
 
 class Page(html.parser.HTMLParser):
-    """Where a page leads, and what can be led to in it."""
+    """The links of a page, and its anchors."""
 
     def __init__(self, path):
         super().__init__()

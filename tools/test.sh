@@ -7,14 +7,13 @@
 #
 # A stage is one of STAGES or LONG_STAGES below, the name of a variant, or
 # `variants` for all of them; without one, STAGES and all variants run.
-# --long runs LONG_STAGES too, the long stress in every variant without a
-# sanitizer, and the suites that the table leaves to it.
+# --long also runs LONG_STAGES, the long stress in every variant without a sanitizer, and the suites that the table
+# assigns to it.
 #
-# As many stages run side by side as there are processors, the longest first.
-# A stage that has ended prints one line, with the seconds that passed and those
-# that processors worked for it. Builds and logs go to build-test/. The last
+# As many stages run in parallel as there are CPUs, the longest first.
+# A stage that has ended prints one line, with its elapsed and CPU seconds. Builds and logs go to build-test/. The last
 # line is "N passed, N failed"; the exit status says whether anything failed.
-# Where ccache is installed, what one stage has compiled serves the others.
+# If ccache is installed, stages share compiled objects.
 set -euo pipefail
 
 # name | compiler | options | which tests, all when empty | which more by --long
@@ -67,7 +66,7 @@ readonly PROGRAM_BUILDS=(
 )
 readonly SUITES_BUILD="suites | default | tiny_header=false backend=shared_pool | | |"
 
-# a choice that makes no sense | a word that the sentence which refuses it must contain
+# an invalid choice | a word that the refusal must contain
 readonly REFUSALS=(
     "-Dfrontends=tiny                               | large"
     "-Dfrontends=pool                               | large"
@@ -94,7 +93,7 @@ FAILED=0
 CPU=0
 LONG=0
 CACHED=$(command -v ccache || true)
-# The folders of builds differ, which is no reason to compile the same file again.
+# Build folders differ, which need not prevent ccache from sharing objects.
 export CCACHE_NOHASHDIR=1
 
 trim() {
@@ -110,7 +109,7 @@ field() {
     trim "${columns[$2]:-}"
 }
 
-# cpu_seconds: CPU becomes what this shell and the commands that it waited for have taken of processors, in seconds.
+# cpu_seconds: sets CPU to the CPU seconds of this shell and of the commands for which it waited.
 cpu_seconds() {
     local file=$OUT/$BASHPID.times
     times >"$file"
@@ -144,8 +143,8 @@ variant_line() {
     return 1
 }
 
-# build_variant NAME LOG: configure and compile build-test/NAME; whoever needs it at the same time waits. Where the table
-# names suites, what these need is all that is compiled, unless --long asks for more.
+# build_variant NAME LOG: configure and compile build-test/NAME; stages that need it at the same time wait. If the table
+# names suites, only what these need is compiled, unless --long needs more.
 build_variant() {
     local lock status=0
     exec {lock}>"$OUT/$1.lock"
@@ -170,14 +169,14 @@ build_unlocked() {
     compile_for "$dir" "${TESTS[@]}" >>"$log" 2>&1
 }
 
-# tests_of NAME LINE: TESTS becomes what chooses the tests of a variant.
+# tests_of NAME LINE: sets TESTS to the arguments that choose the tests of a variant.
 tests_of() {
     read -r -a TESTS <<<"$(field "$2" 3)"
     [ "$LONG" -eq 1 ] || TESTS+=(--no-suite again)
     [ "$LONG" -eq 1 ] || [ "$1" = default ] || TESTS+=(--no-suite second --no-suite long)
 }
 
-# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles the library and what the tests that are chosen so need.
+# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles the library and what the chosen tests need.
 compile_for() {
     needed_targets "$@" | xargs ninja -C "$1"
 }
@@ -220,7 +219,7 @@ meson_test() {
     rm -f "$dir/meson-logs/testlog.json"
     meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 "$@" >>"$log" 2>&1 || status=$?
     read -r -a now <<<"$(count_tests "$dir")"
-    # No test at all, or a runner that broke, is a failure too.
+    # No test at all, or a broken runner, is also a failure.
     if [ "${now[1]}" -eq 0 ] && { [ "${now[0]}" -eq 0 ] || [ "$status" -ne 0 ]; }; then
         now[1]=1
     fi
@@ -278,7 +277,7 @@ stage_soak() {
     report soak "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
-# refused OPTIONS WORD LOG: meson must fail, of its own will, with a sentence that holds the word.
+# refused OPTIONS WORD LOG: meson must refuse the options with a sentence that contains the word.
 refused() {
     local options dir=$OUT/refused said=$OUT/refused.out status=0
     read -r -a options <<<"$1"
@@ -315,7 +314,7 @@ library_of() {
     find "$OUT/$1" -name libhakmem.so.0 -print -quit
 }
 
-# says DIR KEY VALUE: what the library that was built there says of itself.
+# says DIR KEY VALUE: checks what the library built there reports.
 says() {
     local stats=$OUT/$1/says.json
     rm -f "$stats"
@@ -380,7 +379,7 @@ emulated() {
     done
 }
 
-# musl: the library and its tests, but for those that seccomp refuses (Debian's musl has no kernel headers).
+# musl: the library and its tests, except for those that need seccomp (Debian's musl has no kernel headers).
 musl() {
     local dir=$OUT/musl suites=(--no-suite machine --suite unit --suite api --suite stress --suite misuse)
     [ "$LONG" -eq 0 ] && suites+=(--no-suite second --no-suite long) || suites+=(--suite memory --suite limits)
@@ -391,7 +390,7 @@ musl() {
     meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 "${suites[@]}"
 }
 
-# What `meson install` puts where, below bin, include, lib and share.
+# The files that `meson install` installs below bin, include, lib and share.
 readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhakmem.a,libhakmem.so{,.0}} lib/pkgconfig/hakmem.pc
     lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
     lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,3/hakmem.3,7/hakmem.7}
@@ -411,13 +410,13 @@ completes() {
     COMP_WORDS=("$tool" run --lib) COMP_CWORD=2
     _hakmem "$tool"
     [ "${COMPREPLY[*]}" = --library ] || return 1
-    # zsh: what stands before its own completion gets the commands and options.
+    # zsh: a stub in place of its completion function receives the commands and options.
     zsh -fc '_describe() { print -l ${(P)2} }; compadd() { print -l -- $@ }; words=($1 "") CURRENT=2; source $2
         words=($1 run --lib) CURRENT=3 PREFIX=--lib; source $2' zsh "$tool" "$1/share/zsh/site-functions/_hakmem" >"$1/completed" &&
         grep -q '^run:' "$1/completed" && grep -qx -e --library "$1/completed" && rm "$1/completed"
 }
 
-# Each file at its place, below DESTDIR and its prefix; the command finds its library; nothing is left of all that.
+# Each file is at its place, below DESTDIR and its prefix; the command finds its library; uninstalling leaves nothing.
 stages_install() {
     local dir=$1 stage=$OUT/staged prefix=$2 name
     rm -rf "$stage"
@@ -431,7 +430,7 @@ stages_install() {
     [ ! -e "$stage$prefix" ]
 }
 
-# The archive of a release builds and tests itself; what it builds, in a folder elsewhere, is what the checkout builds.
+# The archive of a release builds and tests itself; built in another folder, it yields the same files as the checkout.
 dists() {
     local dir=$1 from=$OUT/dist file
     rm -rf "$from"
@@ -446,7 +445,7 @@ dists() {
     done
 }
 
-# linked DIR LIBDIR: each program that a host built there has hakmem's malloc; only the shared ones have the library.
+# linked DIR LIBDIR: each program that a host built there uses hakmem's malloc; only the shared ones load the library.
 linked() {
     local program how
     for program in "$1"/{program,unnamed}{,++}-{shared,static} "$1"/{shared,static}/{program,unnamed}{,++}; do
@@ -458,8 +457,8 @@ linked() {
     done
 }
 
-# The ways of README.md to link an installed library, in a prefix that no loader knows; CMake and Meson find it, too.
-# And what else is installed.
+# README.md's ways to link an installed library, in a prefix that no loader knows; CMake and Meson find it, too. Also
+# checks the other installed files.
 installs() {
     local compile word how prefix=$OUT/installed dir=$OUT/install
     local -x PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=
@@ -496,7 +495,7 @@ installs() {
 }
 
 # A Meson project that embeds the checkout by a wrap, linked in both ways: because no hakmem is installed, and by force
-# where another one is; of hakmem it installs nothing. And CMake, which builds it beside itself.
+# where another one is; of hakmem it installs nothing. Also a CMake project that builds it.
 embeds() {
     local how force='' dir=$OUT/parent
     local -x PKG_CONFIG_LIBDIR=$dir/none
@@ -521,7 +520,7 @@ site() {
     tools/setup.sh site && tools/site.py
 }
 
-# Library and host compiled as one, with the fast pair in line; and the library alone.
+# Library and host compiled with LTO, with the inline fast pair; and the library alone.
 lto() {
     local dir=$OUT/lto
     rm -rf "$dir"
@@ -562,7 +561,7 @@ links_backend() {
     grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
 }
 
-# Each of subprojects/*.wrap serves where the system has nothing, and was told so.
+# Each of subprojects/*.wrap works if the system lacks the package.
 wraps() {
     local library dir=$OUT/wraps/build
     tools/setup.sh wraps || return 1

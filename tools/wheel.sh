@@ -5,8 +5,8 @@
 #   tools/wheel.sh [FOLDER]      builds it into FOLDER, which is new or empty (build-test/wheel, made anew), and tries it in
 #                                a new environment
 #
-# Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel serves every system with the glibc that the
-# library asks for, which is that of the newest symbol of this machine's glibc among what it calls: 2.34 on Debian 12.
+# Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel works on every system with the glibc
+# version that the library needs, which is that of the newest symbol that it calls: 2.34 on Debian 12.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -25,7 +25,7 @@ build() {
     install -t "$stage/hakmem_workbench/lib" -m 755 "$OUT"/prefix/lib/hakmem/*
     strip --strip-unneeded "$stage"/hakmem_workbench/lib/*hakmem*
     version=$(sed -n "s/^  version: '\(.*\)',/\1/p" "$ROOT/meson.build")
-    # The measuring half asks for more than the library needs.
+    # The measuring commands need more than the library.
     "$PYTHON" - "$stage/pyproject.toml" "$version" <<'EOF'
 import re, sys
 path, version = sys.argv[1:]
@@ -43,7 +43,7 @@ EOF
     "$OUT/builder/bin/pip" wheel -q --no-index --no-deps --no-build-isolation -w "$OUT" "$stage"
 }
 
-# In an environment that has neither the checkout nor a compiler.
+# Runs in an environment without the checkout and without a compiler.
 try() {
     local home=$OUT/environment path
     "$PYTHON" -m venv "$home"

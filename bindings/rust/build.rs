@@ -12,7 +12,7 @@ struct Parts {
     releases: Vec<String>,
 }
 
-/// What meson_options.txt, beside src, builds where nothing else is said; a backend's meson.build tells its kind.
+/// The default parts of meson_options.txt, beside src; a backend's meson.build says its kind.
 fn built_parts(src: &Path) -> Parts {
     let options = fs::read_to_string(src.join("../meson_options.txt")).unwrap();
     let built = |option: &str| -> Vec<String> {

@@ -10,7 +10,7 @@ static struct hak_slab *partial_lists[HAK_NCLASSES], *empty_lists[HAK_NCLASSES];
 static _Atomic(unsigned) kept[HAK_NCLASSES]; /* slabs on the second list */
 static _Atomic(uint64_t) reused;
 
-/* The ways in which slabs are found; the statistics show how often each served. */
+/* The stages; the statistics show how often each served. */
 enum { STAGE_PARTIAL, STAGE_KEPT, STAGE_PAGES, STAGE_MAP };
 static const struct hak_stage stages[] = {
     [STAGE_PARTIAL] = {"partial", true, "a PARTIAL slab of its class, which is adopted"},
@@ -78,7 +78,7 @@ static struct hak_slab *acquire_slab(struct hak_heap *heap, unsigned cls, enum h
     return slab;
 }
 
-/* One without a block outstanding. */
+/* Frees the pages of a slab without allocated blocks. */
 static void put_free(struct hak_slab *slab)
 {
     unsigned cls = slab->cls;
@@ -108,7 +108,7 @@ static void release_slab(struct hak_slab *slab)
         put_free(slab);
 }
 
-/* Somebody else may have adopted it between the last free and this call. */
+/* Another thread may have adopted it between the last free and this call. */
 static void all_back(struct hak_slab *slab, unsigned cls)
 {
     hak_lock_acquire(&lock);

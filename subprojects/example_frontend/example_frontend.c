@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A small frontend: 2 to 6 KiB, from pages of its own. It takes them from the page heap in batches, and cuts slabs off
- * a batch under one lock. docs/write-your-own-frontend.md tells what else a frontend may do. */
+ * A small frontend: 2 to 6 KiB, from pages of its own. It takes them from the page heap in batches, and takes slabs off
+ * a batch under one lock. docs/write-your-own-frontend.md says what else a frontend may do. */
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "core/plugin.h"
@@ -8,7 +8,7 @@
 #define BATCH 16u /* pages */
 
 static HAK_LOCK(lock, HAK_RANK_FRONTEND);
-static char *batch; /* what is left of it */
+static char *batch; /* the rest of the batch */
 static size_t left;
 static uint64_t batches;
 
@@ -31,7 +31,7 @@ static bool take_batch(void)
     return true;
 }
 
-/* The backend has PARTIAL and EMPTY slabs of the class, perhaps. */
+/* The backend may have PARTIAL and EMPTY slabs of the class. */
 static struct hak_slab *slab_acquire(struct hak_heap *heap, unsigned cls)
 {
     size_t pages = hak_slab_pages[cls];

@@ -112,7 +112,7 @@ static void free_one_of(struct set *set, unsigned n)
             link = &(*link)->next;
 }
 
-/* Until so many bytes or blocks are there, or so many requests in a row were refused. */
+/* Allocates until the bytes or blocks are reached, or a number of requests in a row were refused. */
 static void get(struct set *set, const char *kind, size_t bytes, size_t count, unsigned refusals)
 {
     uint64_t random = 42 + (uint64_t)(set - sets);
@@ -123,7 +123,7 @@ static void get(struct set *set, const char *kind, size_t bytes, size_t count, u
         die("%zu MiB more were refused", (end - set->bytes) / MIB);
 }
 
-/* --- what goes on -------------------------------------------------------------------------------------------- */
+/* --- workloads ---------------------------------------------------------------------------------------------- */
 
 static uint64_t now_ms(void)
 {
@@ -146,7 +146,7 @@ static void *get_one(size_t size)
     return p;
 }
 
-/* Small sizes are the more frequent ones where the range is wide. The first thread's blocks stay. */
+/* In a wide range, small sizes are more frequent. The first thread's blocks stay. */
 static void work(unsigned actor, unsigned slots, size_t min, size_t max, const char *amount)
 {
     static void *kept[SLOTS];
@@ -210,7 +210,7 @@ static size_t statm(unsigned column)
     return strtoul(at, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* It tells something where huge pages come by the library's advice alone. */
+/* This is meaningful only if huge pages depend on the library's advice. */
 static void sparse(size_t min, size_t max, unsigned n)
 {
     char text[64] = "";
@@ -265,7 +265,7 @@ static void lock_all(void)
     skip("mlockall: %s", strerror(errno));
 }
 
-/* --- what is seen --------------------------------------------------------------------------------------------- */
+/* --- measuring ------------------------------------------------------------------------------------------------ */
 
 static struct note {
     size_t resident, data, as, live;
@@ -370,7 +370,7 @@ static void judge_cost(const char *percent)
         die("more than %s %%", percent);
 }
 
-/* The plain backend gives back wholly free superslabs at once; that is no matter of age. */
+/* The plain backend purges wholly free superslabs at once, whatever their age. */
 static void expect_nothing_back(void)
 {
     static const char *const by_age[] = {"partial_release", "purge",         "lru_evict",
@@ -461,7 +461,7 @@ static struct actor {
     bool runs, called;
 } actors[ACTORS + 1];
 static unsigned busy;
-static char (*called_for)[WORD]; /* the step of all that are called */
+static char (*called_for)[WORD]; /* the step of all actors that are called */
 static pthread_mutex_t stage = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t call = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 
@@ -569,7 +569,7 @@ static void play(const char *script, const char *value)
     }
 }
 
-/* Under a limit from its start on. */
+/* Runs under a limit from its start. */
 static void play_under(char *limited, char *script, char *value)
 {
     char *equals = strchr(limited, '='), *args[] = {(char[]){"scenario"}, (char[]){"-v"}, value, script, NULL};

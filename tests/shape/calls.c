@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * calls COUNT: each function below makes the calls that it is named for COUNT times. Run under callgrind by calls.py,
- * which reads what the calls of each function cost: they go through pointers, so nothing of this program is counted.
+ * calls COUNT: each function below makes the calls that it is named for COUNT times. calls.py runs this under callgrind
+ * and reads the cost of each function's calls. The calls go through pointers, so nothing of this program is counted.
  */
 #include <malloc.h>
 #include <stdlib.h>

@@ -16,8 +16,8 @@ from pathlib import Path
 from common import finish, skip
 
 FEW, MANY = 300, 2300
-# With room for compilers, for ticks that the clock decides on, and for the C library's memset in calloc. What malloc and
-# free take is fast_path.py's.
+# The limits leave room for differences between compilers, for ticks that depend on the clock, and for the C library's
+# memset in calloc. fast_path.py checks malloc and free.
 LIMITS = {
     "free_null": 14,
     "usable_size": 14,

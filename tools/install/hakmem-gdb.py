@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """gdb loads this with libhakmem where both are installed below gdb's prefix; elsewhere: source PATH/hakmem-gdb.py.
 
-`hakmem block` and `hakmem heap` read memory alone: they work on a live process and on a core, of the kernel or of gdb,
-and need no debug information. Where things are says the section .hakmem.layout (src/core/base/layout.h)."""
+`hakmem block` and `hakmem heap` only read memory: they work on a live process and on a core, of the kernel or of gdb,
+and need no debug information. The section .hakmem.layout (src/core/base/layout.h) has the addresses."""
 import struct
 
 import gdb
@@ -46,7 +46,7 @@ class Library:
             at = end + 17
 
     def _find(self, path):
-        """How far from its own addresses it was loaded."""
+        """The offset at which it was loaded."""
         for line in gdb.execute("info files", to_string=True).splitlines():
             words = line.split()
             if words[3:5] == ["is", ".text"] and (words[5:] == ["in", path] or not words[5:]):
@@ -74,7 +74,7 @@ class Library:
 
 
 class Slab:
-    """A run of pages that is cut into blocks, or one large block."""
+    """A run of pages carved into blocks, or one large block."""
 
     def __init__(self, library, data):
         self.library = library
@@ -87,7 +87,7 @@ class Slab:
         self.remote = self.word >> library.number("remote_shift") & library.number("remote_mask")
 
     def block(self, number):
-        """What is known of a block."""
+        """Facts about a block."""
         if number >= self.carved:
             return "not cut yet"
         words = self.library.get(self.data, "hak_slab.bitmap")
@@ -100,7 +100,7 @@ class Slab:
                 + (f", or one of {self.remote} that other threads freed" if self.remote else ""))
 
     def bin_of(self, address):
-        """The heap in whose bin the block waits; 0 where none is found, or bins are no arrays."""
+        """The heap whose bin contains the block; 0 if none is found, or bins are not arrays."""
         if not self.library.has("hak_bin.slots") or not self.library.has("hak_cache.bin"):
             return 0
         for heap, data in heaps(self.library):
@@ -117,7 +117,7 @@ class Slab:
 
 
 def heaps(library):
-    """Address and content of the heaps that threads have, and of those of ended threads that wait."""
+    """Address and content of the heaps of threads, and of retired heaps."""
     for first in "used", "retired":
         heap = int.from_bytes(library.variable(first), "little")
         for _ in range(1 << 16):
@@ -142,7 +142,7 @@ def descriptor(library, page):
 
 
 def slab_of(library, address):
-    """The slab around an address; None where there is none."""
+    """The slab around an address; None if there is none."""
     if not any(base <= address < base + mapped for base, mapped in zones(library)):
         return None
     page, size = address >> 16, library.number("sizeof.hak_slab")
@@ -256,7 +256,7 @@ The process runs for the last three: no thread may stand inside of malloc or fre
 
 
 class SlabPrinter:
-    """With debug information: a slab in one line, as `print *slab` shows it."""
+    """With debug information, `print *slab` shows a slab in one line."""
 
     def __init__(self, value):
         self.value = value

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The format of a trace, which docs/trace-format.md describes: what trace.c writes and plan.c reads.
  * A file is a header and then chunks of one size. A chunk is written by one thread at a time, event by event, in place;
- * a byte 0 where an event would begin is its end. So a process may be killed at any moment. */
+ * a byte 0 where an event would begin is its end. So the file is valid if the process is killed at any moment. */
 #ifndef HAK_TRACE_FORMAT_H
 #define HAK_TRACE_FORMAT_H
 
@@ -15,7 +15,7 @@ enum {
     TRACE_EVENT_MAX = 96, /* bytes of the longest event and a change of threads before it, rounded up */
     TRACE_TIME_SHIFT = 4, /* times are in units of 16 ns */
     TRACE_ADDRESS_SHIFT = 3,
-    TRACE_LARGE = 128 * 1024, /* of blocks from here on it is recorded how much was touched */
+    TRACE_LARGE = 128 * 1024, /* for blocks of this size and more, the touched bytes are recorded */
 };
 
 /* The low three bits of an event's first byte. */
@@ -26,7 +26,7 @@ enum trace_op {
     TRACE_ALIGNED, /* log2 of the alignment, size, address */
     TRACE_FREE,    /* address */
     TRACE_REALLOC, /* numbers since the call began, old address, size, address */
-    TRACE_THREAD,  /* its number, its id of the kernel */
+    TRACE_THREAD,  /* its number, its kernel thread id */
     TRACE_TOUCHED, /* address, bytes: before the free or realloc of a large block */
 };
 
@@ -52,7 +52,7 @@ struct trace_header {
     char program[64]; /* its name, cut off */
 };
 
-/* What the first event of a chunk is relative to. */
+/* The values to which the first event of a chunk is relative. */
 struct trace_chunk {
     uint32_t thread;
     uint32_t kernel_thread;

@@ -151,7 +151,7 @@ static void look(uint32_t tenth)
     int64_t live = 0;
     for (uint64_t i = 0; i < r.header.threads; i++)
         live += r.threads[i].live;
-    for (uint32_t i = tenth; i-- && !r.nanoseconds[i];) { /* of few steps, several tenths end together */
+    for (uint32_t i = tenth; i-- && !r.nanoseconds[i];) { /* in a short plan several tenths may end together */
         r.live[i] = (uint64_t)live;
         r.resident[i] = bytes;
         r.nanoseconds[i] = now() - r.began;
@@ -181,7 +181,7 @@ static void finish_epoch(struct thread *t)
         rest(epoch + 1);
     atomic_store_explicit(&r.open, epoch + 1, memory_order_release);
     start_threads(epoch + 1);
-    /* Who waits names the epoch by a bit, so that few wake for nothing. */
+    /* A waiting thread names its epoch by a bit, so that few wake needlessly. */
     syscall(SYS_futex, &r.open, FUTEX_WAKE_BIT, INT32_MAX, NULL, NULL, 1u << ((epoch + 1) % 32));
 }
 

@@ -48,7 +48,7 @@ static struct {
     void (*free)(void *);
 } next;
 
-/* What dlsym itself asks for while it looks the names up. */
+/* Memory for dlsym itself while it looks up the names. */
 static _Alignas(16) char early[8192];
 static size_t early_used;
 
@@ -74,7 +74,7 @@ static void find(void *into, const char *name)
 
 static __thread bool finding __attribute__((tls_model("initial-exec")));
 
-/* `free` comes last: who finds it finds all. Threads that come here together find the same. */
+/* `free` comes last: a thread that finds it finds all. Threads that come here together find the same. */
 static void find_next(void)
 {
     finding = true;
@@ -233,7 +233,7 @@ static char *expand(const char *pattern)
     return out;
 }
 
-/* A file that is there already is another process's, or another program's before an exec: .1, .2 and so on then. */
+/* An existing file belongs to another process, or to another program before an exec: then appends .1, .2 and so on. */
 static int create(void)
 {
     char *end = expand(file.pattern);
@@ -249,7 +249,7 @@ static int create(void)
     }
     if (fd < 0)
         return fd;
-    /* Out of the way of programs that number their descriptors, or close all of the low ones. */
+    /* A high number, since programs reuse or close low descriptors. */
     int high = fcntl(fd, F_DUPFD_CLOEXEC, 400);
     if (high < 0)
         return fd;
@@ -318,8 +318,8 @@ static bool has_own_page(void)
     return true;
 }
 
-/* What a child has of its parent, whose other threads may have been at work on it. Each thing goes once: a handler may
- * fork in here, too. */
+/* Resets the state that a child inherits from its parent, which other threads may have been changing. Each thing goes
+ * once: a handler may fork in here, too. */
 static void forget_parent(void)
 {
     int fd = file.fd;
@@ -385,7 +385,7 @@ static void open_file(void)
         STORE(&own->generation, ++file.generation);
 }
 
-/* A new chunk for the writer, of this thread from now on. Where there is no room once, nothing more is recorded. */
+/* A new chunk for the writer, of this thread from now on. After the first failure, nothing more is recorded. */
 static bool next_chunk(struct writer *w)
 {
     if (w->chunk)
@@ -507,7 +507,8 @@ static void release(struct writer *w)
         give_back();
 }
 
-/* The writer of this thread with room for an event, for `release`; or NULL: then the event is lost, and counted. */
+/* This thread's writer, with room for an event, which `release` releases; or NULL: then the event is counted as
+ * lost. */
 static struct writer *claim(void)
 {
     struct writer *w = has_writer() ? self.writer : find_writer();
@@ -667,7 +668,7 @@ EXPORT void *realloc(void *p, size_t size)
         return p ? note_alloc(TRACE_MALLOC, p, 0) : NULL;
     }
     note_going(p);
-    /* The old block's address may be another's before the call returns: the number is taken first. */
+    /* Another block may have the old address before the call returns: so the number is taken first. */
     uint64_t began = __atomic_fetch_add(&file.header->numbers, 1, __ATOMIC_SEQ_CST), before = (uint64_t)(uintptr_t)p;
     void *q = next.realloc(p, size);
     if (LIKELY(q != NULL)) {

@@ -39,8 +39,7 @@ const ALIGNMENT: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hakmem;
 
-// SAFETY: hakmem's calls are those of C; a block goes back with the size, and where it was given the alignment, that it
-// was asked for with.
+// SAFETY: hakmem's calls are those of C; a block is freed with its requested size and, if one was given, its alignment.
 unsafe impl GlobalAlloc for Hakmem {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -86,7 +85,7 @@ unsafe impl GlobalAlloc for Hakmem {
     }
 }
 
-/// Gives free memory of all threads back to the kernel, but for at most `keep` bytes. About how many bytes went.
+/// Returns free memory of all threads to the kernel, except for at most `keep` bytes. Returns approximately how many bytes.
 pub fn trim(keep: usize) -> usize {
     // SAFETY: any thread may call it at any time.
     unsafe { hakmem_trim(keep) }

@@ -57,7 +57,7 @@ void hak_signal_write(void)
     errno = saved;
 }
 
-/* By then the signal does what it does by default: a core, and the exit status, at the place where it came. */
+/* Now the signal has its default action again: the process dies with its core and exit status at the original place. */
 static void on_abort(int number)
 {
     int saved = errno;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What several tests need: the tool as a person calls it, and small programs.
+"""Shared by several tests: the tool as a user calls it, and small programs.
 
 `hakmem` runs the command line in a process of its own. `library` is a stand-in
 for the real library (programs/fake_hakmem.c), so that no build is needed.
@@ -110,7 +110,7 @@ def library(compiled: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def real_library() -> Path:
-    """The library of this source tree, if somebody built it."""
+    """The library of this source tree, if it was built."""
     from hakmem_workbench import library as finder
     from hakmem_workbench.errors import Problem
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`hakmem ab` for real: hyperfine, real programs, real time.
+"""`hakmem ab` with hyperfine, real programs and real time.
 
 Timings of a busy machine may be anything, so only what holds on every machine
 is asserted: CPU time where a size matters, and more runs where a verdict does.
@@ -166,7 +166,7 @@ def test_mistakes(hakmem: Hakmem, library: Path) -> None:
 
 
 def test_the_folder_comes_first(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:
-    """Where it can't be written to nothing is run; where nothing was measured none stays."""
+    """If the folder can't be written, nothing is run; if nothing was measured, no folder remains."""
     mark = tmp_path / "ran"
     words = ("ab", "--library", library, "--runs", "2")
     done = hakmem(*words, "-o", "/proc/none", "--", "touch", mark)
@@ -191,7 +191,7 @@ def test_too_few_runs_are_told_before_anything_runs(hakmem: Hakmem, library: Pat
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Path:
-    """A program that nobody else runs."""
+    """A program with a unique name."""
     return Path(shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleeper"))
 
 
@@ -202,7 +202,7 @@ def interrupted(
     number: int,
     ready: Callable[[], bool],
 ) -> tuple[int, str]:
-    """Sends the signal at that moment; (exit code, stderr)."""
+    """Sends the signal at that moment; returns (exit code, stderr)."""
     words = ("ab", "--library", library, "--runs", "60", "-q", "-o", folder, "--", *command)
     process = subprocess.Popen(
         [sys.executable, TOOL, *map(str, words)],
@@ -210,7 +210,7 @@ def interrupted(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # Whoever started the tests may ignore it, and they would with him.
+        # The process that started the tests may ignore the signal, and they would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert holds_within(60, ready)
@@ -240,7 +240,7 @@ def runs(program: Path) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(library: Path, sleeper: Path, tmp_path: Path, number: int) -> None:
-    """What was measured is shown and written, and the exit code says that it is not all."""
+    """The results so far are shown and written, and the exit code says that they are incomplete."""
     folder = tmp_path / "out"
     raw = folder / "ab.csv"
 
@@ -264,7 +264,7 @@ def test_interrupted(library: Path, sleeper: Path, tmp_path: Path, number: int) 
 def test_interrupted_before_a_block_is_whole(
     library: Path, sleeper: Path, tmp_path: Path
 ) -> None:
-    """No judgement, no page; the raw runs stay, and nothing goes on behind our back.
+    """No judgement, no page; the raw runs are kept, and no process keeps running.
 
     The fourth run, which is the second warm-up, would take a minute.
     """
@@ -291,7 +291,7 @@ def test_a_failure_keeps_what_was_measured(hakmem: Hakmem, library: Path, tmp_pa
 
 
 def test_prepare_and_input(hakmem: Hakmem, library: Path, tmp_path: Path) -> None:
-    """The preparation runs before each run, and the input is there in each."""
+    """The preparation runs before each run, and each run gets the input."""
     source = tmp_path / "input"
     source.write_text("data\n")
     log = tmp_path / "log"
@@ -306,7 +306,7 @@ def test_prepare_and_input(hakmem: Hakmem, library: Path, tmp_path: Path) -> Non
 def test_settings_of_the_environment_do_not_leak(
     hakmem: Hakmem, library: Path, tmp_path: Path
 ) -> None:
-    """Every variant starts from the same, whatever is exported."""
+    """Every variant starts from the same environment, whatever is exported."""
     words = ("--library", library, "--runs", "2", "--no-syscalls", "-o", tmp_path)
     done = hakmem("ab", *words, "--", "ls", "/", env={"HAKMEM_BACKEND": "legacy"})
     assert done.code == 0, done.text

@@ -78,7 +78,7 @@ def test_mean_of_samples() -> None:
 
 
 def test_a_setting_that_helps(hakmem: Hakmem, library_of_kit: Path, compiled: Compiled) -> None:
-    """Only the background thread gives memory back to who makes no calls."""
+    """Only the background thread returns memory of a program that makes no calls."""
     words = ("advise", "--library", library_of_kit, *FEW, "--try", "set:HAKMEM_BACKGROUND=1")
     done = hakmem(*words, "--", compiled("idles"))
     assert done.code == 0, done.text
@@ -89,7 +89,7 @@ def test_a_setting_that_helps(hakmem: Hakmem, library_of_kit: Path, compiled: Co
 
 
 def test_the_defaults_are_best(hakmem: Hakmem, library_of_kit: Path, compiled: Compiled) -> None:
-    """What neither time nor memory could gain from, in a program that holds little."""
+    """A program that holds little, so that neither time nor memory could gain."""
     words = ("advise", "--library", library_of_kit, *FEW, "--try", "set:HAKMEM_LIMIT_MB=4000")
     done = hakmem(*words, "--", compiled("hand_over", "-pthread"), "300")
     assert done.code == 0, done.text

@@ -77,7 +77,7 @@ def test_retained(said: str) -> None:
 
 
 def test_retained_from_the_sections_of_the_parts() -> None:
-    """A library that writes no summary of its own tells it part by part."""
+    """A library that writes no summary reports memory part by part."""
     parts = {
         "conservation": {"free_bytes": 1 << 20, "allocated_bytes": 5 << 20, "large_bytes": 1 << 20},
         "shared_pool": {"dirty_bytes": 3 << 20},
@@ -98,7 +98,7 @@ def test_in_short(said: str) -> None:
 
 
 def test_in_short_says_what_to_try() -> None:
-    """Much was given back in vain: the setting that moves it, at another value."""
+    """Much was purged in vain: suggests the setting that changes this, with another value."""
     row = {"cause": "partial_release", "call": "madvise", "calls": 10, "ns": 90000}
     vain = {**row, "bytes": 10 << 20, "regret_bytes": 9 << 20}
     section = explain.explain(statsfile.parse({**STATS, "os_calls": [vain]}))[0]
@@ -126,7 +126,7 @@ def test_in_short_says_what_to_try() -> None:
 
 @pytest.mark.library
 def test_every_cause_of_the_library_is_explained() -> None:
-    """The list of causes is src/core/os/os.h; what a later one means must be said here too."""
+    """The list of causes is src/core/os/os.h; the meaning of a new one must be added here."""
     core = Path(__file__).resolve().parents[3] / "src" / "core"
     if not core.is_dir():
         pytest.skip("not in the source tree")
@@ -147,7 +147,7 @@ def test_broken_books() -> None:
 
 
 def test_nothing_is_required() -> None:
-    """An empty object has a story too."""
+    """An empty object is explained, too."""
     (section,) = explain.explain(statsfile.parse({}))
     assert "no system call" in section.lead
 
@@ -189,7 +189,7 @@ def test_missing_file(hakmem: Hakmem) -> None:
 
 
 def test_statistics_of_a_child(hakmem: Hakmem, library: Path) -> None:
-    """A shell that leaves without writing any: those of what it ran."""
+    """A shell that exits without writing statistics: those of its children are used."""
     script = "import os, subprocess; subprocess.run(['ls', '/']); os._exit(0)"
     done = hakmem("causes", "--library", library, "--", sys.executable, "-c", script)
     assert done.code == 0, done.err
@@ -199,7 +199,7 @@ def test_statistics_of_a_child(hakmem: Hakmem, library: Path) -> None:
 @pytest.mark.library
 @pytest.mark.parametrize("command", ["ls /", "cat /dev/null", "sort /dev/null", "sh -c ls"])
 def test_programs_that_close_stderr(hakmem: Hakmem, real_library: Path, command: str) -> None:
-    """All of coreutils does at its exit."""
+    """All coreutils do so at exit."""
     done = hakmem("causes", "--library", real_library, "--", *command.split())
     assert done.code == 0, done.err
     assert "System calls" in done.out and "They balance" in done.out
@@ -214,7 +214,7 @@ def test_each_setting_that_releases_memory_is_there() -> None:
 
 @pytest.mark.library
 def test_a_running_process(hakmem: Hakmem, real_library: Path) -> None:
-    """Every second of its blocks is free: neither the program's, nor in need of a setting."""
+    """Every second of its blocks is free: these are not the program's, and no setting is suggested."""
     work = """
 import sys
 blocks = [bytes(1000) for _ in range(60000)]

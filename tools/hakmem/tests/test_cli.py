@@ -66,7 +66,7 @@ MISTAKES = (
 
 @pytest.mark.parametrize("words", MISTAKES, ids=" ".join)
 def test_an_error_is_one_line(hakmem: Hakmem, library: Path, words: tuple[str, ...]) -> None:
-    """It names what was wrong and ends in what to do."""
+    """It names what was wrong and ends with the remedy."""
     known = words[0] in ("run", "verify", "ab", "options") and "--library" not in words
     more = ("--library", str(library)) if known else ()
     done = hakmem(words[0], *more, *words[1:])
@@ -106,7 +106,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("command", ["run", "verify", "options", "causes"])
 def test_standard_library_alone(command: str, library: Path, tmp_path: Path) -> None:
-    """These work where nothing was installed."""
+    """These commands work if no packages were installed."""
     blocked = {"numpy", "matplotlib", "rich", "scipy"}
     script = BLOCKER.format(blocked=blocked, tree=str(PACKAGE.parent))
     words = [command, "--library", str(library)]

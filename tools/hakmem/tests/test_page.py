@@ -29,7 +29,7 @@ FLAGS = (
     "--hide-scrollbars",
 )
 
-# Runs in a copy of the page: tells what was really laid out.
+# Runs in a copy of the page: reports the actual layout.
 PROBE = """
 <script>
 addEventListener('load', () => {
@@ -95,7 +95,7 @@ def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignor
 
 
 def console_of(page: Path, folder: Path) -> list[str]:
-    """What the browser writes to its console for the page as it is: refused requests too."""
+    """The browser's console output for the page, including refused requests."""
     flags = (*FLAGS, "--enable-logging=stderr", f"--user-data-dir={folder / 'profile-console'}")
     done = subprocess.run(
         [chromium(), *flags, "--dump-dom", page.as_uri()],
@@ -159,7 +159,7 @@ def test_narrow_window(experiment: Path, tmp_path: Path) -> None:
 
 
 def test_long_names_and_commands(experiment: Path, tmp_path: Path) -> None:
-    """Neither may push anything off the page."""
+    """Neither may push content off the page."""
     text = (experiment / "ab.html").read_text().replace("backend=legacy", "x" * 120)
     page = tmp_path / "long.html"
     page.write_text(re.sub(r'(class="command">)[^<]*', r"\1" + "/very/long/path" * 30, text))
@@ -203,7 +203,7 @@ def explained_in(page: str) -> list[tuple[set[str], set[str]]]:
 
 
 def test_every_word_of_a_table_is_explained_below_it(experiment: Path) -> None:
-    """Names of variants speak for themselves, and the machine's table is plain English."""
+    """Names of variants need no explanation, nor does the machine's table."""
     variants = {"", "system", "hakmem", "backend=legacy", "state"}
     found = explained_in((experiment / "ab.html").read_text())
     assert sum(bool(words) for _, words in found) >= 4

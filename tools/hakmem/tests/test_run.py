@@ -138,7 +138,7 @@ def test_no_effect_is_told(
     flag: str,
     said: str,
 ) -> None:
-    """In one line, before the command, which runs all the same; for its scripts too."""
+    """One line before the command, which still runs; also for scripts."""
     program = tmp_path / "plain"
     shutil.copy(compiled(source, flag), program)
     done = hakmem("run", "--library", library, "--", program)
@@ -176,7 +176,7 @@ def test_no_effect_on_raised_privileges(
 
 
 def test_no_effect_on_another_machine(library: Path, compiled: Compiled, tmp_path: Path) -> None:
-    """Known by the two files, without running anything."""
+    """Detected from the two files, without running anything."""
     from hakmem_workbench import checks
     from hakmem_workbench import library as finder
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is measured beside time, and the record of the machine."""
+"""The measurements other than time, and the record of the machine."""
 
 import os
 import shutil
@@ -81,7 +81,7 @@ def test_notes() -> None:
 
 
 def test_neighbours_do_not_count_ourselves() -> None:
-    """Others have what we leave them, however busy the machine is."""
+    """Others have the CPUs that we leave, however busy the machine is."""
     seen, began, worked = machine.Neighbours(), time.monotonic(), time.process_time()
     while time.process_time() - worked < 0.4:
         pass

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`hakmem record` and `hakmem replay`: what was recorded comes back, block by block.
-
-`Decoder` reads a trace by docs/trace-format.md alone, and keeps its own account.
+"""`hakmem record` and `hakmem replay`: the replay repeats the record, block by block. `Decoder` implements
+docs/trace-format.md independently, and computes live bytes itself.
 """
 
 import gzip
@@ -84,7 +83,7 @@ class Decoder:
             self.events[number] = (op, thread, address, size)
 
     def live(self) -> list[int]:
-        """After each tenth of the calls; a free of what is not known does not count."""
+        """After each tenth of the calls; a free of an unknown block does not count."""
         known: dict[int, int] = {}
         resized: dict[int, int | None] = {}
         total, totals = 0, []
@@ -105,7 +104,7 @@ class Decoder:
 
 @pytest.fixture(scope="module")
 def kit(real_library: Path) -> Library:
-    """The library, where recorder and replayer were built with it."""
+    """The library, if recorder and replayer were built with it."""
     found = at(real_library, "under test")
     try:
         for name in (trace.RECORDER, trace.REPLAYER):
@@ -116,7 +115,7 @@ def kit(real_library: Path) -> Library:
 
 
 def check(kit: Library, path: Path, folder: Path) -> trace.Facts:
-    """A replay under each allocator ends each tenth with the bytes that the trace tells of."""
+    """Under each allocator, a replay has the trace's live bytes after each tenth."""
     replayer = beside(kit, trace.REPLAYER)
     with trace.expanded(path, folder) as plain:
         decoder = Decoder(plain.read_bytes()).read()
@@ -144,7 +143,7 @@ def test_two_threads_that_hand_over(
         match = LINE.search(done.err)
         assert match and match[2] == "2", done.err
         facts = check(kit, path, tmp_path)
-        # Beside its blocks the thread's own tables live, which the C library allocates.
+        # Besides its blocks, the thread's own tables are live, which the C library allocates.
         assert 0 <= facts.live[-1] - int(done.out) < 4096
         assert facts.peak >= 8 << 20
         resident = trace.carry_out(
@@ -154,7 +153,7 @@ def test_two_threads_that_hand_over(
 
 
 def test_cpython(hakmem: Hakmem, kit: Library, tmp_path: Path) -> None:
-    """A fork goes on in a trace of its own; the frees of its parent's blocks are left out."""
+    """A forked child has a trace of its own; the frees of its parent's blocks are left out."""
     script = (
         "import json, os, threading\n"
         "def work():\n"
@@ -276,7 +275,7 @@ def recorded(kit: Library, pattern: Path, command: list[str], **more: object) ->
 
 
 def test_a_full_disk_loses_and_counts(kit: Library, tmp_path: Path) -> None:
-    """Under a limit on the size of files the trace is cut off, whole up to there, and says so."""
+    """Under a limit on the size of files the trace is truncated, complete up to there, and says so."""
     script = "kept = [bytes(n % 90) for n in range(60000)]"
     command = ["sh", "-c", f"ulimit -f 400; PYTHONMALLOC=malloc exec {sys.executable} -c '{script}'"]
     pattern = tmp_path / "full.%p"
@@ -303,7 +302,7 @@ LOCKED = {
 def test_nobody_waits_without_end(
     kit: Library, compiled: Compiled, tmp_path: Path, mode: str
 ) -> None:
-    """What would wait for its own thread, or for one that keeps the recorder's lock, is lost and counted."""
+    """Events that would wait for their own thread, or for one that holds the recorder's lock, are lost and counted."""
     program = compiled("trace_lock", "-pthread", "-rdynamic")
     processes, threads, least, most = LOCKED[mode]
     said = recorded(kit, tmp_path / "%p", [str(program), mode], timeout=100)

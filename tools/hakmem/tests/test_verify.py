@@ -227,7 +227,7 @@ def test_a_wrong_finding_name(hakmem: Hakmem, library: Path) -> None:
 def test_setuid_program_for_an_ordinary_user(
     hakmem: Hakmem, library: Path, compiled: Compiled
 ) -> None:
-    """Without the right to trace it, it is known by its mode and what /proc still tells."""
+    """Without the right to trace it, its file mode and /proc identify it."""
     setpriv = shutil.which("setpriv")
     system = shutil.which("python3", path="/usr/bin")
     if os.getuid() != 0 or not setpriv or not system or not os.access(os.getcwd(), os.X_OK):
