@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# idle_postgres.sh POSTGRES LINES: 8 backends of a PostgreSQL server sort LINES each, some 100 bytes of memory for
-# a line, and wait. Prints the private MiB of all processes of the server when it started, and a second after the last
-# one was done. The allocator is the one of LD_PRELOAD. The server refuses to run as root, and then runs as nobody.
+# idle_postgres.sh POSTGRES LINES: 8 backends of a PostgreSQL server sort LINES each, some 100 bytes of memory for a
+# line, and wait. Prints the private MiB of all processes of the server when it started, and a second after the last one
+# was done. The allocator is the one of LD_PRELOAD. The server refuses to run as root; then it runs as the user nobody.
 set -eu
 programs=$(dirname "$1")
 library=${LD_PRELOAD:-}

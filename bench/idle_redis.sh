@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# idle_redis.sh FOLDER N: a redis-server takes N values of 200 bytes, and is told to forget them all. Prints its resident
-# MiB when it started, when it was full, and a second after it was told, in which it had nothing to do but its own
-# clock. The allocator is the one of LD_PRELOAD; the clients use the system's.
+# idle_redis.sh FOLDER N: a redis-server takes N values of 200 bytes, and is told to forget them all. Prints its
+# resident MiB after its start, when it was full, and after an idle second, in which only its own timer ran. The
+# allocator is the one of LD_PRELOAD; the clients use the system's.
 set -eu
 socket=$1/redis.sock
 redis-server --port 0 --unixsocket "$socket" --save '' --appendonly no --dir "$1" > /dev/null &

@@ -85,7 +85,7 @@ static void timed_free(struct thread *t, void *block)
 
 /* --- other threads' blocks -------------------------------------------------------------------- */
 
-/* Frees at most one block that another thread sent; false if the mailbox looked at was empty. */
+/* Frees at most one block that another thread sent; false if that mailbox was empty. */
 static bool free_one_foreign(struct thread *t)
 {
     if (++t->inbox >= thread_count)

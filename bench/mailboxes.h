@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Blocks on their way between threads: a bounded queue (ring.h) for each ordered pair of them.
- * A thread closes its side when it sends no more; who takes in until all have closed and nothing is left leaves nothing
- * behind.
+ * A thread closes its side when it sends no more; a thread that receives until all have closed and nothing is left
+ * leaves no block behind.
  */
 #ifndef HAKMEM_BENCH_MAILBOXES_H
 #define HAKMEM_BENCH_MAILBOXES_H
@@ -41,7 +41,7 @@ static inline void mailboxes_flush(struct mailboxes *boxes, unsigned from)
 static inline void mailboxes_close(struct mailboxes *boxes, unsigned from)
 {
     mailboxes_flush(boxes, from);
-    /* Release: who sees that all have closed sees all that was flushed; pairs with mailboxes_open. */
+    /* Release: a thread that sees that all have closed sees all flushed blocks; pairs with mailboxes_open. */
     atomic_fetch_sub_explicit(&boxes->senders, 1, memory_order_release);
 }
 

@@ -29,7 +29,7 @@ struct thread {
 
 static struct mailboxes boxes;
 
-/* Frees at most one block that another thread sent; false if the mailbox looked at was empty. */
+/* Frees at most one block that another thread sent; false if that mailbox was empty. */
 static bool free_one_foreign(struct thread *t)
 {
     if (++t->inbox == boxes.threads)

@@ -27,7 +27,7 @@ def main():
     functions = FUNCTION.findall(header)
     names = [name for _, _, _, name in functions]
     print(f'.\\" SPDX-License-Identifier: MIT\n.TH HAKMEM 3 2026-11-25 "hakmem {version}" "Library Functions Manual"')
-    print(".SH NAME\n" + roff(",\n".join(names)) + "\n\\- allocate, free, look at and steer the memory of hakmem")
+    print(".SH NAME\n" + roff(",\n".join(names)) + "\n\\- allocate, free, inspect and control the memory of hakmem")
     print(".SH SYNOPSIS\n.nf\n.B #include <hakmem.h>")
     for _, structure, prototype, _ in functions:
         print(".P\n" + roff((structure + prototype).strip()))

@@ -104,7 +104,9 @@ def peers_in(rows):
 
 
 def headline():
-    """What README.md says: works, time and memory of ours and of the best peer, as it is written there."""
+    """The figures of README.md: number of workloads, time and memory of hakmem and of the best peer, as formatted
+    there.
+    """
     rows = run.read_csv(DOCS / "data" / "performance.csv")
     time, memory = medians(rows, "cpu_s"), medians(rows, "peak_kib")
     peers = peers_in(rows)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Runs a program under the library: with its statistics, and with every memory call that strace saw.
 
-A call is the library's own if the function that asked for it lies in the library: the first frame of its
-stack, or the second where the first is the C library's wrapper. So the loader's calls and those for thread
-stacks do not count, whoever started the thread.
+A call is the library's own if the function that made it lies in the library: the first frame of its stack, or the
+second if the first is the C library's wrapper. So the loader's calls and those for thread stacks do not count,
+whichever thread made them.
 """
 import collections
 import json

@@ -5,8 +5,8 @@
   compare.py LIBRARY BLOCKS COMMAND [ARGUMENT]...
 
 Called by tools/quickstart.sh, which cannot install everything that `hakmem ab` needs. In each block the system malloc
-runs twice and hakmem once, in random order; what it takes to claim a difference stands in
-tools/hakmem/hakmem_workbench/inference.py.
+runs twice and hakmem once, in random order; tools/hakmem/hakmem_workbench/inference.py has the rule for claiming a
+difference.
 """
 import os
 import random

@@ -32,7 +32,7 @@ LIBRARY = "build/src/libhakmem.so"
 
 HEADER = """# The original's experiments, run here
 
-The system that hakmem re-creates left reports of its experiments: what was run, what it gave, what was hoped for.
+The system that hakmem re-creates left reports of its experiments: commands, results and expectations.
 This page has each of them as a command that anyone can run, the figure *there* (other machines: only ratios carry
 over), the figure *here*, and the bar set for it. `tools/experiments.py >docs/experiments.md` writes it anew;
 the test `experiments` counts all that can be counted, and fails where a bar on a count does not hold.

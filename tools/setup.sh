@@ -23,7 +23,7 @@ readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace str
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                python3-pytest chromium musl-tools ccache clang-format abigail-tools zsh systemtap-sdt-dev)
-# pip builds from Debian's own packages only, so what it builds with (setuptools, wheel) must be among them.
+# pip builds from Debian's own packages only, so its build tools (setuptools, wheel) must be among them.
 readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-wheel
                     python3-numpy python3-matplotlib python3-rich)
 readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)

@@ -85,7 +85,7 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
 
 #include "core/pages/guard.h"
 
-/* Of a mark of its own, so that neither tells the other. A header leaves no place that is aligned. */
+/* From a mark of its own, so that neither reveals the other. A header leaves no place that is aligned. */
 typedef uint64_t __attribute__((aligned(1), may_alias)) edge_word;
 
 HAK_INLINE uint64_t edge_canary(const void *p)
@@ -144,7 +144,7 @@ HAK_INLINE void *edge_malloc(size_t size)
     return p;
 }
 
-/* A guarded block has no room for a canary: what is written at once is what the program asked for. */
+/* A guarded block has no room for a canary: its usable size is the requested size. */
 HAK_INLINE void *edge_zeroed(size_t size)
 {
     if (size > HAK_SMALL_MAX - HAK_CANARY)

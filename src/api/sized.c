@@ -11,7 +11,7 @@ extern plain_delete delete_array __asm__("_ZdaPv") __attribute__((weak));
 extern aligned_delete delete_one_aligned __asm__("_ZdlPvSt11align_val_t") __attribute__((weak));
 extern aligned_delete delete_array_aligned __asm__("_ZdaPvSt11align_val_t") __attribute__((weak));
 
-/* In a C program that loads C++ later, ours cannot be told theirs: free is what the C++ library's own calls. */
+/* A C program may load C++ later: then our operator cannot find the C++ library's, whose own calls free. */
 static void delete_sized(void *p, size_t size, plain_delete *plain)
 {
     hak_block_check_most(p, size, "delete");

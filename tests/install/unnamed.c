@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A program that calls no function of hakmem by its name: its memory comes by the C library, in C++ by operator new. A
- * linker that leaves out what nobody asks for (--as-needed), or reads the archive before malloc is asked for, must not
- * lose hakmem. HAKMEM_VERBOSE=1 tells who serves it.
+ * linker that drops unreferenced libraries (--as-needed), or reads the archive before malloc is referenced, must not
+ * lose hakmem. HAKMEM_VERBOSE=1 shows which allocator serves it.
  */
 #ifdef __cplusplus
 #include <string>

@@ -8,7 +8,7 @@
 struct life_case {
     const char *name;
     void (*run)(unsigned count);
-    unsigned count; /* times what the command line says */
+    unsigned count; /* multiplied by the number on the command line */
 };
 
 extern const struct life_case life_forks[], life_ends[], life_calls[], life_locks[];

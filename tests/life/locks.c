@@ -373,7 +373,7 @@ static void in_names(unsigned count)
 {
     beside((body *const[]){make_locales, make_locales, start_quiet}, 3, set_locales, count);
     atomic_store(&over, false);
-    beside((body *const[]){start_quiet}, 1, set_variables, count); /* nobody reads the environment meanwhile */
+    beside((body *const[]){start_quiet}, 1, set_variables, count); /* no thread reads the environment meanwhile */
 }
 
 /* --- exit handlers ------------------------------------------------------------------------------------------------ */

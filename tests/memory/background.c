@@ -17,7 +17,7 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* How many; *other is one that is not the first. */
+/* The number of threads; *other is the id of one that is not the first. */
 static unsigned threads(pid_t *other)
 {
     unsigned n = 0;
@@ -87,7 +87,7 @@ static void check_bins(void)
         die("resident before %zu KiB, after 30 s of few calls %zu KiB", before / KIB, resident() / KIB);
 }
 
-/* The mask of thread `tid`, as the kernel tells it. */
+/* The signal mask of thread `tid`, from /proc. */
 static uint64_t blocked_in(pid_t tid)
 {
     char path[64], text[4096] = "";

@@ -4,12 +4,12 @@
  * it worked.
  *   leftover SIZE  new blocks hold words that the program did not write
  * link a block on a remote list leads malloc into a live block of another class
- *   calloc SIZE    what is written to freed blocks, before and after their pages went back, shows in calloc's new ones
+ * calloc SIZE bytes written to freed blocks, before and after their pages were purged, show in calloc's new ones
  *   order          the first blocks of a class come in the order of their addresses, up or down
  *   steer          a freed block's first word is an address, which malloc returns
  *   race           two threads free a block at the same time, and both get it again
  *   header         a byte behind a block, where header builds name the class of the next, names another; malloc returns
- *                  the next one for a larger size; header 1: nobody takes it, and the bin is drained
+ * the next one for a larger size; header 1: malloc does not take it, and the bin is drained
  *   batch          two bytes of a block that another thread freed name a live block, which malloc returns
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"

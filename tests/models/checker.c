@@ -10,7 +10,7 @@
  * are data races, which end the run like a failed check.
  *
  * MODEL_SITES=1 lists the operations with an order, as offsets in the object; MODEL_WEAKEN=OFFSET:ORDER[:FAILURE],...
- * makes them use other ones. Exit status: 0 all runs are right, 1 one is not, 2 it could not be told. */
+ * makes them use other ones. Exit status: 0 all runs are right, 1 one is not, 2 unknown. */
 #include "checker.h"
 
 #include <dlfcn.h>
@@ -385,7 +385,7 @@ static void write_message(struct thread *t, struct location *l, uint64_t value, 
     struct view *view = &l->messages[i].view;
     if (releases(order))
         *view = t->view;
-    if (reads) /* a release sequence goes on */
+    if (reads) /* a release sequence continues */
         join(view, &l->messages[i - 1].view);
     store_raw(op->address, op->size, value);
 }

@@ -22,9 +22,9 @@ WEAKER = {"acquire": ["relaxed"], "release": ["relaxed"], "acq_rel": ["acquire",
 # (function, operation, from, to): the reason why no model fails.
 KEPT = {
     ("load_word_acquire", "load", "acquire", "relaxed"): "reclaim's swap acquires as well",
-    ("swap_word", "cas", "acquire (failure)", "relaxed"): "a swap that failed looks at nothing but the word",
-    ("hak_slab_state", "load", "acquire", "relaxed"): "who asks has the slab from a block, a list or under a lock",
-    ("hak_slab_format", "store", "release", "relaxed"): "who learns of the slab learns it from a block or a list",
+    ("swap_word", "cas", "acquire (failure)", "relaxed"): "a swap that failed reads only the word",
+    ("hak_slab_state", "load", "acquire", "relaxed"): "the caller got the slab from a block, a list or under a lock",
+    ("hak_slab_format", "store", "release", "relaxed"): "a thread finds the slab through a block or a list",
     ("hak_slab_empty", "store", "release", "relaxed"): "the list that the slab goes to orders it",
     ("hak_slab_collect", "exchange", "acq_rel", "acquire"): "it publishes nothing",
     ("hak_slab_adopt", "exchange", "acq_rel", "acquire"): "it publishes nothing",
@@ -41,7 +41,7 @@ UNMET = {
     ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_CPU,
     ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",
     ("core/process/live.c", "file->header."): "another process reads it",
-    ("frontends/large/large.c", "HAK_SLAB_SPAN"): "who learns of the span learns it from a block",
+    ("frontends/large/large.c", "HAK_SLAB_SPAN"): "a thread finds the span through a block",
 }
 # Of two redundant orders one must remain: models detect if both are weakened.
 TOGETHER = [

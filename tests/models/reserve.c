@@ -18,7 +18,7 @@ static struct hak_heap threads[MODEL_THREADS];
 static struct reserve descriptors[MODEL_THREADS];
 static unsigned descriptors_used;
 static struct hak_slab slabs[SLABS];
-static bool is_free[SLABS], is_cut[SLABS]; /* plain: who has them must be allowed to look */
+static bool is_free[SLABS], is_cut[SLABS]; /* plain: only their owner may access them */
 static _Atomic(size_t) charged;
 static _Atomic(unsigned) cut, rests;
 static bool zero;

@@ -22,7 +22,7 @@
 
 static uint64_t zone_bits[4][64];
 static unsigned zone_bits_used;
-static bool tags_mapped, descriptors_mapped, memory_mapped, in_the_way; /* plain: who reads them must be allowed to */
+static bool tags_mapped, descriptors_mapped, memory_mapped, in_the_way; /* plain: only their owner may access them */
 static char *first, *next;
 static _Atomic(char *) handed_over;
 static _Atomic(unsigned) taken[FIRST + 1];

@@ -3,8 +3,8 @@
 
 A World owns one scratch directory for each test, the environment a tested
 program sees, the limit on its time, and the proof that the library served it.
-Only this module starts tested processes. Invariant: the environment is built from nothing, so that two worlds differ by
-the preload and by the settings asked for, never by the shell that started the driver.
+Only this module starts tested processes. Invariant: the environment is built from nothing, so that two worlds differ
+only in the preload and the requested settings, not in the environment of the driver.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ UNASKED = re.compile(r"^(hakmem: .*|.*LD_PRELOAD.*cannot be preloaded.*)$", re.M
 
 
 class Broken(Exception):
-    """The test cannot go on; the text says why."""
+    """The test cannot continue; the text says why."""
 
 
 class Finished:

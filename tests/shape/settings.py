@@ -107,7 +107,7 @@ def check_every_setting(p, backends):
     for name in "HAKMEM_STATS", "HAKMEM_STRICT", "HAKMEM_QUIET":
         defaults.pop(name, None)
     if "shared_pool" not in backends:
-        defaults.pop("HAKMEM_TINY_USE_SUPERSLAB")  # its default asks for what is not built
+        defaults.pop("HAKMEM_TINY_USE_SUPERSLAB")  # its default names a part that is not built
     stats, run = p.stats(**defaults)
     p.expect("every setting at its default", run.returncode == 0 and run.stderr == "", run)
     for row in stats.get("settings", []):

@@ -47,7 +47,7 @@ TAGS_OFFSET = 192  # in struct hak_tags, of the fields that free() loads
 # Symbols that the compiler's start files need, and its replacement of memcmp.
 COMPILERS = {"bcmp", "ITM_deregisterTMCloneTable", "ITM_registerTMCloneTable", "gmon_start", "cxa_finalize",
              "deregister_frame_info", "register_frame_info"}
-# Sized delete, which hardened builds look at (src/api/sized.c).
+# Sized delete, which hardened builds check (src/api/sized.c).
 SIZED = {f"_Zd{of}Pvm{aligned}" for of in "la" for aligned in ("", "St11align_val_t")}
 OPERATORS = re.compile(r"_Z(n|d)[wal]")
 

@@ -25,7 +25,7 @@ enum {
     MAX_LANES = 64,
     SLOTS = 512,
     MAILBOXES = 256,
-    BATCH = 512,  /* steps between two looks at the gate */
+    BATCH = 512,  /* steps between two checks of the gate */
     WINDOW = 256, /* cells; a power of two, so that an odd stride meets each of them */
     CELL_MIN = 16,
     SWAPPED = 32,

@@ -25,9 +25,9 @@ from common import finish, skip
 # No page is purged because of its age, so that nothing depends on time.
 NEVER = {"HAKMEM_PURGE_DELAY_MS": "3600000"}
 AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
-TIMES = 8  # that a work runs, to show that it is always the same
-TRIES = 3  # a thread that the machine holds up may do something later: a setting is wrong if it is so each time
-# What says how much there is at the end, and not what was done.
+TIMES = 8  # runs of a workload that must all give the same counters
+TRIES = 3  # a delayed thread may act later: a setting is wrong if it fails each time
+# Gauges: they show a state at the end, not events.
 STATE = ("memory.*", "os_latency.*", "stage_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
          "*.peak_bytes", "*.partial_slabs",
          "memory.*", "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * From a trace to a plan. Events are put in the order of their numbers; then each address is followed from its
  * allocation to its free and gets a slot; then each thread's steps are written one after the other.
- * What the trace does not tell in full is made whole: a free of an unknown block is left out, and a block at the
- * address of one that still lives ends that one first. */
+ * Gaps of the trace are closed: a free of an unknown block is left out, and a block at the address of one that still
+ * lives ends that one first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -221,7 +221,7 @@ static void take_out(uint32_t *place)
     t.table[hole] = 0;
 }
 
-/* A slot that nobody has used for long, so that hardly anybody waits for its last step. */
+/* A slot unused for long, so that hardly any thread waits for its last step. */
 static uint32_t new_slot(void)
 {
     if (t.slots_end - t.slots_begin > 65536)

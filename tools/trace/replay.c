@@ -41,7 +41,7 @@ struct thread {
     struct plan_step *steps;
     uint64_t next; /* of the plan's */
     uint32_t in_memory;
-    uint32_t epoch; /* plus 1: what it works on */
+    uint32_t epoch; /* plus 1: the step in progress */
     int64_t live;
 };
 
@@ -107,7 +107,7 @@ static uint64_t resident(void)
     return (uint64_t)(pages - shared) * r.page;
 }
 
-/* The most that was resident, of this program alone: getrusage would tell of the one before the exec, too. */
+/* The peak resident size of this program only: getrusage would include the program before the exec. */
 static uint64_t most_resident(void)
 {
     static char text[4096];

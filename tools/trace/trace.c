@@ -3,8 +3,8 @@
  * that is, defines the names of malloc, hands each call on, and under HAKMEM_TRACE=FILE writes an event of it
  * (format.h). A thread writes to a chunk of the file that is mapped: no lock and no call to the kernel but for each new
  * chunk. A block is freed after its event has its number, and the event of an allocation gets its number after the
- * call. So the numbers tell the order of all that happened to an address. Nothing here allocates, is a cancellation
- * point, or changes errno. No thread waits for itself, or for another one without end: the event counts as lost. */
+ * call. So the numbers give the order of all events of an address. Nothing here allocates, is a cancellation point, or
+ * changes errno. No thread waits for itself, or for another one without end: the event counts as lost. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #define STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #define ADD(p, n) __atomic_fetch_add(p, n, __ATOMIC_RELAXED)
 
-/* libhakmem.so looks for it: under HAKMEM_TRACE it complains where nobody records. */
+/* libhakmem.so looks for it: with HAKMEM_TRACE it reports if there is no recorder. */
 EXPORT extern const int hak_trace_is_loaded;
 const int hak_trace_is_loaded = TRACE_VERSION;
 
@@ -108,7 +108,7 @@ static bool ready(void)
 
 /* --- the file and its writers ---------------------------------------------------------------------------- */
 
-/* A chunk that is being written, and what the next event is relative to. */
+/* A chunk that is being written, and the values to which the next event is relative. */
 struct writer {
     char *chunk, *at, *end;
     uint64_t number, time, address;
@@ -131,11 +131,11 @@ static struct {
     char pattern[4096], path[4096 + 16];
 } file;
 
-/* In a page that the kernel clears in a child, however it forks: there nobody has the lock, and no thread's generation
+/* In a page that the kernel clears in a child, however it forks: there the lock is free, and no thread's generation
  * matches. */
 struct own {
     uint32_t lock;       /* of file.free, file.unmade, and of opening: the kernel's id of the thread that has it */
-    uint32_t stuck;      /* somebody waited in vain: others do not wait, until the lock is released */
+    uint32_t stuck;      /* a thread waited in vain: others do not wait until the lock is released */
     uint32_t generation; /* 0: no file yet */
     uint64_t lost;       /* events without the lock, until it is released */
 };
@@ -159,7 +159,7 @@ static uint64_t now(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* False where this thread has the lock already, and a signal's handler is here; and where another one keeps it for a
+/* False if this thread has the lock already, so that a signal handler is running; and if another thread holds it for a
  * second. While a thread waits, the one that has it runs at its priority. */
 static bool lock(void)
 {
@@ -177,7 +177,7 @@ static bool lock(void)
     return false;
 }
 
-/* In the child of a handler that forked while this thread had it, nobody has it. */
+/* In the child of a handler that forked while this thread had the lock, it is free. */
 static void unlock(void)
 {
     uint32_t thread = (uint32_t)syscall(SYS_gettid);
@@ -300,7 +300,7 @@ static void end_thread(void *writer)
     self.writer = NULL;
 }
 
-/* False, after a line where a trace is asked for, if there can be none. */
+/* False if there can be no trace, after a line if one is requested. */
 static bool has_own_page(void)
 {
     struct own *none = &none_yet;
@@ -369,7 +369,7 @@ static bool make_file(void)
     return true;
 }
 
-/* Under the lock: opens the file of this process, if one is asked for. */
+/* The caller holds the lock: opens the file of this process, if one is requested. */
 static void open_file(void)
 {
     enum state state = LOAD(&file.state);
@@ -806,7 +806,7 @@ static void *behind(const char *name)
         (void)tag;                                                 \
         return memalign(align, size);                              \
     }
-/* Further arguments of a delete are in registers, and nobody needs them. */
+/* Further arguments of a delete are in registers, and are not needed. */
 #define DELETE(name)           \
     EXPORT void name(void *p); \
     EXPORT void name(void *p)  \

@@ -26,7 +26,7 @@ static struct class_cache {
     _Atomic(int32_t) empties;  /* on the first stack */
     _Atomic(int32_t) partials; /* on the others */
     _Atomic(int32_t) idle;     /* of those, about: slabs whose blocks are all back */
-    /* FRONT: the index of the front stack; PASSING: a pass is going on; WANTED: another is wanted */
+    /* FRONT: the index of the front stack; PASSING: a pass is in progress; WANTED: another is wanted */
     _Atomic(unsigned) turn;
     _Atomic(bool) served; /* an idle slab served since the last tick */
     _Atomic(bool) reaped; /* an idle slab was found in this pass */

@@ -222,7 +222,7 @@ HAK_EXPORT void *pvalloc(size_t size)
     return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
 }
 
-/* A sampled block is larger than it was asked for, which hardened builds would take for a wrong size. */
+/* A sampled block is larger than requested, which hardened builds would take for a wrong size. */
 void free_sized(void *p, size_t size);
 HAK_EXPORT void free_sized(void *p, size_t size)
 {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Finds what may serve a program better than the defaults, by replaying its calls.
 
-A replay only proposes: times are those of calls alone, and memory is what malloc
-made resident. What it proposes is proven, or not, on the program itself.
+A replay only proposes: times are those of calls alone, and memory is what malloc made resident. The program itself then
+proves the proposal, or not.
 """
 
 from __future__ import annotations

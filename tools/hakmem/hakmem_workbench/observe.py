@@ -42,7 +42,7 @@ while [ "$1" != -- ]; do export "$1"; shift; done; shift
 exec "$@"
 """
 _GATE_DIRECT = "echo $$ >&8; exec 8>&-" + _GATE
-# A shell gives its background commands an empty input, unless told otherwise.
+# A shell gives its background commands an empty input, unless it is redirected.
 _GATE_ORPHAN = "exec 3<&0\n{ exec 8>&-" + _GATE + "} <&3 3<&- &\necho $! >&8\n"
 
 

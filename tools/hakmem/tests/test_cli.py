@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command line as a whole: help, mistakes, and what it needs installed."""
+"""The command line as a whole: help, mistakes, and required packages."""
 
 import ast
 import subprocess

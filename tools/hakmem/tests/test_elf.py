@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The ELF reader against what the compiler was told."""
+"""The ELF reader, compared with the options given to the compiler."""
 
 import subprocess
 from collections.abc import Callable

@@ -194,7 +194,7 @@ def test_parse_factor() -> None:
 
 
 def test_an_interval_without_one_has_a_reason() -> None:
-    """Whoever reads 'no difference' beside 1.010 – 1.030 reads why."""
+    """A report of 'no difference' beside 1.010 – 1.030 gives the reason."""
     told = set()
     for seed in range(60):
         random = np.random.default_rng(seed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How an experiment tells where it is, where nothing can be redrawn: in a log."""
+"""How an experiment reports progress if nothing can be redrawn: in a log."""
 
 import pytest
 

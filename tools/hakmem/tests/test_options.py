@@ -70,7 +70,7 @@ def test_a_wrong_part_is_answered_with_those_that_are_there(hakmem: Hakmem, name
 
 
 def test_the_parts_of_a_stripped_library(hakmem: Hakmem, named: Path, tmp_path: Path) -> None:
-    """Its file tells none; what was installed beside it may."""
+    """Its file names none; the installed .pc file may."""
     stripped = tmp_path / "libparts.so"
     subprocess.run(["strip", "-o", stripped, named], check=True)
     words = ("options", "--library", stripped, "--backend", "thiers")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Explain a process or a stats file: what is kept and why, who called the kernel."""
+"""Explain a process or a stats file: what is kept and why, and what caused the system calls."""
 
 from __future__ import annotations
 
