@@ -4,7 +4,7 @@
 #
 #   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site]...    (all when nothing is said)
 #
-# `suites` are the sources that tools/test.sh --long runs the tests of.
+# `suites` fetches the programs whose test suites tools/test.sh --long runs.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
 # `site` is what tools/site.py needs.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
@@ -207,8 +207,8 @@ fetch_suites() {
         t/helper/test-tool all >"$LOG" 2>&1 || step_failed "git could not be built for its tests"
 }
 
-# fetch_wraps: the sources that the files subprojects/*.wrap name, from Debian's packages, where Meson looks before it
-# downloads; what a wrap would clone, as a repository in build-test/wraps.
+# fetch_wraps takes the sources that subprojects/*.wrap name from Debian's packages and puts them where Meson looks
+# before it downloads. For a wrap that clones, it makes a repository in build-test/wraps.
 fetch_wraps() {
     local cache=$ROOT/subprojects/packagecache clone=$ROOT/build-test/wraps/mimalloc
     rm -rf "$clone" "$ROOT"/subprojects/{cmocka-1.1.5,jemalloc-5.3.0,mimalloc-2.0.9}

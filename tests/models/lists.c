@@ -24,7 +24,7 @@ static const struct hak_release release = {.name = "model"};
 const struct hak_frontend *const hak_frontends[] = {&frontend, NULL};
 const struct hak_backend *const hak_backends[] = {NULL};
 const struct hak_release *const hak_releases[] = {&release, NULL};
-const struct hak_os *hak_os; /* the clock of acquires, which are not timed here */
+const struct hak_os *hak_os; /* holds the clock that times acquires; this model does not time them */
 
 /* No memory for a bitmap: only the count of a slab that is released is checked. */
 void *hak_meta_alloc(size_t size)

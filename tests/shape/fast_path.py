@@ -65,7 +65,7 @@ def forbidden(instruction):
 
 
 def straight_path(code, name):
-    """From the entry to the return, falling through at each branch; the second best where that way leaves."""
+    """The instructions from entry to return; a branch is taken only if the path that falls through has no return."""
     start, end = code.function(name)
 
     def walk(address, seen):

@@ -2,7 +2,7 @@
  * Carries out a plan (plan.h) under whatever allocator serves this process: each thread of the trace is a thread here,
  * begins and ends where it did, and makes its calls in its order. Of each block a byte in each cache line is written,
  * beyond 64 KiB a byte in each system page; of a large block as much as the program had touched when it freed it.
- * Nothing else allocates: what the replay needs itself is mapped before it starts, and is not in the figures. */
+ * Nothing else allocates: the replay maps its own memory before it starts, and the figures leave it out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See huge.h. Before there is evidence, the kernel's setting decides. Any thread may call these functions; no lock: a
- * late sample only updates with older data. */
+ * See huge.h. Before there is evidence, the kernel's setting decides. Any thread may call these functions without a
+ * lock: two threads that sample at once may store the older result last, which does no harm. */
 #include "huge.h"
 
 #include <sys/mman.h>

@@ -132,7 +132,7 @@ static unsigned pages_for(size_t size)
     return (unsigned)(hak_align_up(size, HAK_PAGE) / HAK_PAGE);
 }
 
-/* A canary stands at the end of all pages, so that who writes before the next block meets it, too. */
+/* A canary stands at the end of all pages, so that a write just before the next block overwrites one, too. */
 static void note_size(struct hak_slab *slab, size_t size)
 {
     slab->requested = HAK_CANARY ? slab->pages * HAK_PAGE : hak_align_up(size, HAK_SYSTEM_PAGE);

@@ -84,7 +84,7 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
     return span;
 }
 
-/* NULL where the kernel does not let the program use it. */
+/* The span, made accessible to the program; NULL, and the span goes back, if the kernel refuses. */
 static struct hak_slab *opened(struct hak_slab *span)
 {
     if (!span || HAK_LIKELY(hak_closed_open(span->base, span->pages * HAK_PAGE)))
