@@ -80,7 +80,7 @@ readonly REFUSALS=(
     "-Ddefault_backend=nonsense                     | nonsense"
     "-Dfrontends=large -Dtiny_header=small           | tiny"
     "-Dcache=bag                                     | list"
-    "-Dcache=cpu -Dtiny_header=true                  | tag"
+    "-Dcache=cpu -Dtiny_header=true                  | tags"
     "-Dcache=cpu -Dhardened=true                     | quarantine"
 )
 

@@ -654,7 +654,7 @@ static void test_mallinfo2_is_what_is_held(void **state)
     assert_int_equal(pthread_join(other, NULL), 0);
     for (size_t i = 0; i < COUNT(p); i++) {
         size_t size = api.usable_size(p[i]);
-        usable += size + (size ? CANARY : 0);
+        usable += size + CANARY * (size != 0);
     }
     size_t now = held(), thread = 4096; /* memory that the C library keeps for a thread */
     assert_in_range(now, before + usable, before + usable + thread);

@@ -62,7 +62,7 @@ static size_t size_of(const char *kind, uint64_t *random)
     if (!strcmp(kind, "any"))
         return mixed_size(random);
     uint64_t r = next_random(random);
-    char what = kind[0];
+    int what = (unsigned char)kind[0];
     if (what == 'm')
         what = r % 4096 == 0 ? 'l' : r % 4096 < 64 ? 'p' : 's';
     r >>= 12;
