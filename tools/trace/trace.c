@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +20,9 @@
 #include <unistd.h>
 
 #include "format.h"
+
+/* The kernel's numbers, where no header of it is. */
+enum { LOCK_PI_PRIVATE = 6 | 128, UNLOCK_PI_PRIVATE = 7 | 128, TID_MASK = 0x3fffffff };
 
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -166,12 +168,12 @@ static bool lock(void)
     uint32_t had = 0, thread = (uint32_t)syscall(SYS_gettid);
     if (__atomic_compare_exchange_n(&own->lock, &had, thread, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return true;
-    if ((had & FUTEX_TID_MASK) == thread || LOAD(&own->stuck))
+    if ((had & TID_MASK) == thread || LOAD(&own->stuck))
         return false;
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec++;
-    if (syscall(SYS_futex, &own->lock, FUTEX_LOCK_PI_PRIVATE, 0, &until) == 0)
+    if (syscall(SYS_futex, &own->lock, LOCK_PI_PRIVATE, 0, &until) == 0)
         return true;
     STORE(&own->stuck, 1);
     return false;
@@ -185,7 +187,7 @@ static void unlock(void)
         ADD(&file.header->lost, __atomic_exchange_n(&own->lost, 0, __ATOMIC_RELAXED));
     STORE(&own->stuck, 0);
     if (!__atomic_compare_exchange_n(&own->lock, &thread, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED) && thread)
-        syscall(SYS_futex, &own->lock, FUTEX_UNLOCK_PI_PRIVATE);
+        syscall(SYS_futex, &own->lock, UNLOCK_PI_PRIVATE);
 }
 
 static void *map_private(size_t size)
