@@ -302,7 +302,7 @@ static unsigned oldest(const struct thread *t, const struct location *l)
 }
 
 /* The message that an operation reads under its n-th option, the newest first; count when there are fewer options.
- * All but loads read the newest, and a compare that fails may read an older one. */
+ * Only a load, or a compare that fails, may read an older message than the newest. */
 static unsigned message_of(const struct thread *t, const struct location *l, unsigned option)
 {
     const struct operation *op = &t->next;

@@ -18,8 +18,8 @@ from hakmem_workbench.errors import Problem
 
 
 def rss(heap):
-    """The mappings within the library's ranges. The kernel may have merged one with its neighbour's: that one has no
-    figure of its own."""
+    """The mappings within the library's ranges. The kernel may have merged one with a neighbour: then it has no figure
+    of its own."""
     total = merged = 0
     for one in inspection.mappings(heap.pid):
         parts = [(max(a, one.start), min(b, one.end)) for a, b in heap.ranges if a < one.end and b > one.start]

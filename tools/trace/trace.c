@@ -486,7 +486,8 @@ static struct writer *find_writer(void)
     return w;
 }
 
-/* Room for an event, and before it which thread writes, if it had another one. */
+/* Makes room for one more event; false if there is none. If another thread used the writer before, writes an event that
+ * names this one. */
 static bool prepare(struct writer *w)
 {
     int saved = errno;

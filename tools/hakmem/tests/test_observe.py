@@ -65,7 +65,7 @@ def test_limit_ends_a_server() -> None:
 
 
 def test_signals_reach_the_command() -> None:
-    """Delivered under the trace as without it."""
+    """The trace does not keep a signal from the command."""
     script = 'trap "exit 9" USR1; kill -USR1 $$; sleep 5'
     assert watch("sh", "-c", script).exit_code == 9
 

@@ -20,7 +20,7 @@ extern HAK_HIDDEN struct hak_arrays hak_arrays_closed; /* of no CPU: empty, with
 
 #define HAK_BIN_FIELDS                                                                      \
     uint8_t remote_lg; /* log2 of the number of slots of the remote cache; 0 without any */ \
-    uint8_t later;     /* frees beyond the next tick until its next check */
+    uint8_t later;     /* frees left until the next check */
 
 #define HAK_HEAP_CLEARED_FIELDS
 #define HAK_HEAP_FIELDS                                                                                            \
