@@ -11,7 +11,8 @@
  * work whole-idle     the same, then idleness and a few small blocks
  * work open           a library opened with RTLD_DEEPBIND
  *
- * Each does the same, call for call, whenever it runs, so that two runs differ by their settings alone. */
+ * Each does the same, call for call, whenever it runs, so that two runs differ by their settings alone. CANARY bytes of
+ * each size are the library's. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -33,6 +34,7 @@ static uint32_t below(uint32_t n)
 
 static void *take(size_t size)
 {
+    size -= CANARY;
     char *p = malloc(size);
     if (!p)
         abort();
