@@ -6,7 +6,6 @@
 #include "budget.h"
 #include "closed.h"
 #include "core/base/clock.h"
-#include "core/base/layout.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
@@ -24,14 +23,6 @@ _Atomic(bool) hak_pages_due;
 
 void hak_pages_start(uint64_t delay_ms, bool at_once)
 {
-    HAK_SHOW_SIZE(hak_superslab);
-    HAK_SHOW_FIELD(hak_superslab, free);
-    HAK_SHOW_FIELD(hak_superslab, state);
-    HAK_SHOW_FIELD(hak_superslab, cached_ms);
-    HAK_SHOW_FIELD(hak_superslab, pages.old);
-    HAK_SHOW_FIELD(hak_superslab, pages.refused);
-    HAK_SHOW_FIELD(hak_superslab, pages.checked_ms);
-    HAK_SHOW_NUMBER("hak_superslab.cached", HAK_CACHED);
     hak_dirty_queue.delay_ms = delay_ms;
     hak_dirty_queue.at_once = at_once;
 }

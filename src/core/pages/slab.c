@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/work.h"
 #include "core/os/meta.h"
@@ -23,30 +22,6 @@ static const char state_names[][8] = {"unused", "active", "full", "partial", "em
 
 const char *hak_slab_state_name(enum hak_slab_state state)
 {
-    HAK_SHOW_SIZE(hak_slab);
-    HAK_SHOW_FIELD(hak_slab, base);
-    HAK_SHOW_FIELD(hak_slab, bitmap);
-    HAK_SHOW_FIELD(hak_slab, head_offset);
-    HAK_SHOW_FIELD(hak_slab, below);
-    HAK_SHOW_FIELD(hak_slab, used);
-    HAK_SHOW_FIELD(hak_slab, carved);
-    HAK_SHOW_FIELD(hak_slab, capacity);
-    HAK_SHOW_FIELD(hak_slab, stride);
-    HAK_SHOW_FIELD(hak_slab, pages);
-    HAK_SHOW_FIELD(hak_slab, cls);
-    HAK_SHOW_FIELD(hak_slab, word);
-    HAK_SHOW_FIELD(hak_slab, owner);
-    HAK_SHOW_FIELD(hak_slab, region);
-    HAK_SHOW_FIELD(hak_slab, since_ms);
-    HAK_SHOW_FIELD(hak_slab, requested);
-    HAK_SHOW_NUMBER("state.active", HAK_SLAB_ACTIVE);
-    HAK_SHOW_NUMBER("state.full", HAK_SLAB_FULL);
-    HAK_SHOW_NUMBER("state.partial", HAK_SLAB_PARTIAL);
-    HAK_SHOW_NUMBER("state.empty", HAK_SLAB_EMPTY);
-    HAK_SHOW_NUMBER("state.span", HAK_SLAB_SPAN);
-    HAK_SHOW_NUMBER("state_mask", HAK_SLAB_STATE_MASK);
-    HAK_SHOW_NUMBER("remote_shift", HAK_SLAB_COUNT_SHIFT);
-    HAK_SHOW_NUMBER("remote_mask", HAK_SLAB_COUNT_MASK);
     return state_names[state];
 }
 

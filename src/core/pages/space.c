@@ -123,15 +123,10 @@ static void show_pages(void)
     HAK_SHOW_VARIABLE(zones);
     HAK_SHOW_VARIABLE(zone_count);
     HAK_SHOW_VARIABLE(entries);
-    HAK_SHOW_VARIABLE(hak_page_map);
     HAK_SHOW_SIZE(zone);
     HAK_SHOW_FIELD(zone, base);
     HAK_SHOW_FIELD(zone, mapped);
     HAK_SHOW_FIELD(zone, superslabs);
-    HAK_SHOW_FIELD(hak_page_map, descriptors);
-    HAK_SHOW_FIELD(hak_page_map, rotation);
-    HAK_SHOW_FIELD(hak_page_map, mask);
-    HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
 }
 
 /* The stack lies near the end of the address space. The kernel chose its address and the library's at random, which

@@ -9,6 +9,9 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/pages/guard.h"
+#include "core/pages/page_map.h"
+#include "core/pages/slab.h"
+#include "core/pages/superslab.h"
 #include "core/parts/parts.h"
 #include "maintenance.h"
 #include "start.h"
@@ -25,8 +28,46 @@ extern int hak_profile_set(size_t mean) __attribute__((weak));
 #define HAK_TEXT(field, name, moves, sentence) SHOW(field, name)
 #define HAK_PICK(field, name, def, target, picks, moves, sentence) SHOW(field, name)
 
-int hak_control_get(const char *name, char *value, size_t size)
+/* What tools read beside the settings. Files show their static variables themselves. */
+static void show_structures(void)
 {
+    HAK_SHOW_VARIABLE(hak_page_map);
+    HAK_SHOW_FIELD(hak_page_map, descriptors);
+    HAK_SHOW_FIELD(hak_page_map, rotation);
+    HAK_SHOW_FIELD(hak_page_map, mask);
+    HAK_SHOW_NUMBER("superslab_lg", HAK_SUPERSLAB_LG);
+    HAK_SHOW_SIZE(hak_superslab);
+    HAK_SHOW_FIELD(hak_superslab, free);
+    HAK_SHOW_FIELD(hak_superslab, state);
+    HAK_SHOW_FIELD(hak_superslab, cached_ms);
+    HAK_SHOW_FIELD(hak_superslab, pages.old);
+    HAK_SHOW_FIELD(hak_superslab, pages.refused);
+    HAK_SHOW_FIELD(hak_superslab, pages.checked_ms);
+    HAK_SHOW_NUMBER("hak_superslab.cached", HAK_CACHED);
+    HAK_SHOW_SIZE(hak_slab);
+    HAK_SHOW_FIELD(hak_slab, base);
+    HAK_SHOW_FIELD(hak_slab, bitmap);
+    HAK_SHOW_FIELD(hak_slab, head_offset);
+    HAK_SHOW_FIELD(hak_slab, below);
+    HAK_SHOW_FIELD(hak_slab, used);
+    HAK_SHOW_FIELD(hak_slab, carved);
+    HAK_SHOW_FIELD(hak_slab, capacity);
+    HAK_SHOW_FIELD(hak_slab, stride);
+    HAK_SHOW_FIELD(hak_slab, pages);
+    HAK_SHOW_FIELD(hak_slab, cls);
+    HAK_SHOW_FIELD(hak_slab, word);
+    HAK_SHOW_FIELD(hak_slab, owner);
+    HAK_SHOW_FIELD(hak_slab, region);
+    HAK_SHOW_FIELD(hak_slab, since_ms);
+    HAK_SHOW_FIELD(hak_slab, requested);
+    HAK_SHOW_NUMBER("state.active", HAK_SLAB_ACTIVE);
+    HAK_SHOW_NUMBER("state.full", HAK_SLAB_FULL);
+    HAK_SHOW_NUMBER("state.partial", HAK_SLAB_PARTIAL);
+    HAK_SHOW_NUMBER("state.empty", HAK_SLAB_EMPTY);
+    HAK_SHOW_NUMBER("state.span", HAK_SLAB_SPAN);
+    HAK_SHOW_NUMBER("state_mask", HAK_SLAB_STATE_MASK);
+    HAK_SHOW_NUMBER("remote_shift", HAK_SLAB_COUNT_SHIFT);
+    HAK_SHOW_NUMBER("remote_mask", HAK_SLAB_COUNT_MASK);
     HAK_SHOW_VARIABLE(hak_sealed);
     HAK_SHOW_VARIABLE(hak_guard_is_on);
     HAK_SHOW_VARIABLE(hak_log_ring);
@@ -35,7 +76,12 @@ int hak_control_get(const char *name, char *value, size_t size)
     HAK_SHOW_VARIABLE(hak_parts.backend);
     HAK_SHOW_FIELD(hak_backend, stages);
     HAK_SHOW_SIZE(hak_stage);
+}
+
+int hak_control_get(const char *name, char *value, size_t size)
+{
 #include "hak_settings.def"
+    show_structures();
     const struct hak_option_info *info = hak_option_find(name, strlen(name));
     if (!info)
         return -ENOENT;
