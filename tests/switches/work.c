@@ -34,7 +34,7 @@ static uint32_t below(uint32_t n)
 
 static void *take(size_t size)
 {
-    size -= CANARY;
+    size -= size > CANARY ? CANARY : 0;
     char *p = malloc(size);
     if (!p)
         abort();
