@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Explain a process or a stats file: what is kept and why, and what caused the system calls."""
+"""Explain a process or a stats file: what is kept and why, what called the kernel."""
 
 from __future__ import annotations
 

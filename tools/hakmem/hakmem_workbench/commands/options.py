@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """List every setting and the value that is in effect.
 
-With a WORD or --long each is described in full: type, range, default, source, what it does, and the counter that it
-moves. The table is the library's own: a trivial program runs under it, with the present environment and the settings of
+With a WORD or --long each is described in full: type, range, default, source,
+what it does, and the counter that it moves. The table is the library's own: a
+trivial program runs under it, with the present environment and the settings of
 --set.
 """
 
