@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares the caches: builds them, runs COMPARED of works.py, draws the picture of docs/caches.md and writes its tables.
+"""Compares the caches: builds them, runs COMPARED of works.py, draws the picture of docs/caches.md and writes its
+tables.
 
   caches.py -n 5                          builds below build/caches, samples, picture, tables
   caches.py --from docs/data/caches.csv        picture and tables again, from the samples
@@ -120,7 +121,8 @@ def draw(found, first, path):
     matplotlib.rcParams["svg.hashsalt"] = "hakmem"  # the same samples make the same file
     from matplotlib import pyplot
 
-    colours = {name: "grey" if name == NOISE else f"C{i}" for i, name in enumerate(found["cpu_s"][works.COMPARED[0].name])}
+    colours = {name: "grey" if name == NOISE else f"C{i}"
+               for i, name in enumerate(found["cpu_s"][works.COMPARED[0].name])}
     heights = [len(found[figure]) + 1.5 for figure in TITLES]
     canvas, panels = pyplot.subplots(len(TITLES), figsize=(8, 0.32 * sum(heights) + 1.5), height_ratios=heights)
     for panel, (figure, title) in zip(panels, TITLES.items()):

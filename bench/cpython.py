@@ -48,7 +48,8 @@ def measure(python, script, allocator, scratch):
     inherited = ",".join(["LD_PRELOAD", *works.PLAIN_PYTHON, *allocator.env])
     done = subprocess.run([python, str(script), "-p1", "-n3", "-w1", "-q", "--min-time", "0.05",
                            "--inherit-environ", inherited, "-o", str(output)],
-                          env=run.environment(WORK, allocator, allocator.library), cwd=scratch, capture_output=True, text=True)
+                          env=run.environment(WORK, allocator, allocator.library), cwd=scratch,
+                          capture_output=True, text=True)
     if done.returncode or not output.exists():
         raise run.BenchError(f"{script.parent.name} under {allocator.name}: {done.stderr.strip()[-200:]}")
     return values_of(json.loads(output.read_text()))

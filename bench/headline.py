@@ -123,8 +123,8 @@ def page(found, field, folder):
         rows.append([f'<a href="{escape(name)}/ab.html">{escape(name)}</a>', duration(results.median(0)), *words,
                      f"{results.judged.noise.ratio.value:.3f}"])
     heading = ("work", f"time of {field[0].label}", *(variant.label for variant in field), "noise")
-    legend = (f"Ratios of time to {field[0].label}, below 1 is faster. Green and red are differences above the noise, grey "
-              "is none. Noise is the baseline against itself.")
+    legend = (f"Ratios of time to {field[0].label}, below 1 is faster. Green and red are differences above the noise, "
+              "grey is none. Noise is the baseline against itself.")
     last = next(reversed(found.values()))
     parts = [html.header("hakmem headline", "meson compile ab", legend, "Who is ahead on the original's benchmarks?"),
              html.section("Time", html.table(heading, rows, "headline")),

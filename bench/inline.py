@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A pair of 64 B where the compiler sees into the allocator: hakmem/inline.h beside the shared library, and others with LTO.
+"""A pair of 64 B where the compiler sees into the allocator: hakmem/inline.h beside the shared library, and others with
+LTO.
 
   inline.py BUILD [--mimalloc SOURCES] [--snmalloc SOURCES] [--slots N] [-n TIMES]
 
@@ -23,7 +24,8 @@ def read_arguments():
     parser.add_argument("build", type=Path, metavar="BUILD")
     parser.add_argument("--mimalloc", type=Path)
     parser.add_argument("--snmalloc", type=Path)
-    parser.add_argument("--slots", type=int, default=256, metavar="N", help="blocks in use, the oldest of which is freed")
+    parser.add_argument("--slots", type=int, default=256, metavar="N",
+                        help="blocks in use, the oldest of which is freed")
     parser.add_argument("-n", type=int, default=5, metavar="TIMES")
     return parser.parse_args()
 
@@ -53,7 +55,8 @@ def instructions(program, *words):
     """Instructions of a pair; NaN if the program does not run under Valgrind, like snmalloc."""
     totals = []
     for count in FEW, MANY:
-        run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={program}.out", program, str(count), *words],
+        run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={program}.out", program,
+                              str(count), *words],
                              capture_output=True, text=True)
         found = None if run.returncode else re.search(r"Collected\s*:\s*(\d+)", run.stderr)
         totals.append(int(found[1]) if found else float("nan"))
@@ -70,7 +73,8 @@ def main():
         programs = {}
         for i, (name, words) in enumerate(commands(args).items()):
             programs[name] = Path(folder) / str(i)
-            subprocess.run([str(w) for w in [*words, f"-DSLOTS={args.slots}", "-pthread", "-o", programs[name]]], check=True)
+            subprocess.run([str(w) for w in [*words, f"-DSLOTS={args.slots}", "-pthread", "-o", programs[name]]],
+                           check=True)
         loop = min(nanoseconds(program, "bare") for program in programs.values())
         times = {name: [] for name in programs}
         for _ in range(args.n):

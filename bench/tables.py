@@ -83,7 +83,8 @@ def verdicts(rows, metric, base):
     blocks = {}
     for (work, _), values in by_block(rows, metric).items():
         blocks.setdefault(work, []).append(values)
-    names_of = {work: set.intersection(*map(set, found)) for work, found in blocks.items() if len(found) >= FEWEST_BLOCKS}
+    names_of = {work: set.intersection(*map(set, found))
+                for work, found in blocks.items() if len(found) >= FEWEST_BLOCKS}
     judged = {work: names for work, names in names_of.items() if {base, base + "2"} < names}
     if not judged:
         return {}

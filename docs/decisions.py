@@ -5,7 +5,8 @@
   decisions.py --check     exit 1 if the index, a number, a date, a status or what superseded a decision is wrong
   decisions.py --write     write the index
 
-A decision is NNNN-name.md: its title, "Date: YYYY-MM-DD", and "Status: accepted" or "Status: superseded by [NNNN](FILE)".
+A decision is NNNN-name.md: its title, "Date: YYYY-MM-DD", and "Status: accepted" or "Status: superseded by
+[NNNN](FILE)".
 """
 import re
 import sys

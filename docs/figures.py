@@ -16,7 +16,8 @@ import performance
 import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [page for folder in (".", "docs", "docs/decisions", "bench", "tools/hakmem") for page in sorted((ROOT / folder).glob("*.md"))]
+PAGES = [page for folder in (".", "docs", "docs/decisions", "bench", "tools/hakmem")
+         for page in sorted((ROOT / folder).glob("*.md"))]
 FOLDERS = ["bench", "docs", "src", "subprojects", "tests", "tools"]
 NAMED = re.compile(r"`([\w./-]+\.(?:c|h|cc|py|sh|ini|def|build))`")
 SYMBOL = re.compile(r"`(hak_\w+|HAK_\w+)(?:\(\w*\))?`")
@@ -39,7 +40,8 @@ def example_lines():
 
 
 def misuses():
-    """Rows of the table; of those found at once and later by default, and at once and by a signal by hardened builds."""
+    """Rows of the table; of those found at once and later by default, and at once and by a signal by hardened
+    builds."""
     rows = [[cell.strip() for cell in line.strip("|\n").split("|")]
             for line in (ROOT / "SECURITY.md").read_text().splitlines() if re.match(r"\| [^|]+ \| `\w+ ", line)]
     begin = lambda column, words: sum(row[column].startswith(words) for row in rows)
@@ -65,7 +67,8 @@ def models():
 
 
 def waiting():
-    return [re.search(r"HAK_DIRTY_UNWANTED_PER_MS \((\d+) \* HAK_KIB\)", (ROOT / "src/core/pages/dirty.h").read_text())[1]]
+    return [re.search(r"HAK_DIRTY_UNWANTED_PER_MS \((\d+) \* HAK_KIB\)",
+                      (ROOT / "src/core/pages/dirty.h").read_text())[1]]
 
 
 def promised(pattern):
@@ -135,7 +138,8 @@ def check_names():
 
 def check_symbols():
     """What a page calls by the library's prefix is in the sources. A decision is about the code of its day."""
-    code = "\n".join(path.read_text() for folder in ("src", "subprojects", "tests") for path in (ROOT / folder).rglob("*")
+    code = "\n".join(path.read_text() for folder in ("src", "subprojects", "tests")
+                     for path in (ROOT / folder).rglob("*")
                      if path.suffix in (".c", ".h", ".def", ".in", ".build", ".py"))
     words = set(re.findall(r"\w+", code))
     for page in PAGES:

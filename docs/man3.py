@@ -8,7 +8,8 @@ import re
 import sys
 from pathlib import Path
 
-FUNCTION = re.compile(r"/\*((?:[^*]|\*(?!/))*)\*/\n((?:struct \w+ \{.*?\};\n)?)([^/\n;{}]*\b(hakmem_\w+)\([^;]*\);)", re.DOTALL)
+FUNCTION = re.compile(r"/\*((?:[^*]|\*(?!/))*)\*/\n((?:struct \w+ \{.*?\};\n)?)"
+                      r"([^/\n;{}]*\b(hakmem_\w+)\([^;]*\);)", re.DOTALL)
 
 
 def roff(text):
@@ -31,8 +32,8 @@ def main():
     print(".SH SYNOPSIS\n.nf\n.B #include <hakmem.h>")
     for _, structure, prototype, _ in functions:
         print(".P\n" + roff((structure + prototype).strip()))
-    print(".fi\n.SH DESCRIPTION\nThe names of the C library without\n.B hakmem_\nin front are these functions, too, unless the library was"
-          "\nbuilt with\n.BR override=false .")
+    print(".fi\n.SH DESCRIPTION\nThe names of the C library without\n.B hakmem_\nin front are these functions, too, "
+          "unless the library was\nbuilt with\n.BR override=false .")
     for comment, _, _, name in functions:
         print(f".TP\n.BR {name} ()\n{roff(sentences(comment))}")
     print(".SH SEE ALSO\n.BR hakmem (1),\n.BR hakmem (7),\n.BR malloc (3)")

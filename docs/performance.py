@@ -26,11 +26,15 @@ HEADLINE = DOCS / "data" / "headline.svg"
 PAGE = """\
 # Performance
 
-Written by `docs/performance.py` from `docs/data/performance.csv`; `bench/run.py --quick --cpu` took the samples, and [bench/README.md](../bench/README.md) describes the works.
+Written by `docs/performance.py` from `docs/data/performance.csv`; `bench/run.py --quick --cpu` took the samples, \
+and [bench/README.md](../bench/README.md) describes the works.
 
 - **Machine**: {machine}.
-- **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
-- **Noise**: the system allocator runs twice in each block. Its second run against its first has a geometric mean of {noise:.3f}; half of the works lie between {low:.2f} and {high:.2f}. A smaller difference means nothing.
+- **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, \
+and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
+- **Noise**: the system allocator runs twice in each block. Its second run against its first \
+has a geometric mean of {noise:.3f}; half of the works lie between {low:.2f} and {high:.2f}. \
+A smaller difference means nothing.
 - **Peers**: {peers}.
 - **before** is hakmem at a429e50, the first version whose services were measured.
 

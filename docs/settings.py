@@ -34,8 +34,10 @@ HEADER = """\
 <!-- Generated from src/core/options.def and src/*/*/settings.def. To write it anew: meson compile -C build docs -->
 
 hakmem reads these variables of the environment once, when the process allocates for the first time.
-Those that `hakmem options` marks with `*` can change later: from outside by `hakmem set PID NAME=VALUE`, from the program by `hakmem_set`.
-A wrong name or value gives one line on stderr, and the default is used: `HAKMEM_STRICT=1` makes it fatal, `HAKMEM_QUIET=1` leaves the line out.
+Those that `hakmem options` marks with `*` can change later: from outside by `hakmem set PID NAME=VALUE`, \
+from the program by `hakmem_set`.
+A wrong name or value gives one line on stderr, and the default is used: `HAKMEM_STRICT=1` makes it fatal, \
+`HAKMEM_QUIET=1` leaves the line out.
 A program that has more rights than its user (set-user-id) ignores them all.
 `HAKMEM_STATS=json` prints the settings in effect under the key `settings`, each with its source.
 
@@ -74,8 +76,8 @@ class Setting:
         return self.default
 
     def values(self):
-        return {"BOOL": "0, 1", "PICK": "0, 1", "NUM": f"{self.min}–{self.max}", "ENUM": self.choices.replace("|", ", "),
-                "TEXT": "text"}[self.kind]
+        return {"BOOL": "0, 1", "PICK": "0, 1", "NUM": f"{self.min}–{self.max}",
+                "ENUM": self.choices.replace("|", ", "), "TEXT": "text"}[self.kind]
 
 
 @dataclass
@@ -105,7 +107,8 @@ def read_groups(path):
         elif row and groups:
             groups[-1].settings.append(parse_row(row, f"{path}:{number}"))
         elif line.strip():
-            wrong = "no title of a group, /* TITLE */, stands above" if row else "neither a setting in one line, nor the title of a group"
+            wrong = ("no title of a group, /* TITLE */, stands above" if row
+                     else "neither a setting in one line, nor the title of a group")
             raise TableError(f"{path}:{number}: {wrong}: {line.strip()}")
     return groups
 
@@ -124,8 +127,10 @@ def markdown(groups):
 
     lines = [HEADER + NOTE_INHERITED]
     for group in groups:
-        lines += [f"## {capital(group.title)}", "", "| setting | default | values | meaning | moves |", "|---|---|---|---|---|"]
-        lines += [f"| `{s.name}` | {cell(s.default_text())} | {cell(s.values())} | {cell(s.sentence)} | {cell(s.moves)} |"
+        lines += [f"## {capital(group.title)}", "",
+                  "| setting | default | values | meaning | moves |", "|---|---|---|---|---|"]
+        lines += [f"| `{s.name}` | {cell(s.default_text())} | {cell(s.values())} | {cell(s.sentence)} "
+                  f"| {cell(s.moves)} |"
                   for s in group.settings]
         lines.append("")
     return "\n".join(lines)

@@ -78,7 +78,8 @@ def _is_own(frames, library):
         return False
     if frames[0] == library:
         return True
-    return len(frames) > 1 and frames[1] == library and os.path.basename(frames[0]).startswith(("libc.so", "libc-", "ld-musl"))
+    return (len(frames) > 1 and frames[1] == library and
+            os.path.basename(frames[0]).startswith(("libc.so", "libc-", "ld-musl")))
 
 
 def _threads_and_children(events):

@@ -146,8 +146,8 @@ def switch_row(lab, setting, command, cause, there, **base):
     before, after = (tracing.ledger_by_cause(lab.stats(command, **settings)[0])[cause]
                      for settings in (base, base | dict([setting.split("=")])))
     around = "".join(f"{name}={value} " for name, value in base.items())
-    return Row(f"`{setting}` on `{around}{command}`", there, f"{cause}: {before} → {after} calls", "its own counter moves",
-               before != after)
+    return Row(f"`{setting}` on `{around}{command}`", there, f"{cause}: {before} → {after} calls",
+               "its own counter moves", before != after)
 
 
 def reuse_row(lab, command, **settings):
@@ -194,7 +194,8 @@ def switches(lab):
 
 
 def longer_and_larger(lab):
-    return Section("The same, longer and with a larger set", ["random_mixed 10000000 400 1", "random_mixed 1000000 4000 1"], [
+    return Section("The same, longer and with a larger set",
+                   ["random_mixed 10000000 400 1", "random_mixed 1000000 4000 1"], [
         call_row(lab, "random_mixed 10000000 400 1", "proposed, never run"),
         call_row(lab, "random_mixed 1000000 4000 1", "proposed, never run"),
     ])
@@ -308,8 +309,8 @@ def false_sharing(lab):
                    [speed_row(lab, command, "named, no figures", ("system",)) for command in commands])
 
 
-EXPERIMENTS = (mixed_400, switches, longer_and_larger, short_mixed, shrinking, mixed_8192, recycling, larson, fixed_size,
-               pool, false_sharing)
+EXPERIMENTS = (mixed_400, switches, longer_and_larger, short_mixed, shrinking, mixed_8192, recycling, larson,
+               fixed_size, pool, false_sharing)
 
 
 # --- the page ---------------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ carry_apt() {
     done
     apt-config dump | grep -E '^Acquire::(https?|Check-|Retries|Force)' >"$FRESH/etc/apt/apt.conf.d/00carried"
     cp -L /etc/resolv.conf /etc/hosts "$FRESH/etc/"
-    [ ! -f /etc/ssl/certs/ca-certificates.crt ] || install -D -t "$FRESH/etc/ssl/certs" /etc/ssl/certs/ca-certificates.crt
+    [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
+        install -D -t "$FRESH/etc/ssl/certs" /etc/ssl/certs/ca-certificates.crt
 }
 
 # The files of this checkout, committed or not.
@@ -76,13 +77,15 @@ inside() {
         [ -z "${!name:-}" ] || proxies+=("$name=${!name}")
     done
     printf '\nfresh.sh: ==== %s\n' "$*"
-    env --default-signal=INT,QUIT -i "${proxies[@]}" HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    env --default-signal=INT,QUIT -i "${proxies[@]}" HOME=/root TERM=dumb LANG=C.UTF-8 \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         chroot "$FRESH" sh -c "cd $CHECKOUT && exec \"\$@\"" sh "$@"
 }
 
 # readme_lines SECTION: the commands of its blocks.
 readme_lines() {
-    awk -v section="## $1" '/^## / { on = $0 == section } on && /^```/ { code = !code; next } on && code && NF' "$ROOT/README.md"
+    awk -v section="## $1" '/^## / { on = $0 == section } on && /^```/ { code = !code; next }
+        on && code && NF' "$ROOT/README.md"
 }
 
 # run_lines SECTION: each line alone, by the shell, where "..." is the path that a line above has in full. Programs that
@@ -134,8 +137,10 @@ run_docker() {
             CMD\ *) printf 'exec %s\n' "$(sed 's/^CMD \[//; s/\]$//; s/, / /g' <<<"$line")" >>"$FRESH/tmp/service" ;;
         esac
     done 4<"$ROOT/tools/docker/Dockerfile"
-    inside sh -ec 'sh /tmp/service >/tmp/said 2>&1 & for i in 1 2 3 4 5 6 7 8 9 10; do redis-cli ping && break; sleep 1; done
-        redis-cli info memory | grep ^used_memory_human; redis-cli shutdown nosave; wait; grep "^hakmem: version" /tmp/said'
+    inside sh -ec 'sh /tmp/service >/tmp/said 2>&1 & for i in 1 2 3 4 5 6 7 8 9 10; do
+            redis-cli ping && break; sleep 1; done
+        redis-cli info memory | grep ^used_memory_human; redis-cli shutdown nosave; wait
+        grep "^hakmem: version" /tmp/said'
 }
 
 run_deb() {

@@ -174,22 +174,24 @@ class Bench:
             if not copy.exists() or copy.read_bytes() != (ROOT / name).read_bytes():
                 shutil.copy(ROOT / name, copy)
         if not (self.build / "build.ninja").exists():
-            subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS, *options], check=True, capture_output=True,
-                           env=os.environ | {"CC": "clang"})
+            subprocess.run(["meson", "setup", self.build, self.tree, *OPTIONS, *options], check=True,
+                           capture_output=True, env=os.environ | {"CC": "clang"})
         subprocess.run(["ninja", "-C", self.build, "build.ninja"], capture_output=True)  # the tree may have changed
         self.tests = Tests(self.build)
         if not self.make([]):  # all: some tests open files that no command names
             sys.exit(f"{self.tree} does not build: ninja -C {self.build}")
         self.tests.measure(mutated)
         self.code = self.hash_of_code()
-        said = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], capture_output=True, text=True,
+                              check=True).stdout
         self.sources = {os.path.normpath(self.build / line.strip()) for line in said.splitlines()}
 
     def compile(self, tests):
         return self.make([PARTS + ".a", *self.tests.targets(tests)])
 
     def make(self, targets):
-        return subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", *targets], capture_output=True).returncode == 0
+        return subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", *targets],
+                              capture_output=True).returncode == 0
 
     def hash_of_code(self):
         total = hashlib.sha1()
@@ -228,7 +230,8 @@ def report(sample, results):
     for kind in sorted({kind for kind, _ in count}):
         killed, survived = count[kind, "killed"], count[kind, "survived"]
         print(f"{kind:9} {killed:4} killed, {survived:4} survived, {count[kind, 'equivalent']:3} equivalent, "
-              f"{count[kind, 'invalid']:3} do not build, {count[kind, 'absent']:3} absent: {100 * killed / max(1, killed + survived):.0f} %")
+              f"{count[kind, 'invalid']:3} do not build, {count[kind, 'absent']:3} absent: "
+              f"{100 * killed / max(1, killed + survived):.0f} %")
     for m, verdict in verdicts.items():
         if verdict == "survived":
             print("survived", m.id, describe(m))

@@ -57,7 +57,8 @@ set_version() {
     grep -q "^hakmem ($VERSION-" debian/changelog && return
     mail=$(sed -n 's/^Maintainer: //p' debian/control)
     {
-        printf 'hakmem (%s-1~upstream1) unstable; urgency=medium\n\n  * New release; NEWS.md says what is new.\n\n' "$VERSION"
+        printf 'hakmem (%s-1~upstream1) unstable; urgency=medium\n\n  * New release; NEWS.md says what is new.\n\n' \
+            "$VERSION"
         printf ' -- %s  %s\n\n' "$mail" "$(LC_ALL=C date -uR)"
         cat debian/changelog
     } >"$OUT/changelog"
@@ -68,7 +69,8 @@ set_version() {
 check_places() {
     local old=$1 left
     [ "$old" != "$VERSION" ] || return 0
-    left=$(git grep -nF "$old" -- . ':!NEWS.md' ':!docs' ':!debian/changelog' ':!tests/shape/interface.abi' ':!subprojects' || true)
+    left=$(git grep -nF "$old" -- . ':!NEWS.md' ':!docs' ':!debian/changelog' \
+        ':!tests/shape/interface.abi' ':!subprojects' || true)
     left=$(grep -vE "example|'hakmem $old" <<<"$left" || true)
     [ -z "$left" ] || fail "still of version $old: $left"
 }
@@ -81,8 +83,8 @@ build() {
 check_interface() {
     command -v abidiff >/dev/null || fail "abidiff is missing: tools/setup.sh test"
     quietly interface meson test -C "$OUT/build" --no-rebuild 'shape interface'
-    PYTHONPATH=tests "$PYTHON" tests/shape/interface.py "$OUT/build/tests/shape/libshape_interface.so" src/api/hakmem.h \
-        src/hakmem.map --write
+    PYTHONPATH=tests "$PYTHON" tests/shape/interface.py "$OUT/build/tests/shape/libshape_interface.so" \
+        src/api/hakmem.h src/hakmem.map --write
 }
 
 check_documents() {
@@ -130,7 +132,8 @@ check_speed() {
         --allocators "last=$old" "last2=$old" "new=$new"
     [ -z "$tag" ] || [ "$TRY" -eq 1 ] || git worktree remove --force "$OUT/last"
     works=$(slower "$OUT/speed.csv")
-    [ -z "$works" ] || [ "$TRY" -eq 1 ] || fail "slower than the last release: $works (docs: bench/run.py --from $OUT/speed.csv)"
+    [ -z "$works" ] || [ "$TRY" -eq 1 ] ||
+        fail "slower than the last release: $works (docs: bench/run.py --from $OUT/speed.csv)"
 }
 
 main() {
@@ -153,7 +156,8 @@ main() {
     say "archive"
     quietly dist meson dist -C "$OUT/build" --no-tests --formats xztar
     git tag -a "v$VERSION" -m "hakmem $VERSION"
-    say "tag v$VERSION and $(find "$OUT/build/meson-dist" -name '*.xz' -printf '%f') are made; git push --follow-tags publishes them"
+    say "tag v$VERSION and $(find "$OUT/build/meson-dist" -name '*.xz' -printf '%f') are made;" \
+        "git push --follow-tags publishes them"
 }
 
 cd "$ROOT"

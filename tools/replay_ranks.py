@@ -7,8 +7,8 @@
   tools/replay_ranks.py --page                               writes the page about what was measured
   tools/replay_ranks.py --check                              exit 1 if the page is not about it
 
-CPU time is the least of some runs, in blocks of random order; peak memory is seen by the workbench. The rank correlation is
-Spearman's. Allocators whose figures differ by less than a tenth may change places by chance.
+CPU time is the least of some runs, in blocks of random order; peak memory is seen by the workbench. The rank
+correlation is Spearman's. Allocators whose figures differ by less than a tenth may change places by chance.
 """
 import argparse
 import csv
@@ -49,7 +49,8 @@ def quick_program(folder):
 
 def programs(folder):
     """name: command; each takes some tenths of a second, and only needs Debian's packages."""
-    (folder / "in.json").write_text("[" + ",".join('{"a":%d,"b":["%s",%d]}' % (i, "y" * (i % 60), i) for i in range(30000)) + "]")
+    (folder / "in.json").write_text("[" + ",".join('{"a":%d,"b":["%s",%d]}' % (i, "y" * (i % 60), i)
+                                                   for i in range(30000)) + "]")
     (folder / "tree.cc").write_text(TREE)
     subprocess.run(["c++", "-O2", "-pthread", "-o", folder / "tree", folder / "tree.cc"], check=True)
     subprocess.run(["gcc", "-E", "-D_GNU_SOURCE", "-o", folder / "in.i", ROOT / "tools/trace/plan.c"], check=True)
@@ -130,8 +131,8 @@ def record(command, build, folder):
     from hakmem_workbench.library import beside, find
 
     trace_file, plan, library = folder / "t.trace", folder / "plan", find(build)
-    subprocess.run([sys.executable, ROOT / "tools/hakmem/hakmem", "record", "-q", "--library", build, "--under", "system",
-                    "-o", trace_file, "--", *command], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, ROOT / "tools/hakmem/hakmem", "record", "-q", "--library", build,
+                    "--under", "system", "-o", trace_file, "--", *command], check=True, stdout=subprocess.DEVNULL)
     replayer = beside(library, trace.REPLAYER)
     trace.facts_of(replayer, trace_file, plan)
     return [replayer, str(plan)]
@@ -157,7 +158,8 @@ def take(build, only, blocks, quick):
             own, replayed = measure(command, build, blocks), measure(record(command, build, folder), build, blocks)
             for allocator in ALLOCATORS:
                 cells = [*own[allocator], *replayed[allocator]]
-                rows.append([program, allocator, *(f"{cells[0]:.4f} {cells[1]:.0f} {cells[2]:.4f} {cells[3]:.0f}".split())])
+                rows.append([program, allocator,
+                             *(f"{cells[0]:.4f} {cells[1]:.0f} {cells[2]:.4f} {cells[3]:.0f}".split())])
             found = correlations([row for row in rows if row[0] == program])
             print(f"{program}: CPU time {found[0]:.2f}, peak memory {found[1]:.2f}", flush=True)
             if not quick:
@@ -195,18 +197,24 @@ def page():
         times.append((spread, time))
         peaks.append(peak)
         order = [" < ".join(row[1] for row in sorted(own, key=lambda row, i=i: float(row[i]))) for i in range(2, 6)]
-        table.append(f"| {name} | {spread:.0%} | {time:.2f} | {order[0]} | {order[2]} | {peak:.2f} | {order[1]} | {order[3]} |")
+        table.append(f"| {name} | {spread:.0%} | {time:.2f} | {order[0]} | {order[2]} | {peak:.2f} "
+                     f"| {order[1]} | {order[3]} |")
     apart = [time for spread, time in times if spread >= 0.1]
     return f"""# How far a replay may be trusted
 
 Written by `tools/replay_ranks.py` from `docs/data/replay.csv`, which `tools/replay_ranks.py build` measures.
 
-`hakmem record` writes a program's requests to its allocator, `hakmem replay` makes the same requests to another one. {len(names)} programs were run
-under {len(ALLOCATORS)} allocators, and their records were replayed under the same ones. If a replay is useful, the allocators have the
-same order. The rank correlation (Spearman's) is 1 if the order is the same, 0 without correlation, -1 if it is reversed.
+`hakmem record` writes a program's requests to its allocator, `hakmem replay` makes the same requests to another one. \
+{len(names)} programs were run
+under {len(ALLOCATORS)} allocators, and their records were replayed under the same ones. \
+If a replay is useful, the allocators have the
+same order. The rank correlation (Spearman's) is 1 if the order is the same, 0 without correlation, \
+-1 if it is reversed.
 
-- **CPU time**: {statistics.median(time for _, time in times):.2f} in the median. Where the allocators are close on the program itself, their order there is
-  chance: the column *spread* is the difference between the slowest and the fastest. Of the {len(apart)} programs where that is a tenth or
+- **CPU time**: {statistics.median(time for _, time in times):.2f} in the median. \
+Where the allocators are close on the program itself, their order there is
+  chance: the column *spread* is the difference between the slowest and the fastest. \
+Of the {len(apart)} programs where that is a tenth or
   more, {statistics.median(apart):.2f} in the median, {min(apart):.2f} at least.
 - **Peak memory**: {statistics.median(peaks):.2f} in the median, {min(peaks):.2f} at least.
 
@@ -214,10 +222,13 @@ same order. The rank correlation (Spearman's) is 1 if the order is the same, 0 w
 |---|--:|--:|---|---|--:|---|---|
 {chr(10).join(table)}
 
-The machine was a virtual one with 2 CPUs and 20 to 30 other running programs, so CPU times vary by some percent; peaks do not.
-With five allocators a correlation of 0.90 means that two neighbours changed places, and neighbours are often closer than this machine's noise.
+The machine was a virtual one with 2 CPUs and 20 to 30 other running programs, so CPU times vary by some percent; \
+peaks do not.
+With five allocators a correlation of 0.90 means that two neighbours changed places, \
+and neighbours are often closer than this machine's noise.
 A replay lacks the program's work between its calls, and with it most cache misses; where in a block the program
-writes, and when; memory that does not come from malloc. So differences in time are larger on a replay than in the program, and a
+writes, and when; memory that does not come from malloc. So differences in time are larger on a replay \
+than in the program, and a
 winner on a replay is a candidate: `hakmem ab VARIANT... -- program` shows whether the program gains.
 """
 

@@ -10,7 +10,8 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../bindings/rust"
-readonly FEATURES=("" cache-list cache-cpu header header-small hardened override "header hardened" "cache-list override")
+readonly FEATURES=("" cache-list cache-cpu header header-small hardened override "header hardened"
+    "cache-list override")
 readonly ALLOCATORS=(system hakmem mimalloc jemalloc snmalloc rpmalloc)
 
 vendor() {
@@ -29,7 +30,8 @@ vendor() {
 test_all() {
     local features version package bin
     version=$(sed -n "s/^  version: '\(.*\)',/\1/p" ../../meson.build)
-    grep -qx "version = \"$version\"" Cargo.toml || { echo "rust.sh: Cargo.toml has not version $version" >&2; return 1; }
+    grep -qx "version = \"$version\"" Cargo.toml ||
+        { echo "rust.sh: Cargo.toml has not version $version" >&2; return 1; }
     rm -rf vendor
     for features in "${FEATURES[@]}"; do
         cargo test --quiet --features "$features"

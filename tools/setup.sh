@@ -101,7 +101,8 @@ install_packages() {
     echo "setup.sh: installing ${wanted[*]}"
     as_root apt-get -q update >"$LOG" 2>&1 || step_failed "apt-get update failed"
     LC_ALL=C apt-get -s -o APT::Get::Show-User-Simulation-Note=false --no-install-recommends install "${wanted[@]}" \
-        2>/dev/null | sed -nE 's/^[0-9]+ upgraded, ([0-9]+) newly installed.*/setup.sh:   \1 packages with what they need/p'
+        2>/dev/null |
+        sed -nE 's/^[0-9]+ upgraded, ([0-9]+) newly installed.*/setup.sh:   \1 packages with what they need/p'
     apt_install "${wanted[@]}" || step_failed "apt-get could not install ${wanted[*]}"
     mapfile -t wanted < <(missing "$@")
     [ ${#wanted[@]} -eq 0 ] || fail "still missing after the installation: ${wanted[*]}"
@@ -142,12 +143,14 @@ fetch_suite_part() {
     fetch_source python3.11 "$version"
     rm -rf "$SUITE_DIR"
     mkdir -p "$SUITE_DIR"
-    tar -xf "$WORK"/python3.11_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 --wildcards "*/Lib/test/$SUITE_PART/*" ||
+    tar -xf "$WORK"/python3.11_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 \
+        --wildcards "*/Lib/test/$SUITE_PART/*" ||
         fail "no $SUITE_PART in the source package of python3.11"
     touch "$SUITE_DIR/$version"
 }
 
-# build_cmocka NAME COMPILER: in build-test/NAME-cmocka, for what Debian has no cmocka for that installs beside the machine's.
+# build_cmocka NAME COMPILER: in build-test/NAME-cmocka, for what Debian has no cmocka for that installs beside the
+# machine's.
 build_cmocka() {
     local version from=$WORK/cmocka dir=$ROOT/build-test/$1-cmocka
     version=$(dpkg-query -W -f='${source:Version}' libcmocka-dev)

@@ -176,7 +176,8 @@ def main():
         "site_name": "hakmem", "site_url": "", "docs_dir": str(SOURCE), "site_dir": str(SITE),
         "use_directory_urls": False, "theme": THEME, "extra_css": ["style.css"], "plugins": ["search"],
         "nav": navigation(pages, man_pages()),
-        "markdown_extensions": ["tables", "fenced_code", "sane_lists", {"toc": {"permalink": True, "slugify": "@SLUG@"}}],
+        "markdown_extensions": ["tables", "fenced_code", "sane_lists",
+                                {"toc": {"permalink": True, "slugify": "@SLUG@"}}],
     }
     # JSON is YAML.
     text = json.dumps(config, indent=1).replace('"@SLUG@"', "!!python/name:pymdownx.slugs.gfm")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # A Python wheel of library and command: pip install it, then `hakmem run -- python3 app.py`, without a compiler.
 #
-#   tools/wheel.sh [FOLDER]      builds it into FOLDER, which is new or empty (build-test/wheel, made anew), and tries it in
-#                                a new environment
+#   tools/wheel.sh [FOLDER]      builds it into FOLDER, which is new or empty (build-test/wheel, made anew), and tries
+#                                it in a new environment
 #
 # Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel works on every system with the glibc
 # version that the library needs, which is that of the newest symbol that it calls: 2.34 on Debian 12.
@@ -30,15 +30,18 @@ build() {
 import re, sys
 path, version = sys.argv[1:]
 text = open(path).read()
-text = text.replace('name = "hakmem-workbench"', f'name = "hakmem"\nversion = "{version}"').replace('dynamic = ["version"]\n', "")
+text = text.replace('name = "hakmem-workbench"', f'name = "hakmem"\nversion = "{version}"') \
+    .replace('dynamic = ["version"]\n', "")
 text = re.sub(r'\[tool.setuptools.dynamic\]\n.*\n', "", text)
 text = re.sub(r"dependencies = (\[[^]]*\])", r"dependencies = []", text, count=1) \
-    .replace('test = ["pytest>=7"]', f'test = ["pytest>=7"]\nmeasure = {re.search(r"dependencies = (.[^]]*.)", text)[1]}')
+    .replace('test = ["pytest>=7"]',
+             f'test = ["pytest>=7"]\nmeasure = {re.search(r"dependencies = (.[^]]*.)", text)[1]}')
 text = text.replace('"py.typed"]', '"py.typed", "lib/*"]')
 open(path, "w").write(text)
 EOF
     glibc=$(objdump -T "$stage"/hakmem_workbench/lib/*hakmem* | grep -oP 'GLIBC_\K[0-9]+\.[0-9]+' | sort -V | tail -1)
-    printf '[bdist_wheel]\npython_tag = py3\nplat_name = manylinux_%s_%s\n' "${glibc/./_}" "$(uname -m)" >"$stage/setup.cfg"
+    printf '[bdist_wheel]\npython_tag = py3\nplat_name = manylinux_%s_%s\n' \
+        "${glibc/./_}" "$(uname -m)" >"$stage/setup.cfg"
     "$PYTHON" -m venv --system-site-packages "$OUT/builder"
     "$OUT/builder/bin/pip" wheel -q --no-index --no-deps --no-build-isolation -w "$OUT" "$stage"
 }

@@ -123,8 +123,16 @@ fn main() {
         fs::copy(vendor.join(format!("sizeclass-{header}.h")), table).unwrap();
     } else {
         let script = src.join("core/base/sizeclass.py");
-        let made = Command::new("python3").arg(script).args([header, "21"]).arg(table).args(ranges(&src, &parts)).status();
-        assert!(made.map_or(false, |status| status.success()), "hakmem: python3 could not write the table of size classes");
+        let made = Command::new("python3")
+            .arg(script)
+            .args([header, "21"])
+            .arg(table)
+            .args(ranges(&src, &parts))
+            .status();
+        assert!(
+            made.map_or(false, |status| status.success()),
+            "hakmem: python3 could not write the table of size classes"
+        );
     }
 
     let skip = |path: &Path| {

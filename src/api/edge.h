@@ -2,8 +2,8 @@
  * The boundary at which blocks pass between library and program: wrappers of core's functions. Builds for memcheck
  * (-Dvalgrind=true) report each block to it, with the requested size and no more. At least EDGE inaccessible bytes
  * follow, and the last word of the block holds its size. realloc always moves, so that memcheck detects the use of an
- * old address. In builds with -Dhardened=full the last word of a live block is a canary: a keyed function of the block's
- * address, which malloc writes and free clears. Only src/api uses this header. */
+ * old address. In builds with -Dhardened=full the last word of a live block is a canary: a keyed function of the
+ * block's address, which malloc writes and free clears. Only src/api uses this header. */
 #ifndef HAK_EDGE_H
 #define HAK_EDGE_H
 

@@ -51,7 +51,10 @@ EXPORT void *operator new[](size_t n, const nothrow_t &) noexcept { return alloc
 EXPORT void *operator new(size_t n, align_val_t a) { return allocate(n, value(a), true); }
 EXPORT void *operator new[](size_t n, align_val_t a) { return allocate(n, value(a), true); }
 EXPORT void *operator new(size_t n, align_val_t a, const nothrow_t &) noexcept { return allocate_nothrow(n, value(a)); }
-EXPORT void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept { return allocate_nothrow(n, value(a)); }
+EXPORT void *operator new[](size_t n, align_val_t a, const nothrow_t &) noexcept
+{
+    return allocate_nothrow(n, value(a));
+}
 
 EXPORT void operator delete(void *p) noexcept { hakmem_free(p); }
 EXPORT void operator delete[](void *p) noexcept { hakmem_free(p); }

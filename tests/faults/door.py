@@ -121,7 +121,8 @@ def main():
         faults = faults[::2]  # variants of ENOMEM: another error, or a delay
     problems = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for fault, problem in zip(faults, pool.map(lambda fault: len(problems) < ENOUGH and runs.problem(fault), faults)):
+        for fault, problem in zip(
+                faults, pool.map(lambda fault: len(problems) < ENOUGH and runs.problem(fault), faults)):
             if problem:
                 problems.append(f"{fault}: {problem}")
     seen = ", ".join(f"{n} {call}" for call, n in counts.items())

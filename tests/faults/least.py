@@ -4,7 +4,8 @@
 
   PYTHONPATH=tests least.py LIBRARY as|data
 
-The least limit under which a program runs alone is found by bisection; with 1 MiB more, or with any more, it runs with the library.
+The least limit under which a program runs alone is found by bisection; with 1 MiB more, or with any more, it runs with
+the library.
 """
 import os
 import shutil

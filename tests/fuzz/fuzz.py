@@ -22,7 +22,8 @@ def run(target, corpus, seconds):
     kept = os.path.dirname(target) + "/"
     with tempfile.TemporaryDirectory() as fresh:
         command = [target, fresh, corpus, f"-max_total_time={seconds}", f"-max_len={INPUT_MAX}", "-len_control=0",
-                   "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1", "-verbosity=0", f"-artifact_prefix={kept}",
+                   "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1", "-verbosity=0",
+                   f"-artifact_prefix={kept}",
                    "-error_exitcode=1"]  # libFuzzer's own is 77, which meson takes for a skipped test
         return subprocess.run(command, timeout=int(seconds) + 120).returncode
 

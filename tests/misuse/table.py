@@ -62,7 +62,8 @@ def once_with_peer(folder, command, library):
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "MALLOC_"))}
     settings |= {"LD_PRELOAD": library} if library else {}
     try:
-        run = subprocess.run([f"{folder}/misuse_plain_{program}", *arguments], capture_output=True, env=settings, timeout=30)
+        run = subprocess.run([f"{folder}/misuse_plain_{program}", *arguments], capture_output=True, env=settings,
+                             timeout=30)
     except subprocess.TimeoutExpired:
         return "hangs"
     if run.returncode >= 0:

@@ -51,7 +51,8 @@ TOGETHER = [
      ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed")],
 ]
 
-ORDERED = re.compile(r"memory_order_(acquire|release|acq_rel)|HAK_\w+_(ACQUIRE|RELEASE|ACQ_REL)\(|__ATOMIC_(ACQ|REL(?!A))")
+ORDERED = re.compile(r"memory_order_(acquire|release|acq_rel)|HAK_\w+_(ACQUIRE|RELEASE|ACQ_REL)\(|"
+                     r"__ATOMIC_(ACQ|REL(?!A))")
 Site = collections.namedtuple("Site", "file line function kind order failure")
 
 

@@ -36,7 +36,8 @@ def check(heap, moment, problems):
     if seen != heap.resident:
         problems.append(f"{moment}: live and reasons are {seen}, the resident pages {heap.resident}")
     if not total <= heap.resident <= total + merged:
-        problems.append(f"{moment}: resident are {heap.resident}, smaps has {total} and at most {merged} in merged mappings")
+        problems.append(f"{moment}: resident are {heap.resident}, smaps has {total} "
+                        f"and at most {merged} in merged mappings")
     if min([heap.live, *heap.kept.values()]) < 0:
         problems.append(f"{moment}: {heap.live} live, {heap.kept}")
 

@@ -28,7 +28,8 @@ def main():
     problems += [f"no page has hakmem {name}" for name in COMMANDS if not re.search(rf"hakmem {name}\b", text)]
     functions = set(re.findall(r"\b(hakmem_\w+)\(", Path(header).read_text()))
     problems += [f"no page has {name}" for name in functions if name not in text]
-    finish(problems, f"{len(pages)} pages, {len(linters)} linters, {len(COMMANDS)} commands, {len(functions)} functions")
+    finish(problems, f"{len(pages)} pages, {len(linters)} linters, {len(COMMANDS)} commands, "
+                     f"{len(functions)} functions")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""HAKMEM_STATS=prometheus: the file is there while the program runs, is replaced as a whole, and is what Prometheus reads.
+"""HAKMEM_STATS=prometheus: the file is there while the program runs, is replaced as a whole, and is what
+Prometheus reads.
 
   PYTHONPATH=tests prometheus.py LIBRARY
 
@@ -35,7 +36,8 @@ def faults(text, pid):
             found[match[1]] = int(match[3])
     try:
         from prometheus_client.parser import text_string_to_metric_families
-        parsed = {sample.name: sample.value for family in text_string_to_metric_families(text) for sample in family.samples}
+        parsed = {sample.name: sample.value for family in text_string_to_metric_families(text)
+                  for sample in family.samples}
         if parsed != found:
             yield f"prometheus_client finds other samples: {parsed.items() ^ found.items()}"
     except ImportError:
@@ -64,7 +66,8 @@ def main():
         settings["HAKMEM_STATS_FILE"] = f"{folder}/none/file"
         ended = subprocess.run([sys.executable, "-c", WORK], env=tracing.settings_only(settings), text=True, input="\n",
                                capture_output=True)
-        if ended.returncode or not re.fullmatch(r"(hakmem: HAKMEM_STATS_FILE=.*: cannot be written .*\n)+", ended.stderr):
+        if ended.returncode or not re.fullmatch(r"(hakmem: HAKMEM_STATS_FILE=.*: cannot be written .*\n)+",
+                                                ended.stderr):
             problems.append(f"a file that cannot be written: {ended.returncode}, {ended.stderr!r}")
     finish(problems, "the file is what Prometheus reads, and is replaced as a whole")
 

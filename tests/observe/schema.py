@@ -50,7 +50,8 @@ def main():
     library, schema = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
     problems = []
     for backend in ("", *tracing.run_with_stats(library, ["true"])[0]["allocator"]["backends"].split()):
-        stats, _ = tracing.run_with_stats(library, ["ls", "-R", "/proc/self/fd"], {"HAKMEM_BACKEND": backend} if backend else {})
+        stats, _ = tracing.run_with_stats(library, ["ls", "-R", "/proc/self/fd"],
+                                          {"HAKMEM_BACKEND": backend} if backend else {})
         problems += faults(stats, schema)
     text = subprocess.run(["true"], env=tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS": "1"}),
                           capture_output=True, text=True).stderr

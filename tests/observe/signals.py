@@ -27,7 +27,8 @@ sys.stdin.readline()
 
 def run(library, number, sent, line=""):
     """(exit code, stderr) of a busy program that receives the signal, and then a line, on which it ends."""
-    environment = tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS_SIGNAL": number, "PYTHONMALLOC": "malloc"})
+    environment = tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS_SIGNAL": number,
+                                         "PYTHONMALLOC": "malloc"})
     with subprocess.Popen([sys.executable, "-c", WORK], env=environment, text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
@@ -44,7 +45,8 @@ def run(library, number, sent, line=""):
 ABORTS = {
     "itself": ("os.abort()", -6, True),
     "from outside": ("os.kill(os.getpid(), signal.SIGABRT); time.sleep(60)", -6, True),
-    "with a handler": ("signal.signal(signal.SIGABRT, lambda *a: os._exit(3)); os.kill(os.getpid(), signal.SIGABRT)", 3, False),
+    "with a handler": ("signal.signal(signal.SIGABRT, lambda *a: os._exit(3)); os.kill(os.getpid(), signal.SIGABRT)",
+                       3, False),
     "ignored": ("signal.signal(signal.SIGABRT, signal.SIG_IGN); os.kill(os.getpid(), signal.SIGABRT)", 0, False),
 }
 
@@ -66,7 +68,8 @@ def main():
     problems += aborts(library)
     for number, sent, line, code, pattern in (
             (15, signal.SIGTERM, "", -15, "memory: "), (10, signal.SIGUSR1, "\n", 0, "memory: "),
-            (11, None, "\n", 0, "HAKMEM_STATS_SIGNAL=11: not with"), (9, None, "\n", 0, "HAKMEM_STATS_SIGNAL=9: not with")):
+            (11, None, "\n", 0, "HAKMEM_STATS_SIGNAL=11: not with"),
+            (9, None, "\n", 0, "HAKMEM_STATS_SIGNAL=9: not with")):
         ended, said = run(library, number, sent, line)
         if ended != code or pattern not in said:
             problems.append(f"signal {number}: ended with {ended}, not {code}; it said {said[:200]!r}")

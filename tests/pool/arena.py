@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The arena's settings: batches of its reserve grow as they say, and a value out of range gives one line and the default.
+"""The arena's settings: batches of its reserve grow as they say, and a value out of range gives one line and the
+default.
 
   PYTHONPATH=tests arena.py LIBRARY WORK     (WORK is tests/switches/work.c)
 """

@@ -6,7 +6,8 @@
   PYTHONPATH=tests bounded.py LIBRARY BENCH_DIR burst KIND MIB same|other
 
 prodcons, threads: bench_footprint samples the resident set ten times; none may be beyond the first three by
-more than a quarter and 1 MiB (a pool chunk more or less is up to 8 MiB), and a part must go back in the end. burst: at most 5 % of the burst is held in the end.
+more than a quarter and 1 MiB (a pool chunk more or less is up to 8 MiB), and a part must go back in the end.
+burst: at most 5 % of the burst is held in the end.
 """
 import json
 import os

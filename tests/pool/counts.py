@@ -46,7 +46,8 @@ def main():
                                                      if process.all[call]))
             once, tenfold = (sum(calls[call] for call in LIMITS) for calls in seen)
             if tenfold > once + threads:
-                problems.append(f"{program} with {threads} threads: {once} mapping calls, {tenfold} at ten times the cycles")
+                problems.append(f"{program} with {threads} threads: {once} mapping calls, "
+                                f"{tenfold} at ten times the cycles")
     finish(problems, "\n".join(lines))
 
 

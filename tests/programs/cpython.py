@@ -138,8 +138,9 @@ def log_tail(log):
 
 SUITES = [
     Suite("test_multiprocessing_fork", weight=0.6, timeout=240,
-          shards=("WithProcessesTest[A-E]*", "WithProcessesTest[F-O]*", "WithProcessesTestP*", "WithProcessesTest[Q-Z]*",
-                  "WithManager*", "WithThreadsTest[A-L]*", "WithThreadsTest[M-Z]*", "TestWait", "TestResourceTracker")),
+          shards=("WithProcessesTest[A-E]*", "WithProcessesTest[F-O]*", "WithProcessesTestP*",
+                  "WithProcessesTest[Q-Z]*", "WithManager*", "WithThreadsTest[A-L]*", "WithThreadsTest[M-Z]*",
+                  "TestWait", "TestResourceTracker")),
     Suite("test_subprocess", weight=0.6, timeout=180, shards=("POSIXProcessTestCase", "ProcessTestCase")),
     Suite("test_threading", weight=0.3, timeout=120),
     Suite("test_dict"),

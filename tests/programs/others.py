@@ -24,7 +24,8 @@ class Files:
     passed, failed = r"^ok\b", r"^not ok\b"
 
     def files(self):
-        found = sorted({path for pattern in self.patterns for path in glob.glob(pattern, root_dir=self.root)} - self.left_out)
+        found = sorted({path for pattern in self.patterns for path in glob.glob(pattern, root_dir=self.root)}
+                       - self.left_out)
         if not found:
             raise Broken(f"no tests in {self.root}: run tools/setup.sh suites")
         return found

@@ -78,7 +78,8 @@ def main():
     if update:
         write_table(Path(table), rows)
     elif problems:
-        problems.append(f"If that is meant: golden.py --update {library} '{flavour}' {table}, and say why in the commit")
+        problems.append(f"If that is meant: golden.py --update {library} '{flavour}' {table}, "
+                        "and say why in the commit")
     finish(problems, f"as recorded for {flavour}")
 
 

@@ -7,8 +7,8 @@
       library adds to them, a pair.
   inline.py hosts ARCHIVE SHARED INCLUDE...
 Each installed compiler builds a host in C and in C++; the first one without optimization, as position-independent
-      code, and static, too. They run. One for another version, and one that takes the shared library, are refused by the
-      linker.
+      code, and static, too. They run. One for another version, and one that takes the shared library, are refused by
+      the linker.
 """
 import json
 import re
@@ -61,8 +61,9 @@ def check_count(program, limit):
 
 
 def build(compiler, language, flags, libraries, includes, out):
-    return subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", *flags, *("-I" + i for i in includes), "-x", language,
-                           str(HOST), "-x", "none", "-o", str(out), *libraries, "-pthread"], capture_output=True, text=True)
+    return subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", *flags, *("-I" + i for i in includes),
+                           "-x", language, str(HOST), "-x", "none", "-o", str(out), *libraries, "-pthread"],
+                          capture_output=True, text=True)
 
 
 def check_hosts(archive, shared, *includes):

@@ -67,7 +67,8 @@ def main():
         skip("no abidiff (abigail-tools): hakmem.h agrees with the library, the last release was not looked at")
     if not problems and platform.machine() != "x86_64":
         skip("interface.abi is that of x86-64")
-    finish(problems or list(check_abi(library)), f"{len(DECLARED.findall(header.read_text()))} functions, as the last release has them")
+    finish(problems or list(check_abi(library)),
+           f"{len(DECLARED.findall(header.read_text()))} functions, as the last release has them")
 
 
 if __name__ == "__main__":

@@ -179,7 +179,8 @@ def main():
             problems += call_problems(path, src)
     if not doors:
         problems.append(f"no memory call found in src/{DOOR}: has the door moved?")
-    finish(problems, f"{len(files)} files on {len(FLOORS)} floors, {len(parts)} parts, {doors} memory calls in src/{DOOR}")
+    finish(problems, f"{len(files)} files on {len(FLOORS)} floors, {len(parts)} parts, "
+                     f"{doors} memory calls in src/{DOOR}")
 
 
 if __name__ == "__main__":

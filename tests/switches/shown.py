@@ -46,7 +46,8 @@ def main():
     problems = list(compare("the statistics", in_statistics(library), {s.name: s.moves for s in settings}))
     problems += compare("hakmem options", in_options(library, tool), {s.name: (s.sentence, s.moves) for s in settings})
     if page != "-":
-        problems += compare("the man page", dict(in_man_page(Path(page))), {s.name: roff(capital(s.sentence)) for s in settings})
+        problems += compare("the man page", dict(in_man_page(Path(page))),
+                            {s.name: roff(capital(s.sentence)) for s in settings})
     finish(problems, f"{len(settings)} settings of {len(sys.argv) - 4} tables")
 
 

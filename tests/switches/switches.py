@@ -28,18 +28,19 @@ AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 TIMES = 8  # runs of a workload that must all give the same counters
 TRIES = 3  # a delayed thread may act later: a setting is wrong if it fails each time
 # Gauges: they show a state at the end, not events.
-STATE = ("memory.*", "os_latency.*", "stage_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*", "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes",
-         "*.peak_bytes", "*.partial_slabs",
+STATE = ("memory.*", "os_latency.*", "stage_latency.*", "allocator.*", "space.*", "conservation.*", "pages.*",
+         "threads.*", "*.lock_taken", "*.dirty_bytes", "*.held_bytes", "*.peak_bytes", "*.partial_slabs",
          "memory.*", "huge_pages.*", "os_calls.huge_page")  # and how fast the kernel makes them
 # Different slabs are found, so different stages serve and different transitions are made.
 SLABS = ("slabs.*", "stages.*", "*.empties")
 # A slab is carved at once as far as it had blocks before, so refills take more or fewer blocks.
 OTHER_SLABS = SLABS + ("bins.*",)
-RELEASES = ("os_calls.*_release", "os_calls.guard", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")  # guard: closed pages, in hardened builds
+# guard: closed pages, in hardened builds
+RELEASES = ("os_calls.*_release", "os_calls.guard", "os_calls.purge", "os_calls.lru_evict", "lru.*", "release.*")
 
 
-# The heap grows otherwise; each step of a larger one has a name.
-GROWTH = ("os_calls.superslab_map", "page_heap.superslabs_mapped", "os_calls.name", "os_calls.guard")  # guard: fences, in hardened builds
+# The heap grows otherwise; each step of a larger one has a name. guard: fences, in hardened builds
+GROWTH = ("os_calls.superslab_map", "page_heap.superslabs_mapped", "os_calls.name", "os_calls.guard")
 # Spans are found elsewhere, so superslabs come and go otherwise.
 SPANS = ("large.*", "lru.*") + GROWTH
 
@@ -83,7 +84,8 @@ ROWS = {
                                        elsewhere=("shrink",)),
     "HAKMEM_TINY_P0_LOG": output("churn 48", r"^hakmem: P0 refill: slab 0x\w+, 48-byte blocks, taken \d+, active \d+"),
     "HAKMEM_TINY_P0_DIRECT_FC": Row("0", "churn 200", "+", ("bins.*",) + SLABS, elsewhere=("churn 100", "churn 300")),
-    "HAKMEM_TINY_P0_DIRECT_FC_C7": Row("0", "churn 700", "+", ("bins.*",) + SLABS, elsewhere=("churn 400", "churn 1100")),
+    "HAKMEM_TINY_P0_DIRECT_FC_C7": Row("0", "churn 700", "+", ("bins.*",) + SLABS,
+                                       elsewhere=("churn 400", "churn 1100")),
     "HAKMEM_TINY_FAST_CAP_C0": cap(8, 24),
     "HAKMEM_TINY_FAST_CAP_C1": cap(16, 24),
     "HAKMEM_TINY_FAST_CAP_C2": cap(24, 8, 48),
@@ -102,7 +104,8 @@ ROWS = {
     "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "whole", "+", OTHER_SLABS + RELEASES,
                                            base=AT_ONCE | {"HAKMEM_SS_HOT_SLABS": "1"}),
     "HAKMEM_SS_PREFAULT": Row("1", "shrink", "+", ("os_calls.superslab_map",)),
-    "HAKMEM_NO_FALLBACK_PREFAULT": Row("1", "shrink", "-", base=NEVER | {"HAKMEM_SS_PREFAULT": "1"}, prefix=NO_POPULATE),
+    "HAKMEM_NO_FALLBACK_PREFAULT": Row("1", "shrink", "-", base=NEVER | {"HAKMEM_SS_PREFAULT": "1"},
+                                       prefix=NO_POPULATE),
     "HAKMEM_SUPERSLAB_MAX_CACHED": Row("0", "whole", "+", OTHER_SLABS + RELEASES),
     "HAKMEM_SUPERSLAB_MAX_MEMORY_MB": Row("0", "whole", "+", OTHER_SLABS + RELEASES),
     "HAKMEM_SUPERSLAB_TTL_SEC": Row("0", "whole-idle", "+", OTHER_SLABS + RELEASES),
@@ -337,7 +340,8 @@ def test_profile_file(t):
             said = tracing.run(both, [t.work, "churn", "48"], settings).stderr
             heads = [file.read_bytes()[:8] for file in Path(folder).iterdir()]
             if said or heads != [b"HAKPROF1"]:
-                t.problems.append(f"HAKMEM_PROFILE_FILE, HAKMEM_PROFILE_UNWIND={unwind}: {heads}, stderr {said[:200]!r}")
+                t.problems.append(f"HAKMEM_PROFILE_FILE, HAKMEM_PROFILE_UNWIND={unwind}: {heads}, "
+                                  f"stderr {said[:200]!r}")
 
 
 OTHERS = {
@@ -365,7 +369,8 @@ def main():
         chosen = [name for name in chosen if name not in ROWS | OTHERS]
         if not chosen:
             skip("the default parts are not the ones that the table is about, and others have no settings")
-    t.problems += [f"{name}: a row, but no such setting" for name in ROWS.keys() | OTHERS.keys() if name not in settings]
+    t.problems += [f"{name}: a row, but no such setting"
+                   for name in ROWS.keys() | OTHERS.keys() if name not in settings]
     for name in chosen:
         if name not in settings:
             t.problems.append(f"{name}: no such setting")

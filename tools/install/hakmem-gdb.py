@@ -214,7 +214,8 @@ def tell_heap():
                     row[i] += more
             page += slab.pages
     for heap, data in heaps(library):
-        print(f"heap {heap:#x}: {thread_of(library, heap) if library.get(data, 'hak_heap.cache') else 'waits for a thread'}")
+        print(f"heap {heap:#x}: "
+              f"{thread_of(library, heap) if library.get(data, 'hak_heap.cache') else 'waits for a thread'}")
     print(f"{'stride':>8} {'slabs':>7} {'not free':>9} {'free':>9} {'KiB':>9}")
     for stride, (slabs, used, free, length) in sorted(classes.items()):
         print(f"{stride:8} {slabs:7} {used:9} {free:9} {length >> 10:9}")
@@ -252,7 +253,8 @@ The process runs for the last three: no thread may stand inside of malloc or fre
         elif verb == "usable" and rest:
             print(gdb.parse_and_eval(f"((unsigned long (*)(void *))hakmem_malloc_usable_size)((void *)({rest}))"))
         else:
-            raise gdb.GdbError("hakmem block ADDRESS, hakmem heap, hakmem log, hakmem stats, hakmem json, or hakmem usable ADDRESS")
+            raise gdb.GdbError("hakmem block ADDRESS, hakmem heap, hakmem log, hakmem stats, hakmem json, "
+                               "or hakmem usable ADDRESS")
 
 
 class SlabPrinter:
@@ -263,8 +265,8 @@ class SlabPrinter:
 
     def to_string(self):
         v = self.value
-        return (f"slab {int(v['base']):#x}: {int(v['used'])} of {int(v['capacity'])} blocks of {int(v['stride'])} bytes, "
-                f"{int(v['carved'])} cut, class {int(v['cls'])}")
+        return (f"slab {int(v['base']):#x}: {int(v['used'])} of {int(v['capacity'])} blocks of "
+                f"{int(v['stride'])} bytes, {int(v['carved'])} cut, class {int(v['cls'])}")
 
 
 Hakmem()

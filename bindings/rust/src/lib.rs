@@ -85,7 +85,8 @@ unsafe impl GlobalAlloc for Hakmem {
     }
 }
 
-/// Returns free memory of all threads to the kernel, except for at most `keep` bytes. Returns approximately how many bytes.
+/// Returns free memory of all threads to the kernel, except for at most `keep` bytes.
+/// Returns approximately how many bytes.
 pub fn trim(keep: usize) -> usize {
     // SAFETY: any thread may call it at any time.
     unsafe { hakmem_trim(keep) }

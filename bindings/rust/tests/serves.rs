@@ -32,8 +32,20 @@ fn it_serves() {
 #[test]
 fn the_features_are_in_the_build() {
     let text = report("features");
-    let header = if cfg!(feature = "header") { "true" } else if cfg!(feature = "header-small") { "small" } else { "false" };
-    let cache = if cfg!(feature = "cache-list") { "list" } else if cfg!(feature = "cache-cpu") { "cpu" } else { "array" };
+    let header = if cfg!(feature = "header") {
+        "true"
+    } else if cfg!(feature = "header-small") {
+        "small"
+    } else {
+        "false"
+    };
+    let cache = if cfg!(feature = "cache-list") {
+        "list"
+    } else if cfg!(feature = "cache-cpu") {
+        "cpu"
+    } else {
+        "array"
+    };
     assert!(text.contains(&format!("\"tiny_header\": \"{header}\"")), "{text}");
     assert!(text.contains(&format!("\"cache\": \"{cache}\"")), "{text}");
     assert_eq!(text.contains("HAKMEM_QUARANTINE_KB"), cfg!(feature = "hardened"));

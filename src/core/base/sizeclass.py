@@ -36,7 +36,8 @@ def parse_range(text):
     except (TypeError, ValueError):
         sys.exit(f"sizeclass.py: {text}: not a range of sizes; write it as NAME:MIN:MAX:BLOCKS, in bytes")
     if not 16 <= result.min <= result.max or result.max not in steps(result.max):
-        sys.exit(f"sizeclass.py: {text}: {result.max} is no class; the steps are 16 bytes up to 128, then 8 for each doubling")
+        sys.exit(f"sizeclass.py: {text}: {result.max} is no class; "
+                 "the steps are 16 bytes up to 128, then 8 for each doubling")
     return result
 
 

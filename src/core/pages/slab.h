@@ -231,8 +231,8 @@ bool hak_slab_all_back_by_now(struct hak_slab *slab);
 uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call);
 /* Stops the process if `block` is not the start of a carved block. Every block that was handed out is. */
 void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call);
-/* Stops the process if the header byte before a block of the slab, which has one in header builds, is wrong: the program
- * wrote beyond the end of the block before it. */
+/* Stops the process if the header byte before a block of the slab, which has one in header builds, is wrong: the
+ * program wrote beyond the end of the block before it. */
 void hak_slab_check_header(const struct hak_slab *slab, const void *p);
 
 const char *hak_slab_state_name(enum hak_slab_state state);

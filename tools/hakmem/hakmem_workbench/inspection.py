@@ -280,7 +280,8 @@ class Heap:
             f"live      {size(self.live)} in blocks that the program holds",
             f"retained  {size(sum(free.values()))}: {kept or 'nothing'}",
             f"resident  {size(self.resident)} of the heap, {size(resident_of(self.pid))} of the process",
-            f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use, {self.counters.get('threads.parked', 0)} of ended threads",
+            f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use, "
+            f"{self.counters.get('threads.parked', 0)} of ended threads",
             f"age       the process {duration(self.age_seconds)}, these figures 0 s",
         ]
 

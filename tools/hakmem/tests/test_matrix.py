@@ -86,7 +86,8 @@ def test_no_sources(hakmem: Hakmem, tmp_path: Path) -> None:
     )
 
 
-def test_from_builds_to_page(hakmem: Hakmem, source: Path, tmp_path: Path, compiled) -> None:  # type: ignore[no-untyped-def]
+def test_from_builds_to_page(  # type: ignore[no-untyped-def]
+        hakmem: Hakmem, source: Path, tmp_path: Path, compiled) -> None:
     factors = ("-f", "header=true,false", "-f", "HAKMEM_BACKEND=shared_pool,legacy")
     words = ("--source", source, "--build-root", tmp_path / "builds", "-o", tmp_path, "--runs", "8")
     more = ("--metric", "cpu", "--memory-runs", "1", "--no-syscalls", "--seed", "3")

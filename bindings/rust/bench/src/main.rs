@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Small works of Rust programs under the allocator whose feature is on; without one, the system's. Each prints its name and
-//! nanoseconds for an operation, the best of ROUNDS: cargo run --release --features hakmem [OPERATIONS [ROUNDS]]
+//! Small works of Rust programs under the allocator whose feature is on; without one, the system's. Each prints its
+//! name and nanoseconds for an operation, the best of ROUNDS: cargo run --release
+//! --features hakmem [OPERATIONS [ROUNDS]]
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::sync::mpsc;

@@ -104,7 +104,8 @@ def render(
 
     def add(name: str, value: float, **more: str) -> None:
         pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in (labels | more).items())
-        samples[name].append(f"{name}{{{pairs}}} {value:g}" if isinstance(value, float) else f"{name}{{{pairs}}} {value}")
+        samples[name].append(f"{name}{{{pairs}}} {value:g}" if isinstance(value, float)
+                             else f"{name}{{{pairs}}} {value}")
 
     add("hakmem_live_bytes", stats.live_bytes)
     for row in _memory(stats.retained):
