@@ -17,35 +17,51 @@
 set -euo pipefail
 
 # name | compiler | options | which tests, all when empty | which more by --long
-# Suite `second` runs in the default build, elsewhere by --long only: with a backend that is not the default one unit, api,
-# stress and misuse; the api but by its plain names; all ways into a process but one; compilers that have malloc in line.
-# Suite `again` runs by --long only: limits, faults, memory, ledger and soak with such a backend. Suite `threads`: the unit
-# tests that start threads.
+# Suite `second` runs in the default build, elsewhere by --long only: with a backend that is not the default one unit,
+# api, stress and misuse; the api but by its plain names; all ways into a process but one; compilers that have malloc in
+# line. Suite `again` runs by --long only: limits, faults, memory, ledger and soak with such a backend. Suite `threads`:
+# the unit tests that start threads.
 # Tests of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 # Static probes are built where their header is.
 PROBES=$(find /usr/include -path "*/sys/sdt.h" -printf " -Dprobes=true" -quit)
-readonly PROBES VARIANTS=(
+# All suites but these.
+MOST="--no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak"
+readonly PROBES MOST VARIANTS=(
     "default      | gcc   | | --no-suite machine |"
-    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite threads --suite stress | --suite unit"
-    "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false | --suite unit --suite stress |"
-    "header       | gcc   | -Dtiny_header=true -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak --no-suite life | --suite limits --suite memory --suite life"
-    "small-header | clang | -Dtiny_header=small -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak --no-suite models --no-suite fuzz --no-suite life | --suite life"
-    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak --no-suite life | --suite life"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak |"
-    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false | --no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak --no-suite life | --suite life"
+    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false \
+        | --suite threads --suite stress | --suite unit"
+    "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false \
+        | --suite unit --suite stress |"
+    "header       | gcc   | -Dtiny_header=true -Dbench=false \
+        | $MOST --no-suite life | --suite limits --suite memory --suite life"
+    "small-header | clang | -Dtiny_header=small -Dbench=false \
+        | $MOST --no-suite models --no-suite fuzz --no-suite life | --suite life"
+    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false \
+        | $MOST --no-suite life | --suite life"
+    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | $MOST |"
+    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false \
+        | $MOST --no-suite life | --suite life"
     "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
-    "list         | gcc   | -Dcache=list -Dbench=false$PROBES | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
-    "cpu          | gcc   | -Dcache=cpu -Dbench=false | --suite unit --suite stress --suite api --suite shape --suite misuse | --suite limits --suite memory --suite life --suite pool --suite ledger"
-    "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false | --suite stress | --suite unit"
-    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape | --suite api --suite limits --suite life --suite switches"
+    "list         | gcc   | -Dcache=list -Dbench=false$PROBES \
+        | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
+    "cpu          | gcc   | -Dcache=cpu -Dbench=false | \
+        --suite unit --suite stress --suite api --suite shape --suite misuse \
+        | --suite limits --suite memory --suite life --suite pool --suite ledger"
+    "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false \
+        | --suite stress | --suite unit"
+    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape \
+        | --suite api --suite limits --suite life --suite switches"
     "checks       | gcc   | -Dhardened=checks -Dbench=false | --suite misuse | --suite unit --suite stress"
-    "hardened-header | gcc | -Dhardened=true -Dtiny_header=true -Dbench=false | --suite misuse | --suite unit --suite stress"
+    "hardened-header | gcc | -Dhardened=true -Dtiny_header=true -Dbench=false \
+        | --suite misuse | --suite unit --suite stress"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"
-    "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend -Dbench=false | --suite api --suite stress --suite switches --suite life |"
+    "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend \
+        -Dbench=false | --suite api --suite stress --suite switches --suite life |"
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite shape | --suite unit"
 )
-readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl quickstart refusals tidy format)
+readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl
+    quickstart refusals tidy format)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
@@ -59,10 +75,10 @@ readonly LONGEST=(default small-header workbench programs pool-large large-legac
 
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
 readonly PROGRAM_BUILDS=(
-    "default      | default      | tiny_header=false backend=shared_pool |                       | *                        |"
-    "header       | header       | tiny_header=true backend=shared_pool  |                       | gcc redis test_threading | *"
-    "small-header | small-header | tiny_header=small backend=shared_pool |                       |                          | *"
-    "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy |                          | *"
+    "default      | default      | tiny_header=false backend=shared_pool | | * |"
+    "header       | header       | tiny_header=true backend=shared_pool  | | gcc redis test_threading | *"
+    "small-header | small-header | tiny_header=small backend=shared_pool | | | *"
+    "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy | | *"
 )
 readonly SUITES_BUILD="suites | default | tiny_header=false backend=shared_pool | | |"
 
@@ -126,7 +142,8 @@ report() {
     cpu_seconds
     printf '%-7s%-24s%5d passed, %d failed %6d s %6d s CPU\n' "$verdict" "$1" "$2" "$3" "$4" $((CPU - before))
     if [ "$3" -ne 0 ] && [ $# -ge 5 ]; then
-        { grep -E '[0-9]+/[0-9]+ .* (FAIL|TIMEOUT|ERROR) |\[  (ERROR  |FAILED ) \]|FAILED|\[   LINE   \]|error:' "$5" || true; } | head -40 | sed 's/^/        > /'
+        { grep -E '[0-9]+/[0-9]+ .* (FAIL|TIMEOUT|ERROR) |\[  (ERROR  |FAILED ) \]|FAILED|\[   LINE   \]|error:' "$5" ||
+            true; } | head -40 | sed 's/^/        > /'
         tail -20 "$5" | sed 's/^/        | /'
         echo "        | (all of it: ${5#"$PWD"/})"
     fi
@@ -162,7 +179,8 @@ build_unlocked() {
         meson configure "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
     else
         rm -rf "$dir"
-        CC="${CACHED:+ccache }$(field "$line" 1)" meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
+        CC="${CACHED:+ccache }$(field "$line" 1)" meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 ||
+            return 1
     fi
     [ "$LONG" -eq 0 ] && [ "$1" != default ] || { ninja -C "$dir" >>"$log" 2>&1; return; }
     tests_of "$1" "$line"
@@ -341,8 +359,8 @@ reconfigure() {
 }
 
 # aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
-# --long: unit, api and stress tests, unit tests with pages of 16 and 64 KiB, and those of the cache `cpu`: qemu-user has
-# no restartable sequences, so they see its caches of threads, and what each sequence does alone.
+# --long: unit, api and stress tests, unit tests with pages of 16 and 64 KiB, and those of the cache `cpu`: qemu-user
+# has no restartable sequences, so they see its caches of threads, and what each sequence does alone.
 cross() {
     local work library tests=false dir=$OUT/aarch64
     [ "$LONG" -eq 0 ] || tests=true
@@ -391,8 +409,8 @@ musl() {
 }
 
 # The files that `meson install` installs below bin, include, lib and share.
-readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhakmem.a,libhakmem.so{,.0}} lib/pkgconfig/hakmem.pc
-    lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
+readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhakmem.a,libhakmem.so{,.0}}
+    lib/pkgconfig/hakmem.pc lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
     lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,3/hakmem.3,7/hakmem.7}
     share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}
     share/bash-completion/completions/hakmem share/zsh/site-functions/_hakmem share/hakmem/hakmem_workbench/cli.py)
@@ -412,7 +430,8 @@ completes() {
     [ "${COMPREPLY[*]}" = --library ] || return 1
     # zsh: a stub in place of its completion function receives the commands and options.
     zsh -fc '_describe() { print -l ${(P)2} }; compadd() { print -l -- $@ }; words=($1 "") CURRENT=2; source $2
-        words=($1 run --lib) CURRENT=3 PREFIX=--lib; source $2' zsh "$tool" "$1/share/zsh/site-functions/_hakmem" >"$1/completed" &&
+        words=($1 run --lib) CURRENT=3 PREFIX=--lib; source $2' zsh "$tool" "$1/share/zsh/site-functions/_hakmem" \
+        >"$1/completed" &&
         grep -q '^run:' "$1/completed" && grep -qx -e --library "$1/completed" && rm "$1/completed"
 }
 
@@ -437,7 +456,8 @@ dists() {
     mkdir -p "$from/build of it"
     meson dist -C "$dir" --no-tests --formats xztar --allow-dirty || return 1
     tar -xf "$dir"/meson-dist/hakmem-*.tar.xz -C "$from" --strip-components=1 || return 1
-    meson setup "$from/build of it" "$from" --prefix "$OUT/installed" --libdir lib -Dbench=false "${COMMON[@]}" || return 1
+    meson setup "$from/build of it" "$from" --prefix "$OUT/installed" --libdir lib -Dbench=false "${COMMON[@]}" ||
+        return 1
     meson test -C "$from/build of it" --suite api --print-errorlogs || return 1
     for file in libhakmem.a libhakmem.so.0; do
         ninja -C "$from/build of it" "src/$(readlink "$dir/src/$file" || echo $file)" &&
@@ -453,7 +473,8 @@ linked() {
         LD_LIBRARY_PATH=$2 HAKMEM_VERBOSE=1 "$program" 2>&1 | grep '^hakmem: version' ||
             { echo "hakmem does not serve $program"; return 1; }
         how=$(ldd "$program" | grep -c libhakmem)
-        [[ $program == *static* ]] && [ "$how" -eq 0 ] || { [[ $program == *shared* ]] && [ "$how" -eq 1 ]; } || return 1
+        [[ $program == *static* ]] && [ "$how" -eq 0 ] ||
+            { [[ $program == *shared* ]] && [ "$how" -eq 1 ]; } || return 1
     done
 }
 
@@ -472,7 +493,8 @@ installs() {
             # shellcheck disable=SC2046,SC2086
             {
                 ${compile#*:} -Wl,--as-needed $(pkg-config --cflags --libs hakmem) -o "$how-shared" &&
-                    ${compile#*:} $(pkg-config --cflags --libs-only-L hakmem) -Wl,-u,malloc -l:libhakmem.a -pthread -o "$how-static" &&
+                    ${compile#*:} $(pkg-config --cflags --libs-only-L hakmem) -Wl,-u,malloc \
+                    -l:libhakmem.a -pthread -o "$how-static" &&
                     ${compile#*:} -static $(pkg-config --cflags --libs --static hakmem) -o "$dir/whole" &&
                     HAKMEM_VERBOSE=1 "$dir/whole" 2>&1 | grep '^hakmem: version'
             } || return 1
@@ -489,7 +511,8 @@ installs() {
     cmake -S tests/install -B "$dir/cmake" -DCMAKE_PREFIX_PATH="$prefix" && cmake --build "$dir/cmake" &&
         linked "$dir/cmake" "$prefix/lib" || return 1
     for how in shared static; do
-        meson setup "$dir/meson/$how" tests/install -Dlibrary=$how --wrap-mode nofallback && ninja -C "$dir/meson/$how" || return 1
+        meson setup "$dir/meson/$how" tests/install -Dlibrary=$how --wrap-mode nofallback &&
+            ninja -C "$dir/meson/$how" || return 1
     done
     linked "$dir/meson" "$prefix/lib"
 }
@@ -502,7 +525,8 @@ embeds() {
     rm -rf "$dir"
     mkdir -p "$dir/subprojects" "$dir/other"
     cp tests/install/* "$dir"
-    sed "s|ADDRESS|file://$PWD|; s/^revision.*/revision = HEAD/" tests/install/hakmem.wrap >"$dir/subprojects/hakmem.wrap"
+    sed "s|ADDRESS|file://$PWD|; s/^revision.*/revision = HEAD/" tests/install/hakmem.wrap \
+        >"$dir/subprojects/hakmem.wrap"
     printf 'Name: hakmem\nDescription: another\nVersion: 99\nLibs: -lthere_is_none\n' >"$dir/other/hakmem.pc"
     for how in shared static; do
         meson setup "$dir/$how" "$dir" --prefix "$dir/$how/prefix" -Dlibrary=$how $force "${COMMON[@]}" || return 1
@@ -525,19 +549,21 @@ lto() {
     local dir=$OUT/lto
     rm -rf "$dir"
     CC=gcc meson setup "$dir" -Db_lto=true -Dtests=false -Dbench=false "${COMMON[@]}" && ninja -C "$dir" || return 1
-    gcc -O3 -flto -Wall -Wextra -Werror -Isrc/api -I"$dir/src/api" tests/shape/inline.c "$dir/src/libhakmem.a" -o "$dir/host" &&
+    gcc -O3 -flto -Wall -Wextra -Werror -Isrc/api -I"$dir/src/api" tests/shape/inline.c "$dir/src/libhakmem.a" \
+        -o "$dir/host" &&
         "$dir/host" check >"$dir/host.json" && says lto backend shared_pool || return 1
     gcc -O3 -flto -Werror -Isrc/api tests/install/program.c "$dir/src/libhakmem.a" -o "$dir/program" && "$dir/program"
 }
 
 # guide_block KIND LANGUAGE N: the n-th block of that language in the guide to a kind of part.
 guide_block() {
-    awk -v fence='```'"$2" -v n="$3" '$0 == "```" { on = 0 } on; $0 == fence { on = ++count == n }' "docs/write-your-own-$1.md"
+    awk -v fence='```'"$2" -v n="$3" '$0 == "```" { on = 0 } on; $0 == fence { on = ++count == n }' \
+        "docs/write-your-own-$1.md"
 }
 
-# Parts from outside of src, made as the guides say: a copy of the example backend, in a folder elsewhere, with the table of
-# settings that the guide prints, and the guide's whole frontend. And a link whose name is not that of the struct, which
-# must be refused with the name that was expected.
+# Parts from outside of src, made as the guides say: a copy of the example backend, in a folder elsewhere, with the
+# table of settings that the guide prints, and the guide's whole frontend. And a link whose name is not that of the
+# struct, which must be refused with the name that was expected.
 links_backend() {
     local entry dir=$OUT/linked
     rm -rf "$dir"
@@ -568,8 +594,10 @@ wraps() {
     rm -rf "$dir"
     GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.file://$OUT/wraps/mimalloc.insteadOf \
         GIT_CONFIG_VALUE_0=https://github.com/microsoft/mimalloc.git \
-        meson setup "$dir" --force-fallback-for cmocka -Dpeers=mimalloc,jemalloc -Dbench=false "${COMMON[@]}" || return 1
-    ninja -C "$dir" tests/unit/test_words subprojects/{mimalloc-2.0.9/libmimalloc.so.2.0,jemalloc-5.3.0/libjemalloc.so.2} || return 1
+        meson setup "$dir" --force-fallback-for cmocka -Dpeers=mimalloc,jemalloc -Dbench=false "${COMMON[@]}" ||
+        return 1
+    ninja -C "$dir" tests/unit/test_words \
+        subprojects/{mimalloc-2.0.9/libmimalloc.so.2.0,jemalloc-5.3.0/libjemalloc.so.2} || return 1
     "$dir/tests/unit/test_words" || return 1
     for library in mimalloc-2.0.9/libmimalloc.so.2.0 jemalloc-5.3.0/libjemalloc.so.2; do
         LD_PRELOAD=$dir/subprojects/$library LD_DEBUG=bindings /bin/ls / 2>&1 | grep "symbol \`malloc'" |
@@ -586,9 +614,14 @@ tidy() {
     run-clang-tidy -quiet -p "$commands" -checks="$checks" "$PWD/(src|tests|bench)/.*[.]c$"
 }
 
-# The layout of each .c file; headers have tables that are aligned by hand.
+# The layout of each .c file; headers have tables that are aligned by hand. No line has more than 120 characters.
 laid_out() {
-    git ls-files -z '*.c' | xargs -0 clang-format --dry-run -Werror
+    git ls-files -z '*.c' | xargs -0 clang-format --dry-run -Werror &&
+        git ls-files -z '*.[ch]' '*.cc' '*.py' '*.sh' '*.rs' '*meson.build' | "$PYTHON" -c '
+import sys
+long = [f"{file}:{number}: {len(line)} characters" for file in sys.stdin.read().split("\0")[:-1]
+        for number, line in enumerate(open(file, encoding="utf-8").read().split("\n"), 1) if len(line) > 120]
+sys.exit("\n".join(long) or None)'
 }
 
 # stage_command NAME COMMAND...: passed when the command is.
@@ -653,7 +686,8 @@ stage_workbench() {
     : >"$log"
     if build_variant default "$log" && workbench_installs >>"$log" 2>&1; then
         passed=1
-        TEST_HAKMEM_LIBRARY=$OUT/default "$PYTHON" -B -m pytest tools/hakmem -p no:cacheprovider -rs >>"$log" 2>&1 || true
+        TEST_HAKMEM_LIBRARY=$OUT/default "$PYTHON" -B -m pytest tools/hakmem -p no:cacheprovider -rs >>"$log" 2>&1 ||
+            true
         said=$(tail -1 "$log")
         [[ $said =~ ([0-9]+)\ failed ]] && failed=${BASH_REMATCH[1]}
         if [[ $said =~ ([0-9]+)\ passed ]]; then
@@ -798,8 +832,10 @@ main() {
             chosen+=("${LONG_STAGES[@]}")
             echo "test.sh: all tests, and the long ones: some hours"
         else
-            echo "test.sh: all tests: about 15 minutes on two quiet processors, and some more on a new machine, for packages that"
-            echo "         must be installed first. Stages run side by side; each says a line at its end. Logs: build-test/*.log"
+            echo "test.sh: all tests: about 15 minutes on two quiet processors, and some more on a new machine, for" \
+                "packages that"
+            echo "         must be installed first. Stages run side by side; each says a line at its end." \
+                "Logs: build-test/*.log"
         fi
     fi
     mkdir -p "$OUT"
