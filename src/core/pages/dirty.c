@@ -9,8 +9,8 @@
 #include "core/base/sealed.h"
 #include "core/base/work.h"
 
-#define PER_REGRET 4u /* bytes that may stay dirty for each byte purged too soon, which costs a fault for each page */
-#define FADING 8u     /* windows until a regret is forgotten */
+#define PER_MISS 4u /* bytes that may stay dirty for each missed byte */
+#define DECAY 16u   /* delays until the demand is forgotten */
 
 struct hak_dirty_queue hak_dirty_queue;
 static struct hak_dirty_queue *const queue = &hak_dirty_queue;
@@ -42,12 +42,10 @@ static void join_queue(struct hak_dirty *d, uint64_t now_ms)
 
 /* --- demand ------------------------------------------------------------------------------------------ */
 
-static void begin_window(uint64_t now_ms, uint64_t windows)
+static void draw_down(size_t dirty, size_t missed)
 {
-    queue->deepest_before = windows > 1 ? 0 : queue->deepest;
-    queue->deepest = queue->drawn = 0;
-    queue->regretted -= windows < FADING ? queue->regretted / FADING * windows : queue->regretted;
-    queue->window_ms = now_ms;
+    queue->drawdown += dirty + missed;
+    queue->demand = hak_max(queue->demand + PER_MISS * missed, queue->drawdown);
 }
 
 size_t hak_dirty_most(void)
@@ -59,11 +57,13 @@ size_t hak_dirty_most(void)
 
 size_t hak_dirty_allowance(uint64_t now_ms)
 {
-    uint64_t age = hak_clock_age(queue->window_ms, now_ms), delay_ms = queue->delay_ms;
-    if (age > delay_ms)
-        begin_window(now_ms, delay_ms ? age / delay_ms : FADING);
-    size_t wanted = hak_max(queue->deepest, queue->deepest_before);
-    return delay_ms * HAK_DIRTY_UNWANTED_PER_MS + hak_max(queue->regretted, wanted);
+    uint64_t age = hak_clock_age(queue->decayed_ms, now_ms), delay_ms = queue->delay_ms;
+    if (age > delay_ms) {
+        queue->drawdown = 0;
+        queue->demand -= age < DECAY * delay_ms ? queue->demand / DECAY * (age / delay_ms) : queue->demand;
+        queue->decayed_ms = now_ms;
+    }
+    return delay_ms * HAK_DIRTY_UNWANTED_PER_MS + queue->demand;
 }
 
 bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms)
@@ -103,16 +103,17 @@ static size_t remove_dirty(struct hak_dirty *d, uint64_t pages)
     return bytes;
 }
 
-/* Pages are taken: were some of them purged just now? */
-static void note_regret(struct hak_dirty *d, uint64_t pages)
+/* Purged pages are taken. Returns how many bytes of them should have stayed dirty. */
+static size_t return_purged(struct hak_dirty *d, uint64_t pages)
 {
-    size_t again = bytes_of(pages & d->purged);
-    queue->purged -= again;
+    size_t bytes = bytes_of(pages), missed = bytes_of(pages & ~d->idle);
+    uint64_t age = hak_clock_age(d->purged_ms, hak_clock_ms());
+    queue->purged -= bytes;
     d->purged &= ~pages;
-    if (!again || hak_clock_age(d->purged_ms, hak_clock_ms()) >= HAK_REGRET_MS)
-        return;
-    hak_os_regret(d->purged_for, again);
-    queue->regretted += PER_REGRET * again;
+    d->idle &= ~pages;
+    if (age < HAK_REGRET_MS)
+        hak_os_regret(d->purged_for, bytes);
+    return age < 2 * queue->delay_ms ? missed : 0;
 }
 
 /* --- pages come and go ------------------------------------------------------------------------------- */
@@ -125,12 +126,8 @@ void hak_dirty_close(struct hak_dirty *d)
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)
 {
     bool zero = !(hak_dirty_old(d) & pages);
-    uint64_t clean = pages & ~d->old;
-    if (clean != pages) {
-        queue->drawn += remove_dirty(d, pages & d->old);
-        queue->deepest = hak_max(queue->deepest, queue->drawn);
-    }
-    note_regret(d, clean);
+    uint64_t clean = pages & ~d->old, purged = pages & d->purged;
+    draw_down(clean != pages ? remove_dirty(d, pages & d->old) : 0, purged ? return_purged(d, purged) : 0);
     if (clean && (!uncharged || !zero))
         hak_budget_take(bytes_of(clean));
     d->used |= pages;
@@ -140,7 +137,7 @@ bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms)
 {
     size_t bytes = bytes_of(pages);
-    queue->drawn -= hak_min(queue->drawn, bytes);
+    queue->drawdown -= hak_min(queue->drawdown, bytes);
     if (!dirty) {
         d->used &= ~pages;
         return;
@@ -175,15 +172,19 @@ HAK_COLD void hak_dirty_checked(struct hak_dirty *d, uint64_t now_ms)
 {
     if (!d->old)
         return;
-    d->idle = d->old;
+    d->idle |= d->old;
     leave_queue(d);
     join_queue(d, now_ms);
 }
 
-void hak_dirty_claim(struct hak_dirty *d, uint64_t pages)
+HAK_COLD void hak_dirty_claim(struct hak_dirty *d, uint64_t pages)
 {
+    uint64_t now = hak_clock_ms(), idle = pages & (hak_dirty_is_idle_since(d->put_ms, now) ? d->old : d->idle);
     HAK_CHECK(!(pages & ~d->old));
+    if (hak_clock_age(d->purged_ms, now) >= 2 * queue->delay_ms)
+        idle |= d->purged;
     remove_dirty(d, pages);
+    d->idle |= idle;
 }
 
 HAK_COLD void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, enum hak_cause cause)

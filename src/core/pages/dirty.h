@@ -16,8 +16,8 @@ struct hak_dirty {
     struct hak_dirty *next, *prev; /* in the queue, while pages are dirty */
     char *base;
     uint64_t old;     /* free, with old content: dirty */
-    uint64_t idle;    /* of those: already dirty at the last check */
-    uint64_t refused; /* of those: the kernel refused to take them */
+    uint64_t idle;    /* dirty at the last check; or purged, and idle then or purged two delays ago */
+    uint64_t refused; /* dirty, and the kernel refused to take them */
     uint64_t purged;  /* free or claimed, and returned to the kernel */
     uint64_t used;    /* taken since all that had been were purged together */
     uint64_t put_ms;     /* when a page last became dirty */
@@ -34,10 +34,15 @@ struct hak_dirty_queue {
     _Atomic(unsigned) length;
     size_t waiting, refused; /* dirty bytes not refused by the kernel, and refused */
     size_t purged;           /* bytes that were purged and are still free */
-    /* Demand: dirty bytes taken minus bytes freed since, at least 0. */
-    size_t drawn, deepest, deepest_before; /* now; the maximum in this window, and in the one before */
-    size_t regretted;                      /* bytes taken shortly after their purge; decays with each window */
-    uint64_t window_ms;                    /* when it began */
+    /* The estimate of demand:
+     * 1. The drawdown is the bytes taken minus the bytes freed since, at least 0. A taken page counts if it was dirty,
+     *    or is a miss: purged less than two delays ago, before it was idle.
+     * 2. The demand is the largest drawdown, and grows by four times each miss: a miss costs a fault for each system
+     *    page.
+     * 3. With each delay that passes, the drawdown restarts at 0, and a sixteenth of the demand is forgotten.
+     * A page that was idle is no miss: no allowance would have kept it. */
+    size_t drawdown, demand;
+    uint64_t decayed_ms; /* when the demand last decayed */
 };
 extern struct hak_dirty_queue hak_dirty_queue;
 
@@ -69,7 +74,7 @@ void hak_dirty_claim(struct hak_dirty *d, uint64_t pages);
 void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, enum hak_cause cause);
 /* The most bytes that may stay dirty: HAKMEM_BATCH_MAX_*. */
 size_t hak_dirty_most(void);
-/* How many bytes may stay dirty now: a base amount, and as many as were needed lately, or purged too soon. */
+/* How many bytes may stay dirty now: a base amount, and the demand. */
 size_t hak_dirty_allowance(uint64_t now_ms);
 /* The delay has passed since then, or no thread reached a slow path in the meantime. */
 bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms);

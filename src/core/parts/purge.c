@@ -78,7 +78,7 @@ static uint64_t chosen(const struct hak_dirty *d, const struct wish *w)
 {
     bool all = w->of != IDLE || hak_dirty_is_idle_since(d->put_ms, w->now_ms);
     bool again = w->of == TRIM || (w->of == IDLE && hak_clock_age(d->refused_ms, w->now_ms) >= REFUSAL_MS);
-    return (all ? d->old : d->idle) & (again ? ~(uint64_t)0 : ~d->refused);
+    return d->old & (all ? d->old : d->idle) & (again ? d->old : ~d->refused);
 }
 
 /* Finds the first run of set bits from *first on; returns its length, 0 if there is none. */
