@@ -573,7 +573,7 @@ links_backend() {
     done
     cp -r subprojects/example_backend "$dir/subprojects"
     guide_block backend c 4 >"$dir/subprojects/example_backend/settings.def"
-    (cd "$dir" && sh -ec "$(sed -n '/^cp -r/,/^(cd/p' "$OLDPWD/docs/write-your-own-backend.md")") || return 1
+    (cd "$dir" && bash -ec "$(sed -n '/^NAME=/,/^sed/p' "$OLDPWD/docs/write-your-own-backend.md")") || return 1
     mv "$dir/subprojects/my_backend" "$dir/elsewhere"
     ln -s ../elsewhere "$dir/subprojects/my_backend"
     ln -s ../elsewhere "$dir/subprojects/misnamed"
@@ -610,7 +610,8 @@ tidy() {
     local checks=-clang-analyzer-* commands=$OUT/tidy
     [ "$LONG" -eq 0 ] || checks=
     mkdir -p "$commands"
-    sed 's/ -ffixed-[a-z0-9]*//g' "$1/compile_commands.json" >"$commands/compile_commands.json" # gcc's alone
+    # without gcc's own flags
+    sed -E 's/ -f(fixed|align)-[a-z0-9=]*//g' "$1/compile_commands.json" >"$commands/compile_commands.json"
     run-clang-tidy -quiet -p "$commands" -checks="$checks" "$PWD/(src|tests|bench)/.*[.]c$"
 }
 

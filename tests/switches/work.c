@@ -34,7 +34,8 @@ static uint32_t below(uint32_t n)
 
 static void *take(size_t size)
 {
-    size -= size > CANARY ? CANARY : 0;
+    if (size > CANARY)
+        size -= CANARY;
     char *p = malloc(size);
     if (!p)
         abort();
