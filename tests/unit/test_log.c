@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -113,6 +114,23 @@ TEST(the_file_is_named_by_the_process)
     hak_log_file = "";
     hak_text_path(path, "/tmp/unit-log.%p");
     assert_int_equal(unlink(path), 0);
+}
+
+static void log_to_pipe(void)
+{
+    char path[HAK_PATH_MAX];
+    hak_text_path(path, "/tmp/unit-log-pipe.%p");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    hak_log_file = path;
+    hak_log("there");
+    hak_log_file = "";
+    unlink(path);
+}
+
+TEST(a_file_that_is_a_pipe_without_a_reader_stops_no_thread)
+{
+    unit_stderr_of(log_to_pipe, text, sizeof text);
+    assert_string_equal(text, "hakmem: there\n");
 }
 
 static void logged_end(void)

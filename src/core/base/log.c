@@ -26,14 +26,15 @@ static void keep(const char *line, uint32_t n)
 }
 
 /* Writes to the log file; to stderr if there is none, or it cannot be opened. Each line opens the file: a program may
- * close all descriptors, or use the number of ours for another file, which a line must never reach. */
+ * close all descriptors, or use the number of ours for another file, which a line must never reach. A pipe that nobody
+ * reads stops no thread. */
 static void write_out(const char *line, size_t n)
 {
     char path[HAK_PATH_MAX];
     int fd = -1;
     if (*hak_log_file) {
         hak_text_path(path, hak_log_file);
-        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644);
+        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0644);
     }
     hak_file_write(fd < 0 ? STDERR_FILENO : fd, line, n);
     if (fd >= 0)
