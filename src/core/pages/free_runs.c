@@ -69,7 +69,7 @@ size_t hak_free_runs_count(void)
 static struct hak_slab *free_beyond(const struct hak_superslab *s, const char *p, ptrdiff_t step)
 {
     const char *q = p + step * (ptrdiff_t)HAK_PAGE;
-    const struct hak_superslab *other = hak_space_page(q) ? hak_superslab_of(q) : NULL;
+    const struct hak_superslab *other = hak_space_contains(q) ? hak_superslab_of(q) : NULL;
     if (!other || other->set != s->set || s->set >= HAK_SET_OWN || hak_page_at(q) != hak_page_at(p) + step)
         return NULL;
     return other->free >> hak_page_index(q) & 1 ? hak_page_at(q) : NULL;
