@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +23,7 @@ static void pass(unsigned ms)
 
 static bool refuses_sleep; /* set before the thread starts */
 
-/* In place of the C library's. */
+/* Replaces the C library's function. */
 int nanosleep(const struct timespec *time, struct timespec *left)
 {
     if (!refuses_sleep)
@@ -33,15 +32,9 @@ int nanosleep(const struct timespec *time, struct timespec *left)
     return -1;
 }
 
-static void start(const char *settings)
-{
-    unit_start(settings);
-    assert_true(hak_init());
-}
-
 TEST(it_purges_after_each_half_of_the_delay)
 {
-    start("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=100");
+    unit_init("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=100");
     hak_background_start(purge);
     hak_background_start(purge); /* there is one already */
     for (unsigned i = 0; i < 200 && HAK_LOAD_RELAXED(&purged) < 4; i++)
@@ -51,14 +44,14 @@ TEST(it_purges_after_each_half_of_the_delay)
     uint64_t rounds = unit_stat("background", "rounds"), began = hak_os->clock_ns();
     pass(500);
     uint64_t more = unit_stat("background", "rounds") - rounds;
-    assert_in_range(more, 0, (hak_os->clock_ns() - began) / 50000000 + 2); /* and rests meanwhile */
+    assert_in_range(more, 0, (hak_os->clock_ns() - began) / 50000000 + 2); /* it sleeps between rounds */
 }
 
 TEST(it_ends_where_it_may_not_sleep)
 {
     if (HAK_SANITIZED) /* thread sanitizer wants a thread that ends to be joined */
         skip();
-    start("HAKMEM_BACKGROUND=1");
+    unit_init("HAKMEM_BACKGROUND=1");
     refuses_sleep = true;
     hak_background_start(purge);
     poll(NULL, 0, 100);
@@ -66,33 +59,33 @@ TEST(it_ends_where_it_may_not_sleep)
     assert_int_equal(unit_stat("background", "rounds"), 0);
 }
 
-/* When it asks. */
+static int start_in_child(void)
+{
+    HAK_STORE_RELAXED(&purged, 0);
+    pass(100);
+    if (HAK_LOAD_RELAXED(&purged))
+        return 2;
+    hak_background_start(purge);
+    for (unsigned i = 0; i < 200 && !HAK_LOAD_RELAXED(&purged); i++)
+        pass(20);
+    return !HAK_LOAD_RELAXED(&purged);
+}
+
+/* When the child asks for one. */
 TEST(a_child_starts_its_own)
 {
     if (HAK_SANITIZED || getenv("UNIT_RUN_BY")) /* thread sanitizer and qemu-user die of a thread in a forked child */
         skip();
-    start("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=20");
+    unit_init("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=20");
     hak_background_start(purge);
-    pid_t child = fork();
-    if (child == 0) {
-        HAK_STORE_RELAXED(&purged, 0);
-        pass(100);
-        if (HAK_LOAD_RELAXED(&purged))
-            _exit(2);
-        hak_background_start(purge);
-        for (unsigned i = 0; i < 200 && !HAK_LOAD_RELAXED(&purged); i++)
-            pass(20);
-        _exit(HAK_LOAD_RELAXED(&purged) ? 0 : 1);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    unit_in_child(start_in_child);
 }
 
-/* One that a child's thread started, before the library's own handler was run, goes on; its parent's is not there. */
+/* If a thread of the child started one before the library's fork handler ran, that one stays. The parent's is not in
+ * the child. */
 TEST(a_child_starts_no_second_one)
 {
-    start("HAKMEM_BACKGROUND=1");
+    unit_init("HAKMEM_BACKGROUND=1");
     hak_background_start(purge);
     hak_background_fork_child(getpid() + 1);
     hak_background_start(purge);

@@ -31,6 +31,9 @@ static void assert_returned(void)
 TEST(many_ranges_go_back_in_one_call)
 {
     fill();
+    assert_true(hak_init());
+    assert_ptr_equal(hak_parts.release, &hak_release_batch);
+    assert_false(hak_release_batch.at_once);
     assert_returned();
     assert_int_equal(hak_ledger[HAK_CAUSE_batch_release][HAK_OS_process_madvise].calls, 1);
     assert_int_equal(hak_ledger[HAK_CAUSE_batch_release][HAK_OS_madvise].calls, 0);
@@ -51,12 +54,4 @@ TEST(locked_pages_stay)
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     assert_int_equal(hak_release_batch.release(ranges, N, HAK_CAUSE_batch_release), 0);
     assert_int_equal(*(char *)ranges[0].iov_base, 1);
-}
-
-TEST(the_dispatch_table_chooses_it)
-{
-    unit_start("HAKMEM_RELEASE=batch");
-    assert_true(hak_init());
-    assert_ptr_equal(hak_parts.release, &hak_release_batch);
-    assert_false(hak_release_batch.at_once);
 }

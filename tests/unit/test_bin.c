@@ -12,9 +12,7 @@ static size_t capacity;
 
 static void start(const char *settings)
 {
-    unit_start(settings);
-    t = unit_thread();
-    assert_non_null(t);
+    t = unit_init_heap(settings);
     cls = hak_class_of(SIZE);
     capacity = unit_slab_capacity(SIZE);
 }
@@ -30,7 +28,7 @@ TEST(a_refill_brings_a_page_of_blocks_at_most_a_batch)
     assert_int_equal(unit_bin_length(b), t->counters.refill_blocks);
 }
 
-TEST(without_batches_one_block_a_trip)
+TEST(without_batches_one_block_a_refill)
 {
     start("HAKMEM_TINY_P0_DISABLE=1");
     unit_free_blocks(unit_blocks(64, 500));
@@ -62,39 +60,32 @@ TEST(a_balanced_bin_is_looked_at_less_and_less)
     assert_int_equal(t->counters.refills, 1);
 }
 
-static struct unit_block *shared;
-
-static void *free_shared(void *unused)
+/* Another thread frees ten blocks. From the threshold on they come before the thread's own free blocks; fewer come
+ * before new blocks are cut. */
+TEST(remote_blocks_are_collected_by_their_number)
 {
-    unit_free_blocks(shared);
-    return unused;
-}
-
-static void others_give_ten_back(const char *settings)
-{
-    start(settings);
-    struct unit_block *mine = unit_blocks(SIZE, 12);
-    shared = mine->next->next;
+    static const struct {
+        const char *settings;
+        uint64_t early, low_water;
+    } rows[] = {
+        {"HAKMEM_TINY_P0_DRAIN_THRESH=10", 10, 0},
+        {"HAKMEM_TINY_P0_DRAIN_THRESH=11", 0, 10},
+        {"HAKMEM_TINY_P0_DRAIN_THRESH=1 HAKMEM_TINY_P0_NO_DRAIN=1", 0, 0},
+    };
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    start(rows[row].settings);
+    struct unit_block *mine = unit_blocks(SIZE, 12), *others = mine->next->next;
     mine->next->next = NULL;
-    unit_in_thread(free_shared, NULL);
+    unit_free_by_other(others);
     assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10);
     while (hak_cache_first(cls))
         unit_blocks(SIZE, 1);
     unit_blocks(SIZE, 1);
-}
-
-TEST(many_remote_blocks_are_collected_before_own_ones)
-{
-    others_give_ten_back("HAKMEM_TINY_P0_DRAIN_THRESH=10");
-    assert_int_equal(t->counters.remote_early, 10);
-    assert_int_equal(hak_slab_remote_count(hak_space_slab(shared)), 0);
-}
-
-TEST(few_remote_blocks_are_collected_before_new_ones_are_cut)
-{
-    others_give_ten_back("HAKMEM_TINY_P0_DRAIN_THRESH=11");
-    assert_int_equal(t->counters.remote_early, 0);
-    assert_int_equal(t->counters.remote_low_water, 10);
+    assert_int_equal(t->counters.remote_early, rows[row].early);
+    assert_int_equal(t->counters.remote_low_water, rows[row].low_water);
+    assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10 - rows[row].early - rows[row].low_water);
 }
 
 TEST(few_remote_blocks_wait_while_own_ones_are_free)
@@ -102,26 +93,18 @@ TEST(few_remote_blocks_wait_while_own_ones_are_free)
     start("HAKMEM_TINY_P0_DRAIN_THRESH=3");
     struct unit_block *live = unit_blocks(SIZE, 1);
     unit_free_blocks(unit_blocks(SIZE, 8));
-    shared = unit_blocks(SIZE, 2);
+    struct unit_block *others = unit_blocks(SIZE, 2);
     hak_bins_flush(t);
-    unit_in_thread(free_shared, NULL);
+    unit_free_by_other(others);
     unit_blocks(SIZE, 1);
     assert_int_equal(hak_slab_remote_count(hak_space_slab(live)), 2);
-}
-
-TEST(early_collection_can_be_switched_off)
-{
-    others_give_ten_back("HAKMEM_TINY_P0_DRAIN_THRESH=1 HAKMEM_TINY_P0_NO_DRAIN=1");
-    assert_int_equal(t->counters.remote_early, 0);
 }
 
 TEST(remote_blocks_come_before_a_new_slab)
 {
     start("HAKMEM_TINY_P0_NO_DRAIN=1");
     struct unit_block *mine = unit_blocks(SIZE, capacity);
-    shared = mine->next;
-    mine->next = NULL;
-    unit_in_thread(free_shared, NULL);
+    unit_free_by_other(mine->next);
     unit_blocks(SIZE, capacity - 1);
     assert_int_equal(t->counters.slabs_acquired, 1);
     assert_int_equal(t->counters.remote_saved, capacity - 1);
@@ -146,13 +129,15 @@ TEST(a_free_block_of_the_next_three_classes_serves_before_new_pages)
     hak_free(tiny);
 }
 
-TEST(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_small)
+TEST(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_below_4_kib)
 {
     start(NULL);
-    unsigned large = hak_class_of(8192), small = hak_class_of(64);
-    unit_free_blocks(unit_blocks(hak_strides[large + 1], 1));
-    unit_free_blocks(unit_blocks(hak_class_usable(small + 1), 1));
-    assert_null(hak_bin_fall_back(t, small));
+    unsigned large = hak_class_of(8192), least = 0;
+    while (hak_strides[least] < 4096)
+        least++;
+    unit_free_blocks(unit_blocks(hak_class_usable(least + 1), 1));
+    assert_null(hak_bin_fall_back(t, least - 1));
+    assert_non_null(hak_bin_fall_back(t, least));
     enum { N = 400 };
     static void *blocks[N];
     for (unsigned i = 0; i < N; i++)
@@ -189,7 +174,7 @@ TEST(prewarming_fills_the_bin)
     assert_int_equal(unit_bin_length(cls), 10);
 }
 
-/* Times that the clock was looked at in so many pairs. */
+/* Counts how often that many pairs read the clock. */
 static uint32_t looks_at_the_clock(unsigned pairs, size_t most)
 {
     uint64_t random = 1;
@@ -197,7 +182,7 @@ static uint32_t looks_at_the_clock(unsigned pairs, size_t most)
     for (unsigned i = 0; i < pairs; i++) {
         uint32_t work = hak_work;
         hak_free(hak_malloc(16 + unit_random(&random) % most));
-        looks += hak_work < work; /* began anew */
+        looks += hak_work < work; /* the count of work starts at 0 again */
     }
     return looks;
 }
@@ -224,29 +209,12 @@ TEST(without_memory_a_refill_gives_null_and_later_blocks)
     hak_free(p);
 }
 
-TEST(borrowing_begins_at_4_kib)
-{
-    start(NULL);
-    for (cls = 0; hak_strides[cls] < 4096; cls++)
-        ;
-    unit_free_blocks(unit_blocks(hak_class_usable(cls + 1), 1));
-    assert_null(hak_bin_fall_back(t, cls - 1));
-    assert_non_null(hak_bin_fall_back(t, cls));
-}
-
-static void *allocate_shared(void *unused)
-{
-    shared = unit_blocks(SIZE, 3);
-    return unused;
-}
-
 TEST(own_free_blocks_go_before_those_of_others)
 {
     start(NULL);
     struct unit_block *live = unit_blocks(SIZE, 1);
-    hak_bins_flush(t); /* what came with it is free in the slab */
-    unit_in_thread(allocate_shared, NULL);
-    unit_free_blocks(shared);
+    hak_bins_flush(t); /* the rest of its batch is then free in the slab */
+    unit_free_blocks(unit_blocks_of_other(SIZE, 3));
     uint32_t waiting = t->bins[cls].remote_count;
     assert_true(waiting && hak_slab_free_blocks(t->bins[cls].slabs));
     hak_malloc(SIZE);

@@ -10,9 +10,7 @@ static unsigned cls;
 
 static void start(const char *settings)
 {
-    unit_start(settings);
-    t = unit_thread();
-    assert_non_null(t);
+    t = unit_init_heap(settings);
     cls = hak_class_of(SIZE);
 }
 
@@ -27,7 +25,7 @@ TEST(draining_gives_up_every_slab_without_live_blocks)
     for (unsigned b = 0; b < HAK_NCLASSES; b++)
         assert_null(hak_cache_first(b));
     struct hak_census c =
-        unit_census(); /* a slab that lost its tag, as the table grew, got its blocks as a stranger's */
+        unit_census(); /* when the tag table grows, a slab loses its tag, and its blocks are freed as remote ones */
     assert_int_equal(c.used - c.remote, 1);
     assert_true(t->slabs <= 1);
     assert_int_equal(unit_pages_in_use(&c), hak_slab_pages[cls]);
@@ -36,7 +34,7 @@ TEST(draining_gives_up_every_slab_without_live_blocks)
 
 static uint64_t now = 3600000;
 
-/* One round of looks, each class once. */
+/* Scans each class once. */
 static void look_round(void)
 {
     uint64_t step = hak_max(1, hak_options.purge_delay_ms / HAK_NCLASSES);
@@ -65,9 +63,10 @@ TEST(what_needs_no_refill_leaves_bin_remote_cache_and_thread)
     hak_free(live);
     look_round();
     struct hak_census c = unit_census();
-    assert_int_equal(c.used, c.remote); /* it went home */
+    assert_int_equal(c.used, c.remote); /* the block returned to its slab */
 }
 
+/* With a list, the blocks then form a circle. */
 static void free_twice(void)
 {
     start(NULL);
@@ -76,28 +75,25 @@ static void free_twice(void)
     hak_free(first);
     hak_free(second);
     hak_free(first);
+}
+
+static void look_after_free_twice(void)
+{
+    free_twice();
     for (unsigned i = 0; i < 4; i++)
         look_round();
 }
 
-/* With a list, they run in a circle. */
-TEST(a_look_ends_where_a_block_was_freed_twice)
-{
-    assert_dies(free_twice, "double free");
-}
-
 static void count_after_free_twice(void)
 {
-    void *first = hak_malloc(SIZE), *second = hak_malloc(SIZE);
-    hak_free(first);
-    hak_free(second);
-    hak_free(first);
+    free_twice();
     hak_bins_free_bytes();
     hak_log_fatal("counted");
 }
 
-TEST(to_count_ends_where_a_block_was_freed_twice)
+TEST(looks_and_counts_end_where_a_block_was_freed_twice)
 {
+    assert_dies(look_after_free_twice, "double free");
     assert_dies(count_after_free_twice, HAK_HARDENED ? "" : "counted");
 }
 
@@ -114,7 +110,7 @@ TEST(what_needs_refills_stays)
     }
 }
 
-/* Little time means few looks, and a long rest is no more than one round. */
+/* Little time means few scans, and after a long rest each class is scanned once at most. */
 TEST(looks_go_with_the_clock)
 {
     start("HAKMEM_PURGE_DELAY_MS=3600000");
@@ -148,26 +144,17 @@ TEST(a_parked_thread_holds_what_its_slabs_have_cut)
 {
     start(NULL);
     struct hak_slab *slab = hak_space_slab(unit_blocks(SIZE, 1));
-    for (unsigned i = 0; i < 2; i++) { /* it is told anew each time */
+    for (unsigned i = 0; i < 2; i++) { /* each retirement computes it again */
         hak_bins_retire(t);
         assert_int_equal(t->retired_bytes, (size_t)slab->carved * slab->stride);
         hak_bins_resume(t);
     }
 }
 
-static struct unit_block *others;
-
-static void *allocate_others(void *unused)
-{
-    others = unit_blocks(SIZE, 3);
-    return unused;
-}
-
 TEST(draining_sends_the_blocks_of_others_home)
 {
     start(NULL);
-    unit_in_thread(allocate_others, NULL);
-    unit_free_blocks(others);
+    unit_free_blocks(unit_blocks_of_other(SIZE, 3));
     assert_true(t->bins[cls].remote_count > 0);
     hak_bins_flush(t);
     assert_int_equal(t->bins[cls].remote_count, 0);

@@ -5,11 +5,6 @@
 
 static char *bad;
 
-static void free_bad(void)
-{
-    hak_free(bad);
-}
-
 static void size_bad(void)
 {
     unit_usable(bad);
@@ -21,20 +16,16 @@ TEST(what_is_no_block_stops_the_process)
     unit_start(NULL);
     char *small = hak_malloc(2000), *span = hak_malloc(200000), *direct = hak_malloc(40 * HAK_MIB);
     bad = text + 32;
-    assert_dies(free_bad, "invalid free: ");
     assert_dies(size_bad, "invalid malloc_usable_size: ");
-    bad = span + 4096;
-    assert_dies(free_bad, "invalid free: ");
-    bad = direct + 4096;
-    assert_dies(free_bad, "was not allocated by hakmem");
     bad = small + 16;
     assert_dies(size_bad, "is not the start of a block");
-    bad = span;
+    assert_free_dies(text + 32, "invalid free: ");
+    assert_free_dies(span + 4096, "invalid free: ");
+    assert_free_dies(direct + 4096, "was not allocated by hakmem");
     hak_free(span);
-    assert_dies(free_bad, "freed twice, or never allocated");
-    bad = direct;
+    assert_free_dies(span, "freed twice, or never allocated");
     hak_free(direct);
-    assert_dies(free_bad, "was not allocated by hakmem");
+    assert_free_dies(direct, "was not allocated by hakmem");
     hak_free(small);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A slab of each class, made by hand: its blocks leave, come home in batches and go to the map. */
+ * The test makes a slab of each class by hand. Its blocks return in batches, and the free bitmap records them. */
 #include "core/pages/block_batch.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static void make(unsigned cls)
     slab.carved = slab.used = slab.capacity;
 }
 
-/* So many come home, from the first one on, in an order of no pattern. */
+/* The first n blocks return to the slab, in no particular order. */
 static void send_home(uint32_t n)
 {
     uint32_t first = 4099 % n; /* a prime beyond all capacities */
@@ -95,7 +95,7 @@ TEST(without_memory_for_a_map_the_list_serves)
         uint32_t number = (uint32_t)(((char *)got[i] - slab.base) / slab.stride);
         assert_ptr_equal(got[i], block_at(number));
         assert_true(number < 100 && !is_marked(number));
-        hak_slab_mark_number(&slab, number); /* fails where one was taken twice */
+        hak_slab_mark_number(&slab, number); /* fails if the slab handed one out twice */
     }
 }
 
@@ -125,7 +125,7 @@ TEST(a_few_blocks_go_past_the_map)
     assert_false(hak_block_batches_are_few(&slab, 100));
     assert_true(hak_block_batches_open(&slab));
     send_home(1);
-    assert_false(hak_block_batches_are_few(&slab, 100)); /* the map has some */
+    assert_false(hak_block_batches_are_few(&slab, 100)); /* the bitmap has some */
 }
 
 static void open_batches(void)
@@ -154,7 +154,7 @@ static void expect_found_by(void (*reader)(void), const char *number, const char
     b->numbers[3] = (uint16_t)slab.capacity;
     assert_dies(reader, number);
     b = spoiled();
-    b->numbers[3] = 30; /* which is still out */
+    b->numbers[3] = 30; /* which is still in use */
     assert_dies(reader, "other blocks");
     b = spoiled();
     b->count = UINT16_MAX;
@@ -183,7 +183,7 @@ static void collect(void)
     hak_slab_collect(&slab);
 }
 
-/* Some wait on the free list when others come home. */
+/* Some blocks wait on the free list when others return. */
 TEST(links_are_looked_at_before_they_are_followed)
 {
     static struct hak_block_batch no_block;

@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-/* Each member is found in the sum, at its own place. */
+/* The sum has each member at its own place. */
 TEST(a_sum_has_every_member)
 {
     static struct hak_counters one, sum;

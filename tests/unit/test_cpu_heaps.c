@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Heaps of processors. A sequence is interrupted before each of its instructions, by a breakpoint whose handler does
- * what another thread on the same processor may do; then by signals at any time, by moves between processors, and by
- * others who take blocks away. Where restartable sequences are not to be had, all but what they do alone is skipped. */
+ * Heaps of CPUs. The test interrupts each restartable sequence before each of its instructions: a breakpoint's handler
+ * does what another thread on the same CPU may do. Then come signals at any time, moves between CPUs, and threads that
+ * take blocks away. Without rseq, only the test of the sequences alone runs. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -9,7 +9,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -50,12 +49,12 @@ static void move_to(unsigned cpu)
 
 /* --- what sequences do ------------------------------------------------------------------------------------ */
 
-/* No block is looked into: numbers do. */
+/* The sequences do not access blocks, so numbers stand for them. */
 static struct hak_arrays *arrays;
 static void *const pushed[3] = {(void *)0x1000, (void *)0x2000, (void *)0x3000};
 static void *popped[N];
 
-/* Each works on the arrays of the processor; `popped` and what they return is all that comes out. */
+/* Each works on the arrays of the CPU. Its results are `popped` and the return value. */
 static HAK_NOINLINE uint32_t do_pop(void)
 {
     return (popped[0] = hak_rseq_pop(CLS)) != NULL;
@@ -102,7 +101,7 @@ static uint64_t sum_of(void *const *blocks, size_t n)
     return sum;
 }
 
-/* What was put in is in the array, or came out, and nothing twice: sums of numbers tell. */
+/* Each block that was pushed is in the array or was popped, and none twice: the sums of the numbers show it. */
 static void account(const struct sequence *s, uint32_t done, uint64_t others_took, uint64_t others_put)
 {
     size_t n = (size_t)(arrays->top[CLS] - bottom());
@@ -112,13 +111,13 @@ static void account(const struct sequence *s, uint32_t done, uint64_t others_too
                      N * (N + 1) / 2 + others_put + sum_of(pushed, s->in));
 }
 
-/* Sequences that the kernel knows nothing of: the area of "not registered" says that this is processor 0. */
+/* Runs a sequence unknown to the kernel: the area of an unregistered thread names CPU 0. */
 static uint32_t run_alone(const struct sequence *s)
 {
     ptrdiff_t distance = hak_rseq_distance;
     struct hak_arrays *first = hak_arrays_of[HAK_CPUS_UNREAL];
     typedef volatile uint64_t __attribute__((may_alias)) word;
-    *(word *)&hak_rseq_none[HAK_RSEQ_CS / 4] = 0; /* at once: a step may come amid the others */
+    *(word *)&hak_rseq_none[HAK_RSEQ_CS / 4] = 0; /* in one store: a single step may come between several */
     memset(&hak_rseq_none, 0, sizeof hak_rseq_none);
     hak_arrays_of[HAK_CPUS_UNREAL] = arrays;
     hak_rseq_set_distance(0);
@@ -129,11 +128,10 @@ static uint32_t run_alone(const struct sequence *s)
     return done;
 }
 
-/* Where sequences are not to be had, too. */
+/* This one also runs without rseq. */
 TEST(each_sequence_moves_the_blocks_that_it_says)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     arrays = hak_arrays_new();
     for (size_t i = 0; i < COUNT(sequences); i++) {
         fill();
@@ -176,7 +174,7 @@ static void on_signal(int signal, void (*handler)(int, siginfo_t *, void *))
     sigaction(signal, &action, NULL);
 }
 
-/* Where the instructions of the sequence begin, found by steps. */
+/* Finds the first byte of each instruction of the sequence by single steps. */
 static void find_points(const struct sequence *s)
 {
     point_count = 0;
@@ -196,7 +194,7 @@ static void set_byte(uintptr_t at, unsigned char byte)
     *(volatile unsigned char *)at = byte;
 }
 
-/* Another thread on the processor takes a block, and gives one. */
+/* Does what another thread on the CPU may do: takes a block, and returns one. */
 static void interfere(int signal, siginfo_t *info, void *context)
 {
     uintptr_t back = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
@@ -223,7 +221,7 @@ TEST(a_sequence_begins_anew_wherever_it_is_interrupted)
 {
     start();
     move_to(nth_cpu(0));
-    void *p = hak_malloc(64); /* the processor has its heap */
+    void *p = hak_malloc(64); /* the CPU then has a heap */
     arrays = hak_arrays_new();
     for (size_t i = 0; i < COUNT(sequences); i++) {
         find_points(&sequences[i]);
@@ -245,7 +243,7 @@ TEST(a_sequence_begins_anew_wherever_it_is_interrupted)
 
 enum { SLOTS = 400 };
 
-/* Writes to each block who has it, and finds that nobody else did. */
+/* Marks each block as its own, and checks that no other thread wrote to it. */
 static void work(uint64_t seed, unsigned rounds, unsigned moves_every)
 {
     struct {
@@ -313,46 +311,27 @@ static void *take_away(void *unused)
     return unused;
 }
 
-static void in_threads(unsigned n)
-{
-    pthread_t threads[64], other;
-    HAK_STORE_RELAXED(&stop, false);
-    pthread_create(&other, NULL, take_away, NULL);
-    for (uintptr_t i = 0; i < n; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, work_and_move, (void *)(i + 1)), 0);
-    for (unsigned i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    HAK_STORE_RELAXED(&stop, true);
-    pthread_join(other, NULL);
-}
-
 TEST(threads_move_while_others_take_blocks_away)
 {
+    pthread_t threads[8], other;
     start();
-    in_threads(8);
+    other = unit_begin(take_away, NULL);
+    for (uintptr_t i = 0; i < COUNT(threads); i++)
+        threads[i] = unit_begin(work_and_move, (void *)(i + 1));
+    for (unsigned i = 0; i < COUNT(threads); i++)
+        unit_join(threads[i]);
+    HAK_STORE_RELAXED(&stop, true);
+    unit_join(other);
     expect_nothing_held();
 }
 
 /* --- what belongs to whom --------------------------------------------------------------------------------- */
 
-static struct hak_heaps_totals totals(void)
-{
-    struct hak_heaps_totals t;
-    hak_heaps_totals(&t);
-    return t;
-}
-
-static void *free_all(void *blocks)
-{
-    unit_free_blocks(blocks);
-    return NULL;
-}
-
 TEST(however_many_threads_there_are_heaps_are_those_of_processors)
 {
     start();
     for (unsigned i = 0; i < 50; i++)
-        unit_in_thread(free_all, unit_blocks(64, 100));
+        unit_free_by_other(unit_blocks(64, 100));
     assert_in_range(unit_stat("threads", "cpus"), 1, CPU_COUNT(&allowed));
     assert_int_equal(unit_stat("threads", "live"), 0);
     assert_null(hak_self.heap);
@@ -367,8 +346,8 @@ TEST(what_another_processor_frees_goes_home)
     struct unit_block *blocks = unit_blocks(64, 5000);
     move_to(nth_cpu(1));
     unit_free_blocks(blocks);
-    struct hak_counters counted = totals().counters;
-    assert_true(counted.remote_blocks || counted.reclaimed);
+    struct hak_heaps_totals counted = unit_totals();
+    assert_true(counted.counters.remote_blocks || counted.counters.reclaimed);
     expect_nothing_held();
 }
 
@@ -403,22 +382,20 @@ TEST(a_thread_that_the_kernel_does_not_know_is_served)
     expect_nothing_held();
 }
 
+static int work_on_each_cpu(void)
+{
+    for (unsigned cpu = 0; cpu < (unsigned)CPU_COUNT(&allowed); cpu++) {
+        move_to(nth_cpu(cpu));
+        work(cpu, 5000, 0);
+        hak_purge_all(0);
+    }
+    return unit_census().violations != 0;
+}
+
 static void *fork_in_midst(void *unused)
 {
-    for (unsigned i = 0; i < 20; i++) {
-        pid_t child = fork();
-        if (!child) {
-            for (unsigned cpu = 0; cpu < (unsigned)CPU_COUNT(&allowed); cpu++) {
-                move_to(nth_cpu(cpu));
-                work(i, 5000, 0);
-                hak_purge_all(0);
-            }
-            _exit(unit_census().violations != 0);
-        }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-    }
+    for (unsigned i = 0; i < 20; i++)
+        unit_in_child(work_on_each_cpu);
     HAK_STORE_RELAXED(&stop, true);
     return unused;
 }
@@ -433,26 +410,11 @@ static void *work_until_stopped(void *seed)
 TEST(a_forked_child_goes_on_with_all_processors)
 {
     start();
-    pthread_t threads[3];
-    pthread_create(&threads[0], NULL, work_until_stopped, (void *)1);
-    pthread_create(&threads[1], NULL, work_until_stopped, (void *)2);
-    pthread_create(&threads[2], NULL, fork_in_midst, NULL);
-    for (unsigned i = 0; i < 3; i++)
-        pthread_join(threads[i], NULL);
+    pthread_t threads[] = {unit_begin(work_until_stopped, (void *)1), unit_begin(work_until_stopped, (void *)2),
+                           unit_begin(fork_in_midst, NULL)};
+    for (unsigned i = 0; i < COUNT(threads); i++)
+        unit_join(threads[i]);
     expect_nothing_held();
-}
-
-/* On one of two processors, whose heap is the only one. */
-static void start_fork(void)
-{
-    start();
-    if (CPU_COUNT(&allowed) < 2)
-        skip();
-    move_to(nth_cpu(0));
-    hak_free(hak_malloc(64));
-    assert_int_equal(unit_stat("threads", "cpus"), 1);
-    hak_cpu_heaps_lock();
-    hak_lock_own_all();
 }
 
 static _Atomic(bool) is_inside;
@@ -466,21 +428,27 @@ static void *enter_elsewhere(void *unused)
     return unused;
 }
 
-/* Made by a handler of the fork: nobody else has it before the fork is over. */
+/* A fork handler makes this heap: no other thread may enter it before the fork is over. */
 TEST(a_heap_that_is_made_during_a_fork_is_locked)
 {
-    start_fork();
+    start();
+    if (CPU_COUNT(&allowed) < 2)
+        skip();
+    move_to(nth_cpu(0));
+    hak_free(hak_malloc(64));
+    assert_int_equal(unit_stat("threads", "cpus"), 1);
+    hak_cpu_heaps_lock();
+    hak_lock_own_all();
     move_to(nth_cpu(1));
     hak_free(hak_malloc(64));
     move_to(nth_cpu(0));
     assert_int_equal(unit_stat("threads", "cpus"), 2);
-    pthread_t thread;
-    pthread_create(&thread, NULL, enter_elsewhere, NULL);
+    pthread_t thread = unit_begin(enter_elsewhere, NULL);
     usleep(100000);
     bool inside = HAK_LOAD_RELAXED(&is_inside);
     hak_lock_disown_all();
     hak_cpu_heaps_unlock();
-    pthread_join(thread, NULL);
+    unit_join(thread);
     assert_false(inside);
     assert_true(is_inside);
     expect_nothing_held();

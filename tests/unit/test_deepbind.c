@@ -35,8 +35,7 @@ TEST(the_flag_is_heeded_where_that_is_asked_for)
 TEST(it_is_told_once_in_a_line_where_that_is_asked_for)
 {
     char text[200];
-    unit_start("HAKMEM_VERBOSE=1");
-    assert_true(hak_init());
+    unit_init("HAKMEM_VERBOSE=1");
     unit_stderr_of(ask, text, sizeof text);
     assert_non_null(strstr(text, "RTLD_DEEPBIND is left out for plugin.so"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);

@@ -15,25 +15,17 @@ static size_t capacity;
 
 static void start(const char *settings)
 {
-    unit_start(settings);
-    t = unit_thread();
-    assert_non_null(t);
+    t = unit_init_heap(settings);
     capacity = unit_slab_capacity(SIZE);
 }
 
 static struct unit_block *shared;
 
-static void *allocate_some(void *n)
-{
-    shared = unit_blocks(SIZE, *(size_t *)n);
-    return NULL;
-}
-
 TEST(remote_blocks_go_home_in_groups)
 {
     start(NULL);
     size_t n = 3 * capacity;
-    unit_in_thread(allocate_some, &n);
+    shared = unit_blocks_of_other(SIZE, n);
     unit_free_blocks(shared);
     hak_remote_cache_flush(t);
     assert_int_equal(t->counters.remote_blocks, n);
@@ -51,47 +43,29 @@ static void drain_one(void *block)
     hak_drain(NULL, block);
 }
 
-TEST(without_a_descriptor_remote_blocks_go_home_at_once)
-{
-    start(NULL);
-    size_t n = 2;
-    unit_in_thread(allocate_some, &n);
-    struct hak_slab *slab = hak_space_slab(shared);
-    struct unit_block *last = shared->next;
-    drain_one(last);
-    assert_int_equal(hak_slab_remote_count(slab), 1);
-    drain_one(shared);
-    unit_sweep();
-    assert_int_equal(unit_census().used, 0);
-}
-
-TEST(tags_go_with_the_last_block)
-{
-    start("HAKMEM_PARKED_THREADS=0");
-    size_t n = 2;
-    unit_in_thread(allocate_some, &n);
-    uint64_t page = (uintptr_t)shared >> HAK_PAGE_LG;
-    struct unit_block *last = shared->next;
-    drain_one(shared);
-    assert_int_not_equal(hak_tag_load(page), 0);
-    drain_one(last);
-    assert_int_equal(hak_tag_load(page), 0); /* a second free is looked at */
-}
-
 static void drain_inside(void)
 {
     drain_one((char *)shared + 16);
 }
 
-TEST(what_is_no_block_does_not_go_home)
+TEST(without_a_heap_remote_blocks_go_home_at_once_and_the_tag_with_the_last)
 {
-    start(NULL);
-    size_t n = 2;
-    unit_in_thread(allocate_some, &n);
+    start("HAKMEM_PARKED_THREADS=0");
+    shared = unit_blocks_of_other(SIZE, 2);
+    uint64_t page = (uintptr_t)shared >> HAK_PAGE_LG;
+    struct hak_slab *slab = hak_space_slab(shared);
+    struct unit_block *last = shared->next;
     assert_dies(drain_inside, "is not the start of a block");
+    drain_one(shared);
+    assert_int_equal(hak_slab_remote_count(slab), 1);
+    assert_int_not_equal(hak_tag_load(page), 0);
+    drain_one(last);
+    assert_int_equal(hak_tag_load(page), 0); /* so that a second free takes the slow path */
+    unit_sweep();
+    assert_int_equal(unit_census().used, 0);
 }
 
-/* FULL slabs are the owner's again when it frees into them. */
+/* A FULL slab belongs to its last owner again when that frees into it. */
 TEST(full_slabs_are_reclaimed_by_their_last_owner)
 {
     start(NULL);
@@ -147,13 +121,11 @@ static void drain_shared(void)
     drain_one(shared);
 }
 
-/* A block freed twice, whose slab went home meanwhile: the pages are a span's, and what was the slab's means nothing.
- */
+/* The slab of a block that is freed twice was given up meanwhile, and its pages now belong to a span. */
 TEST(blocks_do_not_go_home_to_a_span)
 {
     start("HAKMEM_PARKED_THREADS=0");
-    size_t n = 2;
-    unit_in_thread(allocate_some, &n);
+    shared = unit_blocks_of_other(SIZE, 2);
     struct hak_slab *slab = hak_space_slab(shared);
     slab->cls = HAK_CLASS_SPAN;
     slab->stride = 0;
@@ -173,12 +145,12 @@ static void *free_one_twice(void *unused)
     return unused;
 }
 
-/* So many came back as had left; but one of them is still in use. */
+/* As many blocks returned as were handed out, but one of them is still in use. */
 TEST(a_slab_does_not_go_with_a_live_block)
 {
     start(NULL);
     if (!HAK_BLOCK_BATCHES)
-        skip(); /* a list is not read when its slab goes; hardened arrays do not send the block home twice */
+        skip(); /* a slab's free list is not read at its end; hardened arrays do not return the block twice */
     shared = unit_blocks(SIZE, 3);
     hak_cache_drain(t, hak_class_of(SIZE));
     unit_in_thread(free_one_twice, NULL);
@@ -187,7 +159,7 @@ TEST(a_slab_does_not_go_with_a_live_block)
 
 enum order { UP, DOWN, UP_AND_DOWN, EVERY_OTHER, ORDERS };
 
-/* The i-th of n blocks to go home. */
+/* The number of the i-th of n blocks to return. */
 static size_t nth_of(enum order order, size_t i, size_t n)
 {
     switch (order) {
@@ -202,7 +174,7 @@ static size_t nth_of(enum order order, size_t i, size_t n)
     }
 }
 
-/* Neighbours go home together, where their bits lie in one word of the map. */
+/* Neighbours whose bits lie in one word of the bitmap return together. */
 TEST(blocks_go_home_in_any_order)
 {
     static const size_t sizes[] = {16, 64, 100, 2000, 9000};
@@ -238,7 +210,7 @@ static void fill_row(char *first, size_t stride)
         row[i] = first + i * stride;
 }
 
-/* One of them stands twice, is free already or no block, or all of them are none. */
+/* One entry is a duplicate, a free block or no block; or no entry is a block. */
 TEST(neighbours_are_looked_at_one_by_one)
 {
     if (HAK_HARDENED)
@@ -268,7 +240,7 @@ TEST(neighbours_are_looked_at_one_by_one)
 }
 #endif
 
-/* Found by a cache that links blocks, and by hardened ones; others are not steered by it. */
+/* A cache that links blocks finds it, as do hardened ones. Others do not read it. */
 TEST(a_block_written_to_after_free_does_no_harm)
 {
     start(NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Inaccessible pages beside what the library maps: where they lie, how many, and that a refusal leaves them out. */
+ * Inaccessible pages beside the library's mappings: where they lie, how many there are, and that the library does
+ * without them if the kernel refuses. */
 #include "core/os/fence.h"
 
 #include <string.h>
@@ -28,35 +29,27 @@ static void assert_fenced(const char *p, size_t size)
 TEST(runs_of_superslabs_have_fences)
 {
     char *run[20];
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     for (size_t i = 0; i < COUNT(run); i++) {
         run[i] = hak_space_alloc(1 + i % 3, 1, false);
         assert_fenced(run[i], (1 + i % 3) * HAK_SUPERSLAB);
     }
     struct hak_space_stats s;
     hak_space_stats(&s);
-    assert_true(s.handed_out <= 41 * HAK_SUPERSLAB); /* fences are nobody's */
+    assert_true(s.handed_out <= 41 * HAK_SUPERSLAB); /* fences are not handed out */
     uint64_t before = protects();
     hak_space_free(run[4], 2, HAK_CAUSE_trim);
     assert_ptr_equal(hak_space_alloc(2, 1, false), run[4]); /* between the fences that are there */
     assert_int_equal(protects(), before);
 }
 
-TEST(metadata_has_fences)
+TEST(metadata_and_tables_have_fences)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     size_t size = 4 * HAK_MIB; /* more than any chunk has left: one of its own */
     char *p = hak_meta_alloc(size);
     memset(p, 1, size);
     assert_fenced(p, size);
-}
-
-TEST(tables_have_fences)
-{
-    unit_start(NULL);
-    assert_true(hak_init());
     char *tags = (char *)hak_tags.table, *end = (char *)(hak_page_map.descriptors + hak_page_map.mask + 1);
     assert_true(unit_is_open(end - 1) && unit_is_open(tags) && unit_is_open(end + HAK_PAGE));
     assert_false(unit_is_open(end));
@@ -84,12 +77,7 @@ TEST(a_direct_mapping_has_fences_and_keeps_them)
     assert_false(unit_is_open(p - 1));
     struct fake_calls seen = fake_os_calls();
     assert_int_equal(seen.failed[HAK_OS_munmap], 0);
-}
-
-TEST(an_aligned_direct_mapping_has_fences)
-{
-    unit_start(NULL);
-    char *p = hak_alloc_aligned(DIRECT, DIRECT);
+    p = hak_alloc_aligned(DIRECT, DIRECT);
     assert_int_equal((uintptr_t)p % DIRECT, 0);
     assert_true(unit_is_open(p) && unit_is_open(p + DIRECT - 1));
     hak_free(p);
@@ -98,8 +86,7 @@ TEST(an_aligned_direct_mapping_has_fences)
 
 TEST(their_number_is_bounded)
 {
-    unit_start("HAKMEM_GUARD_PAGES=9");
-    assert_true(hak_init());
+    unit_init("HAKMEM_GUARD_PAGES=9");
     for (unsigned i = 0; i < 20; i++)
         assert_true(unit_is_open(hak_space_alloc(1, 1, false)));
     assert_true(protects() <= 9);
@@ -130,8 +117,7 @@ TEST(a_limited_process_has_none_in_its_heap)
 
 TEST(nor_has_one_that_locks_what_it_maps)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     if (mlockall(MCL_FUTURE))
         skip();
     uint64_t before = protects();
@@ -152,8 +138,7 @@ TEST(none_where_the_setting_says_so)
 
 TEST(a_refusal_leaves_them_out)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, true);
     char *p = hak_malloc(DIRECT);
     p[5] = 7;

@@ -18,25 +18,10 @@
 
 #define SIZE 2000
 
-/* fn in a forked child; its result is what the child exits with. */
-static void in_fork(int (*fn)(void))
-{
-    int status = -1;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        alarm(60);
-        _exit(fn());
-    }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    assert_int_equal(status, 0);
-}
-
 static struct unit_block *mine;
 static unsigned pinned;
 
-/* Everything that takes a lock, in a process that must not wait for one. */
+/* Takes every lock, in a process that must not wait for one. */
 static int use_everything(void)
 {
     struct hak_heaps_totals totals;
@@ -53,24 +38,16 @@ static int use_everything(void)
     return c.violations != 0;
 }
 
-TEST(a_child_is_served)
-{
-    unit_start(NULL);
-    mine = unit_blocks(SIZE, 100);
-    in_fork(use_everything);
-    use_everything();
-}
-
 TEST(fork_as_the_first_thing)
 {
     unit_start(NULL);
-    in_fork(use_everything);
+    unit_in_child(use_everything);
     use_everything();
 }
 
 static int fork_again(void)
 {
-    in_fork(use_everything);
+    unit_in_child(use_everything);
     return use_everything();
 }
 
@@ -78,7 +55,7 @@ TEST(a_child_of_a_child)
 {
     unit_start(NULL);
     mine = unit_blocks(SIZE, 100);
-    in_fork(fork_again);
+    unit_in_child(fork_again);
 }
 
 static pthread_barrier_t barrier;
@@ -98,7 +75,7 @@ static int others_are_pinned(void)
 {
     int result = use_everything();
     struct hak_slab *slab = hak_space_slab(others);
-    unit_free_blocks(others); /* to a slab whose owner is gone: kept, never an error */
+    unit_free_blocks(others); /* into a slab whose owner is not in the child: it stays, without an error */
     hak_remote_cache_flush(unit_thread());
     hak_trim(0);
     return result ? result : hak_slab_state(slab) != HAK_SLAB_ACTIVE;
@@ -107,16 +84,15 @@ static int others_are_pinned(void)
 TEST(other_threads_slabs_are_pinned_and_counted)
 {
     unit_start(NULL);
-    pthread_t thread;
     mine = unit_blocks(SIZE, 100);
     pthread_barrier_init(&barrier, NULL, 2);
-    assert_int_equal(pthread_create(&thread, NULL, own_slabs, NULL), 0);
+    pthread_t thread = unit_begin(own_slabs, NULL);
     pthread_barrier_wait(&barrier);
     pinned = (unsigned)hak_space_slab(others)->owner->slabs;
     assert_true(pinned >= 2);
-    in_fork(others_are_pinned);
+    unit_in_child(others_are_pinned);
     pthread_barrier_wait(&barrier);
-    pthread_join(thread, NULL);
+    unit_join(thread);
     pinned = 0;
     use_everything();
     hak_bins_flush(unit_thread());
@@ -125,17 +101,17 @@ TEST(other_threads_slabs_are_pinned_and_counted)
 
 static int go_on(void)
 {
-    hak_lock_release(&hak_heaps_lock); /* what was interrupted comes to its end in the child, too */
+    hak_lock_release(&hak_heaps_lock); /* the interrupted call also completes in the child */
     return use_everything();
 }
 
-/* As the handler of a signal does that came inside of malloc. */
+/* A signal handler does that if it interrupts malloc. */
 TEST(a_fork_by_who_holds_a_lock_waits_for_nobody)
 {
     unit_start(NULL);
     mine = unit_blocks(SIZE, 100);
     hak_lock_acquire(&hak_heaps_lock);
-    in_fork(go_on);
+    unit_in_child(go_on);
     assert_true(hak_lock_is_any_held());
     hak_lock_release(&hak_heaps_lock);
     use_everything();
@@ -144,20 +120,13 @@ TEST(a_fork_by_who_holds_a_lock_waits_for_nobody)
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
 static _Atomic(bool) stop;
 
-static pthread_t start_thread(void *(*fn)(void *))
-{
-    pthread_t t;
-    assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
-    return t;
-}
-
 /* --- a purge by another thread ----------------------------------------------------------------------------- */
 
 #define LARGE (1 * HAK_MIB)
 
 static _Atomic(bool) in_purge, may_purge;
 
-/* The first time. */
+/* Stops the first thread that comes here. */
 static void stop_before_advice(void)
 {
     if (HAK_EXCHANGE_ACQUIRE(&in_purge, true))
@@ -172,7 +141,7 @@ static void *trim_all(void *unused)
     return unused;
 }
 
-/* Nothing is claimed for ever: all is free and clean, and leaves the cache. */
+/* No run stays claimed: all become clean, and leave the cache. */
 static int trim_whole(void)
 {
     hak_trim(0);
@@ -180,33 +149,41 @@ static int trim_whole(void)
     return unit_stat("page_heap", "dirty_bytes") != 0 || unit_stat("lru", "cached") != 0;
 }
 
-TEST(fork_waits_for_no_purge)
+static void start_lazy(void)
 {
-    unit_start("HAKMEM_PURGE_DELAY_MS=600000");
-    assert_true(hak_init());
+    unit_init("HAKMEM_PURGE_DELAY_MS=600000");
     if (hak_parts.release->at_once)
         skip();
-    mine = unit_blocks(LARGE, 24);
-    unit_free_blocks(mine);
-    fake_os_before_advice(stop_before_advice);
     alarm(60);
-    pthread_t t = start_thread(trim_all);
+}
+
+/* Starts a thread that trims, and that stops during its purge. */
+static pthread_t begin_trim(void (*before_advice)(void))
+{
+    fake_os_before_advice(before_advice);
+    pthread_t t = unit_begin(trim_all, NULL);
     while (!in_purge)
         usleep(1000);
-    in_fork(trim_whole);
+    return t;
+}
+
+TEST(fork_waits_for_no_purge)
+{
+    start_lazy();
+    mine = unit_blocks(LARGE, 24);
+    unit_free_blocks(mine);
+    pthread_t t = begin_trim(stop_before_advice);
+    unit_in_child(trim_whole);
     unit_free_blocks(unit_blocks(LARGE, 2));
     may_purge = true;
-    pthread_join(t, NULL);
+    unit_join(t);
     assert_int_equal(trim_whole(), 0);
 }
 
-/* Another thread may be amid a purge then, whose lock is not lent. */
+/* Another thread may be purging then, and its lock is not lent. */
 TEST(during_a_fork_nobody_begins_a_purge)
 {
-    unit_start("HAKMEM_PURGE_DELAY_MS=600000");
-    assert_true(hak_init());
-    if (hak_parts.release->at_once)
-        skip();
+    start_lazy();
     unit_free_blocks(unit_blocks(LARGE, 4));
     uint64_t dirty = unit_stat("page_heap", "dirty_bytes");
     assert_true(dirty > 0);
@@ -217,7 +194,7 @@ TEST(during_a_fork_nobody_begins_a_purge)
     assert_int_equal(trim_whole(), 0);
 }
 
-/* Where the kernel refuses pages, what is claimed is settled page by page. */
+/* If the kernel refuses pages, the purge settles its claims page by page. */
 static void stop_amid_batch(void)
 {
     static _Atomic(unsigned) calls;
@@ -234,23 +211,16 @@ static int trim_without_locked(void)
 
 TEST(a_child_ends_a_purge_that_is_settled_in_part)
 {
-    unit_start("HAKMEM_PURGE_DELAY_MS=600000");
-    assert_true(hak_init());
-    if (hak_parts.release->at_once)
-        skip();
+    start_lazy();
     char *block = hak_malloc(LARGE);
     memset(block, 1, LARGE);
     fake_os_lock_page(block + LARGE - 1);
     hak_free(block);
     size_t held = hak_budget_held();
-    fake_os_before_advice(stop_amid_batch);
-    alarm(60);
-    pthread_t t = start_thread(trim_all);
-    while (!in_purge)
-        usleep(1000);
-    in_fork(trim_without_locked);
+    pthread_t t = begin_trim(stop_amid_batch);
+    unit_in_child(trim_without_locked);
     may_purge = true;
-    pthread_join(t, NULL);
+    unit_join(t);
     assert_in_range(hak_budget_held(), 1, held);
     fake_os_unlock_pages();
     hak_trim(0);
@@ -271,7 +241,7 @@ static void fork_in_handler(int signal)
         alarm(60);
 }
 
-/* The child goes on where its parent waited. */
+/* The child continues where its parent waited. */
 static void *wait_for_lock(void *unused)
 {
     static struct hak_heaps_totals totals;
@@ -293,7 +263,7 @@ TEST(a_thread_that_waits_for_a_lock_has_none)
     alarm(60);
     hak_lock_acquire(&hak_heaps_lock);
     unsigned alone = HAK_LOAD_RELAXED(&hak_heaps_lock.word);
-    pthread_t t = start_thread(wait_for_lock);
+    pthread_t t = unit_begin(wait_for_lock, NULL);
     while (HAK_LOAD_RELAXED(&hak_heaps_lock.word) == alone)
         usleep(1000);
     pthread_kill(t, SIGUSR1);
@@ -301,7 +271,7 @@ TEST(a_thread_that_waits_for_a_lock_has_none)
         usleep(1000);
     usleep(20000); /* in the handler it waits for the same lock */
     hak_lock_release(&hak_heaps_lock);
-    pthread_join(t, NULL);
+    unit_join(t);
     assert_true(handlers_child > 0);
     assert_int_equal(waitpid(handlers_child, &status, 0), handlers_child);
     assert_int_equal(status, 0);
@@ -309,7 +279,7 @@ TEST(a_thread_that_waits_for_a_lock_has_none)
 
 static HAK_LOCK(second, HAK_RANK_FRONTEND);
 
-/* Has one lock and waits for another, whose owner is not in the handler's child. */
+/* Owns one lock and waits for another, whose owner is not in the handler's child. */
 static void *wait_for_second_lock(void *unused)
 {
     hak_lock_acquire(&hak_heaps_lock);
@@ -325,7 +295,7 @@ static void fork_while_waiting_for_second(void)
     alarm(60);
     hak_lock_acquire(&second);
     unsigned alone = HAK_LOAD_RELAXED(&second.word);
-    pthread_t t = start_thread(wait_for_second_lock);
+    pthread_t t = unit_begin(wait_for_second_lock, NULL);
     while (HAK_LOAD_RELAXED(&second.word) == alone)
         usleep(1000);
     pthread_kill(t, SIGUSR1);
@@ -344,7 +314,7 @@ TEST(a_handlers_child_that_needs_a_lost_lock_stops)
 
 /* --- locks of parts ------------------------------------------------------------------------------------------ */
 
-/* Of two frontends that are not in hakmem's own folder. */
+/* The locks of two external frontends. */
 static HAK_LOCK(lock_of_one, HAK_RANK_FRONTEND);
 static HAK_LOCK(lock_of_other, HAK_RANK_FRONTEND);
 static unsigned guarded[2];
@@ -371,7 +341,7 @@ static void *change_often(void *unused)
     return unused;
 }
 
-/* Nothing is half changed, and no lock is taken. */
+/* No update is half done, and no lock is taken. */
 static int change_in_child(void)
 {
     if (guarded[0] % 2 || guarded[1] % 2)
@@ -383,7 +353,7 @@ static int change_in_child(void)
 static void *fork_often(void *unused)
 {
     for (unsigned i = 0; i < 30; i++)
-        in_fork(change_in_child);
+        unit_in_child(change_in_child);
     return unused;
 }
 
@@ -391,13 +361,13 @@ TEST(locks_of_two_parts_may_have_one_rank)
 {
     unit_start(NULL);
     assert_true(hak_init());
-    pthread_t busy[] = {start_thread(change_often), start_thread(change_often)};
-    pthread_t forks[] = {start_thread(fork_often), start_thread(fork_often)};
+    pthread_t busy[] = {unit_begin(change_often, NULL), unit_begin(change_often, NULL)};
+    pthread_t forks[] = {unit_begin(fork_often, NULL), unit_begin(fork_often, NULL)};
     for (unsigned i = 0; i < COUNT(forks); i++)
-        pthread_join(forks[i], NULL);
+        unit_join(forks[i]);
     stop = true;
     for (unsigned i = 0; i < COUNT(busy); i++)
-        pthread_join(busy[i], NULL);
+        unit_join(busy[i]);
 }
 
 static void *churn(void *unused)
@@ -408,41 +378,36 @@ static void *churn(void *unused)
     return unused;
 }
 
+static int allocate(void)
+{
+    unit_free_blocks(unit_blocks(100, 500));
+    unit_free_blocks(unit_blocks(100000, 20));
+    return 0;
+}
+
 TEST(fork_while_threads_allocate)
 {
     unit_start(NULL);
-    pthread_t threads[2];
-    for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, churn, NULL), 0);
-    for (unsigned i = 0; i < 30; i++) {
-        pid_t pid = fork();
-        if (pid == 0) {
-            alarm(60);
-            unit_free_blocks(unit_blocks(100, 500));
-            unit_free_blocks(unit_blocks(100000, 20));
-            _exit(0);
-        }
-        int status;
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_int_equal(status, 0);
-    }
+    pthread_t threads[] = {unit_begin(churn, NULL), unit_begin(churn, NULL)};
+    for (unsigned i = 0; i < 30; i++)
+        unit_in_child(allocate);
     stop = true;
-    for (unsigned i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
+    for (unsigned i = 0; i < COUNT(threads); i++)
+        unit_join(threads[i]);
     unit_census();
 }
 #endif
+
+static int allocate_nothing(void)
+{
+    return hak_malloc(10) != NULL;
+}
 
 TEST(without_memory_fork_goes_on)
 {
     unit_start(NULL);
     fake_os_refuse_any(1, ENOMEM, true);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(hak_malloc(10) != NULL);
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    unit_in_child(allocate_nothing);
     fake_os_allow();
     use_everything();
 }

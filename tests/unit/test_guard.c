@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Guarded blocks: how often, where they lie, how long a place stays closed, and what is said of an access and of a
- * call that is wrong. */
+ * Guarded blocks: how often they are sampled, where they lie, how long a place stays closed, and the reports of wrong
+ * accesses and calls. */
 #include "core/pages/guard.h"
 
 #include <signal.h>
@@ -24,12 +24,13 @@ static void at_fault(int signal)
     _exit(7); /* the program's own handler, after the library's */
 }
 
-static void start(const char *settings)
+static void start(unsigned rate)
 {
+    char setting[40];
+    snprintf(setting, sizeof setting, "HAKMEM_GUARD_RATE=%u", rate);
     page = (size_t)sysconf(_SC_PAGESIZE);
     signal(SIGSEGV, at_fault);
-    unit_start(settings);
-    assert_true(hak_init());
+    unit_init(setting);
 }
 
 static char *sample(size_t size)
@@ -43,7 +44,7 @@ static char *sample(size_t size)
 
 TEST(one_of_so_many)
 {
-    start("HAKMEM_GUARD_RATE=10");
+    start(10);
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 2; i++) {
             hak_guard_count(4);
@@ -58,38 +59,33 @@ TEST(one_of_so_many)
     assert_int_equal(unit_stat("guard", "sampled"), 4);
 }
 
-TEST(large_ones_never)
+TEST(sizes_from_none_to_the_most)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
+    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
+    assert_null(hak_guard_sample(16, CALLER)); /* the kernel refuses to open its place */
+    assert_int_equal(unit_stat("guard", "sampled"), 0);
     assert_null(hak_guard_sample(MOST + 1, CALLER));
     assert_int_equal(hak_guard_usable(sample(MOST), "free"), MOST);
+    assert_int_equal(hak_guard_usable(sample(0), "free"), 1);
 }
 
 TEST(none_without_memory)
 {
     if (HAK_SANITIZED)
-        skip(); /* its shadow takes addresses, so the plan makes more calls */
+        skip(); /* the sanitizer's shadow occupies addresses, so the start makes more calls */
     unit_start("HAKMEM_GUARD_RATE=1");
-    fake_os_refuse(HAK_OS_mmap, 2, ENOMEM, true); /* after the plan's own */
+    fake_os_refuse(HAK_OS_mmap, 2, ENOMEM, true); /* after the call that reserves address space */
     assert_true(hak_init());
     assert_null(hak_guard_sample(16, CALLER));
     assert_int_equal(hak_guard_usable(&page, "free"), 0);
-}
-
-TEST(none_where_the_kernel_refuses_a_place)
-{
-    start("HAKMEM_GUARD_RATE=1");
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
-    assert_null(hak_guard_sample(16, CALLER));
-    assert_int_equal(unit_stat("guard", "sampled"), 0);
-    sample(16);
 }
 
 /* --- where -------------------------------------------------------------------------------------------- */
 
 TEST(against_a_closed_page_at_either_end)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     for (size_t size = 1; size <= hak_min(3 * page, MOST); size += 97)
         for (unsigned end = 0; end < 2; end++) {
             char *p = sample(size);
@@ -104,17 +100,9 @@ TEST(against_a_closed_page_at_either_end)
         }
 }
 
-TEST(a_size_of_nothing_is_one_byte)
-{
-    start("HAKMEM_GUARD_RATE=1");
-    char *p = sample(0);
-    *p = 1;
-    assert_int_equal(hak_guard_usable(p, "free"), 1);
-}
-
 TEST(places_serve_in_turn_and_live_ones_stay)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     static char *all[PLACES];
     for (unsigned i = 0; i < PLACES; i++)
         memset(all[i] = sample(64), (int)i, 64);
@@ -133,7 +121,7 @@ TEST(places_serve_in_turn_and_live_ones_stay)
 
 TEST(a_freed_place_waits_longest)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     char *p = sample(64);
     hak_guard_free(p, FREER);
     for (unsigned i = 1; i < PLACES; i++) {
@@ -146,7 +134,7 @@ TEST(a_freed_place_waits_longest)
 
 TEST(pages_of_a_freed_block_go_back)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     struct fake_calls before = fake_os_calls();
     hak_guard_free(sample(MOST - 100), FREER);
     struct fake_calls after = fake_os_calls();
@@ -159,7 +147,7 @@ TEST(pages_of_a_freed_block_go_back)
 static char *target, *block;
 static char wanted[300];
 
-/* An access to `target` is told, and then meets the program's own handler. */
+/* The library reports the access to `target`; then the program's own handler runs. */
 static void access_target(void)
 {
     pid_t child = fork();
@@ -187,7 +175,7 @@ static void assert_told(char *at, const char *format, ...)
 
 TEST(access_beside_a_block)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     char *high = sample(64), *low = sample(page);
     assert_told(high + 64, "%p, 1 bytes behind guarded block %p of 64 bytes, allocated by the call before %p\n",
                 (void *)(high + 64), (void *)high, CALLER);
@@ -202,33 +190,27 @@ TEST(access_beside_a_block)
 
 TEST(access_behind_a_block_of_all_its_pages)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     sample(MOST);
     char *p = sample(MOST);
     assert_told(p + MOST + 10, "%p, 11 bytes behind guarded block %p of %zu bytes", (void *)(p + MOST + 10), (void *)p,
                 MOST);
     assert_told(p + MOST + page - 8, "%zu bytes behind guarded block %p", page - 7,
-                (void *)p); /* next to it there is none */
+                (void *)p); /* there is no block next to it */
     sample(MOST);
     assert_told(p + MOST + 10, "11 bytes behind guarded block %p", (void *)p);
     assert_told(p + MOST + page - 8, "8 bytes before guarded block %p", (void *)(p + MOST + page));
 }
 
-TEST(access_after_free)
+TEST(access_after_free_is_told_and_access_elsewhere_is_not)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     char *p = sample(100);
     hak_guard_free(p, FREER);
     assert_told(
         p + 10,
         "%p, in guarded pages of block %p of 100 bytes, allocated by the call before %p, freed by the call before %p",
         (void *)(p + 10), (void *)p, CALLER, FREER);
-}
-
-TEST(access_elsewhere_is_not_told)
-{
-    start("HAKMEM_GUARD_RATE=1");
-    sample(16);
     char said[200] = "";
     target = (char *)16;
     unit_stderr_of(access_target, said, sizeof said);
@@ -247,7 +229,7 @@ static void ask_block(void)
 
 TEST(calls_that_are_wrong)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     char *p = sample(100);
     block = p + 16;
     assert_dies(free_block, "it is not the start of a block; guarded block");
@@ -259,35 +241,35 @@ TEST(calls_that_are_wrong)
     assert_dies(free_block, "it was freed before; guarded block");
 }
 
-TEST(bytes_beside_a_block_are_looked_at)
+/* The first block lies against the closed page behind it, the second one against that before it. */
+TEST(bytes_beside_a_block_are_checked)
 {
-    start("HAKMEM_GUARD_RATE=1");
-    block = sample(100);
-    block[-1] ^= 1;
-    assert_dies(free_block, "bytes beside the block were written");
-    block[-1] ^= 1;
-    block[100] ^= 1;
-    assert_dies(free_block, "bytes beside the block were written");
-    block[100] ^= 1;
+    start(1);
+    const struct {
+        unsigned block;
+        ptrdiff_t at;
+    } rows[] = {{0, -1}, {0, 100}, {1, (ptrdiff_t)page - 1}};
+    char *blocks[] = {sample(100), sample(100)};
+    for (unsigned i = 0; i < COUNT(rows); i++) {
+        block = blocks[rows[i].block];
+        block[rows[i].at] ^= 1;
+        assert_dies(free_block, "bytes beside the block were written");
+        block[rows[i].at] ^= 1;
+    }
+    hak_guard_free(blocks[0], FREER);
+    hak_guard_free(blocks[1], FREER);
+}
+
+static int free_and_sample(void)
+{
     hak_guard_free(block, FREER);
-    block = sample(100); /* at the beginning */
-    block[page - 1] ^= 1;
-    assert_dies(free_block, "bytes beside the block were written");
-    block[page - 1] ^= 1;
-    hak_guard_free(block, FREER);
+    return hak_guard_sample(16, CALLER) == NULL;
 }
 
 TEST(a_child_has_them_too)
 {
-    start("HAKMEM_GUARD_RATE=1");
+    start(1);
     block = sample(100);
-    pid_t child = fork();
-    if (child == 0) {
-        hak_guard_free(block, FREER);
-        _exit(hak_guard_sample(16, CALLER) ? 0 : 1);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    unit_in_child(free_and_sample);
     hak_guard_free(block, FREER);
 }

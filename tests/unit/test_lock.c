@@ -8,77 +8,41 @@
 
 #include "unit.h"
 
-TEST(locks_are_counted)
-{
-    static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_META);
-    for (unsigned i = 0; i < 3; i++) {
-        hak_lock_acquire(&lock);
-        hak_lock_release(&lock);
-    }
-    assert_int_equal(lock.taken, 3);
-}
-
 static struct hak_lock low = HAK_LOCK_INIT(HAK_RANK_HEAPS), high = HAK_LOCK_INIT(HAK_RANK_RANGE);
+static struct hak_lock *first, *second;
 
-static void take_upside_down(void)
+static void take_both(void)
 {
-    hak_lock_acquire(&high);
-    hak_lock_acquire(&low);
+    hak_lock_acquire(first);
+    hak_lock_acquire(second);
 }
 
-TEST(ranks_are_checked_in_debug_builds)
+static void assert_both_die(struct hak_lock *a, struct hak_lock *b, const char *message)
 {
-    unit_start(NULL);
-    hak_lock_acquire(&low);
-    hak_lock_acquire(&high);
-    hak_lock_release(&high);
-    hak_lock_release(&low);
-#ifdef NDEBUG
-    (void)take_upside_down;
-#else
-    assert_dies(take_upside_down, "internal check failed");
-#endif
+    first = a;
+    second = b;
+    assert_dies(take_both, message);
 }
 
-static void take_twice(void)
+TEST(what_a_thread_may_take)
 {
-    hak_lock_acquire(&low);
-    hak_lock_acquire(&low);
-}
-
-TEST(a_thread_does_not_wait_for_itself)
-{
+    static struct hak_lock same_rank = HAK_LOCK_INIT(HAK_RANK_HEAPS);
     unit_start(NULL);
     assert_false(hak_lock_is_any_held());
     hak_lock_acquire(&low);
     assert_true(hak_lock_is_any_held());
-    hak_lock_release(&low);
-    assert_false(hak_lock_is_any_held());
-    assert_dies(take_twice, "the handler of a signal");
-}
-
-static void take_two_of_a_rank(void)
-{
-    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_HEAPS);
-    hak_lock_acquire(&low);
-    hak_lock_acquire(&other);
-}
-
-TEST(two_locks_of_a_rank_are_not_a_signals_fault)
-{
-    unit_start(NULL);
-    assert_dies(take_two_of_a_rank, "two locks of rank");
-}
-
-/* It does not wait for the lock. */
-TEST(a_lock_may_be_tried_in_any_order)
-{
-    unit_start(NULL);
     hak_lock_acquire(&high);
-    assert_true(hak_lock_try(&low));
+    hak_lock_release(&low);
+    assert_true(hak_lock_try(&low)); /* in any order, as it does not wait */
     hak_lock_release(&low);
     hak_lock_release(&high);
     assert_false(hak_lock_is_any_held());
+    assert_int_equal(low.taken, 2);
+    assert_both_die(&low, &low, "the handler of a signal");
+    assert_both_die(&low, &same_rank, "two locks of rank");
+#ifndef NDEBUG
+    assert_both_die(&high, &low, "internal check failed");
+#endif
 }
 
 static bool is_taken(struct hak_lock *lock)
@@ -123,10 +87,8 @@ static void *try_in_vain(void *unused)
 
 TEST(who_tries_in_vain_holds_nothing)
 {
-    pthread_t t;
     hak_lock_acquire(&low);
-    assert_int_equal(pthread_create(&t, NULL, try_in_vain, NULL), 0);
-    pthread_join(t, NULL);
+    unit_join(unit_begin(try_in_vain, NULL));
     hak_lock_release(&low);
 }
 
@@ -141,22 +103,21 @@ static void *wait_and_tell(void *when)
     return NULL;
 }
 
-/* Else it would look again after ten seconds. */
+/* A waiter that nobody wakes checks again only after ten seconds. */
 TEST(who_releases_a_lock_wakes_who_waits)
 {
     uint64_t least = UINT64_MAX;
     for (unsigned i = 0; i < 100 && least > 50000000; i++) { /* a busy machine may take longer, though not each time */
         uint64_t got_ns, released_ns;
-        pthread_t t;
         waits = false;
         hak_lock_acquire(&low);
-        assert_int_equal(pthread_create(&t, NULL, wait_and_tell, &got_ns), 0);
+        pthread_t t = unit_begin(wait_and_tell, &got_ns);
         while (!waits)
             ;
         usleep(2000);
         released_ns = hak_os->clock_ns();
         hak_lock_release(&low);
-        pthread_join(t, NULL);
+        unit_join(t);
         least = hak_min(least, got_ns - hak_min(got_ns, released_ns));
     }
     assert_in_range(least, 0, 50000000);
@@ -189,7 +150,7 @@ static void end_inner_fork(void)
     assert_false(is_taken(&low) || is_taken(&high));
 }
 
-/* A handler of the first fork was in malloc, and a signal's handler forked there. */
+/* A fork handler called malloc; a signal interrupted that call, and its handler forked. */
 TEST(a_child_of_an_interrupted_handler_has_no_lock)
 {
     hak_lock_acquire(&low);
@@ -230,18 +191,17 @@ static void go_on_with_own(void)
     hak_lock_acquire(&low);
 }
 
-/* A signal's handler forked while its thread had `low` (the line is in test_fork.c). */
+/* A signal handler forks while its thread holds `low` (test_fork.c has the message). */
 TEST(a_child_loses_the_locks_of_others)
 {
-    pthread_t t;
     pthread_barrier_init(&inside, NULL, 2);
-    assert_int_equal(pthread_create(&t, NULL, enter_and_stay, NULL), 0);
+    pthread_t t = unit_begin(enter_and_stay, NULL);
     pthread_barrier_wait(&inside);
     hak_lock_acquire(&low);
     assert_int_equal(status_of_child(go_on_with_own), 0);
     hak_lock_release(&low);
     pthread_barrier_wait(&inside);
-    pthread_join(t, NULL);
+    unit_join(t);
 }
 
 static HAK_LOCK(wanted, HAK_RANK_HEAPS);
@@ -265,18 +225,17 @@ static void let_fork(void)
     hak_lock_let_fork();
 }
 
-/* Which waited for a lock of its parent's thread. */
+/* A fork of the parent waits for a lock that the child's thread holds. */
 TEST(a_child_waits_for_no_fork_of_its_parents)
 {
-    pthread_t t;
     hak_lock_acquire(&wanted);
-    assert_int_equal(pthread_create(&t, NULL, take_all, NULL), 0);
+    pthread_t t = unit_begin(take_all, NULL);
     while (!hak_lock_is_fork_waiting())
         usleep(1000);
     usleep(1000);
     assert_int_equal(status_of_child(let_fork), 0);
     hak_lock_release(&wanted);
-    pthread_join(t, NULL);
+    unit_join(t);
 }
 
 #endif

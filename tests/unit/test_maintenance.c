@@ -5,8 +5,8 @@
 
 #include "unit.h"
 
-/* Little work is not worth a look at the clock: it goes on counting. */
-TEST(a_pulse_comes_with_enough_work)
+/* Little work is not worth a read of the clock: the count goes on. */
+TEST(a_pulse_comes_with_enough_work_or_while_memory_waits)
 {
     unit_start(NULL);
     unit_thread();
@@ -17,24 +17,18 @@ TEST(a_pulse_comes_with_enough_work)
     hak_work_add(1);
     hak_maintain();
     assert_int_equal(hak_work, 0);
-}
-
-TEST(it_comes_at_once_while_memory_waits)
-{
-    unit_start(NULL);
-    unit_thread();
-    hak_work = 1;
+    hak_work = 1; /* while memory waits, the next call maintains at once */
     HAK_STORE_RELAXED(&hak_purge_waits, true);
     hak_maintain();
     assert_int_equal(hak_work, 0);
-    assert_false(HAK_LOAD_RELAXED(&hak_purge_waits)); /* nothing is dirty, so nothing waits any more */
+    assert_false(HAK_LOAD_RELAXED(&hak_purge_waits)); /* no page is dirty, so none waits any more */
 }
 
 TEST(pulses_look_at_bins_that_nobody_needs)
 {
     unit_start(NULL);
     if (!unit_thread())
-        skip(); /* processors have bins, no thread */
+        skip(); /* CPUs have the bins */
     unit_free_blocks(unit_blocks(2000, 10));
     for (unsigned i = 0; i < 3 * HAK_NCLASSES; i++) {
         fake_os_pass(hak_options.purge_delay_ms / 10 + 10);
@@ -72,7 +66,7 @@ TEST(no_pulse_starts_the_background_thread)
     assert_int_equal(unit_stat("background", "started"), 1);
 }
 
-/* Rounds of the thread that began and ended meanwhile. */
+/* Waits until the background thread has begun and ended a round. */
 static void let_it_work(void)
 {
     uint64_t rounds = unit_stat("background", "rounds");
@@ -93,7 +87,7 @@ TEST(the_background_thread_asks_once_in_each_sleep)
     hak_maintenance_background();
     for (unsigned sleep = 0; sleep < 3; sleep++) {
         let_it_work();
-        assert_int_equal(unit_tag_of(p), tag); /* nobody sleeps */
+        assert_int_equal(unit_tag_of(p), tag); /* no thread sleeps */
         fake_os_pass(20);
         let_it_work();
         assert_int_not_equal(unit_tag_of(p), tag);
@@ -101,7 +95,7 @@ TEST(the_background_thread_asks_once_in_each_sleep)
         beside = hak_malloc(2000);
         assert_int_equal(unit_tag_of(p), tag);
         let_it_work();
-        assert_int_equal(unit_tag_of(p), tag); /* asked before */
+        assert_int_equal(unit_tag_of(p), tag); /* it asked in this sleep before */
         hak_purge_tick();
     }
 }

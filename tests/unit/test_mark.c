@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What hardened builds know of a small block: secrets, links that are no addresses, marks. */
+ * Small blocks of hardened builds: secrets, encoded links, marks. */
 #include "core/malloc/fast.h"
 
 #include <stdio.h>
@@ -38,24 +38,10 @@ static void start(void)
     unit_start(NULL);
     do
         a = hak_malloc(SIZE);
-    while ((uintptr_t)a % HAK_PAGE == 0); /* before it nothing may be readable */
+    while ((uintptr_t)a % HAK_PAGE == 0); /* the memory before a page may be unreadable */
     b = hak_malloc(SIZE);
     memset(a, 1, SIZE);
     memset(b, 1, SIZE);
-}
-
-TEST(a_free_block_holds_no_address)
-{
-    if (HAK_CACHE_SLOTS)
-        skip(); /* its bins have no links */
-    start();
-    hak_free(a);
-    hak_free(b);
-    void *link;
-    memcpy(&link, b, sizeof link);
-    assert_ptr_not_equal(link, a);
-    assert_ptr_equal(hak_next_load(b), a);
-    assert_int_not_equal((uintptr_t)link >> 32, (uintptr_t)a >> 32);
 }
 
 static void take_two(void)
@@ -64,7 +50,7 @@ static void take_two(void)
     hak_malloc(SIZE);
 }
 
-TEST(a_link_that_was_written_to_is_not_followed)
+TEST(a_link_is_no_address_and_not_followed_after_a_write)
 {
     static const uintptr_t written[] = {0, 16, 0x4141414141414141};
     if (HAK_CACHE_SLOTS)
@@ -72,17 +58,16 @@ TEST(a_link_that_was_written_to_is_not_followed)
     start();
     hak_free(a);
     hak_free(b);
+    void *link;
+    memcpy(&link, b, sizeof link);
+    assert_ptr_equal(hak_next_load(b), a);
+    assert_int_not_equal((uintptr_t)link >> 32, (uintptr_t)a >> 32);
     for (size_t i = 0; i < COUNT(written); i++) {
         memcpy(b, &written[i], sizeof written[i]);
         assert_dies(take_two, "written after free");
     }
-    hak_next_store(b, (void *)((uintptr_t)a + 8)); /* and none to where no block can be */
+    hak_next_store(b, (void *)((uintptr_t)a + 8)); /* nor is a link to where no block begins */
     assert_dies(take_two, "written after free");
-}
-
-static void free_a(void)
-{
-    hak_free(a);
 }
 
 static void resize_a(void)
@@ -100,12 +85,12 @@ TEST(a_free_block_is_known)
     start();
     hak_free(a);
     hak_free(b);
-    assert_dies(free_a, "double free");
+    assert_free_dies(a, "double free");
     assert_dies(resize_a, "invalid realloc");
     assert_dies(ask_a, "invalid malloc_usable_size");
 }
 
-/* Whatever way it went: through the slab, or to another thread. */
+/* Whether it came from the bin or through the slab. */
 TEST(a_block_that_is_handed_out_carries_no_mark)
 {
     start();
@@ -117,14 +102,7 @@ TEST(a_block_that_is_handed_out_carries_no_mark)
     }
 }
 
-static ptrdiff_t past;
-
-static void free_past_a(void)
-{
-    hak_free(a + past);
-}
-
-/* Links and marks tell the secrets to who knows the addresses. */
+/* Whoever knows addresses could compute secrets from links and marks. */
 TEST(new_blocks_show_nothing)
 {
     static const size_t sizes[] = {15, 31, 64, 1000, 20000};
@@ -138,32 +116,27 @@ TEST(new_blocks_show_nothing)
         }
 }
 
-TEST(what_was_never_handed_out_is_not_taken)
+TEST(only_the_start_of_a_block_that_was_handed_out_is_freed)
 {
     static const ptrdiff_t wrong[] = {1, 8, 16, -16};
     start();
-    for (size_t i = 0; i < COUNT(wrong); i++) {
-        past = wrong[i];
-        assert_dies(free_past_a, "is not the start of a block");
-    }
-    past = 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)];
-    assert_dies(free_past_a, "was never handed out");
+    for (size_t i = 0; i < COUNT(wrong); i++)
+        assert_free_dies(a + wrong[i], "is not the start of a block");
+    assert_free_dies(a + 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)], "was never handed out");
 }
 
 static size_t said, alignment;
 
 static void check_size(void)
 {
-    if (HAK_HARDENED)
-        hak_block_check_size(a, alignment, said, "free_sized");
+    hak_block_check_size(a, alignment, said, "free_sized");
 }
 
 TEST(no_block_is_freed_by_a_size_that_it_never_had)
 {
     static const size_t sizes[] = {1, SIZE, 5000, 20000, 1 << 20, 100 << 20};
     start();
-    if (HAK_HARDENED)
-        hak_block_check_size(NULL, 1, SIZE, "free_sized");
+    hak_block_check_size(NULL, 1, SIZE, "free_sized");
     for (size_t i = 0; i < COUNT(sizes); i++) {
         a = hak_alloc_aligned(64, sizes[i] + HAK_CANARY);
         alignment = 64;

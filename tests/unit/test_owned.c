@@ -7,16 +7,7 @@
 
 #define SIZE 2000 /* has no header in any build: remote blocks go home */
 
-static struct hak_heap *t;
-
-static void start(const char *settings)
-{
-    unit_start(settings);
-    t = unit_thread();
-    assert_non_null(t);
-}
-
-/* Frees one block of each slab, then the rest by another thread. The owner makes no call after that. */
+/* The owner frees one block of each slab, and another thread frees the rest. The owner makes no call after that. */
 static struct unit_block *pinned;
 
 static void *free_pinned(void *unused)
@@ -29,7 +20,7 @@ static void *free_pinned(void *unused)
 TEST(slabs_beyond_a_few_are_nobodys_and_empty_themselves)
 {
     const unsigned sizes[] = {64, SIZE, 20000};
-    start(NULL);
+    struct hak_heap *t = unit_init_heap(NULL);
     for (unsigned i = 0; i < COUNT(sizes); i++) {
         unsigned c = hak_class_of(sizes[i]);
         size_t in_slab = unit_slab_capacity(sizes[i]), slabs = 4 * HAK_OWNED_PAGES / hak_slab_pages[c];
@@ -54,7 +45,7 @@ TEST(slabs_beyond_a_few_are_nobodys_and_empty_themselves)
 
 TEST(a_class_is_marked_with_its_first_slab)
 {
-    start(NULL);
+    struct hak_heap *t = unit_init_heap(NULL);
     unsigned c = hak_class_of(SIZE);
     assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 0);
     hak_owned_add(t, hak_parts_acquire_slab(t, c));

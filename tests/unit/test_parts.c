@@ -19,8 +19,7 @@ static const char *narrowest(uint32_t stride)
 
 TEST(every_class_has_the_narrowest_frontend)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         assert_non_null(hak_parts.by_class[cls]);
         assert_string_equal(hak_parts.by_class[cls]->name, narrowest(hak_strides[cls]));
@@ -30,8 +29,7 @@ TEST(every_class_has_the_narrowest_frontend)
 
 TEST(capacities_are_sane)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         assert_in_range(hak_parts.capacity[cls], 2, 4096);
         assert_in_range(hak_parts.batch[cls], 1, hak_parts.capacity[cls]);
@@ -40,54 +38,44 @@ TEST(capacities_are_sane)
 
 static char text[1000];
 
-static void init(void)
-{
-    assert_true(hak_init());
-}
-
 static void init_with(const char *settings)
 {
-    unit_start(settings);
-    unit_stderr_of(init, text, sizeof text);
+    unit_init_text(settings, text, sizeof text);
 }
 
-/* Of the original's classes C5 and C7, one block a trip where the settings say so; of none where batches are off. */
-static void check_batches(const char *settings, bool c5, bool c7, bool others)
+/* C5 and C7 are names of the original's classes. */
+TEST(settings_choose_the_classes_that_come_in_batches)
 {
-    init_with(settings);
+    static const struct {
+        const char *settings;
+        bool c5, c7, others;
+    } rows[] = {
+        {"", true, true, true},
+        {"HAKMEM_TINY_P0_DIRECT_FC=0", false, true, true},
+        {"HAKMEM_TINY_P0_DIRECT_FC_C7=0", true, false, true},
+        {"HAKMEM_TINY_P0_ENABLE=0", false, false, false},
+    };
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    unit_init(rows[row].settings);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         uint32_t stride = hak_strides[cls];
-        bool many = stride > 128 && stride <= 256 ? c5 : stride > 512 && stride <= 1024 ? c7 : others;
+        bool many = stride > 128 && stride <= 256    ? rows[row].c5
+                    : stride > 512 && stride <= 1024 ? rows[row].c7
+                                                     : rows[row].others;
         assert_int_equal(hak_parts.batch[cls], many ? hak_parts.capacity[cls] : 1);
     }
 }
 
-TEST(all_classes_come_in_batches)
-{
-    check_batches("", true, true, true);
-}
-
-TEST(c5_may_come_one_by_one)
-{
-    check_batches("HAKMEM_TINY_P0_DIRECT_FC=0", false, true, true);
-}
-
-TEST(c7_may_come_one_by_one)
-{
-    check_batches("HAKMEM_TINY_P0_DIRECT_FC_C7=0", true, false, true);
-}
-
-TEST(all_may_come_one_by_one)
-{
-    check_batches("HAKMEM_TINY_P0_ENABLE=0", false, false, false);
-}
-
 TEST(the_pool_can_be_switched_off)
 {
-    unit_start("HAKMEM_POOL_TLS=0");
-    assert_true(hak_init());
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+    unit_init("HAKMEM_POOL_TLS=0");
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
+        if (!hak_parts.by_class[cls]->bin_capacity) /* the frontend names no capacity: a few blocks */
+            assert_in_range(hak_parts.capacity[cls], 8, 256);
+    }
     unit_free_blocks(unit_blocks(20000, 20));
 }
 
@@ -95,7 +83,7 @@ TEST(each_built_backend_can_be_chosen)
 {
     unit_start(NULL);
     if (unit_argument) {
-        init();
+        assert_true(hak_init());
         assert_string_equal(hak_parts.backend->name, unit_argument);
         return;
     }
@@ -106,21 +94,16 @@ TEST(each_built_backend_can_be_chosen)
     }
 }
 
-TEST(an_unknown_backend_gives_a_line_and_the_default)
+TEST(an_unknown_part_gives_a_line_and_the_default)
 {
-    init_with("HAKMEM_BACKEND=nosuch");
+    init_with("HAKMEM_BACKEND=nosuch HAKMEM_RELEASE=nosuch");
+    assert_non_null(strstr(text, "HAKMEM_RELEASE=nosuch: no such part"));
+    assert_string_equal(hak_parts.release->name, hak_releases[0]->name);
     assert_non_null(strstr(text, "HAKMEM_BACKEND=nosuch: no such part in this build, which has"));
     for (unsigned i = 0; hak_backends[i]; i++)
         assert_non_null(strstr(text, hak_backends[i]->name));
     assert_string_equal(hak_parts.backend->name, HAK_DEFAULT_BACKEND);
     unit_free_blocks(unit_blocks(100, 100));
-}
-
-TEST(an_unknown_release_gives_a_line_and_the_default)
-{
-    init_with("HAKMEM_RELEASE=nosuch");
-    assert_non_null(strstr(text, "HAKMEM_RELEASE=nosuch: no such part"));
-    assert_string_equal(hak_parts.release->name, hak_releases[0]->name);
 }
 
 TEST(batches_can_be_disabled)
@@ -131,46 +114,31 @@ TEST(batches_can_be_disabled)
 }
 
 #if BOTH_BACKENDS
-TEST(the_inherited_name_of_the_backend_setting)
+TEST(the_backend_setting_wins_over_its_inherited_name)
 {
-    init_with("HAKMEM_BACKEND= HAKMEM_TINY_USE_SUPERSLAB=0");
-    assert_string_equal(hak_parts.backend->name, "legacy");
-}
-
-TEST(the_name_wins_over_the_inherited_one)
-{
-    init_with("HAKMEM_BACKEND=shared_pool HAKMEM_TINY_USE_SUPERSLAB=0");
-    assert_string_equal(hak_parts.backend->name, "shared_pool");
+    static const char *const rows[][2] = {
+        {"HAKMEM_BACKEND= HAKMEM_TINY_USE_SUPERSLAB=0", "legacy"},
+        {"HAKMEM_BACKEND=shared_pool HAKMEM_TINY_USE_SUPERSLAB=0", "shared_pool"},
+    };
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    unit_init(rows[row][0]);
+    assert_string_equal(hak_parts.backend->name, rows[row][1]);
 }
 #endif
 
-TEST(a_frontend_that_names_no_capacity_gets_a_few_blocks)
+TEST(acquires_are_timed_where_the_setting_asks_for_it)
 {
-    unit_start("HAKMEM_POOL_TLS=0");
-    assert_true(hak_init());
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        if (!hak_parts.by_class[cls]->bin_capacity)
-            assert_in_range(hak_parts.capacity[cls], 8, 256);
-}
-
-/* Acquires of which the time is known. */
-static uint64_t timed_acquires(const char *settings)
-{
-    uint64_t all = 0;
-    unit_start(settings);
+    static const char *const settings[] = {NULL, "HAKMEM_SHARED_POOL_STAGE_STATS=1"};
+    size_t row = unit_row(__func__, COUNT(settings));
+    if (row == COUNT(settings))
+        return;
+    uint64_t timed = 0;
+    unit_start(settings[row]);
     unit_free_blocks(unit_blocks(100, 100));
     for (unsigned stage = 0; stage <= HAK_STAGES; stage++)
         for (unsigned i = 0; i < HAK_LATENCIES; i++)
-            all += HAK_LOAD_RELAXED(&hak_stage_latencies[stage].calls[i]);
-    return all;
-}
-
-TEST(acquires_are_timed_where_it_is_asked_for)
-{
-    assert_int_equal(timed_acquires("HAKMEM_SHARED_POOL_STAGE_STATS=1"), 1);
-}
-
-TEST(acquires_are_not_timed_otherwise)
-{
-    assert_int_equal(timed_acquires(NULL), 0);
+            timed += HAK_LOAD_RELAXED(&hak_stage_latencies[stage].calls[i]);
+    assert_int_equal(timed, row);
 }

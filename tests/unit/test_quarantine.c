@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Freed blocks that are held back: they are overwritten, looked at when they leave, and bounded. */
+ * The quarantine of freed blocks: it overwrites them, checks them when they leave, and is bounded. */
 #include "core/heap/quarantine.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ TEST(a_freed_block_is_held_back)
     assert_true(unit_stat("bins", "quarantined") > 200);
 }
 
-/* No more than the setting says is held back, of any mixture of sizes; and all of it serves again. */
+/* The quarantine holds no more than the setting says, for any mixture of sizes; and all of it serves again. */
 TEST(what_is_held_back_is_bounded)
 {
     unit_start("HAKMEM_QUARANTINE_KB=100");
@@ -76,54 +76,12 @@ static void write_and_let_leave(void)
     free_others();
 }
 
-TEST(a_write_after_free_is_found_when_the_block_leaves)
-{
-    char text[64];
-    unit_start("HAKMEM_QUARANTINE_KB=64");
-    free_others();
-    snprintf(text, sizeof text, "(class %u, %u-byte blocks) is free, and was written to", hak_class_of(SIZE),
-             hak_strides[hak_class_of(SIZE)]);
-    for (place = 0; place < hak_class_usable(hak_class_of(SIZE)); place++)
-        assert_dies(write_and_let_leave, text);
-}
-
+/* The block is checked before it is linked. */
 static void write_to_the_only_one(void)
 {
     free_victim();
     memset(victim, 0, 8);
     hak_free(hak_malloc(SIZE));
-}
-
-TEST(the_block_that_came_last_is_looked_at_before_it_is_linked)
-{
-    unit_start("HAKMEM_QUARANTINE_KB=64");
-    assert_dies(write_to_the_only_one, "written after free");
-}
-
-static void write_and_trim(void)
-{
-    free_victim();
-    victim[100] = 5;
-    hak_trim(0);
-}
-
-static void *write_and_end(void *unused)
-{
-    free_victim();
-    victim[100] = 5;
-    return unused;
-}
-
-static void in_thread(void)
-{
-    unit_in_thread(write_and_end, NULL);
-}
-
-TEST(a_trim_and_the_end_of_the_thread_look_at_all)
-{
-    unit_start("HAKMEM_QUARANTINE_KB=1024");
-    assert_dies(write_and_trim, "written after free");
-    assert_dies(in_thread, "written after free");
 }
 
 static void *free_and_write(void *p)
@@ -133,29 +91,43 @@ static void *free_and_write(void *p)
     return NULL;
 }
 
-static void by_another(void)
+static void write_to_anothers(void)
 {
     unit_in_thread(free_and_write, hak_malloc(SIZE));
 }
 
-TEST(blocks_of_others_are_held_back_too)
+static void write_and_trim(void)
 {
-    unit_start("HAKMEM_QUARANTINE_KB=64");
-    assert_dies(by_another, "written after free");
+    free_and_write(hak_malloc(SIZE));
+    hak_trim(0);
 }
 
-static void free_twice(void)
+static void *free_and_write_own(void *unused)
 {
-    free_victim();
+    (void)unused;
+    return free_and_write(hak_malloc(SIZE));
+}
+
+static void write_and_end_thread(void)
+{
+    unit_in_thread(free_and_write_own, NULL);
+}
+
+TEST(a_write_after_free_is_found_when_the_block_leaves)
+{
+    char text[64];
+    unit_start("HAKMEM_QUARANTINE_KB=64");
+    assert_dies(write_to_the_only_one, "written after free");
+    assert_dies(write_to_anothers, "written after free");
+    assert_dies(write_and_trim, "written after free");
+    assert_dies(write_and_end_thread, "written after free");
     free_others();
+    snprintf(text, sizeof text, "(class %u, %u-byte blocks) is free, and was written to", hak_class_of(SIZE),
+             hak_strides[hak_class_of(SIZE)]);
+    for (place = 0; place < hak_class_usable(hak_class_of(SIZE)); place++)
+        assert_dies(write_and_let_leave, text);
     free_victim();
-    hak_free(victim);
-}
-
-TEST(a_double_free_is_found_at_once)
-{
-    unit_start("HAKMEM_QUARANTINE_KB=64");
-    assert_dies(free_twice, "double free");
+    assert_free_dies(victim, "double free");
 }
 
 TEST(a_block_beyond_the_bound_is_overwritten_and_not_held_back)

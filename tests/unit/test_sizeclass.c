@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Brute force over all sizes, in the header mode of this build. */
+ * Checks all classes and all sizes, in the header mode of this build. */
 #include "core/base/sizeclass.h"
 
 #include "unit.h"
@@ -9,61 +9,36 @@ static bool has_byte(size_t stride)
     return stride <= HAK_HEADER_LIMIT;
 }
 
-TEST(strides_rise_in_steps_of_16)
+TEST(each_class)
 {
     assert_int_equal(hak_strides[0], 16);
     assert_int_equal(hak_strides[HAK_NCLASSES - 1], HAK_SMALL_MAX);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        size_t size = hak_slab_pages[cls] * HAK_PAGE, blocks = size / hak_strides[cls];
         assert_int_equal(hak_strides[cls] % 16, 0);
         if (cls)
             assert_true(hak_strides[cls] > hak_strides[cls - 1]);
-    }
-}
-
-TEST(every_size_fits_its_class_without_much_waste)
-{
-    for (size_t size = 0; size <= HAK_SMALL_MAX; size++) {
-        unsigned cls = hak_class_of(size);
-        assert_true(cls < HAK_NCLASSES);
-        if (hak_class_usable(cls) < size || hak_strides[cls] - size > size / 8 + 16 + has_byte(hak_strides[cls]))
-            fail_msg("size %zu got stride %u", size, hak_strides[cls]);
-    }
-}
-
-TEST(every_size_gets_the_smallest_class_up_to_one_index_step)
-{
-    for (size_t size = 1; size <= HAK_SMALL_MAX; size++) {
-        unsigned cls = hak_class_of(size);
-        /* Sizes share an index of the map with at most 15 neighbours: the largest of them decides. */
-        if (cls && hak_class_usable(cls - 1) >= hak_align_up(size, 16))
-            fail_msg("size %zu got stride %u, %u would hold it", size, hak_strides[cls], hak_strides[cls - 1]);
-    }
-}
-
-TEST(the_map_is_monotone)
-{
-    for (size_t size = 1; size <= HAK_SMALL_MAX; size++)
-        assert_true(hak_class_of(size) >= hak_class_of(size - 1));
-}
-
-TEST(headers_cover_the_strides_up_to_the_limit)
-{
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         assert_int_equal(hak_class_has_header(cls), has_byte(hak_strides[cls]));
         assert_int_equal(hak_class_usable(cls), hak_strides[cls] - has_byte(hak_strides[cls]));
         if (hak_class_has_header(cls))
             assert_in_range(hak_header_byte(cls), 0xa0, 0xbf);
+        assert_in_range(blocks, 4, (1 << 14) - 1); /* the width of a count in the slab's word */
+        assert_true((size - blocks * hak_strides[cls]) * 8 <= size);
+        assert_true(hak_slab_pages[cls] <= HAK_SUPERSLAB_PAGES);
     }
 }
 
-TEST(slabs_waste_little_and_fit_the_word)
+TEST(every_size_gets_the_smallest_class_up_to_one_index_step_without_much_waste)
 {
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        size_t size = hak_slab_pages[cls] * HAK_PAGE, blocks = size / hak_strides[cls];
-        assert_true(blocks >= 4);
-        assert_true((size - blocks * hak_strides[cls]) * 8 <= size);
-        assert_true(blocks < 1 << 14); /* the width of a count in the slab's word */
-        assert_true(hak_slab_pages[cls] <= HAK_SUPERSLAB_PAGES);
+    for (size_t size = 0; size <= HAK_SMALL_MAX; size++) {
+        unsigned cls = hak_class_of(size);
+        assert_true(cls < HAK_NCLASSES);
+        assert_true(!size || cls >= hak_class_of(size - 1));
+        if (hak_class_usable(cls) < size || hak_strides[cls] - size > size / 8 + 16 + has_byte(hak_strides[cls]))
+            fail_msg("size %zu got stride %u", size, hak_strides[cls]);
+        /* Sizes share an index of the map with at most 15 neighbours: the largest of them decides. */
+        if (size && cls && hak_class_usable(cls - 1) >= hak_align_up(size, 16))
+            fail_msg("size %zu got stride %u, %u would hold it", size, hak_strides[cls], hak_strides[cls - 1]);
     }
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Behind the fast path; and every call to the system refused in turn. */
+ * The slow paths; and the kernel refuses each system call in turn. */
 #include "core/malloc/slow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "core/heap/bins.h"
 #include "hakmem.h"
@@ -40,7 +39,7 @@ TEST(free_keeps_errno)
 
 /* --- every call refused --------------------------------------------------------------------------------- */
 
-/* Allocates all kinds of sizes; each NULL comes with ENOMEM. What was had is checked and freed later. */
+/* Allocates all kinds of sizes; each NULL comes with ENOMEM. The caller checks and frees the blocks later. */
 static unsigned workload(char **blocks)
 {
     unsigned n = 0;
@@ -65,7 +64,7 @@ static unsigned workload(char **blocks)
     return n;
 }
 
-/* As a program of its own for each number; "N" refuses the Nth call, "N+" that and all later ones. */
+/* Runs in a process of its own for each number; "N" refuses the Nth call, "N+" that and all later ones. */
 TEST(a_call_refused)
 {
     if (!unit_argument)
@@ -91,7 +90,7 @@ TEST(a_call_refused)
     dprintf(unit_out, "%d", calls < nth);
 }
 
-/* A process starts slowly under a sanitizer: there every third call. */
+/* A process starts slowly under a sanitizer, so there it is every third call. */
 static void refuse_each(const char *format)
 {
     char argument[16], out[8] = "0";
@@ -115,7 +114,7 @@ TEST(each_call_and_all_later_ones_refused)
     refuse_each("%u+");
 }
 
-/* As when the table of tags grew, which moved its tag. */
+/* A slab loses its tag when the tag table grows. */
 TEST(a_block_without_a_tag_comes_back_and_its_page_has_one_again)
 {
     unit_start(NULL);
@@ -129,20 +128,11 @@ TEST(a_block_without_a_tag_comes_back_and_its_page_has_one_again)
     assert_int_equal(c.used, c.remote);
 }
 
-static void *low;
-
-static void free_low(void)
-{
-    hak_free(low);
-}
-
-/* No tag stands there, which reads as a class of the lowest pages. */
+/* For the lowest pages, an empty entry of the tag table reads as a class. */
 TEST(a_free_of_a_low_address_is_misuse)
 {
     unit_start(NULL);
     assert_non_null(unit_thread());
-    for (uintptr_t page = 1; page <= HAK_NCLASSES + 1; page += page < HAK_NCLASSES - 1 ? HAK_NCLASSES - 2 : 1) {
-        low = (void *)(page << HAK_PAGE_LG);
-        assert_dies(free_low, "invalid free");
-    }
+    for (uintptr_t page = 1; page <= HAK_NCLASSES + 1; page += page < HAK_NCLASSES - 1 ? HAK_NCLASSES - 2 : 1)
+        assert_free_dies((void *)(page << HAK_PAGE_LG), "invalid free");
 }

@@ -9,28 +9,11 @@
 
 static char text[1000];
 
-static void init(void)
-{
-    assert_true(hak_init());
-}
-
-static void init_with(const char *settings)
-{
-    unit_start(settings);
-    unit_stderr_of(init, text, sizeof text);
-}
-
 TEST(verbose_is_one_line)
 {
-    init_with("HAKMEM_VERBOSE=1");
+    unit_init_text("HAKMEM_VERBOSE=1", text, sizeof text);
     assert_memory_equal(text, "hakmem: version ", 16);
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-}
-
-TEST(nothing_is_said_unasked)
-{
-    init_with(NULL);
-    assert_string_equal(text, "");
 }
 
 /* Whether the kernel may write to the tables, without a signal. */
@@ -40,10 +23,11 @@ static ssize_t read_into_tables(const int ends[2])
     return read(ends[0], &hak_sealed, 1);
 }
 
-TEST(the_tables_are_read_only_then)
+TEST(the_tables_are_read_only_after_a_silent_start)
 {
     int ends[2];
-    init_with(NULL);
+    unit_init_text(NULL, text, sizeof text);
+    assert_string_equal(text, "");
     if (!hak_is_sealed())
         skip(); /* a system page larger than the alignment */
     assert_int_equal(hak_ledger[HAK_CAUSE_seal][HAK_OS_mprotect].calls, 1);
@@ -56,7 +40,7 @@ TEST(a_refused_seal_does_no_harm)
 {
     unit_start(NULL);
     fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
-    init();
+    assert_true(hak_init());
     unit_free_blocks(unit_blocks(100, 1000));
 }
 
@@ -89,14 +73,14 @@ TEST(threads_start_it_once)
     unit_start(NULL);
     pthread_t threads[4];
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, init_in_thread, NULL), 0);
+        threads[i] = unit_begin(init_in_thread, NULL);
     for (unsigned i = 0; i < 4; i++) {
         void *p;
         pthread_join(threads[i], &p);
         assert_non_null(p);
         hak_free(p);
     }
-    /* where a sanitizer has its own mappings, the first places are refused or given back */
+    /* if a sanitizer has mappings there, the kernel refuses the first places, or the library returns them */
     const struct hak_ledger_entry *calls = hak_ledger[HAK_CAUSE_metadata];
     assert_int_equal(calls[HAK_OS_mmap].calls - calls[HAK_OS_mmap].failed - calls[HAK_OS_munmap].calls, 1);
 }

@@ -28,11 +28,3 @@ TEST(min_and_max)
     assert_int_equal(hak_max(1, 2), 2);
     assert_int_equal(hak_max(2, 2), 2);
 }
-
-TEST(units)
-{
-    assert_int_equal(HAK_KIB, 1024);
-    assert_int_equal(HAK_MIB, 1024 * 1024);
-    assert_int_equal(HAK_GIB, 1024 * 1024 * 1024);
-    assert_int_equal(HAK_PAGE, 64 * 1024);
-}

@@ -78,6 +78,34 @@ int unit_spawn(const char *test, const char *argument, char *out, size_t size)
     return status;
 }
 
+size_t unit_row(const char *test, size_t rows)
+{
+    if (unit_argument)
+        return strtoul(unit_argument, NULL, 10);
+    for (size_t i = 0; i < rows; i++) {
+        char row[24];
+        snprintf(row, sizeof row, "%zu", i);
+        int status = unit_spawn(test, row, NULL, 0);
+        if (status)
+            fail_msg("row %zu: wait status 0x%x", i, (unsigned)status);
+    }
+    return rows;
+}
+
+void unit_in_child(int (*fn)(void))
+{
+    int status = -1;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        _exit(fn());
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    assert_int_equal(status, 0);
+}
+
 static struct CMUnitTest tests[200];
 static size_t count;
 
@@ -141,6 +169,19 @@ void assert_dies(void (*fn)(void), const char *message)
         fail_msg("no \"%s\" in: %s", message, text);
 }
 
+static void *doomed;
+
+static void free_doomed(void)
+{
+    hak_free(doomed);
+}
+
+void assert_free_dies(void *p, const char *message)
+{
+    doomed = p;
+    assert_dies(free_doomed, message);
+}
+
 void unit_stderr_of(void (*fn)(void), char *text, size_t size)
 {
     int fd = text_file(), old = dup(STDERR_FILENO);
@@ -164,11 +205,21 @@ void unit_needs_mincore(void)
         skip();
 }
 
-void unit_in_thread(void *(*fn)(void *), void *context)
+pthread_t unit_begin(void *(*fn)(void *), void *context)
 {
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
+    return thread;
+}
+
+void unit_join(pthread_t thread)
+{
     assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+void unit_in_thread(void *(*fn)(void *), void *context)
+{
+    unit_join(unit_begin(fn, context));
     hak_heaps_dissolve(UINT64_MAX);
 }
 
@@ -185,6 +236,36 @@ void unit_start(const char *settings)
     if (HAK_HARDENED) /* tests look into free pages, and count calls; test_closed.c asks for it */
         setenv("HAKMEM_CLOSE_FREE", "0", 0);
     fake_os_install();
+}
+
+static void init(void)
+{
+    assert_true(hak_init());
+}
+
+void unit_init(const char *settings)
+{
+    unit_start(settings);
+    init();
+}
+
+void unit_init_text(const char *settings, char *text, size_t size)
+{
+    unit_start(settings);
+    unit_stderr_of(init, text, size);
+}
+
+struct hak_heap *unit_thread(void)
+{
+    return hak_init() ? hak_thread_heap() : NULL;
+}
+
+struct hak_heap *unit_init_heap(const char *settings)
+{
+    unit_start(settings);
+    struct hak_heap *heap = unit_thread();
+    assert_non_null(heap);
+    return heap;
 }
 
 /* --- looking in -------------------------------------------------------------------------------------- */
@@ -265,10 +346,16 @@ bool unit_is_open(const void *p)
     return open;
 }
 
-uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
+struct hak_heaps_totals unit_totals(void)
 {
     struct hak_heaps_totals t;
     hak_heaps_totals(&t);
+    return t;
+}
+
+uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
+{
+    struct hak_heaps_totals t = unit_totals();
     return t.counters.transitions[from][to];
 }
 
@@ -317,6 +404,36 @@ void unit_free_blocks(struct unit_block *list)
     }
 }
 
+struct request {
+    size_t size, n;
+    struct unit_block *blocks;
+};
+
+static void *allocate(void *request)
+{
+    struct request *r = request;
+    r->blocks = unit_blocks(r->size, r->n);
+    return NULL;
+}
+
+struct unit_block *unit_blocks_of_other(size_t size, size_t n)
+{
+    struct request r = {.size = size, .n = n};
+    unit_in_thread(allocate, &r);
+    return r.blocks;
+}
+
+static void *free_list(void *list)
+{
+    unit_free_blocks(list);
+    return NULL;
+}
+
+void unit_free_by_other(struct unit_block *list)
+{
+    unit_in_thread(free_list, list);
+}
+
 size_t unit_slab_capacity(size_t size)
 {
     unsigned cls = hak_class_of(size);
@@ -334,9 +451,4 @@ uint64_t unit_random(uint64_t *state)
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
-}
-
-struct hak_heap *unit_thread(void)
-{
-    return hak_init() ? hak_thread_heap() : NULL;
 }

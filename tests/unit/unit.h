@@ -26,31 +26,39 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* A test, which joins its program's list before main. */
-#define TEST(name)                                                    \
-    static void name(void **state_);                                  \
-    static void __attribute__((constructor)) unit_add_##name(void)    \
-    {                                                                 \
-        unit_add(#name, name);                                        \
-    }                                                                 \
+/* Defines a test, and adds it to the program's list before main. */
+#define TEST(name)                                                 \
+    static void name(void **state_);                               \
+    static void __attribute__((constructor)) unit_add_##name(void) \
+    {                                                              \
+        unit_add(#name, name);                                     \
+    }                                                              \
     static void name(void **state_ __attribute__((unused)))
-
-#define UNIT_MAIN(...) _Static_assert(1, "tests join the list by themselves");
 
 void unit_add(const char *name, void (*test)(void **));
 
 /* --- scenarios in further processes -------------------------------------------------------------- */
 
 extern const char *unit_argument; /* what unit_spawn gave this process, or NULL */
-/* Runs one test of this program in a new process; its wait status. What it writes to unit_out arrives in
- * `out` (may be NULL). */
+/* Runs one test of this program in a new process, and returns its wait status. What the process writes to unit_out
+ * arrives in `out` (may be NULL). */
 int unit_spawn(const char *test, const char *argument, char *out, size_t size);
 extern int unit_out;
+/* Runs the calling test (`__func__`) once for each row of a table, each in a process of its own. Such a process gets
+ * the number of its row; the first process gets `rows` when all rows have passed. */
+size_t unit_row(const char *test, size_t rows);
+/* Forks; fn() in the child must return 0. */
+void unit_in_child(int (*fn)(void));
 /* In a forked child, `fn` must stop the process by SIGABRT after it wrote a line that contains `message`. */
 void assert_dies(void (*fn)(void), const char *message);
-/* What `fn` writes to stderr. */
+/* The same for hak_free(p). */
+void assert_free_dies(void *p, const char *message);
+/* Returns in `text` what `fn` writes to stderr. */
 void unit_stderr_of(void (*fn)(void), char *text, size_t size);
-/* Runs fn(context) in a thread and waits for its end, its destructors included; nothing of it stays parked. */
+pthread_t unit_begin(void *(*fn)(void *), void *context);
+/* Waits for the end of a thread, its destructors included. */
+void unit_join(pthread_t thread);
+/* Runs fn(context) in a thread that ends; its heap is dissolved. */
 void unit_in_thread(void *(*fn)(void *), void *context);
 
 /* Skips the test where an emulator, whose pages are longer than the machine's, answers mincore for the machine's. */
@@ -58,31 +66,37 @@ void unit_needs_mincore(void);
 
 /* --- settings, before the first allocation --------------------------------------------------------- */
 
-/* The fake door, and settings: "NAME=value NAME=value", or NULL. */
+/* Installs the fake OS layer, and makes settings: "NAME=value NAME=value", or NULL. */
 void unit_start(const char *settings);
+/* The same, and starts the library; what that writes to stderr is in `text`. */
+void unit_init(const char *settings);
+void unit_init_text(const char *settings, char *text, size_t size);
+/* The same, and returns the heap of this thread. */
+struct hak_heap *unit_init_heap(const char *settings);
 
-/* The calling thread's descriptor, which the library is started for; NULL without memory. */
+/* Starts the library, and returns the heap of the calling thread; NULL without memory. */
 struct hak_heap *unit_thread(void);
 
 /* --- looking in -------------------------------------------------------------------------------------- */
 
+struct hak_heaps_totals unit_totals(void);
 /* A number of the statistics: unit_stat("stages", "empty"). Fails the test if there is none. */
 uint64_t unit_stat(const char *section, const char *key);
 /* The whole of the statistics; freed by the caller. */
 char *unit_stats_text(bool json);
-/* PARTIAL slabs whose blocks are all back become EMPTY, as they do with time. */
+/* Makes PARTIAL slabs whose blocks have all returned EMPTY, as they become with time. */
 void unit_sweep(void);
-/* What a purge tick does to the backend and the page heap; whether there is more. */
+/* Runs a purge tick of the backend and of the page heap; true if there is more to do. */
 bool unit_tick(void);
 /* A run of free pages, or of new ones, at a multiple of `align` pages; NULL without memory. */
 struct hak_slab *unit_run(size_t pages, size_t align, bool *zero);
 void unit_put_run(struct hak_slab *run);
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to);
-/* Sum over the calls of a cause. */
+/* The number of system calls for a cause. */
 uint64_t unit_cause_calls(enum hak_cause cause);
-/* Looks at whether large pages would pay. */
+/* How often the library checked whether large pages would pay. */
 uint64_t unit_looks(void);
-struct hak_census unit_census(void); /* of a state without violations, or the test fails */
+struct hak_census unit_census(void); /* fails the test if there are violations */
 /* 64 KiB pages of slabs that hold blocks: ACTIVE, FULL and PARTIAL. */
 uint64_t unit_pages_in_use(const struct hak_census *c);
 
@@ -99,9 +113,12 @@ struct unit_block {
 /* Allocates n blocks of `size` bytes and links them; all must be there. */
 struct unit_block *unit_blocks(size_t size, size_t n);
 void unit_free_blocks(struct unit_block *list);
+/* The same by another thread, which ends. */
+struct unit_block *unit_blocks_of_other(size_t size, size_t n);
+void unit_free_by_other(struct unit_block *list);
 /* What malloc_usable_size answers. */
 #define unit_usable(p) hak_block_usable(p, "malloc_usable_size")
-/* How many blocks of `size` a slab of theirs holds, and a slab's worth of them. */
+/* How many blocks of `size` a slab holds. */
 size_t unit_slab_capacity(size_t size);
 /* How many blocks wait in this thread's bin. */
 size_t unit_bin_length(unsigned cls);
