@@ -25,10 +25,15 @@ static void parse_one(const char *entry)
     unit_stderr_of(parse, text, sizeof text);
 }
 
+static const char *name_of(const struct hak_option_info *info)
+{
+    return hak_option_text(info, HAK_TEXT_NAME);
+}
+
 static const struct hak_option_info *row(const char *name)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
-        if (!strcmp(hak_option_table[i].name, name))
+        if (!strcmp(name_of(&hak_option_table[i]), name))
             return &hak_option_table[i];
     fail_msg("no setting %s", name);
     return NULL;
@@ -75,19 +80,19 @@ TEST(rows_are_complete)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *o = &hak_option_table[i];
-        assert_memory_equal(o->name, "HAKMEM_", 7);
+        assert_memory_equal(name_of(o), "HAKMEM_", 7);
         assert_true(hak_option_text(o, HAK_TEXT_MOVES)[0]);
         if (o->type == HAK_TYPE_BOOL || o->type == HAK_TYPE_NUM)
             assert_true(o->min <= o->default_value && o->default_value <= o->max);
         for (unsigned k = 0; k < i; k++)
-            assert_string_not_equal(o->name, hak_option_table[k].name);
+            assert_string_not_equal(name_of(o), name_of(&hak_option_table[k]));
     }
 }
 
 static void assert_number(const struct hak_option_info *o, uint32_t value)
 {
     char entry[128];
-    snprintf(entry, sizeof entry, "%.39s=%u", o->name, value);
+    snprintf(entry, sizeof entry, "%.39s=%u", name_of(o), value);
     parse_one(entry);
     assert_string_equal(text, "");
     assert_int_equal(number(o), value);
@@ -97,7 +102,7 @@ static void assert_number(const struct hak_option_info *o, uint32_t value)
 static void assert_refused(const struct hak_option_info *o, const char *value, const char *why)
 {
     char entry[512];
-    snprintf(entry, sizeof entry, "%.39s=%s", o->name, value);
+    snprintf(entry, sizeof entry, "%.39s=%s", name_of(o), value);
     parse_one(entry);
     assert_default(o);
     if (!strstr(text, why) || strchr(text, '\n') != text + strlen(text) - 1)
@@ -108,8 +113,8 @@ TEST(numbers_within_their_range)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *o = &hak_option_table[i];
-        if ((o->type != HAK_TYPE_NUM && o->type != HAK_TYPE_BOOL) || !strcmp(o->name, "HAKMEM_QUIET") ||
-            !strcmp(o->name, "HAKMEM_STRICT"))
+        if ((o->type != HAK_TYPE_NUM && o->type != HAK_TYPE_BOOL) || !strcmp(name_of(o), "HAKMEM_QUIET") ||
+            !strcmp(name_of(o), "HAKMEM_STRICT"))
             continue;
         assert_number(o, o->min);
         assert_number(o, o->max);
@@ -225,10 +230,10 @@ static unsigned edits(const char *a, const char *b)
 
 static const char *closest(const char *name)
 {
-    const char *best = hak_option_table[0].name;
+    const char *best = name_of(&hak_option_table[0]);
     for (unsigned i = 1; i < HAK_OPTION_COUNT; i++)
-        if (edits(name, hak_option_table[i].name) < edits(name, best))
-            best = hak_option_table[i].name;
+        if (edits(name, name_of(&hak_option_table[i])) < edits(name, best))
+            best = name_of(&hak_option_table[i]);
     return best;
 }
 
@@ -247,7 +252,8 @@ TEST(the_closest_name_has_the_fewest_edits)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
         for (unsigned k = 1; k < 4; k++) {
-            const char *from = hak_option_table[i].name, *end = hak_option_table[(i + 7 * k) % HAK_OPTION_COUNT].name;
+            const char *from = name_of(&hak_option_table[i]),
+                       *end = name_of(&hak_option_table[(i + 7 * k) % HAK_OPTION_COUNT]);
             char name[64];
             snprintf(name, sizeof name, "%.*s%sQ", 7 + (int)k, from, end + strlen(end) / k - 1);
             assert_closest(name);

@@ -35,7 +35,7 @@ TEST(json_names_what_serves)
             fail_msg("no %s", wanted[i]);
     assert_non_null(strstr(text, hak_parts.backend->name));
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
-        assert_non_null(strstr(text, hak_option_table[i].name));
+        assert_non_null(strstr(text, hak_option_text(&hak_option_table[i], HAK_TEXT_NAME)));
     free(text);
 }
 

@@ -18,7 +18,7 @@ static struct hak_stats_writer writer(bool json)
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
     dup2(ends[0], unit_out);
-    return (struct hak_stats_writer){.fd = ends[1], .form = json ? &hak_stats_as_json : &hak_stats_as_text};
+    return (struct hak_stats_writer){.fd = ends[1], .form = json ? HAK_FORM_JSON : HAK_FORM_TEXT};
 }
 
 static void assert_text(const char *wanted)
@@ -88,7 +88,7 @@ TEST(more_than_the_buffer_comes_out_whole)
 
 TEST(an_error_of_write_is_kept)
 {
-    struct hak_stats_writer w = {.fd = -1, .form = &hak_stats_as_json};
+    struct hak_stats_writer w = {.fd = -1, .form = HAK_FORM_JSON};
     write_sample(&w);
     assert_int_equal(w.error, EBADF);
 }
@@ -102,7 +102,7 @@ static void collect(struct hak_stats_writer *w, const char *path, uint64_t value
 
 TEST(numbers_by_their_paths)
 {
-    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = collect};
+    struct hak_stats_writer w = {.form = HAK_FORM_PATHS, .take = collect};
     write_sample(&w);
     assert_string_equal(text, "a.n=18446744073709551615 a.yes=1 list.0.x=0 list.0.y=0 list.1.x=1 list.1.y=1 ");
     assert_int_equal(w.error, 0);
@@ -110,7 +110,7 @@ TEST(numbers_by_their_paths)
 
 TEST(the_texts_of_an_element_are_in_its_path_alone)
 {
-    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = collect};
+    struct hak_stats_writer w = {.form = HAK_FORM_PATHS, .take = collect};
     hak_stats_begin(&w, NULL);
     hak_stats_begin(&w, "who");
     hak_stats_text(&w, "name", "ignored");

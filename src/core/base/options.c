@@ -12,12 +12,12 @@
 #define PREFIX "HAKMEM_"
 
 /* The texts of all settings, concatenated; those of one setting in the order of enum hak_option_text. */
-#define JOINED(choices, picks, moves) choices "\0" picks "\0" moves
-#define HAK_BOOL(field, name, def, moves, sentence) TEXTS(field, "", "", moves)
-#define HAK_NUM(field, name, def, min, max, moves, sentence) TEXTS(field, "", "", moves)
-#define HAK_ENUM(field, name, def, choices, moves, sentence) TEXTS(field, choices, "", moves)
-#define HAK_TEXT(field, name, moves, sentence) TEXTS(field, "", "", moves)
-#define HAK_PICK(field, name, def, target, picks, moves, sentence) TEXTS(field, "", picks, moves)
+#define JOINED(name, choices, picks, moves) name "\0" choices "\0" picks "\0" moves
+#define HAK_BOOL(field, name, def, moves, sentence) TEXTS(field, name, "", "", moves)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) TEXTS(field, name, "", "", moves)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) TEXTS(field, name, choices, "", moves)
+#define HAK_TEXT(field, name, moves, sentence) TEXTS(field, name, "", "", moves)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) TEXTS(field, name, "", picks, moves)
 static const struct texts {
 #define TEXTS(field, ...) char field[sizeof(JOINED(__VA_ARGS__))];
 #include "hak_settings.def"
@@ -56,14 +56,13 @@ const char *hak_option_text(const struct hak_option_info *info, enum hak_option_
 
 const struct hak_option_info hak_option_table[HAK_OPTION_COUNT] = {
 #define AT(field) offsetof(struct hak_option_values, field)
-#define ROW(field, name, type, def, min, max, target, sentence) \
-    {name, def, min, max, AT(field), target, offsetof(struct texts, field), HAK_TYPE_##type, (sentence)[0] == '-'},
-#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, name, BOOL, def, 0, 1, 0, sentence)
-#define HAK_NUM(field, name, def, min, max, moves, sentence) ROW(field, name, NUM, def, min, max, 0, sentence)
-#define HAK_ENUM(field, name, def, choices, moves, sentence) ROW(field, name, ENUM, def, 0, 0, 0, sentence)
-#define HAK_TEXT(field, name, moves, sentence) ROW(field, name, TEXT, 0, 0, 0, 0, sentence)
-#define HAK_PICK(field, name, def, target, picks, moves, sentence) \
-    ROW(field, name, BOOL, def, 0, 1, AT(target), sentence)
+#define ROW(field, type, def, min, max, target, sentence) \
+    {def, min, max, AT(field), target, offsetof(struct texts, field), HAK_TYPE_##type, (sentence)[0] == '-'},
+#define HAK_BOOL(field, name, def, moves, sentence) ROW(field, BOOL, def, 0, 1, 0, sentence)
+#define HAK_NUM(field, name, def, min, max, moves, sentence) ROW(field, NUM, def, min, max, 0, sentence)
+#define HAK_ENUM(field, name, def, choices, moves, sentence) ROW(field, ENUM, def, 0, 0, 0, sentence)
+#define HAK_TEXT(field, name, moves, sentence) ROW(field, TEXT, 0, 0, 0, 0, sentence)
+#define HAK_PICK(field, name, def, target, picks, moves, sentence) ROW(field, BOOL, def, 0, 1, AT(target), sentence)
 #include "hak_settings.def"
 #undef HAK_BOOL
 #undef HAK_NUM
@@ -123,13 +122,14 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b)
 
 static const char *closest_name(const char *name, size_t length)
 {
-    const char *best = hak_option_table[0].name;
+    const char *best = NULL;
     unsigned best_distance = ~0u;
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
-        unsigned d = edit_distance(name, length, hak_option_table[i].name);
+        const char *known = hak_option_text(&hak_option_table[i], HAK_TEXT_NAME);
+        unsigned d = edit_distance(name, length, known);
         if (d < best_distance) {
             best_distance = d;
-            best = hak_option_table[i].name;
+            best = known;
         }
     }
     return best;
@@ -182,12 +182,13 @@ static bool apply(struct hak_option_values *options, const struct hak_option_inf
 {
     char why[160];
     uint32_t number;
+    const char *name = hak_option_text(info, HAK_TEXT_NAME);
     if (info->type == HAK_TYPE_TEXT) {
         if (strlen(value) < HAK_TEXT_MAX) {
             strcpy((char *)options + info->offset, value);
             return true;
         }
-        hak_options_reject(options, info->name, "(long)", "longer than 255 bytes");
+        hak_options_reject(options, name, "(long)", "longer than 255 bytes");
         return false;
     }
     if (hak_option_parse(info, value, &number)) {
@@ -198,7 +199,7 @@ static bool apply(struct hak_option_values *options, const struct hak_option_inf
         hak_text_format(why, sizeof why, "not one of %s", hak_option_text(info, HAK_TEXT_CHOICES));
     else
         hak_text_format(why, sizeof why, "not a number from %u to %u", info->min, info->max);
-    hak_options_reject(options, info->name, value, why);
+    hak_options_reject(options, name, value, why);
     return false;
 }
 
@@ -211,9 +212,11 @@ bool hak_option_is_changeable(const struct hak_option_info *info)
 
 const struct hak_option_info *hak_option_find(const char *name, size_t length)
 {
-    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
-        if (strlen(hak_option_table[i].name) == length && !memcmp(hak_option_table[i].name, name, length))
+    for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
+        const char *known = hak_option_text(&hak_option_table[i], HAK_TEXT_NAME);
+        if (strlen(known) == length && !memcmp(known, name, length))
             return &hak_option_table[i];
+    }
     return NULL;
 }
 

@@ -30,7 +30,6 @@ enum hak_option_type { HAK_TYPE_BOOL, HAK_TYPE_NUM, HAK_TYPE_ENUM, HAK_TYPE_TEXT
 
 /* Without a pointer: the table needs no relocation, so a start does not touch its pages. */
 struct hak_option_info {
-    char name[40];
     uint32_t default_value, min, max;
     uint16_t offset; /* in struct hak_option_values */
     uint16_t target; /* of a setting that picks: the offset of the setting for which it picks a value */
@@ -66,6 +65,7 @@ extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
 extern bool hak_options_from_environment[HAK_OPTION_COUNT];
 
 enum hak_option_text {
+    HAK_TEXT_NAME,
     HAK_TEXT_CHOICES, /* of an enumeration, separated by | */
     HAK_TEXT_PICKS,   /* what 0 and 1 choose, separated by | */
     HAK_TEXT_MOVES,   /* the counter that shows the setting at work */

@@ -35,18 +35,6 @@ static void put_string(struct hak_stats_writer *w, const char *text)
     put_text(w, text, strlen(text));
 }
 
-static void put_number(struct hak_stats_writer *w, uint64_t value)
-{
-    char text[24];
-    hak_text_format(text, sizeof text, "%llu", (unsigned long long)value);
-    put_string(w, text);
-}
-
-static void put_bool(struct hak_stats_writer *w, bool value)
-{
-    put_string(w, value ? "true" : "false");
-}
-
 static void put_end(struct hak_stats_writer *w)
 {
     if (w->depth == 0) {
@@ -56,10 +44,10 @@ static void put_end(struct hak_stats_writer *w)
     w->first = false;
 }
 
-/* --- text ------------------------------------------------------------------------------------------------- */
+/* --- text and JSON ------------------------------------------------------------------------------------------ */
 
 /* Members of an array's element stand on one line. */
-static void text_key(struct hak_stats_writer *w, const char *key)
+static void put_text_key(struct hak_stats_writer *w, const char *key)
 {
     if (w->depth > 2) {
         put_string(w, w->first ? "" : "  ");
@@ -74,53 +62,7 @@ static void text_key(struct hak_stats_writer *w, const char *key)
     } else {
         put_string(w, "\n  ");
     }
-    w->first = false;
 }
-
-static void text_open(struct hak_stats_writer *w, const char *key, bool array)
-{
-    (void)array;
-    if (w->depth)
-        text_key(w, key);
-    w->depth++;
-    w->first = true;
-}
-
-static void text_close(struct hak_stats_writer *w, bool array)
-{
-    (void)array;
-    w->depth--;
-    put_end(w);
-}
-
-static void text_number(struct hak_stats_writer *w, const char *key, uint64_t value)
-{
-    text_key(w, key);
-    put_number(w, value);
-}
-
-static void text_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
-{
-    text_key(w, key);
-    put_text(w, value, length);
-}
-
-static void text_bool(struct hak_stats_writer *w, const char *key, bool value)
-{
-    text_key(w, key);
-    put_bool(w, value);
-}
-
-const struct hak_stats_form hak_stats_as_text = {
-    .at_rest = true,
-    .open = text_open,
-    .close = text_close,
-    .number = text_number,
-    .text = text_text,
-    .boolean = text_bool,
-};
-
-/* --- JSON ------------------------------------------------------------------------------------------------- */
 
 static void put_quoted(struct hak_stats_writer *w, const char *text, size_t length)
 {
@@ -138,7 +80,7 @@ static void put_quoted(struct hak_stats_writer *w, const char *text, size_t leng
     put_string(w, "\"");
 }
 
-static void json_key(struct hak_stats_writer *w, const char *key)
+static void put_json_key(struct hak_stats_writer *w, const char *key)
 {
     put_string(w, w->first ? "\n" : ",\n");
     for (unsigned i = 0; i < w->depth; i++)
@@ -147,52 +89,16 @@ static void json_key(struct hak_stats_writer *w, const char *key)
         put_quoted(w, key, strlen(key));
         put_string(w, ": ");
     }
+}
+
+static void put_key(struct hak_stats_writer *w, const char *key)
+{
+    if (w->form == HAK_FORM_JSON)
+        put_json_key(w, key);
+    else
+        put_text_key(w, key);
     w->first = false;
 }
-
-static void json_open(struct hak_stats_writer *w, const char *key, bool array)
-{
-    if (w->depth)
-        json_key(w, key);
-    put_string(w, array ? "[" : "{");
-    w->depth++;
-    w->first = true;
-}
-
-static void json_close(struct hak_stats_writer *w, bool array)
-{
-    w->depth--;
-    put_string(w, array ? "]" : "}");
-    put_end(w);
-}
-
-static void json_number(struct hak_stats_writer *w, const char *key, uint64_t value)
-{
-    json_key(w, key);
-    put_number(w, value);
-}
-
-static void json_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
-{
-    json_key(w, key);
-    put_quoted(w, value, length);
-}
-
-static void json_bool(struct hak_stats_writer *w, const char *key, bool value)
-{
-    json_key(w, key);
-    put_bool(w, value);
-}
-
-const struct hak_stats_form hak_stats_as_json = {
-    .complete = true,
-    .at_rest = true,
-    .open = json_open,
-    .close = json_close,
-    .number = json_number,
-    .text = json_text,
-    .boolean = json_bool,
-};
 
 /* --- numbers by path: `buffer` holds the path --------------------------------------------------------------- */
 
@@ -206,9 +112,8 @@ static void lengthen_path(struct hak_stats_writer *w, const char *text, size_t l
     w->buffer[w->length] = 0;
 }
 
-static void path_open(struct hak_stats_writer *w, const char *key, bool array)
+static void open_path(struct hak_stats_writer *w, const char *key)
 {
-    (void)array;
     HAK_CHECK(w->depth < HAK_STATS_DEPTH);
     w->in_element = w->depth && !key;
     w->elements = w->in_element ? w->elements + 1 : 0;
@@ -217,14 +122,7 @@ static void path_open(struct hak_stats_writer *w, const char *key, bool array)
         lengthen_path(w, key, strlen(key));
 }
 
-static void path_close(struct hak_stats_writer *w, bool array)
-{
-    (void)array;
-    w->length = w->ends[--w->depth];
-    w->in_element = false;
-}
-
-static void path_number(struct hak_stats_writer *w, const char *key, uint64_t value)
+static void pass_number(struct hak_stats_writer *w, const char *key, uint64_t value)
 {
     if (w->in_element && w->length == w->ends[w->depth - 1]) { /* it has no text */
         char index[12];
@@ -237,64 +135,92 @@ static void path_number(struct hak_stats_writer *w, const char *key, uint64_t va
     w->length = end;
 }
 
-static void path_text(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
-{
-    (void)key;
-    if (w->in_element)
-        lengthen_path(w, value, length);
-}
-
-static void path_bool(struct hak_stats_writer *w, const char *key, bool value)
-{
-    path_number(w, key, value);
-}
-
-const struct hak_stats_form hak_stats_as_paths = {
-    .open = path_open,
-    .close = path_close,
-    .number = path_number,
-    .text = path_text,
-    .boolean = path_bool,
-};
-
 /* --- for all forms ------------------------------------------------------------------------------------------ */
+
+static void open_level(struct hak_stats_writer *w, const char *key, const char *bracket)
+{
+    if (w->form == HAK_FORM_PATHS) {
+        open_path(w, key);
+        return;
+    }
+    if (w->depth)
+        put_key(w, key);
+    if (w->form == HAK_FORM_JSON)
+        put_string(w, bracket);
+    w->depth++;
+    w->first = true;
+}
+
+static void close_level(struct hak_stats_writer *w, const char *bracket)
+{
+    w->depth--;
+    if (w->form == HAK_FORM_PATHS) {
+        w->length = w->ends[w->depth];
+        w->in_element = false;
+        return;
+    }
+    if (w->form == HAK_FORM_JSON)
+        put_string(w, bracket);
+    put_end(w);
+}
 
 void hak_stats_begin(struct hak_stats_writer *w, const char *key)
 {
-    w->form->open(w, key, false);
+    open_level(w, key, "{");
 }
 
 void hak_stats_begin_array(struct hak_stats_writer *w, const char *key)
 {
-    w->form->open(w, key, true);
+    open_level(w, key, "[");
 }
 
 void hak_stats_end(struct hak_stats_writer *w)
 {
-    w->form->close(w, false);
+    close_level(w, "}");
 }
 
 void hak_stats_end_array(struct hak_stats_writer *w)
 {
-    w->form->close(w, true);
+    close_level(w, "]");
 }
 
 void hak_stats_number(struct hak_stats_writer *w, const char *key, uint64_t value)
 {
-    w->form->number(w, key, value);
+    char text[24];
+    if (w->form == HAK_FORM_PATHS) {
+        pass_number(w, key, value);
+        return;
+    }
+    put_key(w, key);
+    hak_text_format(text, sizeof text, "%llu", (unsigned long long)value);
+    put_string(w, text);
 }
 
 void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *value, size_t length)
 {
-    w->form->text(w, key, value, length);
+    if (w->form == HAK_FORM_PATHS) {
+        if (w->in_element)
+            lengthen_path(w, value, length);
+        return;
+    }
+    put_key(w, key);
+    if (w->form == HAK_FORM_JSON)
+        put_quoted(w, value, length);
+    else
+        put_text(w, value, length);
 }
 
 void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *value)
 {
-    w->form->text(w, key, value, strlen(value));
+    hak_stats_text_n(w, key, value, strlen(value));
 }
 
 void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value)
 {
-    w->form->boolean(w, key, value);
+    if (w->form == HAK_FORM_PATHS) {
+        pass_number(w, key, value);
+        return;
+    }
+    put_key(w, key);
+    put_string(w, value ? "true" : "false");
 }

@@ -8,8 +8,16 @@
 
 #define HAK_STATS_DEPTH 8
 
+enum hak_stats_form {
+    HAK_FORM_TEXT, /* indented text, without what is at its default */
+    HAK_FORM_JSON, /* one JSON object with all values, for programs */
+    /* Calls `take` for each number with its path: "bins.refills". In the path, the texts of an array's element replace
+     * its index. Other threads may change the numbers in the meantime. */
+    HAK_FORM_PATHS,
+};
+
 struct hak_stats_writer {
-    const struct hak_stats_form *form;
+    enum hak_stats_form form;
     int fd, error; /* of text and JSON */
     void (*take)(struct hak_stats_writer *w, const char *path, uint64_t value); /* of numbers by path */
     /* private to the form */
@@ -20,22 +28,6 @@ struct hak_stats_writer {
     unsigned elements;              /* of the array so far */
     unsigned ends[HAK_STATS_DEPTH]; /* of the paths of the levels above */
 };
-
-struct hak_stats_form {
-    bool complete; /* for programs: all values. Other forms leave out defaults */
-    bool at_rest;  /* collected while no thread changes the numbers, so that they add up */
-    void (*open)(struct hak_stats_writer *w, const char *key, bool array);
-    void (*close)(struct hak_stats_writer *w, bool array);
-    void (*number)(struct hak_stats_writer *w, const char *key, uint64_t value);
-    void (*text)(struct hak_stats_writer *w, const char *key, const char *value, size_t length);
-    void (*boolean)(struct hak_stats_writer *w, const char *key, bool value);
-};
-
-/* Indented text, and one JSON object, to `fd`. */
-extern const struct hak_stats_form hak_stats_as_text, hak_stats_as_json;
-/* Calls `take` for each number with its path: "bins.refills". In the path, the texts of an array's element replace its
- * index. */
-extern const struct hak_stats_form hak_stats_as_paths;
 
 /* key NULL: an element of an array */
 void hak_stats_begin(struct hak_stats_writer *w, const char *key);

@@ -144,11 +144,9 @@ static void take_value(struct hak_stats_writer *w, const char *name, uint64_t va
 
 static void write_values(void)
 {
-    struct hak_stats_writer w = {.form = &hak_stats_as_paths, .take = take_value};
+    struct hak_stats_writer w = {.form = HAK_FORM_PATHS, .take = take_value};
     expected_place = 0;
-    hak_stats_begin(&w, NULL);
-    hak_stats_counters(&w);
-    hak_stats_end(&w);
+    hak_stats_collect(&w);
     HAK_ADD_RELEASE(&file->header.updates, 1); /* acquired by readers */
 }
 

@@ -85,16 +85,16 @@ static void write_settings(struct hak_stats_writer *w)
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *info = &hak_option_table[i];
         const char *value = (const char *)&hak_options + info->offset;
-        if (!w->form->complete && !hak_options_from_environment[i])
+        if (w->form != HAK_FORM_JSON && !hak_options_from_environment[i])
             continue; /* text shows what differs from the defaults */
         hak_stats_begin(w, NULL);
-        hak_stats_text(w, "name", info->name);
+        hak_stats_text(w, "name", hak_option_text(info, HAK_TEXT_NAME));
         if (info->type == HAK_TYPE_TEXT)
             hak_stats_text(w, "value", value);
         else
             write_number_setting(w, info, *(const uint32_t *)value);
         hak_stats_text(w, "source", hak_options_from_environment[i] ? "environment" : "default");
-        if (w->form->complete) {
+        if (w->form == HAK_FORM_JSON) {
             hak_stats_text(w, "type", types[info->type]);
             hak_stats_number(w, "changeable", hak_option_is_changeable(info));
             hak_stats_text(w, "moves", hak_option_text(info, HAK_TEXT_MOVES));
@@ -109,7 +109,7 @@ static void write_dispatch(struct hak_stats_writer *w)
 {
     hak_stats_begin_array(w, "classes");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        if (!w->form->complete && cls && hak_parts.by_class[cls] == hak_parts.by_class[cls - 1])
+        if (w->form != HAK_FORM_JSON && cls && hak_parts.by_class[cls] == hak_parts.by_class[cls - 1])
             continue; /* text shows where another frontend begins */
         hak_stats_begin(w, NULL);
         hak_stats_number(w, "stride", hak_strides[cls]);
@@ -122,14 +122,12 @@ static void write_dispatch(struct hak_stats_writer *w)
     hak_stats_end_array(w);
 }
 
-static void write_slabs(struct hak_stats_writer *w)
+static void write_slabs(struct hak_stats_writer *w, const struct hak_heaps_totals *t)
 {
-    struct hak_heaps_totals t;
-    hak_heaps_totals(&t);
     hak_stats_begin(w, "slabs");
     for (unsigned from = 0; from < HAK_SLAB_NSTATES; from++)
         for (unsigned to = 0; to < HAK_SLAB_NSTATES; to++) {
-            uint64_t n = HAK_LOAD_RELAXED(&t.counters.transitions[from][to]);
+            uint64_t n = HAK_LOAD_RELAXED(&t->counters.transitions[from][to]);
             char key[40];
             hak_text_format(key, sizeof key, "%s_to_%s", hak_slab_state_name((enum hak_slab_state)from),
                             hak_slab_state_name((enum hak_slab_state)to));
@@ -139,35 +137,31 @@ static void write_slabs(struct hak_stats_writer *w)
     hak_stats_end(w);
 }
 
-static void write_threads(struct hak_stats_writer *w)
+static void write_threads(struct hak_stats_writer *w, const struct hak_heaps_totals *t)
 {
-    struct hak_heaps_totals t;
-    hak_heaps_totals(&t);
     hak_stats_begin(w, "threads");
-    hak_stats_number(w, "live", hak_heaps_are_of_cpus() ? 0 : t.used);
-    hak_stats_number(w, "cpus", hak_heaps_are_of_cpus() ? t.used : 0);
-    hak_stats_number(w, "processors", hak_heaps_are_of_cpus() ? t.used : 0); /* the old name, for one release */
-    hak_stats_number(w, "parked", t.retired);
-    hak_stats_number(w, "resumed", t.resumed);
-    hak_stats_number(w, "started", t.started);
-    hak_stats_number(w, "active_slabs", t.active_slabs);
-    hak_stats_number(w, "pinned_by_fork", t.pinned_slabs);
+    hak_stats_number(w, "live", hak_heaps_are_of_cpus() ? 0 : t->used);
+    hak_stats_number(w, "cpus", hak_heaps_are_of_cpus() ? t->used : 0);
+    hak_stats_number(w, "processors", hak_heaps_are_of_cpus() ? t->used : 0); /* the old name, for one release */
+    hak_stats_number(w, "parked", t->retired);
+    hak_stats_number(w, "resumed", t->resumed);
+    hak_stats_number(w, "started", t->started);
+    hak_stats_number(w, "active_slabs", t->active_slabs);
+    hak_stats_number(w, "pinned_by_fork", t->pinned_slabs);
     hak_stats_end(w);
     hak_stats_begin(w, "bins");
     for (unsigned i = 0; i < HAK_NCOUNTERS; i++)
-        hak_stats_number(w, hak_counter_names[i], HAK_LOAD_RELAXED((const _Atomic(uint64_t) *)&t.counters + i));
+        hak_stats_number(w, hak_counter_names[i], HAK_LOAD_RELAXED((const _Atomic(uint64_t) *)&t->counters + i));
     hak_stats_end(w);
 }
 
 /* For each class: how many mallocs its bin served, and how many of them without a refill. Blocks still in bins count as
  * served. */
-static void write_hits(struct hak_stats_writer *w)
+static void write_hits(struct hak_stats_writer *w, const struct hak_heaps_totals *t)
 {
-    struct hak_heaps_totals t;
-    hak_heaps_totals(&t);
     hak_stats_begin_array(w, "bin_hits");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        const struct hak_class_counters *c = &t.counters.classes[cls];
+        const struct hak_class_counters *c = &t->counters.classes[cls];
         uint64_t refills = HAK_LOAD_RELAXED(&c->refills), served = HAK_LOAD_RELAXED(&c->served);
         if (!refills)
             continue;
@@ -212,7 +206,7 @@ static void write_latency(struct hak_stats_writer *w, const char *label, const c
     hak_stats_number(w, "p50_ns", hak_latency_of(l, 500));
     hak_stats_number(w, "p99_ns", hak_latency_of(l, 990));
     hak_stats_number(w, "worst_ns", worst);
-    if (w->form->complete) {
+    if (w->form == HAK_FORM_JSON) {
         hak_stats_begin_array(w, "log2_ns");
         for (unsigned i = 0; i < HAK_LATENCIES; i++)
             hak_stats_number(w, NULL, HAK_LOAD_RELAXED(&l->calls[i]));
@@ -315,11 +309,9 @@ static uint64_t resident_bytes(void)
 /* The five lines at the beginning of a report. Blocks in the bins of other threads count as live: only those threads
  * know.
  */
-static void write_memory(struct hak_stats_writer *w, const struct hak_census *c)
+static void write_memory(struct hak_stats_writer *w, const struct hak_census *c, const struct hak_heaps_totals *t)
 {
-    struct hak_heaps_totals t;
     size_t blocks = 0, outside = 0;
-    hak_heaps_totals(&t);
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->count_outside)
             hak_frontends[i]->count_outside(&blocks, &outside);
@@ -332,44 +324,41 @@ static void write_memory(struct hak_stats_writer *w, const struct hak_census *c)
     hak_stats_number(w, "metadata_bytes", hak_meta_bytes());
     hak_stats_end(w);
     hak_stats_number(w, "resident_bytes", resident_bytes());
-    hak_stats_number(w, "threads", t.used);
+    hak_stats_number(w, "threads", t->used);
     hak_stats_number(w, "age_ms", hak_clock_age(hak_started_ms, hak_clock_ms()));
     hak_stats_end(w);
 }
 
-static void write_census(struct hak_stats_writer *w, const struct hak_census *census)
+static void write_census(struct hak_stats_writer *w, const struct hak_census *c)
 {
-    const struct hak_census c = *census;
     hak_stats_begin(w, "conservation");
-    hak_stats_number(w, "carved_blocks", c.carved);
-    hak_stats_number(w, "free_blocks", c.free);
-    hak_stats_number(w, "free_bytes", c.free_bytes);
-    hak_stats_number(w, "allocated_blocks", c.used);
-    hak_stats_number(w, "allocated_bytes", c.allocated_bytes);
-    hak_stats_number(w, "outstanding_blocks", c.used); /* the old names, for one release */
-    hak_stats_number(w, "outstanding_bytes", c.allocated_bytes);
-    hak_stats_number(w, "remote_blocks", c.remote);
-    hak_stats_number(w, "large_spans", c.live_large);
-    hak_stats_number(w, "large_bytes", c.large_bytes);
-    if (w->form->at_rest) /* other threads run while live counters are collected: then the sums need not agree */
-        hak_stats_number(w, "violations", c.violations);
+    hak_stats_number(w, "carved_blocks", c->carved);
+    hak_stats_number(w, "free_blocks", c->free);
+    hak_stats_number(w, "free_bytes", c->free_bytes);
+    hak_stats_number(w, "allocated_blocks", c->used);
+    hak_stats_number(w, "allocated_bytes", c->allocated_bytes);
+    hak_stats_number(w, "outstanding_blocks", c->used); /* the old names, for one release */
+    hak_stats_number(w, "outstanding_bytes", c->allocated_bytes);
+    hak_stats_number(w, "remote_blocks", c->remote);
+    hak_stats_number(w, "large_spans", c->live_large);
+    hak_stats_number(w, "large_bytes", c->large_bytes);
+    if (w->form != HAK_FORM_PATHS) /* other threads run in the meantime: then the sums need not agree */
+        hak_stats_number(w, "violations", c->violations);
     hak_stats_end(w);
     hak_stats_begin(w, "pages");
     for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
-        hak_stats_number(w, hak_slab_state_name((enum hak_slab_state)s), c.pages[s]);
-    hak_stats_number(w, "returned", c.returned);
+        hak_stats_number(w, hak_slab_state_name((enum hak_slab_state)s), c->pages[s]);
+    hak_stats_number(w, "returned", c->returned);
     hak_stats_end(w);
 }
 
-static void write_stages(struct hak_stats_writer *w)
+static void write_stages(struct hak_stats_writer *w, const struct hak_heaps_totals *t)
 {
-    struct hak_heaps_totals t;
     const struct hak_stage *stages = hak_parts.backend->stages;
-    hak_heaps_totals(&t);
     hak_stats_begin(w, "stages");
     for (unsigned i = 0; stages[i].name; i++)
-        hak_stats_number(w, stages[i].name, HAK_LOAD_RELAXED(&t.counters.stages[i]));
-    hak_stats_number(w, "failed", HAK_LOAD_RELAXED(&t.counters.slabs_refused));
+        hak_stats_number(w, stages[i].name, HAK_LOAD_RELAXED(&t->counters.stages[i]));
+    hak_stats_number(w, "failed", HAK_LOAD_RELAXED(&t->counters.slabs_refused));
     hak_stats_end(w);
 }
 
@@ -387,10 +376,10 @@ static void write_stage_list(struct hak_stats_writer *w)
     hak_stats_end_array(w);
 }
 
-static void write_counters(struct hak_stats_writer *w, const struct hak_census *c)
+static void write_counters(struct hak_stats_writer *w, const struct hak_heaps_totals *t)
 {
-    write_slabs(w);
-    write_stages(w);
+    write_slabs(w, t);
+    write_stages(w, t);
     write_stage_latencies(w);
     hak_pages_stats(w);
     if (hak_parts.backend->stats)
@@ -400,7 +389,7 @@ static void write_counters(struct hak_stats_writer *w, const struct hak_census *
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->stats)
             hak_frontends[i]->stats(w);
-    write_threads(w);
+    write_threads(w, t);
     hak_budget_stats(w);
     hak_container_stats(w);
     hak_background_stats(w);
@@ -410,52 +399,51 @@ static void write_counters(struct hak_stats_writer *w, const struct hak_census *
     write_ledger(w);
     write_latencies(w);
     write_space(w);
-    write_census(w, c);
 }
 
-void hak_stats_counters(struct hak_stats_writer *w)
+void hak_stats_collect(struct hak_stats_writer *w)
 {
     struct hak_census c;
+    struct hak_heaps_totals t;
+    int cancel = hak_cancel_suspend();
     hak_stats_census(&c);
-    write_memory(w, &c);
-    write_counters(w, &c);
+    hak_heaps_totals(&t);
+    hak_stats_begin(w, NULL);
+    write_memory(w, &c, &t);
+    if (w->form != HAK_FORM_PATHS) {
+        write_allocator(w);
+        write_settings(w);
+        write_dispatch(w);
+    }
+    if (w->form == HAK_FORM_JSON)
+        write_stage_list(w);
+    write_counters(w, &t);
+    write_census(w, &c);
+    hak_stats_end(w);
+    hak_cancel_resume(cancel);
 }
 
 int hak_stats_write(int fd, bool json)
 {
-    struct hak_stats_writer w = {.fd = fd, .form = json ? &hak_stats_as_json : &hak_stats_as_text};
-    struct hak_census c;
-    int cancel = hak_cancel_suspend();
-    hak_stats_census(&c);
-    hak_stats_begin(&w, NULL);
-    write_memory(&w, &c);
-    write_allocator(&w);
-    write_settings(&w);
-    write_dispatch(&w);
-    if (w.form->complete)
-        write_stage_list(&w);
-    write_counters(&w, &c);
-    hak_stats_end(&w);
-    hak_cancel_resume(cancel);
-    return w.error ? -w.error : 0;
-}
-
-static void write_bins(struct hak_stats_writer *w)
-{
-    write_threads(w);
-    if (HAK_CACHE_ARRAY)
-        write_hits(w);
+    struct hak_stats_writer w = {.fd = fd, .form = json ? HAK_FORM_JSON : HAK_FORM_TEXT};
+    hak_stats_collect(&w);
+    return -w.error;
 }
 
 static void print_sections(int fd)
 {
     const struct hak_option_values *o = &hak_options;
-    struct hak_stats_writer w = {.fd = fd, .form = &hak_stats_as_text};
+    struct hak_stats_writer w = {.fd = fd, .form = HAK_FORM_TEXT};
+    struct hak_heaps_totals t;
+    hak_heaps_totals(&t);
     hak_stats_begin(&w, NULL);
-    if (o->fast_stats)
-        write_bins(&w);
+    if (o->fast_stats) {
+        write_threads(&w, &t);
+        if (HAK_CACHE_ARRAY)
+            write_hits(&w, &t);
+    }
     if (o->stage_stats) {
-        write_stages(&w);
+        write_stages(&w, &t);
         write_stage_latencies(&w);
     }
     hak_stats_end(&w);
@@ -473,25 +461,17 @@ static void write_sample(struct hak_stats_writer *w, const char *path, uint64_t 
         w->error = EIO;
 }
 
-static int write_prometheus(int fd)
-{
-    struct hak_stats_writer w = {.fd = fd, .form = &hak_stats_as_paths, .take = write_sample};
-    int cancel = hak_cancel_suspend();
-    hak_stats_begin(&w, NULL);
-    hak_stats_counters(&w);
-    hak_stats_end(&w);
-    hak_cancel_resume(cancel);
-    return w.error;
-}
-
+/* Closes the descriptor. 0 or the error. */
 static int write_to(int fd)
 {
-    int error = EBADF;
-    if (fd >= 0)
-        error = hak_options.stats == HAK_STATS_PROMETHEUS ? write_prometheus(fd)
-                                                          : hak_stats_write(fd, hak_options.stats == HAK_STATS_JSON);
+    static const enum hak_stats_form forms[] = {
+        [HAK_STATS_JSON] = HAK_FORM_JSON, [HAK_STATS_PROMETHEUS] = HAK_FORM_PATHS};
+    struct hak_stats_writer w = {.fd = fd, .form = forms[hak_options.stats], .take = write_sample};
+    if (fd < 0)
+        return EBADF;
+    hak_stats_collect(&w);
     hak_stats_sink_close(fd);
-    return error;
+    return w.error;
 }
 
 /* Prometheus's file is written beside and renamed: its reader never sees a part of it. */

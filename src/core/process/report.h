@@ -7,8 +7,8 @@
 
 #define HAK_STATS_SCHEMA 2 /* docs/stats.schema.json: incremented when a name disappears or changes its meaning */
 
-/* Counters and gauges, without settings and tables of classes. */
-void hak_stats_counters(struct hak_stats_writer *w);
+/* Writes everything in the writer's form: to its descriptor, or only numbers, one by one. */
+void hak_stats_collect(struct hak_stats_writer *w);
 /* Writes everything to fd. 0, or -errno of the write that failed. */
 int hak_stats_write(int fd, bool json);
 /* The same, to the destination that the settings name, as text unless HAKMEM_STATS says otherwise. */
