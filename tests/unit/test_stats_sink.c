@@ -87,6 +87,27 @@ TEST(a_file_is_named_by_the_process_and_gives_one_line_if_it_cannot_be_written)
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
+static void open_pipe(void)
+{
+    char pipe_name[HAK_PATH_MAX];
+    hak_text_path(pipe_name, "/tmp/unit-sink-pipe.%p");
+    assert_int_equal(mkfifo(pipe_name, 0600), 0);
+    assert_int_equal(hak_stats_sink_file(pipe_name), -1);
+    int reader = open(pipe_name, O_RDONLY | O_NONBLOCK), fd = hak_stats_sink_file(pipe_name);
+    assert_true(fd >= 0);
+    assert_false(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    hak_stats_sink_close(fd);
+    close(reader);
+    unlink(pipe_name);
+}
+
+/* With one, which may be slow, it gets all. */
+TEST(a_pipe_without_a_reader_cannot_be_written)
+{
+    unit_stderr_of(open_pipe, text, sizeof text);
+    assert_non_null(strstr(text, "cannot be written"));
+}
+
 /* A name that is too long is cut to fit. */
 TEST(a_name_of_any_length_ends_within_its_room)
 {

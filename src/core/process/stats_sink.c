@@ -73,9 +73,11 @@ int hak_stats_sink_file(const char *pattern)
 {
     char path[HAK_PATH_MAX];
     hak_text_path(path, pattern);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0644);
     if (fd < 0)
         hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, errno);
+    else
+        fcntl(fd, F_SETFL, 0); /* only open must not wait: a pipe may have no reader, or a slow one */
     return fd;
 }
 
