@@ -22,7 +22,7 @@
 #include "format.h"
 
 /* The kernel's numbers, where no header of it is. */
-enum { LOCK_PI_PRIVATE = 6 | 128, UNLOCK_PI_PRIVATE = 7 | 128, TID_MASK = 0x3fffffff };
+enum { LOCK_PI_PRIVATE = 6 | 128, UNLOCK_PI_PRIVATE = 7 | 128, LOCK_PI2_PRIVATE = 13 | 128, TID_MASK = 0x3fffffff };
 
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -161,8 +161,17 @@ static uint64_t now(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+static bool wait_for_lock(int call, clockid_t clock)
+{
+    struct timespec until;
+    clock_gettime(clock, &until);
+    until.tv_sec++;
+    return syscall(SYS_futex, &own->lock, call, 0, &until) == 0;
+}
+
 /* False if this thread has the lock already, so that a signal handler is running; and if another thread holds it for a
- * second. While a thread waits, the one that has it runs at its priority. */
+ * second. While a thread waits, the one that has it runs at its priority. Before Linux 5.14 the second ends by the
+ * clock that an administrator may set. */
 static bool lock(void)
 {
     uint32_t had = 0, thread = (uint32_t)syscall(SYS_gettid);
@@ -170,10 +179,8 @@ static bool lock(void)
         return true;
     if ((had & TID_MASK) == thread || LOAD(&own->stuck))
         return false;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec++;
-    if (syscall(SYS_futex, &own->lock, LOCK_PI_PRIVATE, 0, &until) == 0)
+    if (wait_for_lock(LOCK_PI2_PRIVATE, CLOCK_MONOTONIC) ||
+        (errno == ENOSYS && wait_for_lock(LOCK_PI_PRIVATE, CLOCK_REALTIME)))
         return true;
     STORE(&own->stuck, 1);
     return false;
