@@ -331,8 +331,8 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the works and end")
-    parser.add_argument("--group", choices=["all", "service"], default="all",
-                        help="which works: all (default), or those of service.py")
+    parser.add_argument("--group", choices=["all", "calls", "service"], default="all",
+                        help="which works: all (default), the calls beside malloc and free, or those of service.py")
     parser.add_argument("--works", metavar="REGEX", default="", help="only works so named")
     parser.add_argument("--allocators", metavar="A", nargs="+",
                         help="besides system (default: hakmem and all peers that are installed)")

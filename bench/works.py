@@ -87,6 +87,13 @@ ALIGNED = [(16, 64), (32, 96), (64, 64), (64, 256), (256, 1024), (4096, 4096), (
 
 HERE = Path(__file__).resolve().parent
 
+# What programs call beside malloc and free (docs/decisions/0061), each at sizes that they ask for.
+CALLS = [Work(f"{call}_{size}", f"calls {call} {size} {{{20000000 if size < 10000 else 1000000}}} 256")
+         for call, sizes in {
+             "calloc": (64, 1000), "realloc_grow": (64, 1000), "realloc_same": (64, 100000), "aligned": (64, 1000),
+             "usable": (24, 1000), "free_null": (64,), "new_sized": (64,), "new_aligned": (256,), "mallinfo": (64,),
+             "trim": (64,)}.items()
+         for size in sizes]
 
 # Debian does not install it in a folder of $PATH.
 POSTGRES = next((str(path) for path in sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), reverse=True)),
@@ -220,7 +227,7 @@ NEEDS = {"redis": REDIS_PROGRAMS, "idle_redis": REDIS_PROGRAMS, "idle_postgres":
 
 def group(name):
     """The workloads of a group; "all": all except those that have their own script and tables."""
-    return SERVICE if name == "service" else OWN + programs()
+    return {"service": SERVICE, "calls": CALLS}.get(name) or OWN + programs()
 
 
 def write_inputs(scratch):
