@@ -217,11 +217,6 @@ bool hak_cgroup_read(struct hak_cgroup *group)
     return true;
 }
 
-void hak_pages_start(uint64_t delay_ms, bool at_once)
-{
-    (void)delay_ms, (void)at_once;
-}
-
 bool hak_pages_tick(uint64_t now)
 {
     (void)now;

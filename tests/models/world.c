@@ -10,6 +10,7 @@
 #include "core/base/counters.h"
 #include "core/base/log.h"
 #include "core/os/meta.h"
+#include "core/pages/dirty.h"
 #include "core/pages/space.h"
 
 #define MEMORY ((char *)((uintptr_t)1 << 44))
@@ -19,6 +20,7 @@ static _Atomic(uint64_t) tags[WORLD_PAGES];
 /* In space.c, where that is the model. */
 __attribute__((weak)) struct hak_tags hak_tags = {.table = tags, .mask = WORLD_PAGES - 1};
 __attribute__((weak)) struct hak_page_map hak_page_map; /* of size 0: all is looked up below */
+struct hak_dirty_queue hak_dirty_queue;                 /* no model has dirty.c */
 
 __attribute__((constructor)) static void map_memory(void)
 {

@@ -481,10 +481,10 @@ TEST(what_is_wholly_free_is_cached)
 
 static void send(struct hak_slab *run)
 {
-    struct hak_dirty *d = account_of(run->free);
+    struct hak_superslab *s = hak_superslab_of(run->free);
     unsigned first = hak_page_index(run->free);
-    hak_dirty_settle(d, hak_page_bits(first, 1), true, HAK_CAUSE_trim);
-    hak_pages_settle(d, first, 1);
+    hak_dirty_settle(&s->pages, hak_page_bits(first, 1), true, HAK_CAUSE_trim);
+    hak_pages_settle(s, first, 1);
 }
 
 /* Huge pages made them resident, and no page of the superslab is dirty when the last one is free. */
@@ -496,7 +496,7 @@ TEST(what_was_never_taken_goes_with_a_superslab_whose_pages_went_one_by_one)
     for (int i = 0; i < 2; i++) {
         hak_pages_put(runs[i]);
         hak_lock_acquire(&hak_pages_lock);
-        hak_pages_claim(account_of(runs[i]->free), hak_page_index(runs[i]->free), 1);
+        hak_pages_claim(hak_superslab_of(runs[i]->free), hak_page_index(runs[i]->free), 1);
         hak_lock_release(&hak_pages_lock);
     }
     assert_int_equal(dirty_bytes(), 0);
@@ -1028,8 +1028,6 @@ static void add_modelled(char *base, size_t bytes)
 static unsigned list_of(unsigned set, size_t pages)
 {
     unsigned lg = 63 - (unsigned)__builtin_clzll(pages), length = (unsigned)pages - 1;
-    if (set >= HAK_SET_OWN)
-        return 2 * LENGTHS + set;
     if (pages > 16)
         length = hak_min(LENGTHS - 1, 16 + (lg - 4) * 8 + (unsigned)(pages >> (lg - 3)) % 8);
     return set * LENGTHS + length;
@@ -1063,7 +1061,7 @@ static void find_runs(void)
 /* Each run stands on the list of its length, and nothing else does. */
 static void check_lists(void)
 {
-    static struct hak_slab *first[2 * LENGTHS + HAK_NSETS];
+    static struct hak_slab *first[HAK_NSETS * LENGTHS];
     static unsigned counts[COUNT(first)];
     memset(first, 0, sizeof first);
     memset(counts, 0, sizeof counts);
@@ -1181,12 +1179,12 @@ static bool is_choice(const struct run *run, const struct hak_page_request *r, s
 static void check_fit(const struct hak_page_request *r, const char *got, size_t most)
 {
     const struct run *best = NULL, *from = NULL;
-    unsigned highest = 0, crowd[2 * LENGTHS + HAK_NSETS] = {0};
+    unsigned highest = 0, crowd[HAK_NSETS * LENGTHS] = {0};
     bool crowded = false;
     for (unsigned i = 0; i < run_count; i++)
         if (runs[i].set == r->set) {
             highest = hak_max(highest, runs[i].list);
-            crowded |= ++crowd[runs[i].list] > 16 && r->set < HAK_SET_OWN && (runs[i].pages > 16 || r->align > 1);
+            crowded |= ++crowd[runs[i].list] > 16 && (runs[i].pages > 16 || r->align > 1);
         }
     for (unsigned i = 0; i < run_count; i++) {
         if (is_choice(&runs[i], r, most, highest) && (!best || runs[i].pages < best->pages))
@@ -1255,7 +1253,7 @@ static void take_any(struct life *l)
     if (from == HAK_PAGES_DIRTY) {
         assert_ptr_equal(r.base, dirty);
     } else if (from == HAK_PAGES_FREE || r.set < HAK_SET_OWN) {
-        check_fit(&r, r.base, from == HAK_PAGES_FREE && r.set < HAK_SET_OWN ? PAGES - 1 : SIZE_MAX);
+        check_fit(&r, r.base, from == HAK_PAGES_FREE ? PAGES - 1 : SIZE_MAX);
     } else {
         struct hak_page_request all = {
             .pages = PAGES, .align = PAGES, .set = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON};

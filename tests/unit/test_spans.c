@@ -7,7 +7,6 @@
 #include "core/os/meta.h"
 #include "core/pages/page_heap.h"
 #include "core/plugin.h"
-#include "frontends/large/span_cache.h"
 #include "frontends/large/spans.h"
 #include "unit.h"
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * See free_runs.h. Runs are kept on lists by length: one list for each length up to 16 pages, then 8 lists for each
- * doubling. One word tells which lists are not empty, so a search for the shortest sufficient run reads that word
- * first. Superslabs of one class have few runs, which stand on one list for each class. */
+ * See free_runs.h. The runs of a set are kept on lists by length: one list for each length up to 16 pages, then 8 lists
+ * for each doubling. One word tells which lists are not empty, so a search for the shortest sufficient run reads that
+ * word first. */
 #include "free_runs.h"
-
-#include <limits.h>
 
 #include "core/base/list.h"
 
@@ -14,8 +12,7 @@
 static struct free_runs {
     struct hak_slab *lists[LENGTHS];
     uint64_t bits; /* bit i: list i is not empty */
-} free_runs[HAK_SET_OWN];
-static struct hak_slab *own_runs[HAK_NSETS - HAK_SET_OWN]; /* of a slab, or several, or a rest too short for one */
+} free_runs[HAK_NSETS];
 static size_t runs;
 
 /* --- lists ---------------------------------------------------------------------------------------------- */
@@ -36,10 +33,6 @@ static void link_run(unsigned set, struct hak_slab *run, char *base, size_t page
     run->run_pages = pages;
     run[pages - 1].run_first = pages - 1;
     runs++;
-    if (set >= HAK_SET_OWN) {
-        HAK_LIST_PUSH(&own_runs[set - HAK_SET_OWN], run);
-        return;
-    }
     HAK_LIST_PUSH(&free_runs[set].lists[length], run);
     free_runs[set].bits |= (uint64_t)1 << length;
 }
@@ -48,10 +41,6 @@ static void unlink_run(unsigned set, struct hak_slab *run)
 {
     unsigned length = length_class(run->run_pages);
     runs--;
-    if (set >= HAK_SET_OWN) {
-        HAK_LIST_REMOVE(&own_runs[set - HAK_SET_OWN], run);
-        return;
-    }
     HAK_LIST_REMOVE(&free_runs[set].lists[length], run);
     if (!free_runs[set].lists[length])
         free_runs[set].bits &= ~((uint64_t)1 << length);
@@ -148,11 +137,11 @@ static char *place_in(const struct hak_slab *run, const struct hak_fit *fit)
     return base + fit->pages * HAK_PAGE <= (char *)run->free + run->run_pages * HAK_PAGE ? base : NULL;
 }
 
-/* A place in the shortest sufficient run among the first `scan`; of equally short runs, in the one freed last. */
-static struct hak_place best_in(struct hak_slab *list, unsigned scan, const struct hak_fit *fit)
+/* A place in the shortest sufficient run among the first ones; of equally short runs, in the one freed last. */
+static struct hak_place best_in(struct hak_slab *list, const struct hak_fit *fit)
 {
     struct hak_slab *best = NULL;
-    for (; list && scan; list = list->next, scan--)
+    for (unsigned scan = FIT_SCAN; list && scan; list = list->next, scan--)
         if (list->run_pages <= fit->most && (!best || list->run_pages < best->run_pages) && place_in(list, fit))
             best = list;
     return (struct hak_place){best, best ? place_in(best, fit) : NULL};
@@ -161,13 +150,11 @@ static struct hak_place best_in(struct hak_slab *list, unsigned scan, const stru
 struct hak_place hak_free_runs_best(unsigned set, struct hak_fit fit)
 {
     struct hak_place best = {0};
-    if (set >= HAK_SET_OWN)
-        return best_in(own_runs[set - HAK_SET_OWN], UINT_MAX, &fit);
     uint64_t bits = free_runs[set].bits >> length_class(fit.pages) << length_class(fit.pages);
     if (fit.roomy && bits)
         bits = (uint64_t)1 << (63 - __builtin_clzll(bits));
     for (; bits && !best.base; bits &= bits - 1)
-        best = best_in(free_runs[set].lists[__builtin_ctzll(bits)], FIT_SCAN, &fit);
+        best = best_in(free_runs[set].lists[__builtin_ctzll(bits)], &fit);
     return best;
 }
 

@@ -21,12 +21,6 @@ static uint64_t pushes, hits, misses, evictions, mapped;
 static bool check_waiting; /* what was put may have made a purge due */
 _Atomic(bool) hak_pages_due;
 
-void hak_pages_start(uint64_t delay_ms, bool at_once)
-{
-    hak_dirty_queue.delay_ms = delay_ms;
-    hak_dirty_queue.at_once = at_once;
-}
-
 /* The pages of a run that lie in one superslab. */
 struct part {
     struct hak_superslab *s;
@@ -95,9 +89,8 @@ static bool is_unwanted(const struct hak_superslab *s, size_t keep, uint64_t now
            hak_clock_age(s->cached_ms, now_ms) > o->lru_ttl_sec * (uint64_t)1000;
 }
 
-/* A superslab that is marked as leaving, else the oldest one if the cache exceeds its limits (number, bytes, age) or
- * `keep` bytes; else NULL. Skips superslabs whose pages the kernel refused or a purge has claimed. */
-static struct hak_superslab *unwanted(size_t keep, uint64_t now_ms)
+/* Skips superslabs whose pages the kernel refused or a purge has claimed. */
+struct hak_superslab *hak_pages_unwanted(size_t keep, uint64_t now_ms)
 {
     struct hak_superslab *first = NULL;
     for (struct hak_superslab *s = oldest; s && (leaving || !first); s = s->next) {
@@ -170,30 +163,24 @@ static unsigned supplier_of(const struct hak_page_request *r)
     return r->set < HAK_SET_OWN ? r->set : r->header ? HAK_SET_HEADERS : HAK_SET_COMMON;
 }
 
-static struct hak_fit fit_of(const struct hak_page_request *r)
+/* A place in a run of at most `most` pages. */
+static struct hak_place fitting_place(const struct hak_page_request *r, size_t most)
 {
-    return (struct hak_fit){.pages = r->pages, .align = r->align, .most = SIZE_MAX, .roomy = r->roomy};
-}
-
-static struct hak_place short_place(const struct hak_page_request *r)
-{
-    struct hak_fit fit = fit_of(r);
-    if (r->set < HAK_SET_OWN)
-        fit.most = HAK_SUPERSLAB_PAGES - 1;
+    struct hak_fit fit = {.pages = r->pages, .align = r->align, .most = most, .roomy = r->roomy};
     return hak_free_runs_best(r->set, fit);
 }
 
 /* A place of the requested length, else of the least acceptable one. */
 static struct hak_place shared_place(struct hak_page_request *r)
 {
-    struct hak_fit fit = fit_of(r);
-    struct hak_place at = hak_free_runs_best(r->set, fit);
-    if (at.base || !r->least || r->least == r->pages)
+    size_t pages = r->pages;
+    struct hak_place at = fitting_place(r, SIZE_MAX);
+    if (at.base || !r->least || r->least == pages)
         return at;
-    fit.pages = r->least;
-    at = hak_free_runs_best(r->set, fit);
-    if (at.base)
-        r->pages = r->least;
+    r->pages = r->least;
+    at = fitting_place(r, SIZE_MAX);
+    if (!at.base)
+        r->pages = pages;
     return at;
 }
 
@@ -293,7 +280,7 @@ static struct hak_place find_place(struct hak_page_request *r, enum hak_pages_fr
     case HAK_PAGES_DIRTY:
         return dirty_place(r);
     case HAK_PAGES_FREE:
-        return short_place(r);
+        return fitting_place(r, HAK_SUPERSLAB_PAGES - 1);
     case HAK_PAGES_WHOLE:
         return whole_place(r);
     case HAK_PAGES_MAPPED:
@@ -356,7 +343,7 @@ static void note_due(uint64_t now_ms)
 {
     bool looks = check_waiting || hak_dirty_queue.at_once;
     bool due = hak_dirty_queue.waiting > hak_dirty_most() ||
-               (looks && (hak_dirty_is_due(now_ms) || unwanted(SIZE_MAX, now_ms)));
+               (looks && (hak_dirty_is_due(now_ms) || hak_pages_unwanted(SIZE_MAX, now_ms)));
     check_waiting = false;
     if (due)
         HAK_STORE_RELAXED(&hak_pages_due, true);
@@ -442,41 +429,25 @@ unsigned hak_pages_given(const char *base, size_t pages)
 
 /* --- for the purge ----------------------------------------------------------------------------------------- */
 
-void hak_pages_claim(struct hak_dirty *d, unsigned first, unsigned pages)
+void hak_pages_claim(struct hak_superslab *s, unsigned first, unsigned pages)
 {
-    struct hak_superslab *s = (struct hak_superslab *)d;
-    hak_free_runs_cut(hak_free_runs_at(d->base + first * HAK_PAGE), pages);
+    hak_free_runs_cut(hak_free_runs_at(s->pages.base + first * HAK_PAGE), pages);
     s->free &= ~hak_page_bits(first, pages);
-    hak_dirty_claim(d, hak_page_bits(first, pages));
+    hak_dirty_claim(&s->pages, hak_page_bits(first, pages));
 }
 
-void hak_pages_settle(struct hak_dirty *d, unsigned first, unsigned pages)
+void hak_pages_settle(struct hak_superslab *s, unsigned first, unsigned pages)
 {
-    struct hak_superslab *s = (struct hak_superslab *)d;
     s->free |= hak_page_bits(first, pages);
-    hak_free_runs_join(d->base + first * HAK_PAGE, pages);
+    hak_free_runs_join(s->pages.base + first * HAK_PAGE, pages);
     if (s->free == HAK_ALL_PAGES && s->state == HAK_IN_USE)
         enter_cache(s, hak_clock_ms());
 }
 
-struct hak_dirty *hak_pages_unwanted(size_t keep)
+void hak_pages_evict(struct hak_superslab *s)
 {
-    struct hak_superslab *s = unwanted(keep, hak_clock_ms());
-    return s ? &s->pages : NULL;
-}
-
-void hak_pages_evict(struct hak_dirty *d)
-{
-    leave_cache((struct hak_superslab *)d, true);
+    leave_cache(s, true);
     evictions++;
-}
-
-enum hak_pages_use hak_pages_use(const struct hak_dirty *d)
-{
-    const struct hak_superslab *s = (const struct hak_superslab *)d;
-    if (s->state == HAK_CACHED)
-        return s->leaving ? HAK_PAGES_LEAVING : HAK_PAGES_CACHED;
-    return s->slabs ? HAK_PAGES_SLABS : HAK_PAGES_SPANS;
 }
 
 static char *close_superslab(void)

@@ -39,8 +39,6 @@ struct hak_page_request {
     bool zero;                    /* result: all pages read as zero */
 };
 
-/* The first call: sets after how long a page counts as idle, and whether free pages are purged at once. */
-void hak_pages_start(uint64_t delay_ms, bool at_once);
 /* Takes a run from there (and up to r->until); false if there is none. */
 bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from);
 /* The same; returns the run's descriptor (hak_pages_describe), or NULL. */
@@ -67,24 +65,15 @@ void hak_pages_stats(struct hak_stats_writer *w);
 
 /* --- for parts/purge.c, under the lock ------------------------------------------------------------- */
 
-/* What a superslab is in use for. */
-enum hak_pages_use {
-    HAK_PAGES_SLABS,
-    HAK_PAGES_SPANS,  /* spans, and no slab */
-    HAK_PAGES_CACHED, /* wholly free */
-    HAK_PAGES_LEAVING /* the same, and it was of one class alone */
-};
-
 extern struct hak_lock hak_pages_lock;
-enum hak_pages_use hak_pages_use(const struct hak_dirty *d);
 /* A purge claims dirty pages: they are no longer free. Settling makes them free again. */
-void hak_pages_claim(struct hak_dirty *d, unsigned first, unsigned pages);
-void hak_pages_settle(struct hak_dirty *d, unsigned first, unsigned pages);
-/* A cached superslab that must go: it is marked as leaving, or the cache exceeds its limits or `keep` bytes. NULL:
- * none. */
-struct hak_dirty *hak_pages_unwanted(size_t keep);
+void hak_pages_claim(struct hak_superslab *s, unsigned first, unsigned pages);
+void hak_pages_settle(struct hak_superslab *s, unsigned first, unsigned pages);
+/* A cached superslab that must go: one that is marked as leaving, else the oldest one if the cache exceeds its limits
+ * (number, bytes, age) or `keep` bytes. NULL: none. */
+struct hak_superslab *hak_pages_unwanted(size_t keep, uint64_t now_ms);
 /* Removes it from the cache; its pages are clean. */
-void hak_pages_evict(struct hak_dirty *d);
+void hak_pages_evict(struct hak_superslab *s);
 /* Called without the lock: returns superslabs that are wholly free and clean to the address space. */
 void hak_pages_close(void);
 /* Set when freed pages make a purge due: too many bytes are dirty, some pages are idle, or a superslab must leave the

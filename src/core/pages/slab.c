@@ -11,10 +11,8 @@
 #include "core/os/meta.h"
 #include "tags.h"
 
-#define COUNT_SHIFT HAK_SLAB_COUNT_SHIFT
 #define ALLOCATED_SHIFT 18
 #define FIRST_SHIFT 32
-#define FIELD_MASK HAK_SLAB_COUNT_MASK
 #define UNIT_LG 4
 #define BITMAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
 
@@ -32,12 +30,12 @@ static enum hak_slab_state state_of(uint64_t word)
 
 static uint32_t count_of(uint64_t word)
 {
-    return (uint32_t)(word >> COUNT_SHIFT) & FIELD_MASK;
+    return (uint32_t)(word >> HAK_SLAB_COUNT_SHIFT) & HAK_SLAB_COUNT_MASK;
 }
 
 static uint32_t allocated_of(uint64_t word)
 {
-    return (uint32_t)(word >> ALLOCATED_SHIFT) & FIELD_MASK;
+    return (uint32_t)(word >> ALLOCATED_SHIFT) & HAK_SLAB_COUNT_MASK;
 }
 
 static void *first_of(const struct hak_slab *slab, uint64_t word)
@@ -54,12 +52,8 @@ static uint64_t make_word(enum hak_slab_state state, uint32_t allocated)
 static uint64_t add_remote(const struct hak_slab *slab, uint64_t word, const void *first, uint32_t count)
 {
     uint64_t offset = (uint64_t)((const char *)first - slab->base) >> UNIT_LG;
-    return (word & (((uint64_t)1 << FIRST_SHIFT) - 1)) + ((uint64_t)count << COUNT_SHIFT) + (offset << FIRST_SHIFT);
-}
-
-static uint64_t load_word_acquire(const struct hak_slab *slab)
-{
-    return HAK_LOAD_ACQUIRE(&slab->word);
+    return (word & (((uint64_t)1 << FIRST_SHIFT) - 1)) + ((uint64_t)count << HAK_SLAB_COUNT_SHIFT) +
+           (offset << FIRST_SHIFT);
 }
 
 /* Release: publishes plain fields and links. Acquire: sees those of the thread that changed the word before. */
@@ -420,7 +414,7 @@ static uint32_t put_remote_list(struct hak_slab *slab, uint64_t word)
 
 uint32_t hak_slab_collect(struct hak_slab *slab)
 {
-    uint64_t word = load_word_acquire(slab);
+    uint64_t word = HAK_LOAD_ACQUIRE(&slab->word);
     if (!count_of(word))
         return 0;
     word = HAK_EXCHANGE_ACQ_REL(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
@@ -481,7 +475,7 @@ void hak_slab_empty(struct hak_slab *slab)
 
 bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner)
 {
-    uint64_t word = load_word_acquire(slab);
+    uint64_t word = HAK_LOAD_ACQUIRE(&slab->word);
     if (word != make_word(HAK_SLAB_FULL, allocated_of(word)) || !swap_word(slab, &word, make_word(HAK_SLAB_ACTIVE, 0)))
         return false;
     HAK_STORE_RELAXED(&slab->owner, owner);
@@ -506,7 +500,7 @@ static bool is_all_back(uint64_t word)
 
 bool hak_slab_all_back(const struct hak_slab *slab)
 {
-    return is_all_back(load_word_acquire(slab));
+    return is_all_back(HAK_LOAD_ACQUIRE(&slab->word));
 }
 
 bool hak_slab_all_back_by_now(struct hak_slab *slab)
@@ -516,7 +510,7 @@ bool hak_slab_all_back_by_now(struct hak_slab *slab)
 
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)
 {
-    uint64_t word = load_word_acquire(slab), wanted;
+    uint64_t word = HAK_LOAD_ACQUIRE(&slab->word), wanted;
     enum hak_slab_state from, to;
     do {
         from = state_of(word);

@@ -173,11 +173,6 @@ HAK_INLINE bool hak_slab_is_start(const struct hak_slab *slab, const void *block
                        : (uint32_t)place < slab->bitmap_divisor;
 }
 
-HAK_INLINE uint32_t hak_slab_bit_of(const struct hak_slab *slab, const void *block)
-{
-    return (uint32_t)(hak_slab_place_of(slab, block) >> 32);
-}
-
 /* Marks a block as free in the slab's bitmap. The caller adds it to `marked`. */
 HAK_INLINE void hak_slab_mark(struct hak_slab *slab, const void *block)
 {

@@ -25,7 +25,7 @@ static struct {
     unsigned n;
     size_t bytes;
     struct piece {
-        struct hak_dirty *superslab;
+        struct hak_superslab *superslab;
         unsigned first, pages, settled; /* settled: how many of the pages, from the first on */
     } pieces[PIECES];
 } batch;
@@ -35,11 +35,11 @@ struct wish {
     uint64_t now_ms;
     /* idle pages; the oldest pages beyond the allowance; all, including refused pages */
     enum { IDLE, EXCESS, TRIM } of;
-    size_t keep;                 /* bytes that may stay dirty */
-    unsigned left;               /* superslabs of the queue still to visit */
-    uint64_t end_ns;             /* when to stop; 0: no limit */
-    struct hak_dirty *superslab; /* in which the last batch ended, */
-    unsigned at;                 /* and the page */
+    size_t keep;                     /* bytes that may stay dirty */
+    unsigned left;                   /* superslabs of the queue still to visit */
+    uint64_t end_ns;                 /* when to stop; 0: no limit */
+    struct hak_superslab *superslab; /* in which the last batch ended, */
+    unsigned at;                     /* and the page */
 };
 
 /* --- which pages ------------------------------------------------------------------------------------- */
@@ -52,25 +52,22 @@ static size_t excess(const struct wish *w)
 }
 
 /* The next superslab to purge; NULL: none. */
-static struct hak_dirty *next_superslab(const struct wish *w)
+static struct hak_superslab *next_superslab(const struct wish *w)
 {
-    struct hak_dirty *d = hak_dirty_queue.first;
-    if (!d || !w->left || !excess(w))
+    struct hak_superslab *s = (struct hak_superslab *)hak_dirty_queue.first;
+    if (!s || !w->left || !excess(w))
         return NULL;
-    return w->of == IDLE && !hak_dirty_is_idle_since(d->checked_ms, w->now_ms) ? NULL : d;
+    return w->of == IDLE && !hak_dirty_is_idle_since(s->pages.checked_ms, w->now_ms) ? NULL : s;
 }
 
 /* The cause for a purge of its idle pages. */
-static enum hak_cause cause_of(const struct hak_dirty *d)
+static enum hak_cause cause_of(const struct hak_superslab *s)
 {
-    switch (hak_pages_use(d)) {
-    case HAK_PAGES_SLABS:
-        return hak_options.ss_partial ? HAK_CAUSE_partial_release : NOT_NOW;
-    case HAK_PAGES_SPANS:
-        return HAK_CAUSE_purge;
-    default:
+    if (s->state == HAK_CACHED)
         return hak_parts.release->cause;
-    }
+    if (!s->slabs)
+        return HAK_CAUSE_purge; /* only spans */
+    return hak_options.ss_partial ? HAK_CAUSE_partial_release : NOT_NOW;
 }
 
 /* The dirty pages of the superslab that this purge takes. */
@@ -111,17 +108,17 @@ static unsigned cut_range(const struct hak_dirty *d, unsigned first, unsigned pa
 }
 
 /* Adds the chosen pages of a superslab, from where the last batch ended. True: all of them. */
-static bool add_superslab(struct hak_dirty *d, struct wish *w)
+static bool add_superslab(struct hak_superslab *s, struct wish *w)
 {
-    uint64_t choice = chosen(d, w);
+    uint64_t choice = chosen(&s->pages, w);
     for (unsigned run, pages; (run = run_of(choice, &w->at)); w->at += pages) {
         pages = room_in_wish(run, w);
         if (pages && pages < run)
-            pages = cut_range(d, w->at, pages);
+            pages = cut_range(&s->pages, w->at, pages);
         if (!pages)
             return false;
-        hak_pages_claim(d, w->at, pages);
-        batch.pieces[batch.n++] = (struct piece){d, w->at, pages, 0};
+        hak_pages_claim(s, w->at, pages);
+        batch.pieces[batch.n++] = (struct piece){s, w->at, pages, 0};
         batch.bytes += pages * HAK_PAGE;
     }
     return true;
@@ -130,22 +127,22 @@ static bool add_superslab(struct hak_dirty *d, struct wish *w)
 /* Fills a batch from as many superslabs as fit, all with the same cause. */
 static HAK_COLD void fill_wish(struct wish *w)
 {
-    struct hak_dirty *d;
-    while ((d = next_superslab(w))) {
-        enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : cause_of(d);
-        if (w->superslab != d)
+    struct hak_superslab *s;
+    while ((s = next_superslab(w))) {
+        enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : cause_of(s);
+        if (w->superslab != s)
             w->at = 0;
-        w->superslab = d;
+        w->superslab = s;
         if (batch.n && cause != batch.cause && cause != NOT_NOW)
             return;
         if (cause != NOT_NOW) {
             batch.cause = cause;
-            if (!add_superslab(d, w))
+            if (!add_superslab(s, w))
                 return;
         }
         w->superslab = NULL;
         w->left--;
-        hak_dirty_checked(d, w->now_ms);
+        hak_dirty_checked(&s->pages, w->now_ms);
     }
 }
 
@@ -154,13 +151,14 @@ static HAK_COLD void fill_wish(struct wish *w)
 /* The pages of a piece that are not settled. */
 static struct iovec range_of(const struct piece *x)
 {
-    return (struct iovec){x->superslab->base + (x->first + x->settled) * HAK_PAGE, (x->pages - x->settled) * HAK_PAGE};
+    return (struct iovec){x->superslab->pages.base + (x->first + x->settled) * HAK_PAGE,
+                          (x->pages - x->settled) * HAK_PAGE};
 }
 
 /* Settles the next pages of a piece. The caller holds the lock. */
 static void settle(struct piece *x, unsigned pages, bool gone)
 {
-    hak_dirty_settle(x->superslab, hak_page_bits(x->first + x->settled, pages), gone, batch.cause);
+    hak_dirty_settle(&x->superslab->pages, hak_page_bits(x->first + x->settled, pages), gone, batch.cause);
     x->settled += pages;
 }
 
@@ -224,7 +222,7 @@ static bool send_together(void)
     unsigned splits = SPLITS;
     size_t bytes = 0;
     for (unsigned i = 0; i < batch.n && hak_huge_page_is_on(); i++)
-        keep_small(batch.pieces[i].superslab, batch.pieces[i].first, batch.pieces[i].pages);
+        keep_small(&batch.pieces[i].superslab->pages, batch.pieces[i].first, batch.pieces[i].pages);
     bool gone = send_together();
     for (struct piece *x = batch.pieces; !gone && x < &batch.pieces[batch.n]; x++)
         if (x->settled < x->pages)
@@ -291,19 +289,18 @@ static bool begin_purging(bool wait)
 static bool evict_next(size_t keep, bool trim)
 {
     hak_lock_acquire(&hak_pages_lock);
-    struct hak_dirty *d = hak_pages_unwanted(keep);
-    if (d && d->old) {
+    struct hak_superslab *s = hak_pages_unwanted(keep, hak_clock_ms());
+    if (s && s->pages.old) {
         struct wish all = {.of = EXCESS};
-        bool leaving = hak_pages_use(d) == HAK_PAGES_LEAVING;
-        batch.cause = trim ? HAK_CAUSE_trim : leaving ? hak_parts.release->cause : HAK_CAUSE_lru_evict;
-        add_superslab(d, &all);
-    } else if (d) {
-        hak_pages_evict(d);
+        batch.cause = trim ? HAK_CAUSE_trim : s->leaving ? hak_parts.release->cause : HAK_CAUSE_lru_evict;
+        add_superslab(s, &all);
+    } else if (s) {
+        hak_pages_evict(s);
     }
     hak_lock_release(&hak_pages_lock);
     if (batch.n)
         send();
-    return d;
+    return s;
 }
 
 /* True: more are to be evicted, but the time is over. */
@@ -347,7 +344,7 @@ bool hak_pages_tick(uint64_t now_ms)
 {
     bool more;
     hak_lock_acquire(&hak_pages_lock);
-    bool evicts = hak_pages_unwanted(SIZE_MAX);
+    bool evicts = hak_pages_unwanted(SIZE_MAX, now_ms);
     hak_lock_release(&hak_pages_lock);
     if (evicts && evict(SIZE_MAX, false, hak_os->clock_ns() + TICK_NS))
         return true;

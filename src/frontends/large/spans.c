@@ -1,20 +1,115 @@
 /* SPDX-License-Identifier: MIT
- * See spans.h. A request is served by a span from the cache of its class, by the best fit of the page heap, or by new
- * superslabs. Spans that were taken from the page heap and are not cached are live. */
+ * See spans.h. A request is served by a cached span of its class, by the best fit of the page heap, or by new
+ * superslabs. Spans that were taken from the page heap and are not cached are live. Each class has a stack of cached
+ * spans, so the span that was freed last serves first; no lock is taken, and the counts are approximate. */
 #include "spans.h"
 
 #include <string.h>
 
+#include "core/base/layout.h"
+#include "core/base/work.h"
 #include "core/pages/closed.h"
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "huge.h"
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
+#define BUDGET_MAX 16u
+
+static struct class_cache {
+    struct hak_slab_stack spans;
+    _Atomic(uint32_t) count, budget;
+    _Atomic(bool) turned_away; /* a span was rejected since the last miss: a larger budget would have made it a hit */
+} caches[SPAN_CLASSES];
 
 static HAK_LOCK(aging, HAK_RANK_FRONTEND);      /* held while spans move from the cache to the page heap */
-static _Atomic(size_t) pages_out;               /* taken from the page heap */
+static _Atomic(size_t) pages_out, cached_pages; /* pages_out: taken from the page heap */
+static _Atomic(uint64_t) hits, misses, evicted, over_budget;
 static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
+
+/* --- the cache -------------------------------------------------------------------------------------------- */
+
+/* Spans are counted while they are on a stack, and briefly before and after: no thread finds more spans than are
+ * counted. */
+static void uncount(struct class_cache *c, const struct hak_slab *span)
+{
+    HAK_SUB_RELAXED(&c->count, 1);
+    HAK_SUB_RELAXED(&cached_pages, span->pages);
+}
+
+/* A span that is too short stays in the cache; NULL: there is none. */
+static HAK_NOINLINE struct hak_slab *miss(struct class_cache *c, struct hak_slab *too_short)
+{
+    uint32_t budget = HAK_LOAD_RELAXED(&c->budget);
+    if (too_short)
+        hak_slab_stack_push(&c->spans, too_short);
+    HAK_ADD_RELAXED(&misses, 1);
+    if (HAK_LOAD_RELAXED(&c->turned_away) && budget < BUDGET_MAX)
+        HAK_STORE_RELAXED(&c->budget, budget + 1);
+    HAK_STORE_RELAXED(&c->turned_away, false);
+    return NULL;
+}
+
+static struct hak_slab *pop_cached(unsigned pages)
+{
+    struct class_cache *c = &caches[hak_span_class(pages)];
+    struct hak_slab *span = hak_slab_stack_pop(&c->spans);
+    if (HAK_UNLIKELY(!span || span->pages < pages))
+        return miss(c, span);
+    uncount(c, span);
+    HAK_ADD_RELAXED(&hits, 1);
+    return span;
+}
+
+static bool push_cached(struct hak_slab *span)
+{
+    struct class_cache *c = &caches[hak_span_class(span->pages)];
+    size_t most = hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
+    if (HAK_LOAD_RELAXED(&c->count) < HAK_LOAD_RELAXED(&c->budget) &&
+        HAK_LOAD_RELAXED(&cached_pages) + span->pages <= most) {
+        HAK_ADD_RELAXED(&c->count, 1);
+        HAK_ADD_RELAXED(&cached_pages, span->pages);
+        span->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
+        hak_slab_stack_push(&c->spans, span);
+        return true;
+    }
+    HAK_ADD_RELAXED(&over_budget, 1);
+    HAK_STORE_RELAXED(&c->turned_away, true);
+    return false;
+}
+
+/* Prepends the idle spans of a class to the list. Younger ones are put back in their old order. */
+static struct hak_slab *take_idle(struct class_cache *c, uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
+{
+    struct hak_slab *young = NULL, *next;
+    for (struct hak_slab *span = hak_slab_stack_take_all(&c->spans); span; span = next) {
+        next = hak_slab_stack_next(span);
+        struct hak_slab **to = hak_clock_age(span->since_ms, now_ms) < delay_ms ? &young : &list;
+        span->next = *to;
+        *to = span;
+        if (to == &young)
+            continue;
+        uncount(c, span);
+        HAK_STORE_RELAXED(&c->budget, HAK_LOAD_RELAXED(&c->budget) / 2);
+        HAK_ADD_RELAXED(&evicted, 1);
+    }
+    for (; young; young = next) {
+        next = young->next;
+        hak_slab_stack_push(&c->spans, young);
+    }
+    return list;
+}
+
+/* The spans that were unused for `delay_ms`, as a list. Some spans are on no stack in the meantime: the caller holds
+ * the lock. */
+static struct hak_slab *take_all_idle(uint64_t now_ms, uint64_t delay_ms)
+{
+    struct hak_slab *list = NULL;
+    for (unsigned i = 0; i < SPAN_CLASSES && HAK_LOAD_RELAXED(&cached_pages); i++)
+        if (!hak_slab_stack_is_empty(&caches[i].spans))
+            list = take_idle(&caches[i], now_ms, delay_ms, list);
+    return list;
+}
 
 /* --- huge pages ------------------------------------------------------------------------------------------- */
 
@@ -44,7 +139,7 @@ static void choose_long(char *base, size_t bytes)
 
 static size_t live_pages(void)
 {
-    size_t out = HAK_LOAD_RELAXED(&pages_out), cached = hak_span_cache_pages();
+    size_t out = HAK_LOAD_RELAXED(&pages_out), cached = HAK_LOAD_RELAXED(&cached_pages);
     return out - hak_min(out, cached); /* a span that another thread is freeing may be counted twice */
 }
 
@@ -95,13 +190,13 @@ static struct hak_slab *opened(struct hak_slab *span)
 
 struct hak_slab *hak_spans_take_cached(unsigned pages)
 {
-    return opened(hak_span_cache_pop(pages));
+    return opened(pop_cached(pages));
 }
 
 struct hak_slab *hak_spans_take(struct span_request *r)
 {
     unsigned pages = rounded_pages(r);
-    struct hak_slab *span = r->align == 1 && !r->growing && !r->missed ? hak_span_cache_pop(pages) : NULL;
+    struct hak_slab *span = r->align == 1 && !r->growing && !r->missed ? pop_cached(pages) : NULL;
     if (!span)
         span = take_pages(r, pages);
     else if (r->zero) /* a cached span: the program wrote to it */
@@ -130,7 +225,7 @@ static HAK_NOINLINE bool put_and_bound(struct hak_slab *span)
 bool hak_spans_put(struct hak_slab *span)
 {
     hak_closed_shut(span->base, span->pages * HAK_PAGE);
-    return HAK_LIKELY(hak_span_cache_push(span)) || put_and_bound(span);
+    return HAK_LIKELY(push_cached(span)) || put_and_bound(span);
 }
 
 bool hak_spans_resize(struct hak_slab *span, unsigned pages)
@@ -158,7 +253,7 @@ static void age(uint64_t now_ms, uint64_t delay_ms)
 {
     struct hak_slab *span, *next;
     hak_lock_acquire(&aging);
-    for (span = hak_span_cache_age(now_ms, delay_ms); span; span = next) {
+    for (span = take_all_idle(now_ms, delay_ms); span; span = next) {
         next = span->next;
         put_pages(span);
     }
@@ -180,14 +275,26 @@ void hak_spans_flush(void)
 
 uint64_t hak_spans_taken(void)
 {
-    return HAK_LOAD_RELAXED(&fresh) + hak_span_cache_hits();
+    return HAK_LOAD_RELAXED(&fresh) + HAK_LOAD_RELAXED(&hits);
 }
 
 void hak_spans_stats(struct hak_stats_writer *w)
 {
+    uint64_t budget = 0;
+    HAK_SHOW_VARIABLE(caches);
+    HAK_SHOW_SIZE(class_cache);
+    HAK_SHOW_FIELD(class_cache, spans);
+    HAK_SHOW_NUMBER("stack_version_shift", HAK_SLAB_STACK_VERSION_SHIFT);
+    for (unsigned i = 0; i < SPAN_CLASSES; i++)
+        budget += HAK_LOAD_RELAXED(&caches[i].budget);
     hak_stats_number(w, "taken", hak_spans_taken());
     hak_stats_number(w, "rounded", HAK_LOAD_RELAXED(&rounded));
     hak_stats_number(w, "grown_in_place", HAK_LOAD_RELAXED(&grown));
     hak_stats_number(w, "live_bytes", live_pages() * HAK_PAGE);
-    hak_span_cache_stats(w);
+    hak_stats_number(w, "cached_bytes", HAK_LOAD_RELAXED(&cached_pages) * HAK_PAGE);
+    hak_stats_number(w, "cache_hits", HAK_LOAD_RELAXED(&hits));
+    hak_stats_number(w, "cache_misses", HAK_LOAD_RELAXED(&misses));
+    hak_stats_number(w, "cache_budget", budget);
+    hak_stats_number(w, "cache_over_budget", HAK_LOAD_RELAXED(&over_budget));
+    hak_stats_number(w, "cache_evicted", HAK_LOAD_RELAXED(&evicted));
 }

@@ -1,15 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * Spans: runs of the page heap for large blocks. A freed span is kept for the next request of its class while the
- * class's budget lasts (span_cache.h); else it returns to the page heap, which finds best fits and merges
- * neighbours. */
+ * Spans: runs of the page heap for large blocks. A freed span is cached for the next request of its class while the
+ * class's budget lasts; else it returns to the page heap, which finds best fits and merges neighbours. The budget
+ * follows use: a miss that a larger budget would have made a hit raises it; spans that stay unused lower it. */
 #ifndef LARGE_SPANS_H
 #define LARGE_SPANS_H
 
 #include "core/plugin.h"
 
-#include "span_cache.h"
-
 #define SPAN_MAX_PAGES 512u /* 32 MiB */
+#define SPAN_EXACT_PAGES 16u /* up to it each length is a class */
+
+/* Span classes: one for each length up to 16 pages, then 8 per doubling; the last one covers all from 60 MiB on. */
+#define SPAN_CLASSES 64u
+
+HAK_INLINE unsigned hak_span_class(unsigned pages)
+{
+    if (pages <= SPAN_EXACT_PAGES)
+        return pages - 1;
+    unsigned lg = 31 - (unsigned)__builtin_clz(pages - 1);
+    return (unsigned)hak_min(SPAN_CLASSES - 1, SPAN_EXACT_PAGES + (lg - 4) * 8 + ((pages - 1) >> (lg - 3)) % 8);
+}
+
+/* The length to which the class rounds up. */
+HAK_INLINE unsigned hak_span_class_pages(unsigned class)
+{
+    if (class < SPAN_EXACT_PAGES)
+        return class + 1;
+    if (class == SPAN_CLASSES - 1)
+        return UINT32_MAX;
+    unsigned lg = 4 + (class - SPAN_EXACT_PAGES) / 8;
+    return (1u << lg) + ((class - SPAN_EXACT_PAGES) % 8 + 1) * (1u << (lg - 3));
+}
 
 /* How a request was matched to its class. */
 enum span_fit {
