@@ -24,7 +24,9 @@ static struct hak_heap *new_heap(unsigned cpu)
     struct hak_heap *heap = hak_heap_new();
     if (!heap)
         return NULL;
-    if (!heap->arrays && !(heap->arrays = hak_arrays_new())) {
+    if (!heap->arrays) /* the statistics may visit the heap already */
+        __atomic_store_n(&heap->arrays, hak_arrays_new(), __ATOMIC_RELEASE);
+    if (!heap->arrays) {
         hak_heap_recycle(heap);
         return NULL;
     }

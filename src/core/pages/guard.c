@@ -225,8 +225,11 @@ void hak_guard_free(void *p, const void *caller)
 
 void hak_guard_stats(struct hak_stats_writer *w)
 {
+    hak_lock_acquire(&guard_lock);
+    uint64_t blocks = sampled, refused = no_place;
+    hak_lock_release(&guard_lock);
     hak_stats_begin(w, "guard");
-    hak_stats_number(w, "sampled", sampled);
-    hak_stats_number(w, "no_place", no_place);
+    hak_stats_number(w, "sampled", blocks);
+    hak_stats_number(w, "no_place", refused);
     hak_stats_end(w);
 }

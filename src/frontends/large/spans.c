@@ -118,7 +118,7 @@ static _Atomic(char *) newest[HUGE_KINDS]; /* the pages last mapped for a block 
 /* Samples how the program uses earlier pages, and decides whether new ones get huge pages. */
 static void choose_span_pages(enum huge_kind kind, char *base, size_t bytes)
 {
-    char *last = HAK_EXCHANGE_RELAXED(&newest[kind], base);
+    char *last = HAK_EXCHANGE_ACQ_REL(&newest[kind], base); /* hak_pages_given reads its descriptors */
     size_t head = hak_min(HUGE_HEAD, HAK_SUPERSLAB);
     if (!hak_huge_matters(bytes))
         return;

@@ -78,7 +78,7 @@ void hak_cache_fail_twice(const void *p)
 
 /* --- transfers --------------------------------------------------------------------------------------------- */
 
-static uint32_t array_length(const struct hak_arrays *a, unsigned cls)
+HAK_INLINE uint32_t array_length(const struct hak_arrays *a, unsigned cls)
 {
     void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* the arrays may be a CPU's, in use */
     return (uint32_t)(slot - (cls ? a->end[cls - 1] + 1 : a->slots));
@@ -307,13 +307,15 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
 
 /* --- inspection ------------------------------------------------------------------------------------------- */
 
-size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
+/* Of a CPU in use, too. */
+HAK_SNAPSHOT size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
 {
+    const struct hak_arrays *arrays = __atomic_load_n(&heap->arrays, __ATOMIC_ACQUIRE);
     HAK_SHOW_FIELD(hak_heap, arrays);
     HAK_SHOW_FIELD(hak_arrays, top);
     HAK_SHOW_FIELD(hak_arrays, end);
     HAK_SHOW_SIZE(hak_arrays);
-    return heap->arrays ? array_length(heap->arrays, cls) : 0;
+    return arrays ? array_length(arrays, cls) : 0;
 }
 
 size_t hak_cache_length(unsigned cls)
