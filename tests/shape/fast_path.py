@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tracing
 from common import finish, output_of, skip
 
 SIZES = [16, 64, 256, 1000, 4000, 20000]
@@ -111,7 +112,7 @@ def check_body(library):
 
 
 def callgrind(library, program, count, size, out):
-    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": " ".join([str(library), *sys.argv[5:]])}
+    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": " ".join([str(library), *sys.argv[5:]]), **tracing.NEVER}
     run = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                           "--compress-pos=no", f"--callgrind-out-file={out}", str(program), str(count),
                           str(size), str(SLOTS)], env=env, capture_output=True, text=True)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tracing
 from common import finish, skip
 
 
@@ -22,7 +23,7 @@ def count(library, bench, cycles):
         # A terminal or a library search path would add calls of their own.
         command = ["strace", "-f", "-c", "-o", table.name, "-E", f"LD_PRELOAD={library}", str(bench)]
         run = subprocess.run([*command, str(cycles), "400", "1"], capture_output=True, text=True,
-                             stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"]})
+                             stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **tracing.NEVER})
         rows = [line.split() for line in table.read().splitlines()]
     calls = {row[-1]: int(row[3]) for row in rows
              if len(row) >= 5 and row[3].isdigit() and row[-1] not in ("total", "syscall")}

@@ -22,8 +22,7 @@ from pathlib import Path
 import tracing
 from common import finish, skip
 
-# No page is purged because of its age, so that nothing depends on time.
-NEVER = {"HAKMEM_PURGE_DELAY_MS": "3600000"}
+NEVER = tracing.NEVER
 AT_ONCE = {"HAKMEM_PURGE_DELAY_MS": "0"}
 TIMES = 8  # runs of a workload that must all give the same counters
 TRIES = 3  # a delayed thread may act later: a setting is wrong if it fails each time

@@ -70,8 +70,11 @@ def test_signals_reach_the_command() -> None:
     assert watch("sh", "-c", script).exit_code == 9
 
 
-def test_stopped_and_continued() -> None:
-    script = "(sleep 0.1; kill -CONT $$) & kill -STOP $$; exit 4"
+def test_stopped_and_continued(tmp_path: Path) -> None:
+    """The other process continues it again and again: the first time may come before the stop."""
+    awake = tmp_path / "awake"
+    others = f"(until test -e {awake}; do sleep 0.1; kill -CONT $$; done) &"
+    script = f"{others} kill -STOP $$; : > {awake}; wait; exit 4"
     assert watch("sh", "-c", script).exit_code == 4
 
 
