@@ -225,80 +225,57 @@ TEST(clocks_that_differ_keep_nothing_young)
 
 /* --- whatever the program does ------------------------------------------------------------------------------- */
 
-static void spans(uint64_t r)
+static void blocks(size_t size, unsigned n)
 {
-    char *p = hak_malloc(100 * HAK_KIB + r % (200 * HAK_KIB));
-    p[0] = 1;
-    hak_free(p);
+    unit_free_blocks(unit_blocks(size, n));
 }
 
-static void zeroed_spans(uint64_t r)
+static void zeroed(size_t size, unsigned n)
 {
-    hak_free(hak_alloc_zeroed(100 * HAK_KIB + r % (200 * HAK_KIB)));
+    (void)n;
+    hak_free(hak_alloc_zeroed(size));
 }
 
-static void aligned_spans(uint64_t r)
+static void aligned(size_t size, unsigned n)
 {
-    hak_free(hak_alloc_aligned(HAK_PAGE << r % 3, 100 * HAK_KIB));
+    (void)n;
+    hak_free(hak_alloc_aligned(HAK_PAGE << size % 3, size));
 }
 
-static void mappings(uint64_t r)
-{
-    hak_free(hak_malloc(40 * HAK_MIB + r % HAK_MIB));
-}
-
-static void resized_spans(uint64_t r)
+static void resized(size_t size, unsigned n)
 {
     static void *p;
-    if (!p)
-        p = hak_malloc(100 * HAK_KIB);
-    p = hak_resize(p, 100 * HAK_KIB + r % (200 * HAK_KIB));
+    (void)n;
+    p = p ? hak_resize(p, size) : hak_malloc(size);
     assert_non_null(p);
 }
 
-static void resized_mappings(uint64_t r)
-{
-    static void *p;
-    if (!p)
-        p = hak_malloc(40 * HAK_MIB);
-    p = hak_resize(p, 40 * HAK_MIB + r % HAK_MIB);
-    assert_non_null(p);
-}
-
-static void frees_of_spans(uint64_t r)
+static void frees(size_t size, unsigned n)
 {
     static void *block[3000];
     static unsigned left;
-    (void)r;
+    (void)n;
     if (!block[0])
         while (left < COUNT(block))
-            block[left++] = hak_malloc(70000);
+            block[left++] = hak_malloc(size);
     hak_free(block[--left]);
-}
-
-static void small_blocks(uint64_t r)
-{
-    unit_free_blocks(unit_blocks(16 + r % 1000, 300));
-}
-
-static void pool_blocks(uint64_t r)
-{
-    unit_free_blocks(unit_blocks(8192 + r % 40000, 30));
 }
 
 static const struct traffic {
     const char *name;
-    void (*once)(uint64_t random);
+    void (*once)(size_t size, unsigned n);
+    size_t size, more; /* a random part of `more` is added */
+    unsigned n;
 } traffics[] = {
-    {"after 3 s of spans", spans},
-    {"after 3 s of zeroed spans", zeroed_spans},
-    {"after 3 s of aligned spans", aligned_spans},
-    {"after 3 s of mappings", mappings},
-    {"after 3 s of resized spans", resized_spans},
-    {"after 3 s of resized mappings", resized_mappings},
-    {"after 3 s of frees of spans", frees_of_spans},
-    {"after 3 s of small blocks", small_blocks},
-    {"after 3 s of pool blocks", pool_blocks},
+    {"after 3 s of spans", blocks, 100 * HAK_KIB, 200 * HAK_KIB, 1},
+    {"after 3 s of zeroed spans", zeroed, 100 * HAK_KIB, 200 * HAK_KIB, 1},
+    {"after 3 s of aligned spans", aligned, 100 * HAK_KIB, 200 * HAK_KIB, 1},
+    {"after 3 s of mappings", blocks, 40 * HAK_MIB, HAK_MIB, 1},
+    {"after 3 s of resized spans", resized, 100 * HAK_KIB, 200 * HAK_KIB, 1},
+    {"after 3 s of resized mappings", resized, 40 * HAK_MIB, HAK_MIB, 1},
+    {"after 3 s of frees of spans", frees, 70000, 1, 1},
+    {"after 3 s of small blocks", blocks, 16, 1000, 300},
+    {"after 3 s of pool blocks", blocks, 8192, 40000, 30},
 };
 
 /* 3 s of one kind of traffic, once a millisecond. */
@@ -312,12 +289,12 @@ TEST(every_slow_path_ages_all)
     const struct traffic *t = &traffics[row];
     start(NULL);
     fake_os_clock(1); /* a tick has time enough, on a slow processor too */
-    if (t->once == frees_of_spans)
-        t->once(0);
+    if (t->once == frees)
+        frees(t->size, 1);
     leave_idle(idle, IDLE);
     for (unsigned i = 0; i < 2900; i++) {
         fake_os_pass(1);
-        t->once(unit_random(&random));
+        t->once(t->size + unit_random(&random) % t->more, t->n);
     }
     for (unsigned i = 0; i < COUNT(sizes); i++)
         assert_gone(&idle[i], t->name);

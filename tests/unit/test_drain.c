@@ -101,16 +101,6 @@ TEST(small_blocks_freed_in_any_order_come_back_in_address_order)
     assert_true(ascending >= N / 100 * 95);
 }
 
-TEST(errno_is_kept_while_blocks_go_back)
-{
-    start(NULL);
-    struct unit_block *blocks = unit_blocks(SIZE, 3000);
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    errno = 55;
-    unit_free_blocks(blocks);
-    assert_int_equal(errno, 55);
-}
-
 static void drain(void)
 {
     hak_bins_flush(t);

@@ -11,7 +11,6 @@
 #include "core/os/meta.h"
 #include "unit.h"
 
-#if HAK_HARDENED
 #define DIRECT (64 * HAK_MIB)
 
 static uint64_t protects(void)
@@ -167,14 +166,3 @@ TEST(a_refused_move_leaves_the_block)
     struct fake_calls seen = fake_os_calls();
     assert_true(seen.bytes[HAK_OS_mmap] - mapped - seen.bytes[HAK_OS_munmap] <= DIRECT);
 }
-#else
-TEST(other_builds_map_as_the_door_does)
-{
-    void *p;
-    bool fenced = true;
-    unit_start(NULL);
-    assert_int_equal(hak_fence_map(&p, HAK_MIB, &fenced, HAK_CAUSE_metadata), 0);
-    assert_false(fenced);
-    assert_int_equal(fake_os_total(), 1);
-}
-#endif

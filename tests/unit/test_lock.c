@@ -50,34 +50,6 @@ static bool is_taken(struct hak_lock *lock)
     return HAK_LOAD_RELAXED(&lock->word) != 0;
 }
 
-TEST(who_owns_all_locks_takes_none)
-{
-    hak_lock_acquire(&high);
-    hak_lock_own_all();
-    hak_lock_acquire(&low);
-    hak_lock_acquire(&high);
-    hak_lock_release(&high);
-    hak_lock_release(&low);
-    assert_true(hak_lock_is_any_held());
-    hak_lock_disown_all();
-    assert_true(is_taken(&high));
-    hak_lock_release(&high);
-    assert_false(is_taken(&low));
-}
-
-TEST(many_of_one_rank_are_held_by_who_takes_them_in_order)
-{
-    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_HEAPS);
-    hak_lock_acquire_sibling(&low);
-    hak_lock_acquire_sibling(&other);
-    assert_true(hak_lock_is_any_held());
-    assert_true(is_taken(&other));
-    hak_lock_release_sibling(&low);
-    hak_lock_release_sibling(&other);
-    assert_false(hak_lock_is_any_held());
-    assert_false(is_taken(&other));
-}
-
 static void *try_in_vain(void *unused)
 {
     assert_false(hak_lock_try(&low));
@@ -85,11 +57,37 @@ static void *try_in_vain(void *unused)
     return unused;
 }
 
-TEST(who_tries_in_vain_holds_nothing)
+TEST(a_thread_that_owns_all_locks_takes_none)
 {
+    static struct hak_lock made = HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
+    hak_lock_acquire(&high);
+    assert_false(hak_lock_take_for_fork(&made));
+    hak_lock_own_all();
     hak_lock_acquire(&low);
-    unit_join(unit_begin(try_in_vain, NULL));
+    hak_lock_acquire(&high);
+    hak_lock_release(&high);
     hak_lock_release(&low);
+    assert_true(hak_lock_is_any_held());
+    assert_true(hak_lock_take_for_fork(&made)); /* the thread makes this lock during the fork */
+    hak_lock_disown_all();
+    assert_true(is_taken(&made));
+    assert_true(is_taken(&high));
+    hak_lock_release(&high);
+    assert_false(is_taken(&low));
+}
+
+TEST(a_thread_may_take_many_of_a_rank_in_order_and_a_vain_try_takes_none)
+{
+    static struct hak_lock other = HAK_LOCK_INIT(HAK_RANK_HEAPS);
+    hak_lock_acquire_sibling(&low);
+    hak_lock_acquire_sibling(&other);
+    assert_true(hak_lock_is_any_held());
+    assert_true(is_taken(&other));
+    unit_join(unit_begin(try_in_vain, NULL));
+    hak_lock_release_sibling(&low);
+    hak_lock_release_sibling(&other);
+    assert_false(hak_lock_is_any_held());
+    assert_false(is_taken(&other));
 }
 
 static _Atomic(bool) waits;
@@ -239,15 +237,3 @@ TEST(a_child_waits_for_no_fork_of_its_parents)
 }
 
 #endif
-
-TEST(a_lock_that_is_made_while_the_thread_forks_is_taken)
-{
-    static struct hak_lock lock = HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
-    unit_start(NULL);
-    assert_false(hak_lock_take_for_fork(&lock));
-    assert_false(is_taken(&lock));
-    hak_lock_own_all();
-    assert_true(hak_lock_take_for_fork(&lock));
-    hak_lock_disown_all();
-    assert_true(is_taken(&lock));
-}

@@ -12,7 +12,6 @@
 
 #define SIZE 200
 
-#if HAK_HARDENED
 TEST(each_process_draws_its_own_secrets)
 {
     char of[6][17] = {""}, text[2][64];
@@ -152,11 +151,3 @@ TEST(no_block_is_freed_by_a_size_that_it_never_had)
         assert_dies(check_size, "aligned to 70368744177664");
     }
 }
-#else
-TEST(other_builds_draw_no_secret)
-{
-    unit_start(NULL);
-    hak_free(hak_malloc(SIZE));
-    assert_int_equal(hak_secret.key[0], 0);
-}
-#endif

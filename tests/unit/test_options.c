@@ -111,6 +111,9 @@ static void assert_refused(const struct hak_option_info *o, const char *value, c
 
 TEST(numbers_within_their_range)
 {
+    static const char *const bad[] = {"", " 1", "1 ", "-1", "+1", "0x10", "1.5", "yes", "99999999999999999999", "1K"};
+    for (unsigned i = 0; i < COUNT(bad); i++)
+        assert_refused(row("HAKMEM_PURGE_DELAY_MS"), bad[i], "not a number from 0 to 3600000; the default is used");
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *o = &hak_option_table[i];
         if ((o->type != HAK_TYPE_NUM && o->type != HAK_TYPE_BOOL) || !strcmp(name_of(o), "HAKMEM_QUIET") ||
@@ -124,13 +127,6 @@ TEST(numbers_within_their_range)
         if (o->min)
             assert_refused(o, "0", "not a number from");
     }
-}
-
-TEST(numbers_that_are_none)
-{
-    static const char *const bad[] = {"", " 1", "1 ", "-1", "+1", "0x10", "1.5", "yes", "99999999999999999999", "1K"};
-    for (unsigned i = 0; i < COUNT(bad); i++)
-        assert_refused(row("HAKMEM_PURGE_DELAY_MS"), bad[i], "not a number from 0 to 3600000; the default is used");
 }
 
 TEST(choices)
@@ -197,17 +193,13 @@ TEST(what_is_not_ours_is_left_alone)
     assert_true(none_is_set());
 }
 
-TEST(quiet_silences_wherever_it_stands)
+TEST(quiet_silences_and_strict_stops_wherever_they_stand)
 {
+    unit_start(NULL);
     entries = (char *[]){(char[]){"HAKMEM_PURGE_DELAY_MS=x"}, (char[]){"HAKMEM_QUIET=1"}, NULL};
     unit_stderr_of(parse, text, sizeof text);
     assert_string_equal(text, "");
     assert_int_equal(options.quiet, 1);
-}
-
-TEST(strict_stops_the_process)
-{
-    unit_start(NULL);
     entries = (char *[]){(char[]){"HAKMEM_PURGE_DELAY_MS=x"}, (char[]){"HAKMEM_STRICT=1"}, NULL};
     assert_dies(parse, "HAKMEM_PURGE_DELAY_MS=x: not a number from 0 to 3600000 (HAKMEM_STRICT=1)");
     entries[0] = (char[]){"HAKMEM_PURGE_DELAY=1"};

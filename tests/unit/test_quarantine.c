@@ -9,7 +9,6 @@
 #include "core/malloc/trim.h"
 #include "unit.h"
 
-#if HAK_HARDENED
 #define SIZE 200
 #define MANY 4000 /* blocks of SIZE: more than fit */
 
@@ -159,11 +158,3 @@ TEST(free_leaves_zeros_where_it_is_told_to)
     assert_true(is_zero(p + (3 << 20), 2 << 20));
     assert_int_equal(p[(3 << 20) - 1], 1);
 }
-#else
-TEST(other_builds_hold_nothing_back)
-{
-    unit_start(NULL);
-    assert_false(hak_quarantine_keep(unit_thread(), 0, NULL));
-    assert_int_equal(hak_quarantine_bytes(unit_thread()), 0);
-}
-#endif
