@@ -121,7 +121,8 @@ static void call_before_advice(void)
 
 static intptr_t fake_advise(void *addr, size_t size, int advice)
 {
-    call_before_advice();
+    if (advice != MADV_HUGEPAGE && advice != MADV_NOHUGEPAGE)
+        call_before_advice();
     huge_bytes += advice == MADV_HUGEPAGE ? size : 0;
     if (advice == MADV_NOHUGEPAGE)
         kept_small = (struct iovec){addr, size};

@@ -42,7 +42,7 @@ void fake_os_unlock_pages(void);
 /* The coarse clock moves by so much in each call of the kind: the answer comes late. */
 void fake_os_late(enum hak_os_call call, uint64_t ms);
 
-/* Called before each madvise and process_madvise; NULL: nothing. */
+/* Called before each madvise and process_madvise but those about huge pages; NULL: nothing. */
 void fake_os_before_advice(void (*fn)(void));
 
 /* From now on the fine clock moves at looks at it alone, by so much. */

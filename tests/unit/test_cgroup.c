@@ -10,7 +10,14 @@
 #include "core/pages/budget.h"
 #include "unit.h"
 
-static char above[64], own[96], setting[128];
+/* What the files say of the group and of the one above. Without a text limits are "max", and there is no memory.stat.
+ */
+struct tree {
+    const char *high_above, *current_above, *stat_above;
+    const char *high, *max, *current, *stat;
+};
+
+static char above[64], setting[256];
 
 static void put(const char *folder, const char *name, const char *text)
 {
@@ -18,23 +25,28 @@ static void put(const char *folder, const char *name, const char *text)
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
-    fputs(text, f);
+    fprintf(f, "%s\n", text);
     fclose(f);
 }
 
-static void make_tree(const char *high_above, const char *high, const char *max, const char *current)
+static void make(const struct tree *tree)
 {
+    char own[96];
     strcpy(above, "/tmp/hakmem_cgroup.XXXXXX");
     assert_non_null(mkdtemp(above));
     snprintf(own, sizeof own, "%s/own", above);
     assert_int_equal(mkdir(own, 0700), 0);
-    put(above, "memory.high", high_above);
-    put(above, "memory.current", "5\n");
-    put(own, "memory.high", high);
-    put(own, "memory.max", max);
-    put(own, "memory.current", current);
-    put(own, "memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 total=3\n");
-    snprintf(setting, sizeof setting, "HAKMEM_CGROUP=%s", own);
+    put(above, "memory.high", tree->high_above ? tree->high_above : "max");
+    put(above, "memory.current", tree->current_above ? tree->current_above : "5");
+    if (tree->stat_above)
+        put(above, "memory.stat", tree->stat_above);
+    put(own, "memory.high", tree->high ? tree->high : "max");
+    put(own, "memory.max", tree->max ? tree->max : "max");
+    put(own, "memory.current", tree->current);
+    if (tree->stat)
+        put(own, "memory.stat", tree->stat);
+    put(own, "memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 total=3");
+    snprintf(setting, sizeof setting, "HAKMEM_CGROUP=%s ", own);
 }
 
 static void remove_tree(void)
@@ -44,64 +56,47 @@ static void remove_tree(void)
     assert_int_equal(system(command), 0);
 }
 
-static struct hak_cgroup read_it(bool found)
+TEST(the_least_of_all_limits_and_what_is_used_of_it)
 {
+    static const struct {
+        struct tree tree;
+        uint64_t limit, current, stalled_us;
+    } rows[] = {
+        {{.high = "300000", .max = "200000", .current = "150000"}, 200000, 150000, 77},
+        {{.high_above = "1000", .current = "150000"}, 1000, 5, 0},
+        {{.current = "150000"}, UINT64_MAX, 150000, 77},
+        /* More page cache than memory: the two are read one after the other. */
+        {{.high = "9999", .current = "1000", .stat = "anon 0\ninactive_file 2000"}, 9999, 0, 77},
+    };
     struct hak_cgroup c;
-    unit_start(setting);
-    assert_true(hak_init());
-    assert_int_equal(hak_cgroup_read(&c), found);
-    return c;
-}
-
-TEST(the_least_of_its_limits)
-{
-    make_tree("max\n", "300000\n", "200000\n", "150000\n");
-    struct hak_cgroup c = read_it(true);
-    assert_int_equal(c.limit, 200000);
-    assert_int_equal(c.current, 150000);
-    assert_int_equal(c.stalled_us, 77);
-    remove_tree();
-}
-
-TEST(the_limit_of_a_group_above)
-{
-    make_tree("1000\n", "max\n", "max\n", "150000\n");
-    struct hak_cgroup c = read_it(true);
-    assert_int_equal(c.limit, 1000);
-    assert_int_equal(c.current, 5);
-    remove_tree();
-}
-
-TEST(no_limit)
-{
-    make_tree("max\n", "max\n", "max\n", "150000\n");
-    assert_true(read_it(true).limit == UINT64_MAX);
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    make(&rows[row].tree);
+    unit_init(setting);
+    assert_true(hak_cgroup_read(&c));
+    assert_int_equal(c.limit, rows[row].limit);
+    assert_int_equal(c.current, rows[row].current);
+    assert_int_equal(c.stalled_us, rows[row].stalled_us);
     remove_tree();
 }
 
 TEST(no_group)
 {
-    strcpy(setting, "HAKMEM_CGROUP=/nonexistent/group");
-    assert_true(read_it(false).limit == UINT64_MAX);
-}
-
-TEST(switched_off)
-{
-    strcpy(setting, "HAKMEM_CGROUP=off");
-    assert_true(read_it(false).limit == UINT64_MAX);
+    static const char *const settings[] = {"HAKMEM_CGROUP=/nonexistent/group", "HAKMEM_CGROUP=off"};
+    struct hak_cgroup c;
+    size_t row = unit_row(__func__, COUNT(settings));
+    if (row == COUNT(settings))
+        return;
+    unit_init(settings[row]);
+    assert_false(hak_cgroup_read(&c));
+    assert_true(c.limit == UINT64_MAX);
 }
 
 /* Spans, and then idle ones: they wait for an hour, unless the container is tight. */
 static size_t held_when_idle(void)
 {
     static void *blocks[64];
-    strcat(setting, " HAKMEM_PURGE_DELAY_MS=3600000");
-    unit_start(setting);
-    assert_true(hak_init());
-    if (hak_parts.release->at_once) { /* nothing waits */
-        remove_tree();
-        skip();
-    }
     for (unsigned i = 0; i < 64; i++)
         memset(blocks[i] = hak_malloc(HAK_MIB), 1, HAK_MIB);
     for (unsigned i = 0; i < 64; i++)
@@ -112,88 +107,50 @@ static size_t held_when_idle(void)
     return hak_budget_held();
 }
 
-static void assert_tight(bool tight)
-{
-    size_t held = held_when_idle();
-    assert_true(tight ? held < 16 * HAK_MIB : held >= 48 * HAK_MIB);
-    assert_int_equal(unit_stat("container", "tight") > 0, tight);
-}
+#define IS "100000000" /* the limit, of which seven eighths may be in use */
+#define ABOVE .high_above = "200000000", .current_above = "180000000"
 
 TEST(near_its_limit_idle_memory_goes_back)
 {
-    make_tree("max\n", "100000000\n", "max\n", "87500001\n"); /* more than seven eighths */
-    assert_tight(true);
-    assert_int_equal(unit_stat("budget", "budget_bytes"), 100000000);
-    remove_tree();
-}
-
-TEST(far_from_it_idle_memory_waits)
-{
-    make_tree("max\n", "100000000\n", "max\n", "87500000\n");
-    assert_tight(false);
-    remove_tree();
-}
-
-/* The kernel drops it before anything else. */
-TEST(page_cache_that_is_not_in_use_does_not_count)
-{
-    make_tree("max\n", "100000000\n", "max\n", "100000000\n");
-    put(own, "memory.stat",
-        "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\nactive_file 7\n");
-    assert_tight(false);
-    assert_int_equal(unit_stat("container", "current_bytes"), 87500000);
-    remove_tree();
-}
-
-TEST(page_cache_in_use_counts)
-{
-    make_tree("max\n", "100000000\n", "max\n", "100000000\n");
-    put(own, "memory.stat", "anon 87500000\nfile 12500000\ninactive_file 12499999\nactive_file 12500000\n");
-    assert_tight(true);
-    remove_tree();
-}
-
-TEST(more_page_cache_than_memory_is_no_memory)
-{
-    make_tree("max\n", "100000000\n", "max\n", "1000\n"); /* the two are read one after the other */
-    put(own, "memory.stat", "anon 0\ninactive_file 2000\n");
-    assert_int_equal(read_it(true).current, 0);
-    remove_tree();
-}
-
-/* Its neighbours have filled it. */
-TEST(a_group_above_is_near_a_larger_limit)
-{
-    make_tree("200000000\n", "100000000\n", "max\n", "70000000\n");
-    put(above, "memory.current", "180000000\n");
-    assert_tight(true);
-    assert_int_equal(unit_stat("container", "limit_bytes"), 100000000);
-    remove_tree();
-}
-
-TEST(page_cache_of_a_group_above_does_not_count)
-{
-    make_tree("200000000\n", "100000000\n", "max\n", "70000000\n");
-    put(above, "memory.current", "180000000\n");
-    put(above, "memory.stat", "anon 70000000\ninactive_file 100000000\n");
-    assert_tight(false);
-    remove_tree();
-}
-
-TEST(a_limit_of_ones_own_wins)
-{
-    make_tree("max\n", "100000000\n", "max\n", "70000000\n");
-    strcat(setting, " HAKMEM_LIMIT_MB=500");
-    held_when_idle();
-    assert_int_equal(unit_stat("budget", "budget_bytes"), 500 * HAK_MIB);
-    remove_tree();
-}
-
-TEST(without_a_limit_idle_memory_waits)
-{
-    make_tree("max\n", "max\n", "max\n", "150000000\n");
-    assert_tight(false);
-    assert_int_equal(unit_stat("container", "limit_bytes"), 0);
-    assert_int_equal(unit_stat("container", "current_bytes"), 150000000);
+    static const struct {
+        struct tree tree;
+        const char *settings;
+        bool tight;
+        uint64_t budget, limit, current; /* as the statistics say; 0: whatever they say */
+    } rows[] = {
+        {.tree = {.high = IS, .current = "87500001"}, .tight = true, .budget = 100000000},
+        {.tree = {.high = IS, .current = "87500000"}},
+        /* The kernel drops page cache that is not in use before anything else. */
+        {.tree = {.high = IS,
+                  .current = IS,
+                  .stat = "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\n"
+                          "active_file 7"},
+         .current = 87500000},
+        {.tree = {.high = IS, .current = IS, .stat = "anon 87500000\ninactive_file 12499999\nactive_file 12500000"},
+         .tight = true},
+        /* Its neighbours have filled the group above. */
+        {.tree = {ABOVE, .high = IS, .current = "70000000"}, .tight = true, .limit = 100000000},
+        {.tree = {ABOVE, .stat_above = "anon 70000000\ninactive_file 100000000", .high = IS, .current = "70000000"}},
+        {.tree = {.high = IS, .current = "70000000"}, .settings = " HAKMEM_LIMIT_MB=500", .budget = 500 * HAK_MIB},
+        {.tree = {.current = "150000000"}, .current = 150000000},
+    };
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    make(&rows[row].tree);
+    strcat(setting, "HAKMEM_PURGE_DELAY_MS=3600000");
+    strcat(setting, rows[row].settings ? rows[row].settings : "");
+    unit_init(setting);
+    if (!hak_parts.release->at_once) { /* else nothing waits */
+        size_t held = held_when_idle();
+        assert_true(rows[row].tight ? held < 16 * HAK_MIB : held >= 48 * HAK_MIB);
+        assert_int_equal(unit_stat("container", "tight") > 0, rows[row].tight);
+        if (rows[row].budget)
+            assert_int_equal(unit_stat("budget", "budget_bytes"), rows[row].budget);
+        if (rows[row].limit)
+            assert_int_equal(unit_stat("container", "limit_bytes"), rows[row].limit);
+        if (rows[row].current)
+            assert_int_equal(unit_stat("container", "current_bytes"), rows[row].current);
+    }
     remove_tree();
 }

@@ -6,11 +6,8 @@
 #include <sys/resource.h>
 
 #include "core/malloc/aligned.h"
-#include "core/malloc/malloc.h"
 #include "core/malloc/resize.h"
 #include "core/malloc/trim.h"
-#include "core/pages/space.h"
-#include "core/process/maintenance.h"
 #include "unit.h"
 
 #define SPAN (256 * HAK_KIB)
@@ -18,8 +15,7 @@
 #if HAK_HARDENED
 static void start_closing(void)
 {
-    unit_start("HAKMEM_CLOSE_FREE=1");
-    assert_true(hak_init());
+    unit_init("HAKMEM_CLOSE_FREE=1");
 }
 
 static char *new_span(size_t size)
@@ -52,15 +48,6 @@ TEST(what_went_back_is_closed_and_calloc_shows_zeros)
         for (size_t k = 0; k < SPAN; k++)
             assert_int_equal(q[k], 0);
     }
-}
-
-TEST(small_blocks_come_from_pages_that_were_closed)
-{
-    start_closing();
-    hak_free(new_span(SPAN));
-    hak_trim(0);
-    for (int i = 0; i < 100000; i++)
-        new_span(64);
 }
 
 TEST(what_realloc_cuts_off_is_closed_and_opens_again)

@@ -96,10 +96,8 @@ static void try_work(const struct work *w)
 TEST(what_is_wanted_again_soon_waits_and_nothing_else)
 {
     static const unsigned periods[] = {10, 20, 50, 90, 100, 150, 200, 500, 1000, 1500, 2000, 5000, 10000};
-    unit_start("HAKMEM_PURGE_DELAY_MS=100");
-    assert_true(hak_init());
-    if (hak_parts.release->at_once)
-        skip();
+    unit_init("HAKMEM_PURGE_DELAY_MS=100");
+    unit_needs_delay();
     fake_os_clock(1); /* ticks have as much time as they want */
     for (unsigned shape = 0; shape < SHAPES; shape++)
         for (unsigned i = 0; i < COUNT(periods); i++)

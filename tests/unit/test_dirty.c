@@ -12,12 +12,6 @@
 static struct hak_dirty a;
 static const struct hak_dirty_queue *const queue = &hak_dirty_queue;
 
-static void start(const char *settings)
-{
-    unit_start(settings);
-    assert_true(hak_init());
-}
-
 static bool take(unsigned first, unsigned n)
 {
     return hak_dirty_take(&a, hak_page_bits(first, n), false);
@@ -38,7 +32,7 @@ TEST(a_random_life_as_a_naive_account_says)
 {
     static bool taken[PAGES], old[PAGES];
     uint64_t random = 5;
-    start(NULL);
+    unit_init(NULL);
     size_t held = hak_budget_held();
     for (unsigned round = 0; round < 20000; round++) {
         unsigned first = (unsigned)(unit_random(&random) % PAGES), n = 1, charged = 0, waiting = 0;
@@ -72,7 +66,7 @@ TEST(a_random_life_as_a_naive_account_says)
 TEST(pages_that_were_never_taken_can_become_dirty)
 {
     const uint64_t all = hak_page_bits(0, PAGES);
-    start(NULL);
+    unit_init(NULL);
     size_t held = hak_budget_held();
     take(3, 2);
     put(3, 2);

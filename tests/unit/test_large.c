@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "core/malloc/malloc.h"
 #include "core/os/meta.h"
 #include "core/plugin.h"
 #include "unit.h"
@@ -156,32 +155,6 @@ TEST(a_mapping_without_an_entry_goes_back)
     assert_int_equal(calls(HAK_CAUSE_large_unmap, HAK_OS_munmap), 1);
     fake_os_allow();
     hak_free(hak_malloc(DIRECT));
-}
-
-TEST(zeroed_spans)
-{
-    unit_start(NULL);
-    char *p = hak_malloc(200000);
-    memset(p, 1, 200000);
-    hak_free(p);
-    p = hak_alloc_zeroed(200000);
-    for (size_t i = 0; i < 200000; i++)
-        assert_int_equal(p[i], 0);
-    hak_free(p);
-}
-
-static void *free_it(void *p)
-{
-    hak_free(p);
-    return NULL;
-}
-
-TEST(spans_are_freed_by_any_thread)
-{
-    unit_start(NULL);
-    for (size_t size = 100000; size < 10 * HAK_MIB; size *= 3)
-        unit_in_thread(free_it, hak_malloc(size));
-    assert_int_equal(unit_census().live_large, 0);
 }
 
 /* --- HAKMEM_ACE_TRACE ------------------------------------------------------------------------------------- */

@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/malloc/malloc.h"
 #include "unit.h"
 
 static char file_bytes[128 * HAK_KIB];
@@ -130,19 +129,6 @@ TEST(slow_paths_refresh_it)
     until_refreshed(work_and_pass);
 }
 
-static void grow_and_pass(void)
-{
-    fake_os_pass(11);
-    unit_blocks(3000, 1000);
-}
-
-TEST(a_program_that_only_allocates_refreshes_it_too)
-{
-    start();
-    until_refreshed(grow_and_pass);
-    until_refreshed(grow_and_pass);
-}
-
 TEST(no_refresh_between_two_ticks_of_10_ms)
 {
     start();
@@ -190,13 +176,6 @@ static void write_again(void)
         hak_live_refresh();
     }
     assert_int_equal(read_file()->pid, getpid());
-}
-
-TEST(a_program_that_closes_the_descriptor_gets_another_file)
-{
-    start();
-    replace_descriptor(-1);
-    write_again();
 }
 
 TEST(a_descriptor_in_its_place_is_left_alone)
@@ -345,9 +324,9 @@ TEST(threads_refresh_by_turns)
     start();
     unit_free_blocks(unit_blocks(100, 10));
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+        threads[i] = unit_begin(work, NULL);
     for (unsigned i = 0; i < 4; i++)
-        pthread_join(threads[i], NULL);
+        unit_join(threads[i]);
     until_refreshed(hak_live_refresh);
     assert_int_equal(value_of("threads.started"), unit_stat("threads", "started"));
     assert_int_equal(value_of("bins.refills"), unit_stat("bins", "refills"));

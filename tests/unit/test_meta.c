@@ -13,29 +13,6 @@ static void assert_fresh(const char *p, size_t size)
         assert_int_equal(p[i], 0);
 }
 
-TEST(memory_is_zeroed_aligned_and_apart)
-{
-    unit_start(NULL);
-    char *last = NULL;
-    for (size_t size = 1; size < 3000; size += 77) {
-        char *p = hak_meta_alloc(size);
-        assert_fresh(p, size);
-        memset(p, 0xff, size);
-        if (last)
-            assert_true(p > last + size - 77 || p < last);
-        last = p;
-    }
-}
-
-TEST(bytes_are_what_was_handed_out)
-{
-    unit_start(NULL);
-    assert_int_equal(hak_meta_bytes(), 0);
-    hak_meta_alloc(1);
-    hak_meta_alloc(65);
-    assert_int_equal(hak_meta_bytes(), 64 + 128);
-}
-
 TEST(a_full_chunk_is_followed_by_one_map)
 {
     unit_start(NULL);

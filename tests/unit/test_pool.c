@@ -7,18 +7,11 @@
 #include <unistd.h>
 
 #include "core/heap/bins.h"
-#include "core/malloc/malloc.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
 #include "frontends/pool/reserve.h"
 
 #include "unit.h"
-
-static void start(const char *settings)
-{
-    unit_start(settings);
-    assert_true(hak_init());
-}
 
 static uint64_t pool(const char *key)
 {
@@ -27,7 +20,7 @@ static uint64_t pool(const char *key)
 
 TEST(it_serves_8_to_52_kib)
 {
-    start(NULL);
+    unit_init(NULL);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
         if (hak_strides[cls] >= 8192)
             assert_string_equal(hak_parts.by_class[cls]->name, "pool");
@@ -64,29 +57,31 @@ static void use_up_batch(void)
 
 TEST(batches_double_up_to_the_largest)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=8");
-    static const uint64_t mib[] = {1, 2, 4, 8, 8};
-    for (unsigned i = 0; i < COUNT(mib); i++) {
+    enum { N = 5 };
+    static const struct {
+        const char *settings;
+        uint64_t mib[N];
+    } rows[] = {
+        {"HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=8",
+         {1, 2, 4, 8, 8}},
+        {"HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=16 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=0",
+         {1, 1, 1, 1, 1}},
+    };
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    unit_init(rows[row].settings);
+    for (unsigned i = 0; i < N; i++) {
         uint64_t before = pool("chunk_bytes");
         use_up_batch();
-        assert_int_equal(pool("chunk_bytes") - before, mib[i] * HAK_MIB);
+        assert_int_equal(pool("chunk_bytes") - before, rows[row].mib[i] * HAK_MIB);
         assert_int_equal(pool("chunks"), 1);
-    }
-}
-
-TEST(growth_has_so_many_levels)
-{
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=16 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=0");
-    for (unsigned i = 1; i < 5; i++) {
-        use_up_batch();
-        assert_int_equal(pool("chunks_mapped"), i);
-        assert_int_equal(pool("chunk_bytes"), i * HAK_MIB);
     }
 }
 
 TEST(a_thread_that_begins_has_small_batches_again)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off");
     use_up_batch();
     use_up_batch();
     uint64_t before = pool("chunk_bytes");
@@ -100,7 +95,7 @@ TEST(a_thread_that_begins_has_small_batches_again)
 
 TEST(a_slab_is_cut_without_a_lock)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=4 HAKMEM_POOL_TLS_ARENA_MB_MAX=4");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=4 HAKMEM_POOL_TLS_ARENA_MB_MAX=4");
     unsigned pages = hak_slab_pages[HAK_NCLASSES - 1], n = 4 * HAK_MIB / (pages * HAK_PAGE);
     use_up_batch();
     uint64_t rest = reserved(), locks = pool("lock_taken"), heap = unit_stat("page_heap", "lock_taken");
@@ -123,9 +118,8 @@ TEST(a_slab_is_cut_without_a_lock)
 
 TEST(dirty_pages_come_before_new_ones)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_PURGE_DELAY_MS=3600000");
-    if (hak_parts.release->at_once)
-        skip();
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_PURGE_DELAY_MS=3600000");
+    unit_needs_delay();
     bool zero;
     struct hak_slab *run = unit_run(HAK_SUPERSLAB_PAGES / 2, 1, &zero), *keep = unit_run(1, 1, &zero);
     char *base = run->base;
@@ -148,7 +142,7 @@ TEST(dirty_pages_come_before_new_ones)
 
 TEST(what_is_untouched_is_not_charged)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_PREWARM=off");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_PREWARM=off");
     size_t held = hak_budget_held(), slab = hak_slab_pages[HAK_NCLASSES - 1] * HAK_PAGE;
     acquire();
     assert_int_equal(reserved(), 8 * HAK_MIB - slab);
@@ -165,7 +159,7 @@ TEST(what_is_untouched_is_not_charged)
 /* Of pages that are there, as many as the slab needs. */
 TEST(near_a_limit_a_batch_is_as_small_as_needed)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_PREWARM=off");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_PREWARM=off");
     bool zero;
     size_t slabs = 0, pages = hak_slab_pages[HAK_NCLASSES - 1];
     assert_non_null(unit_run(1, 1, &zero)); /* the others of its superslab are free, and clean */
@@ -183,7 +177,7 @@ TEST(near_a_limit_a_batch_is_as_small_as_needed)
 
 TEST(without_memory_there_is_no_slab_but_later)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
     fake_os_refuse_any(1, ENOMEM, true);
     assert_null(acquire());
     assert_int_equal(reserved(), 0);
@@ -197,7 +191,7 @@ TEST(without_memory_there_is_no_slab_but_later)
 /* The first look sees that it was used, the second one, a delay later, that it was not. */
 TEST(an_idle_rest_goes_back)
 {
-    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    unit_init("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
     const struct hak_frontend *f = hak_parts.by_class[HAK_NCLASSES - 1];
     f->purge_tick(hak_clock_ms());
     acquire();
@@ -227,7 +221,7 @@ TEST(an_idle_rest_goes_back)
 
 TEST(a_flush_takes_all_that_is_left)
 {
-    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    unit_init("HAKMEM_PURGE_DELAY_MS=3600000");
     acquire();
     assert_true(reserved() > 0);
     hak_parts.by_class[HAK_NCLASSES - 1]->flush();
@@ -248,7 +242,7 @@ static void *leave_blocks(void *unused)
 
 TEST(the_rest_of_an_ended_thread_goes_back)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
     for (unsigned i = 0; i < 3; i++) {
         unit_in_thread(leave_blocks, NULL);
         assert_int_equal(reserved(), 0);
@@ -266,7 +260,7 @@ TEST(the_rest_of_an_ended_thread_goes_back)
 /* Its PARTIAL slabs serve others, and no further pages are taken. */
 TEST(slabs_of_ended_threads_are_adopted)
 {
-    start("HAKMEM_POOL_TLS_PREWARM=off");
+    unit_init("HAKMEM_POOL_TLS_PREWARM=off");
     unit_in_thread(leave_blocks, NULL);
     uint64_t slabs = pool("slabs_taken"), mapped = pool("chunks_mapped");
     struct unit_block *mine = unit_blocks(10000, 3);
@@ -277,39 +271,6 @@ TEST(slabs_of_ended_threads_are_adopted)
     hak_bins_flush(unit_thread());
     unit_sweep();
     assert_int_equal(unit_census().used, 0);
-}
-
-TEST(all_that_is_free_goes_back)
-{
-    start(NULL);
-    struct unit_block *blocks = unit_blocks(30000, 500);
-    assert_true(pool("chunks_mapped") >= 3);
-    unit_free_blocks(blocks);
-    hak_bins_flush(unit_thread());
-    hak_purge_all(0);
-    assert_int_equal(reserved(), 0);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-    assert_int_equal(unit_stat("lru", "cached"), 0);
-}
-
-/* After the delay, so does what became free at the first look after it, such as a parked thread's. */
-TEST(after_a_sleep_all_free_pages_go_back)
-{
-    start("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_RELEASE=");
-    const struct hak_backend *backend = hak_parts.backend;
-    if (hak_parts.release->at_once || (backend->flush && !backend->purge_tick)) /* which keeps slabs until a trim */
-        skip();
-    struct hak_slab *live = acquire(), *other = acquire();
-    char *content = other->base;
-    content[0] = 1;
-    hak_purge_tick();
-    fake_os_pass(500);
-    release(other);
-    hak_purge_tick();
-    assert_int_equal(content[0], 0);
-    assert_int_equal(reserved(), 0);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-    release(live);
 }
 
 /* --- fork ------------------------------------------------------------------------------------------------- */
@@ -345,9 +306,9 @@ TEST(a_child_gives_others_reserves_back)
 {
     int status = -1;
     pthread_t thread;
-    start("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_POOL_TLS_PREWARM=off");
+    unit_init("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_POOL_TLS_PREWARM=off");
     pthread_barrier_init(&barrier, NULL, 2);
-    assert_int_equal(pthread_create(&thread, NULL, hold_a_reserve, NULL), 0);
+    thread = unit_begin(hold_a_reserve, NULL);
     pthread_barrier_wait(&barrier);
     uint64_t rest = reserved();
     assert_true(rest > 0);
@@ -360,7 +321,7 @@ TEST(a_child_gives_others_reserves_back)
     assert_int_equal(status, 0);
     assert_int_equal(reserved(), rest);
     pthread_barrier_wait(&barrier);
-    pthread_join(thread, NULL);
+    unit_join(thread);
     hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
@@ -372,7 +333,7 @@ TEST(a_child_gives_others_reserves_back)
  * would have descriptors at both ends of it. */
 TEST(no_slab_crosses_the_end_of_the_descriptors)
 {
-    start("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
+    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
     enum { N = 2000 };
     static char *blocks[N];
     assert_non_null(hak_space_alloc(512 * HAK_MIB / HAK_SUPERSLAB - 1, 1, false));
@@ -409,16 +370,8 @@ static uint64_t warm_in_a_thread(void)
 
 TEST(no_prewarm)
 {
-    start("HAKMEM_POOL_TLS_PREWARM=off HAKMEM_TINY_PREWARM=0");
+    unit_init("HAKMEM_POOL_TLS_PREWARM=off HAKMEM_TINY_PREWARM=0");
     assert_int_equal(warm_in_a_thread(), 0);
-}
-
-TEST(fixed_prewarm_is_always_the_same)
-{
-    start("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
-    uint64_t n = warm_in_a_thread();
-    assert_int_equal(n, 16 + 16 + 12 + 8 + 8 + 4 + 4);
-    assert_int_equal(warm_in_a_thread(), n);
 }
 
 static void *count_bins(void *n)
@@ -434,7 +387,7 @@ TEST(fixed_prewarm_fills_these_classes)
 {
     static const size_t wanted[] = {16, 16, 12, 8, 8, 4, 4};
     size_t n[COUNT(wanted)];
-    start("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
+    unit_init("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
     unit_in_thread(count_bins, n);
     for (unsigned i = 0; i < COUNT(wanted); i++) /* arrays of a processor have a length of their own */
         assert_in_range(n[i], HAK_CACHE_CPU ? 1 : wanted[i], wanted[i]);
@@ -443,7 +396,7 @@ TEST(fixed_prewarm_fills_these_classes)
 /* What is learnt is nothing where nobody asked. */
 TEST(fixed_prewarm_learns_nothing)
 {
-    start("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
+    unit_init("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
     warm_in_a_thread();
     char *before = unit_stats_text(true), *from = strstr(before, "\"adaptive_prewarm\"");
     assert_non_null(from);
@@ -459,7 +412,7 @@ TEST(fixed_prewarm_learns_nothing)
 
 TEST(adaptive_prewarm_shrinks_when_unused)
 {
-    start("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
+    unit_init("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
     uint64_t first = warm_in_a_thread(), n = first;
     assert_true(first > 0);
     for (unsigned i = 0; i < 20; i++) {
@@ -483,8 +436,8 @@ static unsigned learnt(void)
 static void run_thread(void *(*fn)(void *), void *context)
 {
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
-    pthread_join(thread, NULL);
+    thread = unit_begin(fn, context);
+    unit_join(thread);
 }
 
 static void *use_more(void *unused)
@@ -496,7 +449,7 @@ static void *use_more(void *unused)
 TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
 {
     uint64_t n;
-    start("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
+    unit_init("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
     unsigned first = learnt();
     run_thread(use_more, NULL);
     assert_int_equal(learnt(), first + 1);

@@ -5,7 +5,6 @@
 
 #include "core/os/huge_page.h"
 #include "core/pages/budget.h"
-#include "core/pages/page_heap.h"
 #include "unit.h"
 
 #define PAGES (7 * HAK_SUPERSLAB_PAGES)
@@ -17,16 +16,9 @@ static char *base;
 static void start(const char *settings)
 {
     struct hak_page_request r = {.pages = PAGES, .align = HAK_HUGE_PAGE / HAK_PAGE, .slab = true};
-    unit_start(settings);
-    assert_true(hak_init());
+    unit_init(settings);
     assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
     base = r.base;
-}
-
-static void delay(void)
-{
-    if (hak_parts.release->at_once)
-        skip();
 }
 
 static void put(size_t first, size_t n)
@@ -75,7 +67,7 @@ TEST(what_goes_too_soon_is_regretted_under_its_cause)
 TEST(idle_is_what_was_dirty_at_the_last_check)
 {
     start("HAKMEM_PURGE_DELAY_MS=100");
-    delay();
+    unit_needs_delay();
     tick();
     put(0, 2);
     for (unsigned i = 0; i < 2; i++) { /* checked once; the other run comes and goes */
@@ -99,7 +91,7 @@ TEST(idle_is_what_was_dirty_at_the_last_check)
 TEST(what_went_back_as_idle_is_not_claimed_again)
 {
     start("HAKMEM_PURGE_DELAY_MS=100");
-    delay();
+    unit_needs_delay();
     put(0, 2);
     fake_os_pass(DELAY);
     tick();
@@ -137,7 +129,7 @@ TEST(one_locked_page_stays_and_those_around_it_go)
 TEST(where_all_is_refused_a_purge_ends_and_asks_again_later)
 {
     start("HAKMEM_PURGE_DELAY_MS=100");
-    delay();
+    unit_needs_delay();
     put(0, PAGES);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     fake_os_refuse(HAK_OS_process_madvise, 1, EINVAL, true);
@@ -262,7 +254,7 @@ static size_t allowance(void)
 static size_t start_with_delay(void)
 {
     start("HAKMEM_PURGE_DELAY_MS=100");
-    delay();
+    unit_needs_delay();
     assert_int_equal(allowance(), DELAY * HAK_DIRTY_UNWANTED_PER_MS);
     return allowance();
 }

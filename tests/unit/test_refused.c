@@ -79,8 +79,7 @@ static void start(const char *settings)
     unit_needs_mincore();
     static char all[200];
     snprintf(all, sizeof all, "HAKMEM_THP=never %s", settings ? settings : "");
-    unit_start(all);
-    assert_true(hak_init());
+    unit_init(all);
 }
 
 static char *page_in(const struct set *s, unsigned of_3)
@@ -98,37 +97,40 @@ static void wait_idle(void)
 
 /* --- one page is locked ------------------------------------------------------------------------------- */
 
-static void trim_around_a_page(const struct kind *kind, const char *settings)
+/* By a trim, at once, or with time. */
+static const struct way {
+    const char *settings;
+    bool with_time;
+} ways[] = {{AN_HOUR, false}, {"HAKMEM_RELEASE=direct", false}, {NULL, true}};
+
+static void go_back(const struct way *way)
 {
-    start(settings);
-    for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(kind->size);
-        fake_os_lock_page(page_in(&s, place));
-        give(&s);
-        uint64_t calls = fake_os_total();
-        hak_trim(0);
-        assert_resident(&s, AROUND_A_PAGE, "after a trim around a locked page");
-        assert_true(fake_os_total() - calls < amount / HAK_PAGE);
-        hak_trim(0);
-        fake_os_unlock_pages();
-        hak_trim(0);
-        assert_resident(&s, OWN_SLABS, "after a trim with no page locked");
-        unit_census();
+    uint64_t calls = fake_os_total();
+    if (way->with_time) {
+        wait_idle();
+        return;
     }
+    hak_trim(0);
+    assert_true(fake_os_total() - calls < amount / HAK_PAGE);
+    hak_trim(0);
 }
 
-static void wait_around_a_page(const struct kind *kind)
+TEST(all_but_a_locked_page_goes_back)
 {
-    start(NULL);
+    size_t row = unit_row(__func__, COUNT(kinds) * COUNT(ways));
+    if (row == COUNT(kinds) * COUNT(ways))
+        return;
+    const struct way *way = &ways[row % COUNT(ways)];
+    start(way->settings);
     for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(kind->size);
+        struct set s = take(kinds[row / COUNT(ways)].size);
         fake_os_lock_page(page_in(&s, place));
         give(&s);
-        wait_idle();
-        assert_resident(&s, AROUND_A_PAGE, "after the purge delay around a locked page");
+        go_back(way);
+        assert_resident(&s, AROUND_A_PAGE, "around a locked page");
         fake_os_unlock_pages();
-        wait_idle();
-        assert_resident(&s, OWN_SLABS, "after the purge delay with no page locked");
+        go_back(way);
+        assert_resident(&s, OWN_SLABS, "with no page locked");
         unit_census();
     }
 }
@@ -168,24 +170,6 @@ TEST(a_trim_goes_around_a_locked_page_among_others)
         unit_census();
     }
 }
-
-#define FOR_KIND(number, kind)                                       \
-    TEST(a_trim_goes_around_a_locked_page_##kind)                    \
-    {                                                                \
-        trim_around_a_page(&kinds[number], AN_HOUR);                 \
-    }                                                                \
-    TEST(giving_back_at_once_goes_around_a_locked_page_##kind)       \
-    {                                                                \
-        trim_around_a_page(&kinds[number], "HAKMEM_RELEASE=direct"); \
-    }                                                                \
-    TEST(time_goes_around_a_locked_page_##kind)                      \
-    {                                                                \
-        wait_around_a_page(&kinds[number]);                          \
-    }
-FOR_KIND(0, small)
-FOR_KIND(1, pool)
-FOR_KIND(2, large)
-FOR_KIND(3, long)
 
 /* The request for a long block is the one that must make room. */
 TEST(the_limit_is_kept_around_a_locked_page)

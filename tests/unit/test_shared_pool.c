@@ -2,16 +2,10 @@
  * The stages of acquire, in their order, each provoked and seen in its counter; and how memory goes back. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "core/heap/bin.h"
-#include "core/heap/bins.h"
 #include "core/heap/drain.h"
-#include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
-#include "core/malloc/malloc.h"
 #include "core/os/huge_page.h"
-#include "core/pages/budget.h"
 #include "core/parts/purge.h"
 #include "core/plugin.h"
 #include "unit.h"
@@ -163,47 +157,6 @@ TEST(empty_of_the_same_class_then_of_the_same_length)
     assert_served("unused");
 }
 
-/* Dirty pages: enough for a long slab in the first superslab, and one, which became dirty last, in the second. */
-static void leave_dirty_pages_in_two(void)
-{
-    struct hak_slab *long_one = acquire(long_bin), *long_hot = acquire(long_bin);
-    struct hak_slab *page = use_up(), *keep = acquire(other_bin), *hot_one = acquire(cls);
-    assert_true(page->base - long_one->base >= (ptrdiff_t)HAK_SUPERSLAB || page->base < long_one->base);
-    release(long_one);
-    release(long_hot);
-    unit_put_run(page);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), (hak_slab_pages[long_bin] + 1) * HAK_PAGE);
-    release(hot_one);
-    release(keep);
-    check();
-    assert_ptr_equal(acquire(long_bin), long_hot);
-    assert_served("hot");
-}
-
-/* The second one is the first that has enough. */
-static void take_long(const char *scan_limit, const char *stage)
-{
-    start(scan_limit);
-    leave_dirty_pages_in_two();
-    acquire(long_bin);
-    assert_served(stage);
-}
-
-TEST(empty_can_be_skipped)
-{
-    take_long("HAKMEM_SS_EMPTY_SCAN_LIMIT=0", "unused");
-}
-
-TEST(empty_looks_at_so_many)
-{
-    take_long("HAKMEM_SS_EMPTY_SCAN_LIMIT=1", "unused");
-}
-
-TEST(empty_looks_beyond_what_does_not_fit)
-{
-    take_long("HAKMEM_SS_EMPTY_SCAN_LIMIT=2", "empty");
-}
-
 TEST(hot_before_partial_before_empty_before_unused)
 {
     start(NULL);
@@ -349,59 +302,10 @@ static uint64_t releases(enum hak_cause cause)
     return hak_ledger[cause][HAK_OS_madvise].calls + hak_ledger[cause][HAK_OS_process_madvise].calls;
 }
 
-static bool delayed(void)
-{
-    return !hak_parts.release->at_once;
-}
-
-TEST(after_a_sleep_hot_slabs_are_idle_too)
-{
-    start("HAKMEM_PURGE_DELAY_MS=500");
-    if (!delayed())
-        skip();
-    struct hak_slab *keep = acquire(other_bin), *slab = acquire(cls);
-    char *content = slab->base;
-    content[0] = 1;
-    hak_purge_tick();
-    release(slab); /* hot */
-    fake_os_pass(500);
-    hak_purge_tick(); /* the first slow path since */
-    assert_int_equal(content[0], 0);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-    release(keep);
-}
-
-TEST(much_idle_memory_goes_back_in_steps)
-{
-    start("HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_BATCH_MAX_MB=4096 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 "
-          "HAKMEM_SUPERSLAB_MAX_CACHED=4096 "
-          "HAKMEM_SUPERSLAB_TTL_SEC=3600");
-    if (!delayed())
-        skip();
-    bool zeroed;
-    enum { N = 300 };
-    struct hak_slab *runs[N];
-    for (unsigned i = 0; i < N; i++)
-        runs[i] = unit_run(HAK_SUPERSLAB_PAGES, 1, &zeroed);
-    for (unsigned i = 0; i < N; i++)
-        unit_put_run(runs[i]);
-    fake_os_pass(100000);
-    fake_os_clock(60000); /* each look takes so long */
-    unsigned steps = 1;
-    uint64_t all = unit_stat("page_heap", "dirty_bytes");
-    for (uint64_t dirty = all, left; unit_tick(); steps++, dirty = left) {
-        left = unit_stat("page_heap", "dirty_bytes");
-        assert_in_range(dirty - left, 1, 4 * HAK_MIB);
-    }
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-    assert_true(steps >= all / (4 * HAK_MIB));
-}
-
 TEST(partial_release_at_every_so_many_empties)
 {
     start("HAKMEM_PURGE_DELAY_MS=0 HAKMEM_TINY_SS_PARTIAL_INTERVAL=3");
-    if (!delayed())
-        skip();
+    unit_needs_delay();
     enum { N = 8 };
     struct hak_slab *slabs[N];
     for (unsigned i = 0; i < N; i++)
@@ -434,134 +338,26 @@ TEST(so_many_slabs_are_hot)
     assert_served("empty");
 }
 
-TEST(a_flush_makes_hot_slabs_free_pages)
-{
-    start("HAKMEM_SS_HOT_SLABS=64");
-    struct hak_slab *slabs[HAK_SUPERSLAB_PAGES];
-    for (unsigned i = 0; i < HAK_SUPERSLAB_PAGES; i++)
-        slabs[i] = acquire(cls);
-    for (unsigned i = 0; i < HAK_SUPERSLAB_PAGES; i++)
-        release(slabs[i]);
-    struct hak_space_stats then, now;
-    hak_space_stats(&then);
-    pool->flush();
-    bool zeroed;
-    assert_non_null(unit_run(3, 1, &zeroed));
-    hak_space_stats(&now);
-    assert_int_equal(now.handed_out, then.handed_out);
-}
-
-TEST(hot_slabs_cool_down)
-{
-    start("HAKMEM_PURGE_DELAY_MS=500");
-    acquire(other_bin);
-    release(acquire(cls));
-    unit_tick();
-    fake_os_pass(1000);
-    unit_tick();
-    assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED), 1);
-}
-
-TEST(trim_returns_everything_that_is_free)
-{
-    start("HAKMEM_PURGE_DELAY_MS=3600000");
-    size_t held = hak_budget_held();
-    struct hak_slab *slabs[10];
-    for (unsigned i = 0; i < 10; i++)
-        slabs[i] = acquire(cls);
-    for (unsigned i = 0; i < 10; i++)
-        release(slabs[i]);
-    if (delayed()) {
-        assert_int_equal(hak_purge_all(SIZE_MAX), 0);
-        assert_int_equal(hak_purge_all(0), 10 * HAK_PAGE);
-    }
-    hak_purge_all(0);
-    assert_int_equal(unit_stat("lru", "cached"), 0);
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-    assert_int_equal(hak_budget_held(), held);
-}
-
 /* --- prefault ------------------------------------------------------------------------------------------------ */
 
-TEST(prefault_asks_the_kernel)
+TEST(prefault_asks_the_kernel_or_touches)
 {
-    start("HAKMEM_SS_PREFAULT=1");
+    static const struct {
+        const char *settings;
+        bool refused;
+        uint64_t touched;
+    } rows[] = {
+        {"HAKMEM_SS_PREFAULT=1", false, 0},
+        {"HAKMEM_SS_PREFAULT=1", true, HAK_SUPERSLAB / 4096}, /* an older kernel */
+        {"HAKMEM_SS_PREFAULT=1 HAKMEM_NO_FALLBACK_PREFAULT=1", true, 0},
+    };
+    size_t row = unit_row(__func__, COUNT(rows));
+    if (row == COUNT(rows))
+        return;
+    start(rows[row].settings);
+    if (rows[row].refused)
+        fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     acquire(cls);
     assert_int_equal(hak_ledger[HAK_CAUSE_prefault][HAK_OS_madvise].calls, 1);
-}
-
-TEST(prefault_on_an_older_kernel_touches)
-{
-    start("HAKMEM_SS_PREFAULT=1");
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    acquire(cls);
-    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), HAK_SUPERSLAB / 4096);
-}
-
-TEST(prefault_may_be_forbidden_to_touch)
-{
-    start("HAKMEM_SS_PREFAULT=1 HAKMEM_NO_FALLBACK_PREFAULT=1");
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    acquire(cls);
-    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), 0);
-}
-
-/* --- threads: last remote frees race with adoption ---------------------------------------------------------- */
-
-#define THREADS 4
-#define ROUNDS 40
-#define SLOTS 64
-#define PER_ROUND 400
-
-static _Atomic(void *) exchange[SLOTS];
-
-/* Blocks pass from hand to hand; whoever finds one frees it. Threads end after each round. */
-static void *pass_on(void *seed)
-{
-    uint64_t random = *(uint64_t *)seed;
-    for (unsigned i = 0; i < PER_ROUND; i++) {
-        void *mine = hak_malloc(2000), *theirs = atomic_exchange(&exchange[unit_random(&random) % SLOTS], mine);
-        hak_free(theirs);
-    }
-    return NULL;
-}
-
-static void pass_around(const char *settings)
-{
-    unit_start(settings);
-    for (uint64_t round = 0; round < ROUNDS; round++) {
-        pthread_t threads[THREADS];
-        uint64_t seeds[THREADS];
-        for (unsigned i = 0; i < THREADS; i++) {
-            seeds[i] = round * THREADS + i;
-            assert_int_equal(pthread_create(&threads[i], NULL, pass_on, &seeds[i]), 0);
-        }
-        for (unsigned i = 0; i < THREADS; i++)
-            pthread_join(threads[i], NULL);
-        unit_census();
-    }
-    for (unsigned i = 0; i < SLOTS; i++)
-        hak_free(exchange[i]);
-    hak_heaps_dissolve(UINT64_MAX);
-    hak_bins_flush(unit_thread());
-    hak_bins_flush(unit_thread()); /* the first may have given blocks to slabs that it came to own */
-    unit_sweep();
-    struct hak_census c = unit_census();
-    assert_int_equal(c.used, 0);
-    assert_int_equal(unit_pages_in_use(&c), 0);
-    assert_int_equal(unit_stat("shared_pool", "partial_slabs"), 0);
-}
-
-TEST(last_frees_race_with_adoption)
-{
-    pass_around("HAKMEM_PARKED_THREADS=0");
-    assert_true(unit_stat("stages", "partial") > 0);
-}
-
-TEST(last_frees_race_with_parking)
-{
-    if (!hak_releases[1])
-        skip(); /* with direct release alone nothing is parked */
-    pass_around("HAKMEM_PARKED_THREADS=2");
-    assert_true(unit_stat("threads", "resumed") > 0);
+    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), rows[row].touched);
 }

@@ -2,12 +2,9 @@
  * Slabs made by hand on static memory: states, the word that packs them, and who may change what. */
 #include "core/pages/slab.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/base/secret.h"
-#include "core/pages/space.h"
 #include "unit.h"
 
 #define BIN 3 /* 64-byte blocks */
@@ -57,16 +54,6 @@ static void make_full(void)
     assert_state(HAK_SLAB_FULL, NULL);
 }
 
-TEST(a_formatted_slab_is_active_and_uncarved)
-{
-    make(BIN);
-    assert_state(HAK_SLAB_ACTIVE, me);
-    assert_int_equal(slab.capacity, hak_slab_pages[BIN] * HAK_PAGE / hak_strides[BIN]);
-    assert_int_equal(slab.carved, 0);
-    assert_true(hak_slab_has_free(&slab));
-    assert_int_equal(unit_transitions(HAK_SLAB_UNUSED, HAK_SLAB_ACTIVE), 1);
-}
-
 TEST(carving_touches_no_page_ahead)
 {
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
@@ -107,19 +94,6 @@ TEST(pages_that_had_blocks_are_cut_without_a_stop)
     assert_int_equal(hak_slab_take(&slab, 100000).count, in_page);
     use_before(8192, HAK_SLAB_EMPTY); /* not each page had one */
     assert_int_equal(hak_slab_take(&slab, 100000).count, in_page);
-}
-
-TEST(carved_blocks_are_linked_in_address_order)
-{
-    if (HAK_HARDENED)
-        skip();
-    make(0);
-    struct hak_chain chain = hak_slab_take(&slab, 17);
-    uint32_t n = 1;
-    for (char *b = chain.head; hak_next_load(b); b = hak_next_load(b), n++)
-        assert_ptr_equal(hak_next_load(b), b + slab.stride);
-    assert_int_equal(n, 17);
-    assert_int_equal(chain.count, 17);
 }
 
 TEST(blocks_put_back_are_taken_first)
@@ -254,21 +228,6 @@ TEST(a_map_grows_once)
     }
 }
 
-static void put_the_same_again(void)
-{
-    put_back(all[5].head);
-}
-
-TEST(a_block_put_back_twice_is_a_double_free)
-{
-    unit_start(NULL);
-    make(BIN);
-    take_all(all);
-    hak_slab_make_bitmap(&slab);
-    put_the_same_again();
-    assert_dies(put_the_same_again, "is free already");
-}
-
 static void put_too_many(void)
 {
     struct hak_chain chain = {slab.base, slab.base, slab.used + 1};
@@ -281,43 +240,6 @@ TEST(more_blocks_back_than_away_is_a_double_free)
     make(BIN);
     hak_slab_take(&slab, 3);
     assert_dies(put_too_many, "double free");
-}
-
-TEST(full_is_without_owner_and_reclaimed)
-{
-    make_full();
-    assert_true(hak_slab_reclaim(&slab, other));
-    assert_state(HAK_SLAB_ACTIVE, other);
-    assert_false(hak_slab_reclaim(&slab, me)); /* ACTIVE is nobody's to take */
-    assert_state(HAK_SLAB_ACTIVE, other);
-    assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL), 1);
-    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), 1);
-}
-
-TEST(the_first_remote_free_publishes_a_full_slab_once)
-{
-    make_full();
-    assert_int_equal(hak_slab_remote_put(&slab, all[5]), HAK_REMOTE_PUBLISH);
-    assert_state(HAK_SLAB_PARTIAL, NULL);
-    assert_int_equal(hak_slab_remote_put(&slab, all[6]), HAK_REMOTE_DONE);
-    assert_int_equal(hak_slab_remote_count(&slab), 2);
-    assert_false(hak_slab_reclaim(&slab, me));
-    assert_false(hak_slab_all_back(&slab));
-    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 1);
-}
-
-TEST(adoption_collects_what_waited)
-{
-    make_full();
-    for (unsigned i = 0; i < 7; i++)
-        hak_slab_remote_put(&slab, all[i * 3]);
-    hak_slab_adopt(&slab, other);
-    assert_state(HAK_SLAB_ACTIVE, other);
-    assert_int_equal(slab.free_count, 7);
-    assert_int_equal(slab.used, slab.capacity - 7);
-    assert_int_equal(hak_slab_remote_count(&slab), 0);
-    assert_ptr_equal(hak_slab_take(&slab, 1).head, all[6 * 3].head);
-    assert_int_equal(unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE), 1);
 }
 
 TEST(only_the_last_remote_free_says_empty)
@@ -351,18 +273,6 @@ TEST(a_remote_free_beats_retirement)
     assert_int_equal(hak_slab_collect(&slab), 0);
     assert_ptr_equal(hak_slab_take(&slab, 1).head, all[9].head);
     assert_true(hak_slab_retire(&slab));
-}
-
-TEST(collecting_joins_both_lists)
-{
-    make(BIN);
-    take_all(all);
-    hak_slab_put(&slab, all[1]);
-    for (unsigned i = 2; i < 6; i++)
-        hak_slab_remote_put(&slab, all[i]);
-    assert_int_equal(hak_slab_collect(&slab), 4);
-    assert_int_equal(slab.free_count, 5);
-    assert_int_equal(hak_slab_take(&slab, 100).count, 5);
 }
 
 TEST(disowning_gives_the_state_that_is_left)
@@ -411,16 +321,6 @@ TEST(the_word_holds_each_count_and_offset_of_each_class)
             assert_ptr_equal(b, slab.base + (size_t)i * slab.stride);
         assert_null(b);
     }
-}
-
-TEST(chains_count_as_many)
-{
-    make(0);
-    struct hak_chain a = hak_slab_take(&slab, 40), b = hak_slab_take(&slab, 60);
-    assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
-    assert_int_equal(hak_slab_remote_put(&slab, a), HAK_REMOTE_DONE);
-    assert_int_equal(hak_slab_remote_put(&slab, b), HAK_REMOTE_EMPTY);
-    assert_int_equal(hak_slab_remote_count(&slab), 100);
 }
 
 static void remote_put_again(void)
@@ -478,30 +378,6 @@ static void check_offset(void)
     hak_slab_check_block(&slab, slab.base + offset, "free");
 }
 
-TEST(only_starts_of_blocks_are_blocks)
-{
-    unit_start(NULL);
-    make(BIN);
-    while (slab.carved < slab.capacity)
-        hak_slab_take(&slab, slab.capacity);
-    for (offset = 0; offset < (size_t)slab.capacity * slab.stride; offset += slab.stride)
-        check_offset();
-    assert_dies(check_offset, "is not the start of a block");
-    offset = 16;
-    assert_dies(check_offset, "is not the start of a block");
-}
-
-TEST(blocks_that_were_never_cut_are_none)
-{
-    unit_start(NULL);
-    make(BIN);
-    hak_slab_take(&slab, 3);
-    offset = (slab.carved - 1) * (size_t)slab.stride;
-    check_offset();
-    offset += slab.stride;
-    assert_dies(check_offset, "was never handed out");
-}
-
 static void mark_offset(void)
 {
     hak_slab_mark(&slab, slab.base + offset);
@@ -512,24 +388,32 @@ static void push_offset(void)
     hak_slab_push(&slab, slab.base + offset);
 }
 
-TEST(what_is_no_block_is_neither_marked_nor_listed)
+TEST(only_starts_of_blocks_that_were_cut_are_blocks)
 {
+    static void (*const uses[])(void) = {check_offset, push_offset, mark_offset};
     static const size_t past[] = {1, 8, 16};
     unit_start(NULL);
     make(BIN);
+    while (slab.carved < slab.capacity)
+        hak_slab_take(&slab, slab.capacity);
+    for (offset = 0; offset < (size_t)slab.capacity * slab.stride; offset += slab.stride)
+        check_offset();
+    assert_dies(check_offset, "is not the start of a block");
+
+    make(BIN);
     hak_slab_take(&slab, 3);
     assert_true(hak_slab_make_bitmap(&slab));
-    for (size_t i = 0; i < COUNT(past); i++) {
-        offset = slab.stride + past[i];
-        assert_dies(mark_offset, "is not the start of a block");
-        assert_dies(push_offset, "is not the start of a block");
+    for (size_t i = 0; i < COUNT(uses); i++) {
+        for (size_t k = 0; k < COUNT(past); k++) {
+            offset = slab.stride + past[k];
+            assert_dies(uses[i], "is not the start of a block");
+        }
+        offset = (size_t)slab.carved * slab.stride;
+        assert_dies(uses[i], "was never handed out");
     }
-    offset = (size_t)slab.carved * slab.stride;
-    assert_dies(mark_offset, "was never handed out");
-    assert_dies(push_offset, "was never handed out");
     offset -= slab.stride;
-    push_offset();
-    mark_offset();
+    for (size_t i = 0; i < COUNT(uses); i++)
+        uses[i]();
     assert_dies(mark_offset, "is free already");
 }
 
@@ -547,72 +431,4 @@ TEST(tags_name_the_bin_to_the_owner_and_vanish)
     hak_slab_empty(&slab);
     assert_int_equal(hak_tag_load(page), 0);
     assert_int_not_equal(hak_tag_load((uintptr_t)neighbour >> HAK_PAGE_LG), 0);
-}
-
-TEST(every_state_has_a_name)
-{
-    assert_string_equal(hak_slab_state_name(HAK_SLAB_UNUSED), "unused");
-    assert_string_equal(hak_slab_state_name(HAK_SLAB_SPAN), "span");
-}
-
-/* --- threads: the owner takes, gives up and adopts while others give back ---------------------------- */
-
-#define THREADS 3
-#define ROUNDS 300
-
-static pthread_barrier_t start, end;
-static _Atomic(unsigned) publishes, empties;
-
-static void *give_back(void *context)
-{
-    uint32_t first = *(uint32_t *)context;
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        pthread_barrier_wait(&start);
-        for (uint32_t i = first; i < slab.capacity; i += THREADS)
-            switch (hak_slab_remote_put(&slab, all[i])) {
-            case HAK_REMOTE_PUBLISH:
-                publishes++;
-                break;
-            case HAK_REMOTE_EMPTY:
-                empties++;
-                break;
-            case HAK_REMOTE_DONE:
-                break;
-            }
-        pthread_barrier_wait(&end);
-    }
-    return NULL;
-}
-
-/* Each round starts FULL, and the owner tries to reclaim, collect and give up again meanwhile. */
-TEST(remote_frees_race_with_the_owner)
-{
-    pthread_t threads[THREADS];
-    uint32_t firsts[THREADS];
-    pthread_barrier_init(&start, NULL, THREADS + 1);
-    pthread_barrier_init(&end, NULL, THREADS + 1);
-    make_full();
-    for (unsigned i = 0; i < THREADS; i++) {
-        firsts[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, give_back, &firsts[i]), 0);
-    }
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        unsigned says = publishes + empties;
-        pthread_barrier_wait(&start);
-        bool mine = round % 2 && hak_slab_reclaim(&slab, me);
-        while (mine && slab.free_count < slab.capacity / 2)
-            hak_slab_collect(&slab);
-        bool gave_up = mine && hak_slab_disown(&slab) == HAK_SLAB_PARTIAL;
-        pthread_barrier_wait(&end);
-        if (hak_slab_state(&slab) == HAK_SLAB_PARTIAL) {
-            assert_true(gave_up || publishes + empties > says);
-            assert_true(hak_slab_adopt(&slab, me));
-        }
-        assert_int_equal(slab.used, 0);
-        assert_int_equal(slab.free_count, slab.capacity);
-        take_all(all);
-        assert_true(hak_slab_retire(&slab));
-    }
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The address space: where it is planned, zones, what is mapped when, what others have mapped in the way, tables. */
 #include "core/pages/page_heap.h"
-#include "core/pages/space.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #include "core/heap/bins.h"
-#include "core/malloc/malloc.h"
 #include "unit.h"
 
 static struct hak_space_stats stats(void)
@@ -25,8 +23,7 @@ static struct hak_space_stats stats(void)
 /* Where superslabs lie is told without fences between them (test_fence.c). */
 static void start(void)
 {
-    unit_start(HAK_HARDENED ? "HAKMEM_GUARD_PAGES=0" : NULL);
-    assert_true(hak_init());
+    unit_init(HAK_HARDENED ? "HAKMEM_GUARD_PAGES=0" : NULL);
 }
 
 static char *take(size_t superslabs)
@@ -342,23 +339,6 @@ TEST(addresses_find_the_head_of_their_slab)
     assert_null(hak_space_page((void *)(uintptr_t)0x123456));
 }
 
-static unsigned visited;
-
-static void visit(struct hak_slab *page, void *context)
-{
-    struct hak_slab *wanted = context;
-    visited += page == wanted;
-}
-
-TEST(each_page_in_use_is_visited_once)
-{
-    start();
-    void *p = hak_malloc(100);
-    hak_space_each_page(visit, hak_space_slab(p));
-    assert_int_equal(visited, 1);
-    hak_free(p);
-}
-
 static void use_address_space(size_t bytes)
 {
     take(bytes / HAK_SUPERSLAB)[bytes - 1] = 1;
@@ -414,24 +394,15 @@ TEST(a_free_superslab_at_the_begin_of_a_word_is_found)
     }
 }
 
-/* A superslab comes and goes. */
-static void start_with_pages(const char *thp)
-{
-    unit_start(thp);
-    assert_true(hak_init());
-    hak_space_free(take(1), 1, HAK_CAUSE_trim);
-}
-
 TEST(huge_pages_as_the_setting_says)
 {
-    if (!unit_argument) {
-        assert_int_equal(unit_spawn("huge_pages_as_the_setting_says", "never", NULL, 0), 0);
-        start_with_pages("HAKMEM_THP=always");
-        assert_int_equal(fake_os_huge_bytes(), stats().mapped + HAK_SUPERSLAB); /* what comes again as well */
-    } else {
-        start_with_pages("HAKMEM_THP=never");
-        assert_int_equal(fake_os_huge_bytes(), 0);
-    }
+    static const char *const settings[] = {"HAKMEM_THP=always", "HAKMEM_THP=never"};
+    size_t row = unit_row(__func__, COUNT(settings));
+    if (row == COUNT(settings))
+        return;
+    unit_init(settings[row]);
+    hak_space_free(take(1), 1, HAK_CAUSE_trim);
+    assert_int_equal(fake_os_huge_bytes(), row == 0 ? stats().mapped + HAK_SUPERSLAB : 0); /* what comes again, too */
 }
 
 TEST(the_quick_lookup_knows_all_of_the_first_zone)

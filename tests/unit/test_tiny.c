@@ -2,14 +2,12 @@
 #include <string.h>
 
 #include "core/heap/bins.h"
-#include "core/malloc/malloc.h"
 #include "core/plugin.h"
 #include "unit.h"
 
 TEST(it_serves_16_bytes_but_nothing_beyond_its_limit)
 {
-    unit_start(NULL);
-    assert_true(hak_init());
+    unit_init(NULL);
     assert_string_equal(hak_parts.by_class[hak_class_of(16)]->name, "tiny");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
         if (hak_strides[cls] > HAK_TINY_MAX)

@@ -63,6 +63,8 @@ void unit_in_thread(void *(*fn)(void *), void *context);
 
 /* Skips the test where an emulator, whose pages are longer than the machine's, answers mincore for the machine's. */
 void unit_needs_mincore(void);
+/* Skips the test where free pages return to the kernel at once. */
+void unit_needs_delay(void);
 
 /* --- settings, before the first allocation --------------------------------------------------------- */
 
