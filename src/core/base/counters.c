@@ -5,7 +5,7 @@
 #include "layout.h"
 
 HAK_THREAD_LOCAL struct hak_counters *hak_counters_own;
-struct hak_counters hak_counters_nobodys;
+HAK_SELDOM struct hak_counters hak_counters_nobodys;
 
 const char hak_counter_names[HAK_NCOUNTERS][20] = {
 #define X(name, meaning) #name,

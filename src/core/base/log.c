@@ -13,7 +13,7 @@
 #include "cancel.h"
 #include "file.h"
 
-char hak_log_ring[HAK_LOG_RING];
+HAK_SELDOM char hak_log_ring[HAK_LOG_RING];
 _Atomic(uint32_t) hak_log_written;
 const char *hak_log_file = "";
 

@@ -22,12 +22,12 @@ HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
 static struct hak_heap *used, *retired, *recycled;
 static uint32_t used_count;
 static uint32_t tags = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
-static struct hak_counters ended_counters;
+static HAK_SELDOM struct hak_counters ended_counters;
 static uint64_t started, resumed, pinned_slabs;
 static _Atomic(uint32_t) retired_count, recycled_count; /* written under the lock, */
 static _Atomic(size_t) retired_bytes;                   /* as is this */
 
-static struct hak_heap orphan;
+static HAK_SELDOM struct hak_heap orphan;
 
 static void link_used(struct hak_heap *heap)
 {

@@ -18,7 +18,7 @@
 
 enum place_state { PLACE_UNUSED, PLACE_LIVE, PLACE_FREED };
 
-static struct place {
+static HAK_SELDOM struct place {
     enum place_state state;
     char *block;
     size_t size;
@@ -31,7 +31,7 @@ static size_t page, stride; /* stride: a place and the inaccessible page before 
 static unsigned next_place; /* the place that was never used, or freed longest ago */
 static uint64_t sampled, no_place;
 static _Atomic(uint64_t) blocks_left;
-static struct sigaction before;
+static HAK_SELDOM struct sigaction before;
 
 static char *guarded_pages(const struct place *p)
 {

@@ -7,7 +7,7 @@
 #include "core/pages/block_batch.h"
 #include "core/pages/page_heap.h"
 
-struct hak_latency hak_stage_latencies[HAK_STAGES + 1];
+HAK_SELDOM struct hak_latency hak_stage_latencies[HAK_STAGES + 1];
 
 #define BIN_BYTES (32 * HAK_KIB)
 

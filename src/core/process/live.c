@@ -32,7 +32,7 @@ static _Atomic(bool) busy; /* acquired and released by the thread that writes; p
 static struct hak_live_file *file;
 static unsigned owner; /* the process that made it */
 static int file_descriptor;
-static struct stat identity; /* of the file behind the descriptor */
+static HAK_SELDOM struct stat identity; /* of the file behind the descriptor */
 static bool refused;
 static uint64_t due_ns;
 static uint32_t expected_place; /* index of the next number's record: the order seldom changes */

@@ -19,7 +19,7 @@ static const uint64_t unusable = BIT(SIGKILL) | BIT(SIGSTOP) | BIT(SIGSEGV) | BI
 static const uint64_t ending = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGHUP) | BIT(SIGQUIT);
 
 _Atomic(int) hak_signal_waiting;
-static struct sigaction action_before;
+static HAK_SELDOM struct sigaction action_before;
 
 static void go_on(int number, siginfo_t *info, void *context)
 {

@@ -16,7 +16,7 @@
 static int kept = -1;
 static dev_t device;
 static ino_t inode;
-static char file_name[256];
+static HAK_SELDOM char file_name[256];
 
 static int copy_number(void)
 {

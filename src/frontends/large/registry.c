@@ -8,7 +8,7 @@
 #define BUCKETS 1024
 
 static HAK_LOCK(registry_lock, HAK_RANK_FRONTEND_INNER);
-static struct mapping *buckets[BUCKETS];
+static HAK_SELDOM struct mapping *buckets[BUCKETS];
 static struct hak_meta_list recycled_mappings;
 static size_t mappings, bytes;
 

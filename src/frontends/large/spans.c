@@ -16,7 +16,7 @@
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 #define BUDGET_MAX 16u
 
-static struct class_cache {
+static HAK_SELDOM struct class_cache {
     struct hak_slab_stack spans;
     _Atomic(uint32_t) count, budget;
     _Atomic(bool) turned_away; /* a span was rejected since the last miss: a larger budget would have made it a hit */
