@@ -19,8 +19,7 @@
 #include "share.h"
 
 #define COLLECT_BYTES 1024u /* on a remote list: enough to collect before new blocks are carved */
-#define FALLBACK_MIN 4096u
-#define FALLBACK_CLASSES 3u /* larger classes that are tried */
+#define FALLBACK_CLASSES 6u /* larger classes that are tried */
 #define FIRST_BATCH 2u
 #define SLAB_WORK 64u /* a new slab counts as so many blocks of work */
 
@@ -212,19 +211,19 @@ static void start_bin(struct hak_heap *heap, unsigned cls)
 void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_slab *own = heap->bins[cls].slabs;
-    if (hak_strides[cls] < FALLBACK_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
+    if (hak_strides[cls] < HAK_FALLBACK_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
-    for (unsigned other = cls + 1; other < HAK_NCLASSES && other <= cls + FALLBACK_CLASSES; other++) {
-        void *block = hak_cache_pop_again(other);
+    unsigned end = (unsigned)hak_min(cls + 1 + FALLBACK_CLASSES, HAK_NCLASSES);
+    void *block = NULL;
+    for (unsigned other = cls + 1; other < end && !block; other++)
+        block = hak_cache_pop_again(other);
+    for (unsigned other = cls + 1; other < end && !block; other++) {
         struct hak_slab *slab = heap->bins[other].slabs;
-        if (!block && slab && hak_slab_free_blocks(slab))
+        if (slab && hak_slab_free_blocks(slab))
             block = take_single(slab);
-        if (block) {
-            hak_count(&heap->counters.borrowed, 1);
-            return block;
-        }
     }
-    return NULL;
+    hak_count(&heap->counters.borrowed, block != NULL);
+    return block;
 }
 
 /* A slab's own freed blocks are used before the remote cache. Otherwise they would accumulate while the thread uses

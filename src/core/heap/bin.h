@@ -13,8 +13,9 @@ bool hak_bin_is_within_budget(unsigned cls);
 
 /* Returns one block and puts more into the bin. NULL without memory. */
 void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode);
-/* Instead of a refill: if this class has no free block, returns one of the next three classes; NULL if these have none.
- * Not for aligned requests: nothing is known of the block's alignment beyond 16. */
+/* Instead of a refill: if this class has no free block, returns one of the next classes; NULL if these have none, or
+ * for strides below HAK_FALLBACK_MIN. Not for aligned requests: nothing is known of the block's alignment beyond 16. */
+#define HAK_FALLBACK_MIN 4096u
 void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls);
 /* One block from a shared slab, for the orphan, which has no bins. */
 void *hak_bin_take_one(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode);

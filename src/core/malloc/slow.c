@@ -41,7 +41,7 @@ static void *serve(unsigned cls, bool may_fall_back)
 {
     struct hak_heap *heap = hak_heap_enter();
     void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have inherited blocks */
-    if (!p && heap && may_fall_back)
+    if (!p && heap && may_fall_back && hak_heaps_are_of_cpus())
         p = hak_bin_fall_back(heap, cls);
     if (!p)
         p = refill_or_orphan(heap, cls, HAK_REFILL_WITHIN_BUDGET);
@@ -145,9 +145,27 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
     return p;
 }
 
+/* A free block of a larger class, before all else: threads that use few blocks of many classes come here often. */
+HAK_INLINE void *borrow(size_t size)
+{
+    struct hak_heap *heap = hak_self.heap;
+    if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || hak_heaps_are_of_cpus() || HAK_UNLIKELY(!heap))
+        return NULL;
+    unsigned cls = hak_class_of(size);
+    void *p = hak_bin_fall_back(heap, cls);
+    if (!p)
+        return NULL;
+    hak_mark_check_whole(p, cls);
+    hak_mark_clear(p, cls);
+    hak_maintain();
+    return p;
+}
+
 void *hak_malloc_slow(size_t size)
 {
-    void *p = size > HAK_SMALL_MAX ? alloc_span(size, 1, false) : malloc_small_slow(size, __builtin_return_address(0));
+    void *p = borrow(size);
+    if (!p)
+        p = size > HAK_SMALL_MAX ? alloc_span(size, 1, false) : malloc_small_slow(size, __builtin_return_address(0));
     HAK_PROBE(malloc_slow, size, p);
     return p;
 }
