@@ -254,16 +254,10 @@ static int report_of_child(void)
 
 TEST(a_child_makes_its_own)
 {
-    int status = -1;
     start();
     unit_free_blocks(unit_blocks(100, 10));
     uint64_t updates = read_file()->updates;
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit(report_of_child());
-    waitpid(pid, &status, 0);
-    assert_int_equal(status, 0);
+    unit_in_child(report_of_child);
     assert_true(read_file()->updates >= updates);
 }
 

@@ -174,13 +174,6 @@ TEST(refused_ranges_are_not_counted_as_returned)
     assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->failed, 1);
 }
 
-TEST(regret_is_added_to_the_release)
-{
-    hak_os_regret(HAK_CAUSE_purge, 100);
-    hak_os_regret(HAK_CAUSE_purge, 23);
-    assert_int_equal(entry(HAK_CAUSE_purge, HAK_OS_madvise)->regret_bytes, 123);
-}
-
 /* Linux before 5.17, and those without CONFIG_ANON_VMA_NAME. */
 TEST(kernel_without_names_for_mappings)
 {

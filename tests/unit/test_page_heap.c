@@ -619,11 +619,8 @@ static void *call_beside(void *context)
 /* While a purge waits for the kernel, another thread comes. */
 static void run_beside(void)
 {
-    pthread_t thread;
-    if (!beside)
-        return;
-    thread = unit_begin(call_beside, NULL);
-    unit_join(thread);
+    if (beside)
+        unit_join(unit_begin(call_beside, NULL));
 }
 
 static void start_hooked(const char *settings)

@@ -3,8 +3,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/heap/bins.h"
 #include "core/pages/budget.h"
@@ -257,22 +255,6 @@ TEST(the_rest_of_an_ended_thread_goes_back)
     assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
-/* Its PARTIAL slabs serve others, and no further pages are taken. */
-TEST(slabs_of_ended_threads_are_adopted)
-{
-    unit_init("HAKMEM_POOL_TLS_PREWARM=off");
-    unit_in_thread(leave_blocks, NULL);
-    uint64_t slabs = pool("slabs_taken"), mapped = pool("chunks_mapped");
-    struct unit_block *mine = unit_blocks(10000, 3);
-    assert_int_equal(pool("slabs_taken"), slabs);
-    assert_int_equal(pool("chunks_mapped"), mapped);
-    unit_free_blocks(left);
-    unit_free_blocks(mine);
-    hak_bins_flush(unit_thread());
-    unit_sweep();
-    assert_int_equal(unit_census().used, 0);
-}
-
 /* --- fork ------------------------------------------------------------------------------------------------- */
 
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
@@ -304,21 +286,13 @@ static int use_reserves(void)
 
 TEST(a_child_gives_others_reserves_back)
 {
-    int status = -1;
-    pthread_t thread;
     unit_init("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_POOL_TLS_PREWARM=off");
     pthread_barrier_init(&barrier, NULL, 2);
-    thread = unit_begin(hold_a_reserve, NULL);
+    pthread_t thread = unit_begin(hold_a_reserve, NULL);
     pthread_barrier_wait(&barrier);
     uint64_t rest = reserved();
     assert_true(rest > 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(60);
-        _exit(use_reserves());
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    unit_in_child(use_reserves);
     assert_int_equal(reserved(), rest);
     pthread_barrier_wait(&barrier);
     unit_join(thread);
@@ -366,12 +340,6 @@ static uint64_t warm_in_a_thread(void)
     uint64_t n;
     unit_in_thread(count_warm, &n);
     return n;
-}
-
-TEST(no_prewarm)
-{
-    unit_init("HAKMEM_POOL_TLS_PREWARM=off HAKMEM_TINY_PREWARM=0");
-    assert_int_equal(warm_in_a_thread(), 0);
 }
 
 static void *count_bins(void *n)
@@ -432,14 +400,6 @@ static unsigned learnt(void)
     return blocks;
 }
 
-/* Then it is parked. */
-static void run_thread(void *(*fn)(void *), void *context)
-{
-    pthread_t thread;
-    thread = unit_begin(fn, context);
-    unit_join(thread);
-}
-
 static void *use_more(void *unused)
 {
     unit_free_blocks(unit_blocks(8 * HAK_KIB, 20));
@@ -451,9 +411,9 @@ TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
     uint64_t n;
     unit_init("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
     unsigned first = learnt();
-    run_thread(use_more, NULL);
+    unit_join(unit_begin(use_more, NULL)); /* then it is parked */
     assert_int_equal(learnt(), first + 1);
-    run_thread(count_warm, &n);
+    unit_join(unit_begin(count_warm, &n));
     if (unit_stat("threads", "resumed") == 0)
         skip(); /* without `tiny` the thread that ended had nothing to park */
     assert_int_equal(learnt(), first);

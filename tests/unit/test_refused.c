@@ -16,10 +16,8 @@
 #define OWN_SLABS (2 * HAK_MIB)                 /* what the thread's bins keep */
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000"
 
-static const struct kind {
-    const char *name;
-    size_t size;
-} kinds[] = {{"small", 4000}, {"pool", 20000}, {"large", 300000}, {"long", 12 * HAK_MIB}};
+/* Small and pool blocks, spans, and long ones. */
+static const size_t sizes[] = {4000, 20000, 300000, 12 * HAK_MIB};
 
 static size_t amount = 24 * HAK_MIB;
 
@@ -112,22 +110,22 @@ static void go_back(const struct way *way)
     }
     hak_trim(0);
     assert_true(fake_os_total() - calls < amount / HAK_PAGE);
-    hak_trim(0);
 }
 
 TEST(all_but_a_locked_page_goes_back)
 {
-    size_t row = unit_row(__func__, COUNT(kinds) * COUNT(ways));
-    if (row == COUNT(kinds) * COUNT(ways))
+    size_t row = unit_row(__func__, COUNT(sizes) * COUNT(ways));
+    if (row == COUNT(sizes) * COUNT(ways))
         return;
     const struct way *way = &ways[row % COUNT(ways)];
     start(way->settings);
     for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(kinds[row / COUNT(ways)].size);
+        struct set s = take(sizes[row / COUNT(ways)]);
         fake_os_lock_page(page_in(&s, place));
         give(&s);
         go_back(way);
         assert_resident(&s, AROUND_A_PAGE, "around a locked page");
+        go_back(way); /* refused again */
         fake_os_unlock_pages();
         go_back(way);
         assert_resident(&s, OWN_SLABS, "with no page locked");
@@ -139,18 +137,12 @@ TEST(all_but_a_locked_page_goes_back)
 #define STAYS 128 /* one of so many */
 #define AROUND_WHAT_STAYS(s) ((s)->n / STAYS * HAK_PAGE)
 
-static void give_most(const struct set *s)
+/* Frees those that stay, or all others. */
+static void give_some(const struct set *s, bool stay)
 {
     for (size_t i = 0; i < s->n; i++)
-        if (i % STAYS)
+        if ((i % STAYS == 0) == stay)
             hak_free(s->block[i]);
-    hak_bins_flush(unit_thread());
-}
-
-static void give_rest(const struct set *s)
-{
-    for (size_t i = 0; i < s->n; i += STAYS)
-        hak_free(s->block[i]);
     hak_bins_flush(unit_thread());
 }
 
@@ -158,13 +150,13 @@ TEST(a_trim_goes_around_a_locked_page_among_others)
 {
     start(AN_HOUR);
     for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(kinds[0].size);
+        struct set s = take(sizes[0]);
         fake_os_lock_page(page_in(&s, place));
-        give_most(&s);
+        give_some(&s, false);
         hak_trim(0);
         assert_resident(&s, AROUND_A_PAGE + AROUND_WHAT_STAYS(&s), "after a trim around a locked page");
         fake_os_unlock_pages();
-        give_rest(&s);
+        give_some(&s, true);
         hak_trim(0);
         assert_resident(&s, OWN_SLABS, "after a trim with no page locked");
         unit_census();
@@ -176,14 +168,14 @@ TEST(the_limit_is_kept_around_a_locked_page)
 {
     start("HAKMEM_LIMIT_MB=64 " AN_HOUR);
     for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(kinds[0].size);
+        struct set s = take(sizes[0]);
         fake_os_lock_page(page_in(&s, place));
-        give_most(&s);
-        struct set other = take(kinds[3].size);
+        give_some(&s, false);
+        struct set other = take(sizes[3]);
         assert_true(hak_budget_held() <= 64 * HAK_MIB);
         give(&other);
         fake_os_unlock_pages();
-        give_rest(&s);
+        give_some(&s, true);
     }
 }
 
@@ -191,8 +183,8 @@ TEST(the_limit_is_kept_around_a_locked_page)
 TEST(what_was_refused_is_not_taken_for_zero)
 {
     start(AN_HOUR);
-    for (unsigned i = 0; i < COUNT(kinds); i++) {
-        struct set s = take(kinds[i].size);
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+        struct set s = take(sizes[i]);
         for (unsigned place = 0; place < 3; place++)
             fake_os_lock_page(page_in(&s, place));
         give(&s);
@@ -210,9 +202,9 @@ TEST(what_was_refused_is_not_taken_for_zero)
 
 static void every_nth_fails(enum hak_os_call call, int error, bool onwards)
 {
-    for (unsigned i = 0; i < COUNT(kinds); i++)
+    for (unsigned i = 0; i < COUNT(sizes); i++)
         for (unsigned nth = 1, made = 8; nth <= 8 && nth <= made + 1; nth++) {
-            struct set s = take(kinds[i].size);
+            struct set s = take(sizes[i]);
             give(&s);
             uint64_t before = fake_os_count(call);
             fake_os_refuse(call, nth, error, onwards);
@@ -242,8 +234,8 @@ TEST(a_vector_done_in_part_is_finished)
 {
     start(AN_HOUR);
     for (unsigned most = 0; most < 4; most++)
-        for (unsigned i = 0; i < COUNT(kinds); i++) {
-            struct set s = take(kinds[i].size);
+        for (unsigned i = 0; i < COUNT(sizes); i++) {
+            struct set s = take(sizes[i]);
             give(&s);
             fake_os_vector(0, most);
             hak_trim(0);
@@ -257,8 +249,8 @@ TEST(late_answers_delay_nothing_else)
     start(NULL);
     fake_os_late(HAK_OS_madvise, 50);
     fake_os_late(HAK_OS_process_madvise, 1000);
-    for (unsigned i = 0; i < COUNT(kinds); i++) {
-        struct set s = take(kinds[i].size);
+    for (unsigned i = 0; i < COUNT(sizes); i++) {
+        struct set s = take(sizes[i]);
         give(&s);
         wait_idle();
         assert_resident(&s, OWN_SLABS, "after the purge delay with late answers");

@@ -99,15 +99,6 @@ TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
     unit_census();
 }
 
-static struct unit_block *given;
-
-static void *give(void *n)
-{
-    hak_share_set_heaps(1);
-    given = unit_blocks(2000, *(size_t *)n);
-    return NULL;
-}
-
 /* One that frees alone uses the class as well: its remote cache grows to the full size. */
 TEST(a_thread_that_only_frees_gathers_more_with_time)
 {
@@ -115,13 +106,12 @@ TEST(a_thread_that_only_frees_gathers_more_with_time)
     size_t n = 4000;
     unsigned cls = hak_class_of(2000);
     struct hak_heap *t = unit_thread();
-    unit_in_thread(give, &n);
+    hak_share_set_heaps(1);
+    struct unit_block *first = unit_blocks_of_other(2000, n), *others = first->next;
     hak_share_set_heaps(20);
-    struct unit_block *first = given;
-    given = given->next;
     hak_free(first);
     assert_in_range(t->bins[cls].remote_capacity, 1, 2);
-    unit_free_blocks(given);
+    unit_free_blocks(others);
     assert_true(t->bins[cls].remote_capacity > 2);
     assert_true(t->counters.remote_batches < n / 2);
 }

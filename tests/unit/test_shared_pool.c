@@ -107,18 +107,6 @@ static void cache_a_clean_one(void)
 
 /* --- stages ---------------------------------------------------------------------------------------------- */
 
-TEST(map_and_unused)
-{
-    start(NULL);
-    check();
-    acquire(cls);
-    assert_served("map");
-    acquire(cls);
-    assert_served("unused");
-    acquire(long_bin);
-    assert_served("unused");
-}
-
 TEST(hot_needs_no_lock)
 {
     start(NULL);

@@ -60,24 +60,18 @@ TEST(superslabs_that_serve_again_are_not_looked_at)
     assert_int_equal(hak_ledger[HAK_CAUSE_huge_page][HAK_OS_mincore].calls, 0);
 }
 
-static char *freed;
-
-static void free_again(void)
-{
-    hak_free(freed);
-}
-
 TEST(a_cached_span_is_no_block)
 {
     unit_start("HAKMEM_ACE_CACHE_MB=4");
     unit_needs_delay();
     enum { SIZE = 5 * 65536 };
     hak_free(take(SIZE)); /* turned away */
-    hak_free(freed = take(SIZE));
+    char *freed = take(SIZE);
+    hak_free(freed);
     assert_int_equal(large("cached_bytes"), SIZE);
     assert_true(!hak_space_slab(freed) || hak_slab_state(hak_space_slab(freed)) == HAK_SLAB_UNUSED);
     assert_int_equal(unit_census().live_large, 0);
-    assert_dies(free_again, "free");
+    assert_free_dies(freed, "free");
 }
 
 TEST(a_class_keeps_what_it_needed)

@@ -59,18 +59,12 @@ TEST(a_foreign_block_goes_to_the_callers_bin_only_with_a_header)
 }
 
 #if HAK_HEADER_LIMIT
-static void free_block(void)
-{
-    hak_free(block);
-}
-
 TEST(an_overwritten_header_is_found)
 {
     unit_start(NULL);
     struct unit_block *blocks = unit_blocks(40, 3);
-    block = blocks;
-    ((uint8_t *)block)[-1] = 0;
-    assert_dies(free_block, "corrupted header: the byte before block");
+    ((uint8_t *)blocks)[-1] = 0;
+    assert_free_dies(blocks, "corrupted header: the byte before block");
 }
 #endif
 
