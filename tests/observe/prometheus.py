@@ -5,10 +5,12 @@ Prometheus reads.
 
   PYTHONPATH=tests prometheus.py LIBRARY
 
-The text format's grammar is checked here, and by the package prometheus_client where it is installed.
+The text format's grammar is checked here, and by the package prometheus_client and by promtool where they are
+installed.
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ import tracing
 from common import finish
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{pid="(\d+)"\} (\d+)')
+HINT = re.compile(" no help text$| metric names should not contain abbreviated units$|^$")
 WORK = "kept = [bytes(n % 900) for n in range(20000)]; print(flush=True); input()"
 LEAST = {"hakmem_memory_live_bytes": 1 << 12, "hakmem_memory_resident_bytes": 1 << 20, "hakmem_memory_threads": 1,
          "hakmem_bins_refills": 100, "hakmem_os_calls_superslab_map_mmap_calls": 1}
@@ -42,6 +45,11 @@ def faults(text, pid):
             yield f"prometheus_client finds other samples: {parsed.items() ^ found.items()}"
     except ImportError:
         pass
+    if shutil.which("promtool"):  # 3: it has hints; a name is a path of the statistics, in their units, without a help
+        check = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        said = [line for line in check.stderr.splitlines() if not HINT.search(line)]
+        if said or check.returncode not in (0, 3):
+            yield f"promtool: {check.returncode}, {said}"
     for name, least in LEAST.items():
         if found.get(name, 0) < least:
             yield f"{name} is {found.get(name)}"
