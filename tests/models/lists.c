@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.c), and
+ * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.h), and
  * the pool's cache of EMPTY and PARTIAL slabs with publication, adoption and sweep (shared_pool/slab_cache.c,
  * core/parts/parts.c). One thread at a time must get a slab, and see everything that the last one wrote. */
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slab word: remote frees against its owner's collect, retire, disown and reclaim, and against adoption
- * (core/pages/slab.c, slab_stack.c as they are). Exactly one thread must get each block, ordered after its last use. */
+ * (core/pages/slab.c, slab_stack.h as they are). Exactly one thread must get each block, ordered after its last use. */
 #include "core/pages/slab.h"
 #include "core/pages/slab_stack.h"
 #include "world.h"
