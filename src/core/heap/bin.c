@@ -11,6 +11,7 @@
 #include "core/os/limit.h"
 #include "core/pages/block_batch.h"
 #include "core/pages/budget.h"
+#include "core/pages/guard.h"
 #include "core/pages/mark.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -206,6 +207,19 @@ static void start_bin(struct hak_heap *heap, unsigned cls)
     hak_cache_start(heap, cls);
 }
 
+/* Not inline, so that hak_bin_fall_back saves no registers for it. */
+static HAK_NOINLINE void *fall_back_to_slabs(struct hak_heap *heap, unsigned cls, unsigned end)
+{
+    void *block = NULL;
+    for (unsigned other = cls + 1; other < end && !block; other++) {
+        struct hak_slab *slab = heap->bins[other].slabs;
+        if (slab && hak_slab_free_blocks(slab))
+            block = take_single(slab);
+    }
+    hak_count(&heap->counters.borrowed, block != NULL);
+    return block;
+}
+
 /* This touches no new page: neighbouring classes of larger blocks share the free blocks that their fluctuating use
  * leaves. */
 void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
@@ -214,16 +228,14 @@ void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
     if (hak_strides[cls] < HAK_FALLBACK_MIN || (own && (hak_slab_free_blocks(own) || hak_slab_remote_count(own))))
         return NULL;
     unsigned end = (unsigned)hak_min(cls + 1 + FALLBACK_CLASSES, HAK_NCLASSES);
-    void *block = NULL;
-    for (unsigned other = cls + 1; other < end && !block; other++)
-        block = hak_cache_pop_again(other);
-    for (unsigned other = cls + 1; other < end && !block; other++) {
-        struct hak_slab *slab = heap->bins[other].slabs;
-        if (slab && hak_slab_free_blocks(slab))
-            block = take_single(slab);
+    for (unsigned other = cls + 1; other < end; other++) {
+        void *block = hak_cache_pop_again(other);
+        if (block) {
+            hak_count(&heap->counters.borrowed, 1);
+            return block;
+        }
     }
-    hak_count(&heap->counters.borrowed, block != NULL);
-    return block;
+    return fall_back_to_slabs(heap, cls, end);
 }
 
 /* A slab's own freed blocks are used before the remote cache. Otherwise they would accumulate while the thread uses
@@ -261,6 +273,8 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     hak_work_add(taken);
     b->refills++;
     hak_share_count_use(b);
+    if (HAK_UNLIKELY(hak_options.guard_rate)) /* blocks in a bin count as handed out */
+        hak_guard_count(taken);
     return hak_cache_taken(heap, cls);
 }
 

@@ -11,21 +11,19 @@
 #include "heaps.h"
 #include "quarantine.h"
 
-static _Atomic(uint32_t) flush_request;
+_Atomic(uint32_t) hak_flush_request;
 static _Atomic(uint32_t) ended_work; /* of ended threads since their last tick; the next thread takes it over */
 static pthread_key_t key;
 static bool key_exists; /* without a key, ended threads keep their heaps; nothing breaks */
 
-/* Not inline, like the next functions, so that hak_thread_heap, which every slow call runs, saves no registers for
- * them. */
-static HAK_COLD struct hak_heap *start_thread(void)
+static struct hak_heap *start_thread(void)
 {
     if (hak_self.ended || hak_heaps_are_of_cpus())
         return NULL;
     struct hak_heap *heap = hak_heap_new();
     if (!heap)
         return NULL;
-    heap->flush_done = HAK_LOAD_RELAXED(&flush_request);
+    heap->flush_done = HAK_LOAD_RELAXED(&hak_flush_request);
     hak_self.tag = hak_quarantine_is_on() ? HAK_TAG_NOBODY : heap->tag;
     heap->cache = &hak_self;
     hak_self.heap = heap; /* before setspecific, which may allocate */
@@ -48,26 +46,20 @@ static void tag_again(struct hak_heap *heap, unsigned cls)
         hak_slab_tag(slab, heap->tag);
 }
 
-static HAK_COLD struct hak_heap *follow_request(struct hak_heap *heap, uint32_t request)
+struct hak_heap *hak_thread_heap_slow(void)
 {
-    heap->flush_done = request;
+    struct hak_heap *heap = hak_self.heap;
+    if (!heap)
+        return start_thread();
+    heap->flush_done = HAK_LOAD_RELAXED(&hak_flush_request);
     hak_bins_flush(heap);
     hak_heap_each_class(heap, tag_again);
     return heap;
 }
 
-struct hak_heap *hak_thread_heap(void)
-{
-    struct hak_heap *heap = hak_self.heap;
-    uint32_t request = HAK_LOAD_RELAXED(&flush_request);
-    if (HAK_UNLIKELY(!heap))
-        return start_thread();
-    return HAK_LIKELY(heap->flush_done == request) ? heap : follow_request(heap, request);
-}
-
 void hak_thread_request_flush(void)
 {
-    HAK_ADD_RELAXED(&flush_request, 1);
+    HAK_ADD_RELAXED(&hak_flush_request, 1);
 }
 
 /* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the

@@ -5,9 +5,18 @@
 
 #include "heap.h"
 
+extern HAK_HIDDEN _Atomic(uint32_t) hak_flush_request;
+/* The thread has no heap yet, or has not followed the last request. */
+HAK_COLD struct hak_heap *hak_thread_heap_slow(void);
+
 /* The calling thread's heap, which begins on first use. NULL once the thread's destructor ran, without memory, or if
  * heaps belong to CPUs: callers then use the orphan. The caller has initialised the library. */
-struct hak_heap *hak_thread_heap(void);
+HAK_INLINE struct hak_heap *hak_thread_heap(void)
+{
+    struct hak_heap *heap = hak_self.heap;
+    return HAK_LIKELY(heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request)) ? heap : hak_thread_heap_slow();
+}
+
 /* At the library's start, before any thread has a heap: makes the key whose destructor retires heaps. */
 void hak_thread_make_key(void);
 /* Asks every thread to flush its bins at its next slow path. */

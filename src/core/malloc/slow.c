@@ -116,7 +116,7 @@ static HAK_COLD void *alloc_small_in_span(size_t size)
     return alloc_span(hak_max(size, 1), 1, false);
 }
 
-static void *malloc_slowly(size_t size)
+HAK_INLINE void *malloc_slowly(size_t size)
 {
     void *p = size ? NULL : hak_zero_alloc();
     if (!p)
@@ -124,21 +124,15 @@ static void *malloc_slowly(size_t size)
     return HAK_LIKELY(p) ? p : alloc_small_in_span(size);
 }
 
-/* HAKMEM_GUARD_RATE. Blocks that a refill puts into a bin count as handed out. */
-static HAK_COLD void *malloc_guarded(size_t size, const void *caller)
-{
-    void *p = hak_guard_sample(size - hak_min(size, HAK_CANARY), caller); /* it has none */
-    uint32_t work = hak_work;
-    if (!p && (p = malloc_slowly(size)))
-        hak_guard_count(hak_work - work);
-    return p;
-}
-
 static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 {
     void *p = NULL;
-    if (HAK_LIKELY(hak_init()))
-        p = HAK_LIKELY(!hak_options.guard_rate) ? malloc_slowly(size) : malloc_guarded(size, caller);
+    if (HAK_LIKELY(hak_init())) {
+        if (HAK_UNLIKELY(hak_options.guard_rate))
+            p = hak_guard_sample(size - hak_min(size, HAK_CANARY), caller); /* it has no canary */
+        if (HAK_LIKELY(!p))
+            p = malloc_slowly(size);
+    }
     hak_maintain();
     if (HAK_UNLIKELY(!p))
         errno = ENOMEM;
