@@ -40,6 +40,7 @@ struct hak_heap {
     uint32_t flush_done;          /* the last flush request that it has followed */
     uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: not yet, */
     unsigned scan_next;           /* and the next one */
+    uint32_t random;              /* see hak_bin_random */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */
     struct hak_counters counters;

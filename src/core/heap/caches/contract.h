@@ -26,10 +26,28 @@
 #define HAK_BIN_TICK (HAK_CACHE_CPU ? 128u : HAK_ROOM_MOST)
 #define HAK_BIN_SHORT_TICK 16u /* the same while idle memory waits to be purged */
 
-/* The most frees until the next tick. */
-HAK_INLINE uint32_t hak_bin_tick(void)
+HAK_INLINE uint32_t hak_bin_random(struct hak_heap *heap)
 {
-    return HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)) ? HAK_BIN_SHORT_TICK : HAK_BIN_TICK;
+    return heap->random = heap->random * 1664525u + 1013904223u;
+}
+
+/* The frees until the next tick: HAK_BIN_TICK less up to a half, at random. Otherwise classes that the program uses in
+ * turn would tick one right after the other, and none in thousands of calls before. */
+HAK_INLINE uint32_t hak_bin_tick(struct hak_heap *heap)
+{
+    return HAK_BIN_TICK - (hak_bin_random(heap) >> (HAK_CACHE_CPU ? 26 : 27));
+}
+
+/* The same where idle memory may wait. */
+HAK_INLINE uint32_t hak_bin_tick_now(struct hak_heap *heap)
+{
+    return HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)) ? HAK_BIN_SHORT_TICK : hak_bin_tick(heap);
+}
+
+/* A part of `frees` at random: so classes whose first calls come in turn do not tick together either. */
+HAK_INLINE uint32_t hak_bin_part(struct hak_heap *heap, uint32_t frees)
+{
+    return (uint32_t)((uint64_t)frees * hak_bin_random(heap) >> 32);
 }
 
 /* The thread uses the class for the first time. */

@@ -12,7 +12,7 @@
 #include "core/heap/share.h"
 #include "core/pages/block_batch.h"
 
-#define TICKS 11u /* until the next check, where at the latest the thread follows a trim's request */
+#define TICKS 15u /* until the next check, where at the latest the thread follows a trim's request */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
@@ -61,10 +61,10 @@ static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 }
 
 /* Sets the frees until the next tick. There are slots for them; few, if the thread shares slabs of the class. */
-HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls)
+HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 {
     const struct hak_bin *b = &heap->bins[cls];
-    uint32_t room = (uint32_t)hak_min(hak_bin_tick(), b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
+    room = (uint32_t)hak_min(room, b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
     if (hak_share_is_on(b, cls))
         room = (uint32_t)hak_min(room, 2 * hak_share_capacity(cls) + 1);
     hak_array_set_room(heap, cls, room);
@@ -74,7 +74,7 @@ void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
     hak_owned_mark_used(heap, cls); /* so that the slots are found when the heap is dissolved */
     grow_array(heap, cls, 1);
-    set_room(heap, cls);
+    set_room(heap, cls, HAK_BIN_TICK);
 }
 
 /* --- filling ------------------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *sl
         hak_mark_renew(b->slots[i], cls);
     set_length(b, cls, n + taken);
     count_refill(heap, cls, taken);
-    set_room(heap, cls);
+    set_room(heap, cls, hak_bin_tick_now(heap));
     return taken;
 }
 
@@ -123,7 +123,7 @@ bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks block
     memcpy(b->slots + 1, blocks, n * sizeof *blocks);
     set_length(b, cls, n);
     count_refill(heap, cls, n);
-    set_room(heap, cls);
+    set_room(heap, cls, hak_bin_tick_now(heap));
     return true;
 }
 
@@ -186,8 +186,8 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     uint32_t keep = array_capacity(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
-    hak_work_add(hak_min(most - n, HAK_BIN_TICK));
-    if (n < keep && most - n < HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES)
+    bool grows = n < keep && most - n < HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
+    if (grows)
         grow_array(heap, cls, 2 * most);
     put_in_array(heap, cls, p);
     if (hak_array_length(b, cls) > keep) {
@@ -198,7 +198,8 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     b->later = TICKS;
     most = b->slots_lg ? hak_array_most(b) : 0;
     b->steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(hak_parts.capacity[cls], most - HAK_BIN_TICK) : 0);
-    set_room(heap, cls);
+    set_room(heap, cls, grows ? hak_bin_part(heap, HAK_BIN_TICK) : hak_bin_tick_now(heap));
+    hak_work_add(b->given + 1u); /* for the frees to come, as in a tick, and p */
 }
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */

@@ -111,9 +111,10 @@ HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
         b->steady = 0;
     end[1] = p;
     hak_self.bin[cls] = end + 1;
-    hak_self.room[cls] = hak_room(HAK_BIN_TICK);
-    b->given = (uint16_t)(b->given + 1 + HAK_BIN_TICK); /* these frees, and p, are counted with the next ones */
-    hak_work_add(HAK_BIN_TICK);
+    uint32_t room = hak_bin_tick(heap);
+    hak_self.room[cls] = hak_room(room);
+    b->given = (uint16_t)(b->given + 1 + room); /* these frees, and p, are counted with the next ones */
+    hak_work_add(room);
     return true;
 }
 

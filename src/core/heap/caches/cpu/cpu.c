@@ -121,17 +121,17 @@ static uint32_t pop_some(unsigned cls, void **blocks, uint32_t n)
 }
 
 /* Pushes up to n blocks; returns how many found slots. The last one of them is popped first. */
-static uint32_t push_some(unsigned cls, void *const *blocks, uint32_t n)
+static uint32_t push_some(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         __tsan_release(blocks[i]);
     return has_plain_arrays() ? push_plainly(hak_self.arrays, cls, blocks, n)
-                              : hak_rseq_push_some(cls, blocks, n, hak_bin_tick());
+                              : hak_rseq_push_some(cls, blocks, n, hak_bin_tick_now(heap));
 }
 
 static void push_or_drain(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
-    uint32_t pushed = push_some(cls, blocks, n);
+    uint32_t pushed = push_some(heap, cls, blocks, n);
     if (pushed < n)
         hak_drain_array(heap, blocks + pushed, n - pushed);
 }
@@ -223,7 +223,7 @@ static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
 bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
-    if (!b->later || array_length(hak_self.arrays, cls) >= array_limit(b, cls) || !push_some(cls, &p, 1))
+    if (!b->later || array_length(hak_self.arrays, cls) >= array_limit(b, cls) || !push_some(heap, cls, &p, 1))
         return false;
     b->later--;
     hak_work_add(1);
@@ -260,10 +260,11 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     struct hak_bin *b = &heap->bins[cls];
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
-    hak_work_add(HAK_BIN_TICK);
-    b->later = (uint16_t)hak_bin_tick();
+    hak_work_add(HAK_BIN_TICK * 3 / 4); /* the mean */
+    b->later = (uint8_t)hak_bin_tick_now(heap);
     reset_closed(cls);
-    if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) && push_some(cls, &p, 1))
+    if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) &&
+        push_some(heap, cls, &p, 1))
         return;
     make_array_room(heap, cls);
     push_or_drain(heap, cls, &p, 1);

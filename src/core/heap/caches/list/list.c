@@ -28,7 +28,7 @@ void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
     b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(b, cls));
-    hak_list_set_room(b, cls, b->interval);
+    hak_list_set_room(heap, cls, b->interval + hak_bin_part(heap, b->interval), hak_bin_part(heap, b->interval));
 }
 
 bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n)
@@ -73,7 +73,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first block shows whether it is freed again */
     hak_list_put(cls, p);
     hak_owned_mark_used(heap, cls);
-    hak_work_add((uint32_t)hak_min(b->interval, HAK_BIN_TICK));
+    hak_work_add(1);
     void *rest = cut_list(hak_self.bin[cls], keep);
     hak_count(&heap->counters.checks, 1);
     if (rest) {
@@ -84,7 +84,8 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     } else {
         b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
     }
-    hak_list_set_room(b, cls, b->interval);
+    uint32_t frees = b->interval - hak_bin_part(heap, b->interval / 4);
+    hak_list_set_room(heap, cls, frees, hak_bin_part(heap, hak_bin_tick_now(heap)));
 }
 
 void hak_cache_drain(struct hak_heap *heap, unsigned cls)

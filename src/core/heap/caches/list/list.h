@@ -63,12 +63,13 @@ HAK_INLINE void hak_list_put(unsigned cls, void *p)
     hak_self.bin[cls] = p;
 }
 
-/* Sets the frees until the bin is checked; ticks come in between. */
-HAK_INLINE void hak_list_set_room(struct hak_bin *b, unsigned cls, uint32_t frees)
+/* Sets the frees until the bin is checked, and those of them until the next tick. Frees count as work in advance. */
+HAK_INLINE void hak_list_set_room(struct hak_heap *heap, unsigned cls, uint32_t frees, uint32_t tick)
 {
-    uint32_t now = (uint32_t)hak_min(frees, hak_bin_tick());
-    b->later = (uint16_t)(frees - now);
+    uint32_t now = (uint32_t)hak_min(frees, tick);
+    heap->bins[cls].later = (uint16_t)(frees - now);
     hak_self.room[cls] = hak_room(now);
+    hak_work_add(now);
 }
 
 /* Called when the bin's room is used up: counts work. False if the bin is due for a check. Ticks are frequent, so they
@@ -79,13 +80,7 @@ HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
     if (!b->later)
         return false;
     hak_list_put(cls, p);
-    if (HAK_UNLIKELY(b->later < HAK_BIN_TICK || HAK_LOAD_RELAXED(&hak_purge_waits))) {
-        hak_list_set_room(b, cls, b->later);
-    } else {
-        b->later = (uint16_t)(b->later - HAK_BIN_TICK);
-        hak_self.room[cls] = hak_room(HAK_BIN_TICK);
-    }
-    hak_work_add(HAK_BIN_TICK);
+    hak_list_set_room(heap, cls, b->later, hak_bin_tick_now(heap));
     return true;
 }
 
