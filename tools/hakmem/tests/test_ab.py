@@ -108,11 +108,16 @@ def test_a_real_slowdown_of_5_percent_is_found(
 def test_a_variant_that_does_nothing(
     hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path
 ) -> None:
-    """A setting that this program never reaches: no difference, in CPU time as in time."""
+    """A setting that this program never reaches: no difference, in CPU time as in time. One experiment of 200 claims
+    one by chance (inference.py); two in a row do not.
+    """
     words = ("set:SUPERSLAB_MAX_CACHED=255", "--library", library, "--runs", "12")
     more = ("--no-syscalls", "--memory-runs", "1", "-o", tmp_path, "--metric", "cpu")
-    done = hakmem("ab", *words, *more, "--", compiled("spin"), "10")
-    assert done.code == 0, done.text
+    for _ in range(2):
+        done = hakmem("ab", *words, *more, "--", compiled("spin"), "10")
+        assert done.code == 0, done.text
+        if "no difference above the noise" in done.out:
+            break
     assert "no difference above the noise" in done.out
 
 
