@@ -88,28 +88,6 @@ TEST(remote_blocks_are_collected_by_their_number)
     assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10 - rows[row].early - rows[row].low_water);
 }
 
-TEST(few_remote_blocks_wait_while_own_ones_are_free)
-{
-    start("HAKMEM_TINY_P0_DRAIN_THRESH=3");
-    struct unit_block *live = unit_blocks(SIZE, 1);
-    unit_free_blocks(unit_blocks(SIZE, 8));
-    struct unit_block *others = unit_blocks(SIZE, 2);
-    hak_bins_flush(t);
-    unit_free_by_other(others);
-    unit_blocks(SIZE, 1);
-    assert_int_equal(hak_slab_remote_count(hak_space_slab(live)), 2);
-}
-
-TEST(remote_blocks_come_before_a_new_slab)
-{
-    start("HAKMEM_TINY_P0_NO_DRAIN=1");
-    struct unit_block *mine = unit_blocks(SIZE, capacity);
-    unit_free_by_other(mine->next);
-    unit_blocks(SIZE, capacity - 1);
-    assert_int_equal(t->counters.slabs_acquired, 1);
-    assert_int_equal(t->counters.remote_saved, capacity - 1);
-}
-
 TEST(a_free_block_of_the_next_six_classes_serves_before_new_pages)
 {
     start(NULL);
@@ -150,20 +128,6 @@ TEST(nothing_is_borrowed_where_the_class_has_free_blocks_or_is_below_4_kib)
     assert_null(hak_bin_fall_back(t, large));
 }
 
-TEST(a_program_that_only_frees_keeps_nothing_in_the_bin)
-{
-    start(NULL);
-    size_t keep = hak_parts.capacity[cls];
-    unit_free_blocks(unit_blocks(SIZE, 8 * keep + 8 * 256));
-    assert_true(t->counters.overflows > 1);
-    assert_in_range(t->counters.overflows, 1, t->counters.checks);
-#if HAK_CACHE_LIST
-    assert_in_range(unit_bin_length(cls), 0, t->bins[cls].interval);
-#else
-    assert_in_range(unit_bin_length(cls), 0, 256);
-#endif
-}
-
 TEST(prewarming_fills_the_bin)
 {
     start(NULL);
@@ -194,30 +158,4 @@ TEST(pairs_of_any_size_are_a_heartbeat)
     for (unsigned i = 0; i < 10; i++)
         assert_true(looks_at_the_clock(1000, 1) >= 2);
     assert_true(looks_at_the_clock(10000, 1000) >= 20);
-}
-
-TEST(without_memory_a_refill_gives_null_and_later_blocks)
-{
-    start(NULL);
-    fake_os_refuse_any(1, ENOMEM, true);
-    assert_null(hak_bin_refill(t, cls, HAK_REFILL_WITHIN_BUDGET));
-    assert_null(hak_bin_take_one(t, cls, HAK_REFILL_WITHIN_BUDGET));
-    fake_os_allow();
-    void *p = hak_bin_refill(t, cls, HAK_REFILL_WITHIN_BUDGET);
-    assert_non_null(p);
-    hak_mark_clear(p, cls);
-    hak_free(p);
-}
-
-TEST(own_free_blocks_go_before_those_of_others)
-{
-    start(NULL);
-    struct unit_block *live = unit_blocks(SIZE, 1);
-    hak_bins_flush(t); /* the rest of its batch is then free in the slab */
-    unit_free_blocks(unit_blocks_of_other(SIZE, 3));
-    uint32_t waiting = t->bins[cls].remote_count;
-    assert_true(waiting && hak_slab_free_blocks(t->bins[cls].slabs));
-    hak_malloc(SIZE);
-    assert_int_equal(t->bins[cls].remote_count, waiting);
-    unit_free_blocks(live);
 }

@@ -150,14 +150,3 @@ TEST(a_parked_thread_holds_what_its_slabs_have_cut)
         hak_bins_resume(t);
     }
 }
-
-TEST(draining_sends_the_blocks_of_others_home)
-{
-    start(NULL);
-    unit_free_blocks(unit_blocks_of_other(SIZE, 3));
-    assert_true(t->bins[cls].remote_count > 0);
-    hak_bins_flush(t);
-    assert_int_equal(t->bins[cls].remote_count, 0);
-    struct hak_census c = unit_census();
-    assert_int_equal(c.used, c.remote);
-}

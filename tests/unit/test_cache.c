@@ -147,18 +147,6 @@ TEST(a_bin_as_long_as_its_capacity_does_not_overflow)
     assert_int_equal(t->counters.overflows, overflows + 1);
 }
 
-TEST(outgrown_arrays_serve_other_classes)
-{
-    t = unit_init_heap(NULL);
-    unit_free_blocks(unit_blocks(64, 1000));
-    void **spare[COUNT(t->spare_slots)];
-    memcpy(spare, t->spare_slots, sizeof spare);
-    hak_free(hak_malloc(SIZE));
-    const struct hak_bin *b = &t->bins[hak_class_of(SIZE)];
-    assert_non_null(b->slots);
-    assert_ptr_equal(b->slots, spare[b->slots_lg]);
-}
-
 TEST(the_room_of_a_bin_is_never_more_than_its_free_slots)
 {
     enum { N = 2000 };
@@ -188,19 +176,6 @@ static void *use_all_classes(void *unused)
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
         unit_free_blocks(unit_blocks(hak_class_usable(cls), 20));
     return unused;
-}
-
-TEST(slots_of_ended_threads_are_used_again)
-{
-    t = unit_init_heap(NULL);
-    size_t settled = 0;
-    for (unsigned i = 0; i < 40; i++) {
-        unit_in_thread(use_all_classes, NULL);
-        hak_heaps_dissolve(UINT64_MAX);
-        if (i == 20)
-            settled = hak_meta_bytes();
-    }
-    assert_int_equal(hak_meta_bytes(), settled);
 }
 
 static pthread_barrier_t worked, over;
@@ -251,23 +226,6 @@ TEST(slots_of_many_ended_threads_go_back_to_the_kernel)
     fake_os_allow();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote);
-}
-
-/* A region that the kernel refuses to take back serves again. */
-TEST(slots_that_are_refused_are_not_lost)
-{
-    static struct hak_heap other;
-    unsigned arrays[2] = {0};
-    t = unit_init_heap(NULL);
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
-    for (unsigned round = 0; round < 2; round++) {
-        size_t bytes = hak_meta_bytes();
-        for (; arrays[round] < 300; arrays[round]++)
-            assert_non_null(hak_slots_get(&other, 6));
-        assert_true(round == 0 || hak_meta_bytes() == bytes);
-        hak_slots_release(&other);
-    }
-    fake_os_allow();
 }
 
 static void *use_a_class(void *unused)
@@ -324,20 +282,6 @@ TEST(without_memory_for_slots_the_kernel_is_seldom_asked)
     hak_free(live);
 }
 
-TEST(at_a_limit_slots_take_no_more_than_they_need)
-{
-    t = unit_init_heap(NULL);
-    take_all_slots();
-    t->slots_refused = 0;
-    fake_os_allow();
-    fake_os_limit_maps(hak_os_page_size());
-    assert_non_null(hak_slots_get(t, 3));
-    size_t bytes = hak_meta_bytes();
-    assert_non_null(hak_slots_get(t, 3));
-    assert_int_equal(hak_meta_bytes(), bytes);
-    assert_null(hak_slots_get(t, HAK_SLOTS_LG_MAX));
-}
-
 TEST(without_memory_for_slots_blocks_are_drained)
 {
     t = unit_init_heap(NULL);
@@ -356,21 +300,6 @@ TEST(without_memory_for_slots_blocks_are_drained)
         hak_free(hak_malloc(SIZE));
     assert_true(hak_cache_length(hak_class_of(SIZE)) > 0);
     unit_census();
-}
-
-TEST(a_bin_without_slots_takes_blocks_all_the_same)
-{
-    t = unit_init_heap(NULL);
-    unsigned cls = hak_class_of(64);
-    void *p = hak_malloc(64);
-    hak_bins_flush(t);
-    struct hak_bin b = t->bins[cls];
-    forget_slots(cls); /* while the slab still has this heap's tag */
-    hak_free(p);
-    hak_free(hak_malloc(64));
-    assert_true(t->bins[cls].slots_lg && b.slots_lg);
-    hak_bins_flush(t);
-    assert_int_equal(unit_census().used, 0);
 }
 #endif
 

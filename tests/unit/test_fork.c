@@ -38,13 +38,6 @@ static int use_everything(void)
     return c.violations != 0;
 }
 
-TEST(fork_as_the_first_thing)
-{
-    unit_start(NULL);
-    unit_in_child(use_everything);
-    use_everything();
-}
-
 static int fork_again(void)
 {
     unit_in_child(use_everything);
@@ -363,33 +356,6 @@ TEST(locks_of_two_parts_may_have_one_rank)
     stop = true;
     for (unsigned i = 0; i < COUNT(busy); i++)
         unit_join(busy[i]);
-}
-
-static void *churn(void *unused)
-{
-    uint64_t random = 1;
-    while (!stop)
-        unit_free_blocks(unit_blocks(16 + unit_random(&random) % 60000, 4));
-    return unused;
-}
-
-static int allocate(void)
-{
-    unit_free_blocks(unit_blocks(100, 500));
-    unit_free_blocks(unit_blocks(100000, 20));
-    return 0;
-}
-
-TEST(fork_while_threads_allocate)
-{
-    unit_start(NULL);
-    pthread_t threads[] = {unit_begin(churn, NULL), unit_begin(churn, NULL)};
-    for (unsigned i = 0; i < 30; i++)
-        unit_in_child(allocate);
-    stop = true;
-    for (unsigned i = 0; i < COUNT(threads); i++)
-        unit_join(threads[i]);
-    unit_census();
 }
 #endif
 

@@ -259,17 +259,3 @@ TEST(bytes_beside_a_block_are_checked)
     hak_guard_free(blocks[0], FREER);
     hak_guard_free(blocks[1], FREER);
 }
-
-static int free_and_sample(void)
-{
-    hak_guard_free(block, FREER);
-    return hak_guard_sample(16, CALLER) == NULL;
-}
-
-TEST(a_child_has_them_too)
-{
-    start(1);
-    block = sample(100);
-    unit_in_child(free_and_sample);
-    hak_guard_free(block, FREER);
-}

@@ -42,13 +42,3 @@ TEST(slabs_beyond_a_few_are_nobodys_and_empty_themselves)
             fail_msg("%u-byte blocks: %zu pages stay", sizes[i], (size_t)unit_pages_in_use(&census));
     }
 }
-
-TEST(a_class_is_marked_with_its_first_slab)
-{
-    struct hak_heap *t = unit_init_heap(NULL);
-    unsigned c = hak_class_of(SIZE);
-    assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 0);
-    hak_owned_add(t, hak_parts_acquire_slab(t, c));
-    assert_int_equal(t->used_classes[c / 64] >> c % 64 & 1, 1);
-    assert_int_equal(t->slabs, 1);
-}

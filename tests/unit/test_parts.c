@@ -27,15 +27,6 @@ TEST(every_class_has_the_narrowest_frontend)
     assert_non_null(hak_parts.spans->span_alloc);
 }
 
-TEST(capacities_are_sane)
-{
-    unit_init(NULL);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        assert_in_range(hak_parts.capacity[cls], 2, 4096);
-        assert_in_range(hak_parts.batch[cls], 1, hak_parts.capacity[cls]);
-    }
-}
-
 static char text[1000];
 
 static void init_with(const char *settings)

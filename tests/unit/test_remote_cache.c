@@ -60,23 +60,6 @@ TEST(a_thread_that_only_frees_remote_blocks_hears_of_a_trim)
     unit_in_thread(only_free_remote, &n);
 }
 
-/* Frees one remote block of that size, and returns how many remote blocks served then. */
-static uint64_t reused_of_one(size_t size)
-{
-    uint64_t before = t->counters.remote_reused;
-    unit_free_blocks(unit_blocks_of_other(size, 1));
-    hak_malloc(size);
-    return t->counters.remote_reused - before;
-}
-
-TEST(a_single_remote_block_serves_unless_it_is_small)
-{
-    t = unit_init_heap(NULL);
-    assert_int_equal(reused_of_one(SIZE), 1);
-    if (!HAK_HEADER_LIMIT) /* with headers, no small block is foreign */
-        assert_int_equal(reused_of_one(64), 0);
-}
-
 #if HAK_CACHE_SLOTS
 /* The number of slots stays as it is, so that the blocks in them stay until they return to their slabs. */
 TEST(a_full_array_whose_capacity_falls_is_flushed)

@@ -166,33 +166,6 @@ TEST(writing_makes_no_call_of_memory_and_tells_of_errors)
     assert_int_equal(hak_stats_write(-1, true), -EBADF);
 }
 
-TEST(the_ledger_is_what_the_door_saw)
-{
-    unit_start("HAKMEM_PURGE_DELAY_MS=10");
-    for (unsigned i = 0; i < 5; i++) {
-        work();
-        fake_os_pass(100);
-    }
-    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false);
-    work();
-    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
-    hak_free(hak_malloc(40 * HAK_MIB));
-    hak_free(hak_resize(hak_malloc(40 * HAK_MIB), 80 * HAK_MIB));
-    hak_trim(0);
-    struct fake_calls seen = fake_os_calls();
-    for (unsigned call = 0; call < HAK_NOSCALLS; call++) {
-        uint64_t calls = 0, failed = 0, bytes = 0;
-        for (unsigned cause = 0; cause < HAK_NCAUSES; cause++) {
-            calls += hak_ledger[cause][call].calls;
-            failed += hak_ledger[cause][call].failed;
-            bytes += hak_ledger[cause][call].bytes;
-        }
-        assert_int_equal(calls, seen.calls[call]);
-        assert_int_equal(failed, seen.failed[call]);
-        assert_int_equal(bytes, seen.bytes[call]);
-    }
-}
-
 TEST(blocks_and_bytes_are_conserved)
 {
     unit_start(NULL);

@@ -36,14 +36,6 @@ TEST(the_tables_are_read_only_after_a_silent_start)
     assert_int_equal(errno, EFAULT);
 }
 
-TEST(a_refused_seal_does_no_harm)
-{
-    unit_start(NULL);
-    fake_os_refuse(HAK_OS_mprotect, 1, ENOMEM, false);
-    assert_true(hak_init());
-    unit_free_blocks(unit_blocks(100, 1000));
-}
-
 TEST(a_start_without_memory_is_tried_again)
 {
     unit_start(NULL);

@@ -27,35 +27,10 @@ static void *get(void *unused)
     return t;
 }
 
-TEST(before_its_first_slow_path_a_thread_has_nothing)
-{
-    unit_start(NULL);
-    assert_null(hak_self.heap);
-    assert_int_equal(hak_self.tag, HAK_TAG_NOBODY);
-    assert_int_equal(unit_totals().started, 0);
-    assert_non_null(get(NULL));
-    assert_int_equal(unit_totals().used, 1);
-}
-
 static void *get_into(void *out)
 {
     *(struct hak_heap **)out = get(NULL);
     return NULL;
-}
-
-TEST(descriptors_are_recycled)
-{
-    unit_start(NULL);
-    struct hak_heap *first, *second;
-    unit_in_thread(get_into, &first);
-    size_t bytes = hak_meta_bytes();
-    for (unsigned i = 0; i < 100; i++) {
-        unit_in_thread(get_into, &second);
-        assert_ptr_equal(second, first);
-    }
-    assert_int_equal(hak_meta_bytes(), bytes);
-    assert_int_equal(unit_totals().started, 101);
-    assert_int_equal(unit_totals().used, 0);
 }
 
 TEST(tags_of_live_threads_differ)
@@ -124,12 +99,6 @@ TEST(a_thread_that_ends_leaves_nothing_active)
     assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
-static void *allocate_full(void *n)
-{
-    kept = unit_blocks(SIZE, *(size_t *)n);
-    return NULL;
-}
-
 /* --- parked: what an ended thread had waits for the next one -------------------------------------------- */
 
 /* A release backend that returns idle memory at once parks no heap. */
@@ -174,18 +143,6 @@ TEST(the_next_thread_goes_on_with_what_the_last_one_had)
     hak_orphan_release();
     assert_int_equal(unit_totals().retired, 0);
     assert_int_equal(unit_totals().active_slabs, 0);
-    assert_int_equal(unit_census().used, 0);
-}
-
-TEST(blocks_of_a_parked_thread_may_be_freed_by_others)
-{
-    start(NULL);
-    size_t n = 10;
-    unit_join(unit_begin(allocate_full, &n));
-    unit_free_blocks(kept);
-    hak_remote_cache_flush(unit_thread()); /* the caller has resumed the parked heap */
-    assert_int_equal(unit_totals().retired, 0);
-    hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
 }
 
@@ -444,26 +401,3 @@ TEST(a_free_hears_what_is_asked_without_tags)
 }
 
 /* --- memory refused ------------------------------------------------------------------------------------ */
-
-static void *serve_without_descriptor(void *unused)
-{
-    fake_os_refuse_any(1, ENOMEM, true);
-    while (hak_meta_alloc(4096))
-        ;
-    while (hak_meta_alloc(64))
-        ;
-    assert_null(unit_thread());
-    fake_os_allow();
-    assert_non_null(unit_thread());
-    unit_free_blocks(unit_blocks(SIZE, 10));
-    return unused;
-}
-
-TEST(without_memory_for_a_descriptor_later_calls_try_again)
-{
-    unit_start(NULL);
-    unit_free_blocks(unit_blocks(SIZE, 10));
-    unit_in_thread(serve_without_descriptor, NULL);
-    hak_bins_flush(unit_thread());
-    assert_int_equal(unit_census().used, 0);
-}
