@@ -314,6 +314,20 @@ TEST(what_went_lazily_is_old)
     assert_false(r.zero);
     assert_int_equal(old, 7);
     assert_int_equal(hak_budget_held(), 4 * HAK_PAGE);
+    assert_true(unit_stat("release", "lazy_bytes") >= 3 * HAK_PAGE);
+}
+
+TEST(what_does_not_go_lazily_goes_at_once)
+{
+    start(LATER "HAKMEM_MADV=free");
+    struct hak_slab *run = take(1, HAK_PAGES_MAPPED);
+    char *p = memset(base_of(run), 1, HAK_PAGE);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, false); /* a kernel before 4.5 */
+    put(run);
+    hak_pages_trim(0);
+    assert_int_equal(p[0], 0);
+    assert_int_equal(dirty_bytes(), 0);
+    assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
 }
 
 TEST(given_pages_are_those_that_did_not_go_back)

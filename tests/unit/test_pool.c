@@ -255,6 +255,22 @@ TEST(the_rest_of_an_ended_thread_goes_back)
     assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
+/* Its PARTIAL slabs serve others, and no further pages are taken. */
+TEST(slabs_of_ended_threads_are_adopted)
+{
+    unit_init("HAKMEM_POOL_TLS_PREWARM=off");
+    unit_in_thread(leave_blocks, NULL);
+    uint64_t slabs = pool("slabs_taken"), mapped = pool("chunks_mapped");
+    struct unit_block *mine = unit_blocks(10000, 3);
+    assert_int_equal(pool("slabs_taken"), slabs);
+    assert_int_equal(pool("chunks_mapped"), mapped);
+    unit_free_blocks(left);
+    unit_free_blocks(mine);
+    hak_bins_flush(unit_thread());
+    unit_sweep();
+    assert_int_equal(unit_census().used, 0);
+}
+
 /* --- fork ------------------------------------------------------------------------------------------------- */
 
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
@@ -340,6 +356,12 @@ static uint64_t warm_in_a_thread(void)
     uint64_t n;
     unit_in_thread(count_warm, &n);
     return n;
+}
+
+TEST(no_prewarm)
+{
+    unit_init("HAKMEM_POOL_TLS_PREWARM=off HAKMEM_TINY_PREWARM=0");
+    assert_int_equal(warm_in_a_thread(), 0);
 }
 
 static void *count_bins(void *n)

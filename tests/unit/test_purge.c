@@ -106,6 +106,22 @@ TEST(what_went_back_as_idle_is_not_claimed_again)
     assert_int_equal(queue->waiting, 0);
 }
 
+TEST(much_goes_in_steps)
+{
+    start("HAKMEM_PURGE_DELAY_MS=100 HAKMEM_BATCH_MAX_MB=4096 HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4096 "
+          "HAKMEM_SUPERSLAB_TTL_SEC=3600");
+    unit_needs_delay();
+    put(0, PAGES);
+    fake_os_pass(DELAY);
+    fake_os_clock(60000); /* each look takes so long */
+    unsigned steps = 0;
+    for (size_t left = queue->waiting; left; left = queue->waiting, steps++) {
+        tick();
+        assert_in_range(left - queue->waiting, 1, 4 * HAK_MIB);
+    }
+    assert_true(steps >= PAGES * HAK_PAGE / (4 * HAK_MIB));
+}
+
 /* --- what is refused --------------------------------------------------------------------------------- */
 
 TEST(one_locked_page_stays_and_those_around_it_go)

@@ -12,8 +12,6 @@
 
 extern const struct hak_backend hak_backend_shared_pool;
 
-#define ONE_PAGE 60000 /* a span of one page */
-
 static const struct hak_backend *pool = &hak_backend_shared_pool;
 static struct hak_heap *t;
 static unsigned cls, other_bin, long_bin; /* two classes of one-page slabs, and one of longer ones */
@@ -324,6 +322,17 @@ TEST(so_many_slabs_are_hot)
     assert_served("hot");
     acquire(cls);
     assert_served("empty");
+}
+
+TEST(hot_slabs_cool_down)
+{
+    start("HAKMEM_PURGE_DELAY_MS=500");
+    acquire(other_bin);
+    release(acquire(cls));
+    unit_tick();
+    fake_os_pass(1000);
+    unit_tick();
+    assert_int_equal(unit_transitions(HAK_SLAB_EMPTY, HAK_SLAB_UNUSED), 1);
 }
 
 /* --- prefault ------------------------------------------------------------------------------------------------ */

@@ -242,11 +242,24 @@ TEST(more_blocks_back_than_away_is_a_double_free)
     assert_dies(put_too_many, "double free");
 }
 
+TEST(full_is_without_owner_and_reclaimed)
+{
+    make_full();
+    assert_true(hak_slab_reclaim(&slab, other));
+    assert_state(HAK_SLAB_ACTIVE, other);
+    assert_false(hak_slab_reclaim(&slab, me)); /* ACTIVE is nobody's to take */
+    assert_state(HAK_SLAB_ACTIVE, other);
+    assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL), 1);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), 1);
+}
+
 TEST(only_the_last_remote_free_says_empty)
 {
     make_full();
     uint32_t n = slab.capacity;
     assert_int_equal(hak_slab_remote_put(&slab, all[0]), HAK_REMOTE_PUBLISH);
+    assert_state(HAK_SLAB_PARTIAL, NULL);
+    assert_false(hak_slab_reclaim(&slab, me));
     for (uint32_t i = 1; i < n - 1; i++)
         assert_int_equal(hak_slab_remote_put(&slab, all[i]), HAK_REMOTE_DONE);
     assert_false(hak_slab_all_back(&slab));
@@ -254,6 +267,8 @@ TEST(only_the_last_remote_free_says_empty)
     assert_true(hak_slab_all_back(&slab));
     hak_slab_adopt(&slab, NULL);
     assert_int_equal(slab.used, 0);
+    assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_PARTIAL), 1);
+    assert_int_equal(unit_transitions(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE), 1);
     hak_slab_empty(&slab);
     assert_state(HAK_SLAB_EMPTY, NULL);
     hak_slab_format(&slab, BIN + 1, me);
