@@ -210,7 +210,7 @@ def test_programs_are_counted_and_not_processes(hakmem: Hakmem, library: Path) -
 
 
 def test_a_server_is_ended(hakmem: Hakmem, library: Path) -> None:
-    done = verify(hakmem, library, "--for", "0.3", "--", "sleep", "60")
+    done = verify(hakmem, library, "--for", "1", "--", "sleep", "60")
     assert done.code == 0, done.text
 
 
