@@ -8,6 +8,7 @@
 #include "core/base/work.h"
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
+#include "core/parts/sparse.h"
 
 #define EMPTY_PAGES 256        /* 16 MiB of all classes; beyond that, each class keeps only the most recent slab */
 #define IDLE_PAGES 8           /* of a class that may be idle on its stack, at least, */
@@ -185,8 +186,21 @@ static bool next_pass(struct class_cache *c, unsigned turn)
     return wanted;
 }
 
-static void look_at_stack(struct class_cache *c, struct hak_slab *slab)
+/* Its last block may have come back: then a later pass finds it. */
+static size_t purge_inside(struct hak_slab *slab)
 {
+    if (!hak_sparse_is_due(slab))
+        return 0;
+    hak_slab_adopt(slab, NULL);
+    size_t bytes = hak_sparse_purge(slab);
+    hak_slab_disown(slab);
+    return bytes;
+}
+
+/* Returns the number of slabs that take as much time: each page that it purges counts as one. */
+static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab)
+{
+    unsigned visits = 1;
     if (hak_slab_all_back(slab)) {
         HAK_SUB_RELAXED(&c->partials, 1);
         uncount_idle(c);
@@ -194,10 +208,12 @@ static void look_at_stack(struct class_cache *c, struct hak_slab *slab)
         hak_parts_empty_slab(slab);
         put_empty(slab);
     } else {
+        visits += (unsigned)(purge_inside(slab) / HAK_SYSTEM_PAGE);
         hak_slab_stack_push(&c->partial[!front_of(c)], slab);
         if (hak_slab_all_back_by_now(slab))
             want_pass(c);
     }
+    return visits;
 }
 
 /* Visits up to `most` slabs, in up to `passes` passes, whatever other threads put in the meantime; returns how many.
@@ -213,13 +229,11 @@ static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
         if (!(turn & (PASSING | WANTED)))
             break;
         struct hak_slab *slab = hak_slab_stack_pop(&c->partial[turn & FRONT]);
-        if (slab)
-            look_at_stack(c, slab);
-        else if (!passes-- || !next_pass(c, turn))
+        if (!slab && (!passes-- || !next_pass(c, turn)))
             break;
-        n++;
+        n += slab ? look_at_stack(c, slab) : 1;
     }
-    return n;
+    return (unsigned)hak_min(n, all);
 }
 
 static void count_idle(struct class_cache *c, int32_t most)
@@ -299,6 +313,8 @@ bool hak_slab_cache_tick(uint64_t now_ms)
     bool more = hak_slab_cache_sweep(slept, slept ? TICK_AFTER_SLEEP : TICK);
     if (slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms()) {
         cool_all();
+        for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+            want_pass(&caches[cls]);
         HAK_STORE_RELAXED(&cooled_ms, now_ms);
     }
     return more && slept;

@@ -5,9 +5,12 @@
 #include "caches/chosen.h"
 #include "core/base/clock.h"
 #include "core/parts/parts.h"
+#include "core/parts/sparse.h"
 #include "owned.h"
 #include "quarantine.h"
 #include "remote_cache.h"
+
+#define SPARSE_BYTES (512 * HAK_KIB) /* about as many are purged by one scan of a class: some 100 us */
 
 /* Collects remote frees first: they may leave the slab idle. */
 static void release_idle_slabs(struct hak_heap *heap, unsigned cls)
@@ -45,14 +48,23 @@ static bool holds_any(const struct hak_bin *b, unsigned cls)
     return hak_cache_first(cls) || b->remote_count || b->slabs;
 }
 
+static bool purge_sparse(struct hak_heap *heap, unsigned cls)
+{
+    size_t bytes = 0;
+    for (struct hak_slab *slab = heap->bins[cls].slabs; slab && bytes < SPARSE_BYTES; slab = slab->next)
+        bytes += hak_sparse_is_due(slab) ? hak_sparse_purge(slab) : 0;
+    return bytes;
+}
+
 /* A bin without a refill since the last scan holds more than the thread needs. True: it shrank. */
 static bool scan_class(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
     bool served = b->seen != (uint8_t)b->refills;
+    bool purged = purge_sparse(heap, cls);
     b->seen = (uint8_t)b->refills;
     if (served || !holds_any(b, cls))
-        return false;
+        return purged;
     hak_count(&heap->counters.idle_classes, 1);
     hak_cache_halve(heap, cls);
     hak_remote_cache_flush_class(heap, cls);

@@ -19,7 +19,7 @@
     X(large_unmap, "a direct mapping unmapped")                      \
     X(realloc_remap, "a direct mapping resized")                       \
     X(prefault, "pages populated ahead of use")                        \
-    X(partial_release, "EMPTY slabs of a superslab still in use")      \
+    X(partial_release, "free pages of a superslab or slab in use")     \
     X(batch_release, "dirty ranges purged together")              \
     X(direct_release, "one range purged at once")                  \
     X(lru_evict, "a cached superslab beyond the limits")               \

@@ -92,7 +92,9 @@ static size_t touched_before(const struct hak_slab *slab)
 void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner)
 {
     enum hak_slab_state from = hak_slab_state(slab);
-    slab->touched = from == HAK_SLAB_EMPTY ? touched_before(slab) : 0;
+    slab->touched = from == HAK_SLAB_EMPTY ? (uint32_t)touched_before(slab) : 0;
+    slab->sparse = 0;
+    slab->taken_at = hak_slab_time() % HAK_SLAB_TIMES;
     slab->cls = (uint8_t)cls;
     slab->stride = hak_strides[cls];
     slab->capacity = (uint32_t)(slab->pages * HAK_PAGE / slab->stride);
@@ -266,6 +268,8 @@ HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, 
     }
     slab->cursor = (uint16_t)i;
     slab->marked -= n;
+    slab->sparse = 0;
+    slab->taken_at = hak_slab_time() % HAK_SLAB_TIMES;
     return last;
 }
 

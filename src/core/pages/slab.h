@@ -16,6 +16,7 @@
 
 #include "core/base/counters.h"
 #include "core/base/sizeclass.h"
+#include "core/base/work.h"
 #include "link.h"
 
 #define HAK_CLASS_SPAN 0xffu /* `cls` of a span, which holds one large block */
@@ -46,7 +47,8 @@ struct hak_slab {
     uint32_t stride;
     uint16_t pages;
     uint8_t cls;
-    uint8_t listed;          /* stands on a list */
+    uint8_t listed : 1;      /* stands on a list */
+    uint8_t taken_at : 7;    /* about when a block was last taken from the bitmap (hak_slab_time) */
     uint32_t marked;         /* free blocks in the bitmap */
     uint32_t bitmap_divisor; /* 2^32 / stride, rounded up; 0 without a bitmap */
     /* used by any thread */
@@ -65,7 +67,10 @@ struct hak_slab {
     union {
         size_t requested; /* large blocks: their usable bytes */
         size_t run_pages; /* free runs: their length (free_runs.c) */
-        size_t touched;   /* slabs: the bytes from the base whose pages had blocks in an earlier use */
+        struct {
+            uint32_t touched; /* slabs: the bytes from the base whose pages had blocks in an earlier use, */
+            uint32_t sparse;  /* and how many blocks were free when their system pages were last purged */
+        };
     };
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
 };
@@ -81,6 +86,14 @@ struct hak_chain {
 HAK_INLINE enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
 {
     return (enum hak_slab_state)(HAK_LOAD_ACQUIRE(&slab->word) & HAK_SLAB_STATE_MASK);
+}
+
+/* The time of the last tick, in quarters of a second, which recur. */
+#define HAK_SLAB_TIME_LG 8u /* of ms */
+#define HAK_SLAB_TIMES 128u
+HAK_INLINE uint32_t hak_slab_time(void)
+{
+    return (uint32_t)(HAK_LOAD_RELAXED(&hak_awake_ms) >> HAK_SLAB_TIME_LG) % HAK_SLAB_TIMES;
 }
 
 /* Turns a run of pages that no other thread knows into an ACTIVE slab of the class, owned by `owner`. */

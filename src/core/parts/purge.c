@@ -7,6 +7,7 @@
 #include "core/os/huge_page.h"
 #include "core/os/limit.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/superslab.h"
 #include "parts.h"
 
 #define TICK_NS 200000u /* of a thread that came here for another reason */
@@ -187,10 +188,11 @@ static unsigned torn_at(const struct hak_dirty *d, size_t offset)
 }
 
 /* Keeps split huge pages small. Each becomes a mapping of its own, whose number the kernel limits for a process. */
-static HAK_COLD void keep_small(struct hak_dirty *d, unsigned first, unsigned pages)
+static HAK_COLD void keep_small(struct hak_dirty *d, struct iovec range)
 {
     struct hak_space_stats space;
-    unsigned torn = torn_at(d, first * HAK_PAGE) | torn_at(d, (first + pages) * HAK_PAGE);
+    size_t offset = (size_t)((char *)range.iov_base - d->base);
+    unsigned torn = torn_at(d, offset) | torn_at(d, offset + range.iov_len);
     uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
     torn &= ~d->torn;
     d->torn |= torn;
@@ -222,7 +224,7 @@ static bool send_together(void)
     unsigned splits = SPLITS;
     size_t bytes = 0;
     for (unsigned i = 0; i < batch.n && hak_huge_page_is_on(); i++)
-        keep_small(&batch.pieces[i].superslab->pages, batch.pieces[i].first, batch.pieces[i].pages);
+        keep_small(&batch.pieces[i].superslab->pages, range_of(&batch.pieces[i]));
     bool gone = send_together();
     for (struct piece *x = batch.pieces; !gone && x < &batch.pieces[batch.n]; x++)
         if (x->settled < x->pages)
@@ -338,6 +340,17 @@ void hak_pages_bound(void)
         hak_lock_release(&purging);
     }
     evict(SIZE_MAX, false, UINT64_MAX);
+}
+
+bool hak_pages_purge_inside(const struct iovec *ranges, size_t count)
+{
+    if (!begin_purging(false))
+        return false;
+    for (size_t i = 0; i < count && hak_huge_page_is_on(); i++)
+        keep_small(&hak_superslab_of(ranges[i].iov_base)->pages, ranges[i]);
+    hak_parts.release->release(ranges, count, HAK_CAUSE_partial_release);
+    hak_lock_release(&purging);
+    return true;
 }
 
 bool hak_pages_tick(uint64_t now_ms)

@@ -11,12 +11,16 @@
 #ifndef HAK_PURGE_H
 #define HAK_PURGE_H
 
+#include <sys/uio.h>
+
 #include "core/base/words.h"
 
 /* Called after pages were put: purges what now exceeds the bounds, unless another thread is purging. */
 void hak_pages_bound(void);
 /* Called by purge ticks: purges idle pages, for a bounded time. True: more are idle. */
 bool hak_pages_tick(uint64_t now_ms);
+/* Purges system pages inside slabs, which the caller owns. False: another thread purges, or forks. */
+bool hak_pages_purge_inside(const struct iovec *ranges, size_t count);
 /* Purges all but `keep` bytes, including what the kernel refused before. Returns the bytes purged. */
 size_t hak_pages_trim(size_t keep);
 

@@ -19,7 +19,7 @@ CAUSES = {
     "large_unmap": "such blocks were freed, and their mappings went with them",
     "realloc_remap": "a large block was resized in place or moved by the kernel without copying",
     "prefault": "new memory was populated at once, so that its first use takes no page fault",
-    "partial_release": "the pages of EMPTY slabs were given back while their superslab stayed",
+    "partial_release": "free pages were given back while their superslab, or their slab, stayed in use",
     "batch_release": "freed ranges had queued up and went back to the kernel together",
     "direct_release": "freed ranges went back to the kernel one by one",
     "lru_evict": "the cache of unused superslabs was over one of its limits",

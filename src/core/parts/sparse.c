@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * See sparse.h. The free bitmap tells which blocks are free. Purged pages read as zero, so slabs are left alone whose
+ * free blocks carry marks or header bytes; and those whose pages are mapped late, since a purge would unmap them. */
+#include "sparse.h"
+
+#include "core/base/block_policy.h"
+#include "core/base/sealed.h"
+#include "core/os/limit.h"
+#include "core/pages/block_batch.h"
+#include "core/pages/budget.h"
+#include "core/pages/tags.h"
+#include "core/plugin.h"
+#include "purge.h"
+
+#define LEAST 8u   /* part of the slab that must be free beyond what was at its last purge */
+#define RANGES 64u /* of a slab; further ones stay */
+
+static uint32_t free_blocks(const struct hak_slab *slab)
+{
+    return hak_slab_free_blocks(slab) + hak_slab_remote_count(slab);
+}
+
+bool hak_sparse_is_due(const struct hak_slab *slab)
+{
+    uint32_t age = (hak_slab_time() - slab->taken_at) % HAK_SLAB_TIMES, n = free_blocks(slab);
+    if (HAK_BLOCKS_ARE_MARKED || hak_limit_is_tight || !hak_options.ss_partial ||
+        (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)))
+        return false;
+    return age > hak_max(1, hak_purge_delay_ms() >> HAK_SLAB_TIME_LG) && n > slab->sparse &&
+           (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST;
+}
+
+static bool are_free(const struct hak_slab *slab, size_t first, size_t last)
+{
+    for (size_t i = first; i <= last; i++)
+        if (!(slab->bitmap[i / 64] >> i % 64 & 1))
+            return false;
+    return true;
+}
+
+/* The next run of system pages whose blocks are all free, from `at` on; empty at the end. */
+static struct iovec next_run(const struct hak_slab *slab, size_t at)
+{
+    size_t end = (size_t)slab->carved * slab->stride & ~(HAK_SYSTEM_PAGE - 1), from = at;
+    for (; at < end; at += HAK_SYSTEM_PAGE)
+        if (!are_free(slab, at / slab->stride, (at + HAK_SYSTEM_PAGE - 1) / slab->stride)) {
+            if (at > from)
+                break;
+            from = at + HAK_SYSTEM_PAGE;
+        }
+    return (struct iovec){slab->base + from, at - from};
+}
+
+size_t hak_sparse_purge(struct hak_slab *slab)
+{
+    struct iovec ranges[RANGES], run;
+    size_t n = 0, at = 0, bytes = 0;
+    hak_slab_collect(slab);
+    if (!hak_block_batches_open(slab) || !slab->bitmap_divisor)
+        return 0;
+    for (; n < RANGES && (run = next_run(slab, at)).iov_len; ranges[n++] = run) {
+        at = (size_t)((char *)run.iov_base - slab->base) + run.iov_len;
+        bytes += run.iov_len;
+    }
+    if (n && !hak_pages_purge_inside(ranges, n))
+        return 0;
+    slab->sparse = hak_slab_free_blocks(slab);
+    return bytes;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * Sparse slabs: whole system pages under free blocks go back to the kernel while the slab keeps its live blocks. They
+ * go when no block was taken from the slab for the purge delay. */
+#ifndef HAK_SPARSE_H
+#define HAK_SPARSE_H
+
+#include "core/pages/slab.h"
+
+/* Whether no block was taken from the slab for the delay, and some came back since its last purge. */
+bool hak_sparse_is_due(const struct hak_slab *slab);
+/* Purges such pages of an ACTIVE slab that is due; its owner calls this. Returns the bytes. */
+size_t hak_sparse_purge(struct hak_slab *slab);
+
+#endif

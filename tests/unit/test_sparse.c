@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/parts/sparse.h"
+
+#include <string.h>
+
+#include "core/heap/bins.h"
+#include "unit.h"
+
+#define SIZE 480     /* has a bitmap in every build */
+#define BLOCKS 1000u /* of several slabs */
+#define LIVE_EACH 33u
+
+static struct hak_heap *t;
+static unsigned char *blocks[BLOCKS];
+
+static bool is_purged_here(void)
+{
+    return !HAK_BLOCKS_ARE_MARKED && !hak_parts_has_header(hak_class_of(SIZE));
+}
+
+static bool lives(unsigned i)
+{
+    return i % LIVE_EACH == 0;
+}
+
+static void allocate_all(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (!blocks[i] && !(blocks[i] = hak_malloc(SIZE)))
+            fail();
+        memset(blocks[i], (int)i % 251, SIZE);
+    }
+}
+
+static void check_live(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i += LIVE_EACH)
+        for (unsigned at = 0; at < SIZE; at++)
+            assert_int_equal(blocks[i][at], i % 251);
+}
+
+/* Blocks between live ones: each page of a slab has some free ones, most system pages have no other. */
+static void free_most(void)
+{
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (!lives(i)) {
+            hak_free(blocks[i]);
+            blocks[i] = NULL;
+        }
+}
+
+static void pass(uint64_t ms)
+{
+    fake_os_pass(ms);
+    HAK_STORE_RELAXED(&hak_awake_ms, hak_clock_ms());
+}
+
+static void start(const char *settings)
+{
+    t = unit_init_heap(settings);
+    pass(1000);
+    allocate_all();
+}
+
+static struct hak_slab *slab_of_live(void)
+{
+    return hak_space_slab(blocks[LIVE_EACH]);
+}
+
+TEST(pages_go_once_when_no_block_was_taken_for_a_while)
+{
+    start(NULL);
+    struct hak_slab *slab = slab_of_live();
+    free_most();
+    hak_bins_flush(t);
+    assert_int_equal(hak_slab_state(slab), HAK_SLAB_ACTIVE);
+    assert_false(hak_sparse_is_due(slab));
+    pass(2000);
+    assert_int_equal(hak_sparse_is_due(slab), is_purged_here());
+    if (!is_purged_here())
+        return;
+    uint64_t calls = unit_cause_calls(HAK_CAUSE_partial_release);
+    size_t bytes = hak_sparse_purge(slab);
+    assert_true(bytes >= HAK_PAGE / 2 && bytes < HAK_PAGE);
+    assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
+    check_live();
+    assert_false(hak_sparse_is_due(slab));
+    allocate_all(); /* its pages come back with their blocks */
+    check_live();
+    free_most();
+    hak_bins_flush(t);
+    assert_false(hak_sparse_is_due(slab)); /* blocks were taken just now */
+    pass(2000);
+    assert_true(hak_sparse_is_due(slab));
+    unit_census();
+}
+
+/* Those that it gives up are without an owner. */
+TEST(scans_and_ticks_purge_what_a_thread_uses_little)
+{
+    start(NULL);
+    if (!is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool"))
+        skip();
+    free_most();
+    hak_bins_flush(t);
+    uint64_t calls = unit_cause_calls(HAK_CAUSE_partial_release);
+    for (unsigned i = 0; i < 3 * HAK_NCLASSES; i++) {
+        pass(100);
+        hak_free(hak_malloc(SIZE)); /* the class is in use: its slabs stay the thread's */
+        hak_bins_flush(t);
+        hak_bins_scan(hak_clock_ms());
+        unit_tick();
+    }
+    assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
+    check_live();
+    allocate_all();
+    check_live();
+    unit_census();
+}
+
+static void *allocate_in_thread(void *context)
+{
+    allocate_all();
+    return context;
+}
+
+TEST(ticks_purge_slabs_without_an_owner)
+{
+    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
+    unit_in_thread(allocate_in_thread, NULL);
+    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool") ||
+        hak_heaps_are_of_cpus())
+        skip(); /* with lists, blocks that other threads freed are in no bitmap */
+    assert_int_equal(hak_slab_state(slab_of_live()), HAK_SLAB_FULL);
+    free_most();
+    hak_bins_flush(t); /* as remote blocks */
+    assert_int_equal(hak_slab_state(slab_of_live()), HAK_SLAB_PARTIAL);
+    uint64_t calls = unit_cause_calls(HAK_CAUSE_partial_release);
+    for (unsigned i = 0; i < 20; i++) {
+        pass(200);
+        unit_tick();
+    }
+    assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
+    assert_int_equal(hak_slab_state(slab_of_live()), HAK_SLAB_PARTIAL);
+    check_live();
+    allocate_all();
+    check_live();
+    unit_census();
+}
+
+TEST(a_setting_keeps_the_pages)
+{
+    start("HAKMEM_TINY_SS_PARTIAL=0");
+    free_most();
+    hak_bins_flush(t);
+    pass(2000);
+    assert_false(hak_sparse_is_due(slab_of_live()));
+}
+
+TEST(what_the_kernel_refuses_stays_whole)
+{
+    start(NULL);
+    if (!is_purged_here())
+        skip();
+    free_most();
+    hak_bins_flush(t);
+    pass(2000);
+    fake_os_vector(ENOSYS, 0);
+    fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
+    hak_sparse_purge(slab_of_live());
+    fake_os_allow();
+    check_live();
+    allocate_all();
+    check_live();
+}
