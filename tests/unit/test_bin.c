@@ -88,6 +88,16 @@ TEST(remote_blocks_are_collected_by_their_number)
     assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10 - rows[row].early - rows[row].low_water);
 }
 
+TEST(remote_blocks_come_before_a_new_slab)
+{
+    start("HAKMEM_TINY_P0_NO_DRAIN=1");
+    struct unit_block *mine = unit_blocks(SIZE, capacity);
+    unit_free_by_other(mine->next);
+    unit_blocks(SIZE, capacity - 1);
+    assert_int_equal(t->counters.slabs_acquired, 1);
+    assert_int_equal(t->counters.remote_saved, capacity - 1);
+}
+
 TEST(a_free_block_of_the_next_six_classes_serves_before_new_pages)
 {
     start(NULL);

@@ -178,6 +178,19 @@ static void *use_all_classes(void *unused)
     return unused;
 }
 
+TEST(slots_of_ended_threads_are_used_again)
+{
+    t = unit_init_heap(NULL);
+    size_t settled = 0;
+    for (unsigned i = 0; i < 40; i++) {
+        unit_in_thread(use_all_classes, NULL);
+        hak_heaps_dissolve(UINT64_MAX);
+        if (i == 20)
+            settled = hak_meta_bytes();
+    }
+    assert_int_equal(hak_meta_bytes(), settled);
+}
+
 static pthread_barrier_t worked, over;
 
 static void *use_all_classes_and_wait(void *unused)
@@ -280,6 +293,20 @@ TEST(without_memory_for_slots_the_kernel_is_seldom_asked)
     assert_true(fake_os_total() - calls < PAIRS / 4);
     fake_os_allow();
     hak_free(live);
+}
+
+TEST(at_a_limit_slots_take_no_more_than_they_need)
+{
+    t = unit_init_heap(NULL);
+    take_all_slots();
+    t->slots_refused = 0;
+    fake_os_allow();
+    fake_os_limit_maps(hak_os_page_size());
+    assert_non_null(hak_slots_get(t, 3));
+    size_t bytes = hak_meta_bytes();
+    assert_non_null(hak_slots_get(t, 3));
+    assert_int_equal(hak_meta_bytes(), bytes);
+    assert_null(hak_slots_get(t, HAK_SLOTS_LG_MAX));
 }
 
 TEST(without_memory_for_slots_blocks_are_drained)

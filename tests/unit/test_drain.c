@@ -244,3 +244,14 @@ TEST(a_block_written_to_after_free_does_no_harm)
         assert_dies(drain, HAK_HARDENED ? "is free, and was written to" : "a list of free blocks leads to");
     }
 }
+
+TEST(one_slab_of_a_class_stays)
+{
+    start(NULL);
+    for (unsigned slabs = 1; slabs < 4; slabs++) {
+        unit_free_blocks(unit_blocks(SIZE, slabs * capacity));
+        hak_cache_drain(t, hak_class_of(SIZE));
+        assert_int_equal(t->slabs, 1);
+        assert_int_equal(unit_census().used, 0);
+    }
+}
