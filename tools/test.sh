@@ -562,27 +562,34 @@ guide_block() {
 }
 
 # Parts from outside of src, made as the guides say: a copy of the example backend, in a folder elsewhere, with the
-# table of settings that the guide prints, and the guide's whole frontend. And a link whose name is not that of the
-# struct, which must be refused with the name that was expected.
+# table of settings that the guide prints, the guide's whole frontend, and two frontends with locks; threads fork with
+# them. And a link whose name is not that of the struct, which must be refused with the name that was expected.
 links_backend() {
     local entry dir=$OUT/linked
     rm -rf "$dir"
-    mkdir -p "$dir/subprojects/mid"
+    mkdir -p "$dir/subprojects/mid" "$dir/subprojects/high"
     for entry in meson.build meson_options.txt src docs bench tests tools *.md LICENSE; do
         ln -s "$PWD/$entry" "$dir/$entry"
     done
-    cp -r subprojects/example_backend "$dir/subprojects"
+    cp -r subprojects/example_{backend,frontend} "$dir/subprojects"
+    sed 's/example_frontend/high/; s/2048:6144/16384:32768/' subprojects/example_frontend/meson.build \
+        >"$dir/subprojects/high/meson.build"
+    sed 's/example_frontend/high/; s/EXAMPLE_FRONTEND/HIGH/' subprojects/example_frontend/example_frontend.c \
+        >"$dir/subprojects/high/high.c"
     guide_block backend c 4 >"$dir/subprojects/example_backend/settings.def"
     (cd "$dir" && bash -ec "$(sed -n '/^NAME=/,/^sed/p' "$OLDPWD/docs/write-your-own-backend.md")") || return 1
     mv "$dir/subprojects/my_backend" "$dir/elsewhere"
     ln -s ../elsewhere "$dir/subprojects/my_backend"
     ln -s ../elsewhere "$dir/subprojects/misnamed"
-    guide_block frontend meson 1 | sed s/NAME/mid/ >"$dir/subprojects/mid/meson.build"
+    guide_block frontend meson 1 | sed 's/NAME/mid/; s/2048/1024/' >"$dir/subprojects/mid/meson.build"
     guide_block frontend c 1 >"$dir/subprojects/mid/mid.c"
-    meson setup "$dir/build" "$dir" -Dexternal=my_backend,mid -Ddefault_backend=my_backend -Dtests=false \
-        -Dbench=false "${COMMON[@]}" || return 1
+    meson setup "$dir/build" "$dir" -Dexternal=my_backend,mid,example_frontend,high -Ddefault_backend=my_backend \
+        -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
     ninja -C "$dir/build" || return 1
-    says linked/build backend my_backend && says linked/build frontends "tiny pool large mid" || return 1
+    says linked/build backend my_backend &&
+        says linked/build frontends "tiny pool large mid example_frontend high" || return 1
+    gcc -O2 tests/limits/forks.c -pthread -o "$dir/forks" &&
+        LD_PRELOAD=$dir/build/src/libhakmem.so.0 "$dir/forks" 50 4 everyone || return 1
     ! meson setup "$dir/refused" "$dir" -Dexternal=misnamed -Dtests=false >"$dir/refused.out" 2>&1 || return 1
     grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
 }
