@@ -214,7 +214,8 @@ TEST(huge_pages_where_all_is_touched_and_nowhere_else)
         assert_true(fake_os_huge_bytes() >= rows[row].huge);
     else
         assert_int_equal(fake_os_huge_bytes(), 0);
-    assert_in_range(unit_looks(), 1, unit_stat("lru", "misses"));
+    assert_true(unit_looks() > 0);
+    assert_true(!rows[row].huge || unit_looks() <= unit_stat("lru", "misses"));
 }
 
 TEST(long_and_short_blocks_are_judged_apart)
