@@ -143,7 +143,7 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 HAK_INLINE void *borrow(size_t size)
 {
     struct hak_heap *heap = hak_self.heap;
-    if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || hak_heaps_are_of_cpus() || HAK_UNLIKELY(!heap))
+    if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || HAK_UNLIKELY(!heap)) /* none, also if CPUs own the heaps */
         return NULL;
     unsigned cls = hak_class_of(size);
     void *p = hak_bin_fall_back(heap, cls);
