@@ -41,7 +41,7 @@ static void *serve(unsigned cls, bool may_fall_back)
 {
     struct hak_heap *heap = hak_heap_enter();
     void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have inherited blocks */
-    if (!p && heap && may_fall_back && hak_heaps_are_of_cpus())
+    if (hak_heaps_are_of_cpus() && !p && heap && may_fall_back)
         p = hak_bin_fall_back(heap, cls);
     if (!p)
         p = refill_or_orphan(heap, cls, HAK_REFILL_WITHIN_BUDGET);
