@@ -142,8 +142,8 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 /* A free block of a larger class, before all else: threads that use few blocks of many classes come here often. */
 HAK_INLINE void *borrow(size_t size)
 {
-    struct hak_heap *heap = hak_self.heap;
-    if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || HAK_UNLIKELY(!heap)) /* none, also if CPUs own the heaps */
+    struct hak_heap *heap = hak_self.heap; /* none, also if CPUs own the heaps */
+    if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || HAK_UNLIKELY(!heap || hak_options.guard_rate))
         return NULL;
     unsigned cls = hak_class_of(size);
     void *p = hak_bin_fall_back(heap, cls);
