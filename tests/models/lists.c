@@ -10,6 +10,7 @@
 #include "core/pages/slab_stack.h"
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
+#include "core/parts/sparse.h"
 #include "world.h"
 
 static struct hak_slab *slabs[WORLD_PAGES];
@@ -33,12 +34,28 @@ void *hak_meta_alloc(size_t size)
     return NULL;
 }
 
+/* A sweep adopts and gives back slabs that are due. */
+static bool sparse_is_due;
+
+bool hak_sparse_is_due(const struct hak_slab *slab)
+{
+    (void)slab;
+    return sparse_is_due;
+}
+
+size_t hak_sparse_purge(struct hak_slab *slab)
+{
+    hak_slab_collect(slab);
+    return 0;
+}
+
 static void setup(unsigned hot, unsigned taken)
 {
     world_setup();
     hak_parts.release = &release;
     hak_parts.backend = &backend;
     hak_options.hot_slabs = hot;
+    sparse_is_due = false;
     for (unsigned i = 0; i < HAK_NCLASSES; i++)
         hak_parts.by_class[i] = &frontend;
     for (unsigned i = 0; i < WORLD_PAGES; i++)
@@ -285,6 +302,27 @@ static void sweep_by_two(unsigned self)
     }
 }
 
+/* --- inside: a sweep purges inside a slab, whose last block comes back meanwhile ------------------------------- */
+
+static void setup_inside(void)
+{
+    setup(8, 1);
+    hak_slab_disown(slabs[0]);
+    hak_slab_cache_put(slabs[0]);
+    hak_slab_cache_all_back(NULL, cls); /* another one, which is adopted by now */
+    sparse_is_due = true;
+}
+
+static void purge_inside(unsigned self)
+{
+    if (self == 0) {
+        hak_slab_cache_sweep(true, 2);
+        model_reached(hak_slab_state(slabs[0]) == HAK_SLAB_EMPTY);
+    } else if (world_free(slabs[0], blocks[0]) == HAK_REMOTE_EMPTY) {
+        hak_slab_cache_all_back(NULL, cls);
+    }
+}
+
 const struct model models[] = {
     {"stack", 2, setup_stack, pop_and_push, expect_all, 2},
     {"take_all", 3, setup_stack, take_or_pop, expect_all, 2},
@@ -293,5 +331,6 @@ const struct model models[] = {
     {"sweep", 3, setup_sweep, sweep, expect_swept, 2},
     {"passes", 3, setup_passes, begin_pass, expect_empty, 2},
     {"sweepers", 2, setup_sweepers, sweep_by_two, expect_empty, 2},
+    {"inside", 2, setup_inside, purge_inside, expect_empty, 2},
     {0},
 };
