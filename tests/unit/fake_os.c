@@ -100,8 +100,14 @@ static uintptr_t locked_in(uintptr_t begin, size_t size)
 }
 
 /* As the kernel does it: mapping by mapping, up to the locked one, which is one by itself. */
+static size_t long_page; /* 0: the machine's */
+
+/* A part of a page is all of it for the kernel. */
 static intptr_t advise(void *addr, size_t size, int advice)
 {
+    if (long_page && (uintptr_t)addr % long_page)
+        return -EINVAL;
+    size = long_page ? hak_align_up(size, long_page) : size;
     uintptr_t begin = (uintptr_t)addr, page = advice == MADV_HUGEPAGE ? 0 : locked_in(begin, size);
     if (!page)
         return hak_os_linux.advise(addr, size, advice);
@@ -289,6 +295,18 @@ void fake_os_late(enum hak_os_call call, uint64_t ms)
 void fake_os_pass(uint64_t ms)
 {
     now_ms += ms;
+}
+
+void fake_os_long_pages(size_t size)
+{
+    long_page = size;
+}
+
+size_t __real_hak_os_page_size(void);
+size_t __wrap_hak_os_page_size(void);
+size_t __wrap_hak_os_page_size(void)
+{
+    return long_page ? long_page : __real_hak_os_page_size();
 }
 
 uint64_t __wrap_hak_clock_ms(void);

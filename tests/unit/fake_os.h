@@ -45,6 +45,9 @@ void fake_os_late(enum hak_os_call call, uint64_t ms);
 /* Called before each madvise and process_madvise but those about huge pages; NULL: nothing. */
 void fake_os_before_advice(void (*fn)(void));
 
+/* The kernel's pages have this size from now on, for advice and hak_os_page_size. */
+void fake_os_long_pages(size_t size);
+
 /* From now on the fine clock moves at looks at it alone, by so much. */
 void fake_os_clock(uint64_t step_ns);
 /* Moves the coarse clock. */

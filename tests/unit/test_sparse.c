@@ -157,6 +157,22 @@ TEST(a_setting_keeps_the_pages)
     assert_false(hak_sparse_is_due(slab_of_live()));
 }
 
+TEST(no_part_of_a_longer_page_is_named)
+{
+    start(NULL);
+    if (!is_purged_here())
+        skip();
+    fake_os_long_pages(HAK_PAGE / 8);
+    free_most();
+    hak_bins_flush(t);
+    pass(2000);
+    assert_true(hak_sparse_purge(slab_of_live()) > 0);
+    check_live();
+    fake_os_long_pages(HAK_PAGE);
+    assert_int_equal(hak_sparse_purge(slab_of_live()), 0);
+    check_live();
+}
+
 TEST(what_the_kernel_refuses_stays_whole)
 {
     start(NULL);

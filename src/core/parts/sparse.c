@@ -6,6 +6,7 @@
 #include "core/base/block_policy.h"
 #include "core/base/sealed.h"
 #include "core/os/limit.h"
+#include "core/os/os.h"
 #include "core/pages/block_batch.h"
 #include "core/pages/budget.h"
 #include "core/pages/tags.h"
@@ -38,15 +39,16 @@ static bool are_free(const struct hak_slab *slab, size_t first, size_t last)
     return true;
 }
 
-/* The next run of system pages whose blocks are all free, from `at` on; empty at the end. */
+/* The next run of system pages whose blocks are all free, from `at` on; empty at the end. The kernel's pages may be
+ * longer than HAK_SYSTEM_PAGE, and it would purge all of a page of which a part is named. */
 static struct iovec next_run(const struct hak_slab *slab, size_t at)
 {
-    size_t end = (size_t)slab->carved * slab->stride & ~(HAK_SYSTEM_PAGE - 1), from = at;
-    for (; at < end; at += HAK_SYSTEM_PAGE)
-        if (!are_free(slab, at / slab->stride, (at + HAK_SYSTEM_PAGE - 1) / slab->stride)) {
+    size_t page = hak_os_page_size(), end = (size_t)slab->carved * slab->stride / page * page, from = at;
+    for (; at < end; at += page)
+        if (!are_free(slab, at / slab->stride, (at + page - 1) / slab->stride)) {
             if (at > from)
                 break;
-            from = at + HAK_SYSTEM_PAGE;
+            from = at + page;
         }
     return (struct iovec){slab->base + from, at - from};
 }
