@@ -3,6 +3,7 @@
 #include "fake_os.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/base/log.h"
 
@@ -302,11 +303,10 @@ void fake_os_long_pages(size_t size)
     long_page = size;
 }
 
-size_t __real_hak_os_page_size(void);
 size_t __wrap_hak_os_page_size(void);
 size_t __wrap_hak_os_page_size(void)
 {
-    return long_page ? long_page : __real_hak_os_page_size();
+    return long_page ? long_page : (size_t)sysconf(_SC_PAGESIZE);
 }
 
 uint64_t __wrap_hak_clock_ms(void);
