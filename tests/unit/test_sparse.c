@@ -43,7 +43,7 @@ static void check_live(void)
 static void free_most(void)
 {
     for (unsigned i = 0; i < BLOCKS; i++)
-        if (!lives(i)) {
+        if (blocks[i] && !lives(i)) {
             hak_free(blocks[i]);
             blocks[i] = NULL;
         }
@@ -89,7 +89,9 @@ TEST(pages_go_once_when_no_block_was_taken_for_a_while)
     check_live();
     free_most();
     hak_bins_flush(t);
-    assert_false(hak_sparse_is_due(slab)); /* blocks were taken just now */
+    assert_false(hak_sparse_is_due(slab)); /* blocks were taken just now, */
+    HAK_STORE_RELAXED(&hak_awake_ms, hak_clock_ms() - 250);
+    assert_false(hak_sparse_is_due(slab)); /* and another thread stored its earlier time */
     pass(2000);
     assert_true(hak_sparse_is_due(slab));
     unit_census();
@@ -146,6 +148,26 @@ TEST(ticks_purge_slabs_without_an_owner)
     allocate_all();
     check_live();
     unit_census();
+}
+
+TEST(a_complete_sweep_visits_all_slabs_whatever_it_purges)
+{
+    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
+    unit_in_thread(allocate_in_thread, NULL);
+    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool") ||
+        hak_heaps_are_of_cpus())
+        skip();
+    struct hak_slab *first = hak_space_slab(blocks[0]);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (lives(i) && hak_space_slab(blocks[i]) == first) {
+            hak_free(blocks[i]);
+            blocks[i] = NULL;
+        }
+    free_most();
+    hak_bins_flush(t);
+    pass(2000);
+    hak_parts.backend->flush();
+    assert_int_not_equal(hak_slab_state(first), HAK_SLAB_PARTIAL);
 }
 
 TEST(a_setting_keeps_the_pages)

@@ -197,10 +197,10 @@ static size_t purge_inside(struct hak_slab *slab)
     return bytes;
 }
 
-/* Returns the number of slabs that take as much time: each page that it purges counts as one. */
+/* Returns the number of system pages that it purged; each takes about as much time as a slab. */
 static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab)
 {
-    unsigned visits = 1;
+    unsigned pages = 0;
     if (hak_slab_all_back(slab)) {
         HAK_SUB_RELAXED(&c->partials, 1);
         uncount_idle(c);
@@ -208,32 +208,33 @@ static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab)
         hak_parts_empty_slab(slab);
         put_empty(slab);
     } else {
-        visits += (unsigned)(purge_inside(slab) / HAK_SYSTEM_PAGE);
+        pages = (unsigned)(purge_inside(slab) / HAK_SYSTEM_PAGE);
         hak_slab_stack_push(&c->partial[!front_of(c)], slab);
         if (hak_slab_all_back_by_now(slab))
             want_pass(c);
     }
-    return visits;
+    return pages;
 }
 
-/* Visits up to `most` slabs, in up to `passes` passes, whatever other threads put in the meantime; returns how many.
- * When a fork waits it stops, and returns `most`. */
+/* Visits up to `most` slabs, less the pages purged, in up to `passes` passes, whatever other threads put in the
+ * meantime; returns how many. When a fork waits it stops, and returns `most`. */
 static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
 {
-    unsigned n = 0, all = most;
-    most = (unsigned)hak_min(most, (passes + 1) * ((size_t)HAK_LOAD_RELAXED(&c->partials) + 1));
-    while (n < most) {
+    unsigned n = 0, pages = 0;
+    unsigned slabs = (unsigned)hak_min(most, (passes + 1) * ((size_t)HAK_LOAD_RELAXED(&c->partials) + 1));
+    for (; n < slabs && n + pages < most; n++) {
         if (hak_lock_is_fork_waiting())
-            return all;
+            return most;
         unsigned turn = HAK_LOAD_RELAXED(&c->turn);
         if (!(turn & (PASSING | WANTED)))
             break;
         struct hak_slab *slab = hak_slab_stack_pop(&c->partial[turn & FRONT]);
-        if (!slab && (!passes-- || !next_pass(c, turn)))
+        if (slab)
+            pages += look_at_stack(c, slab);
+        else if (!passes-- || !next_pass(c, turn))
             break;
-        n += slab ? look_at_stack(c, slab) : 1;
     }
-    return (unsigned)hak_min(n, all);
+    return (unsigned)hak_min(n + pages, most);
 }
 
 static void count_idle(struct class_cache *c, int32_t most)

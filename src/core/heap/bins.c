@@ -56,7 +56,8 @@ static bool purge_sparse(struct hak_heap *heap, unsigned cls)
     return bytes;
 }
 
-/* A bin without a refill since the last scan holds more than the thread needs. True: it shrank. */
+/* A bin without a refill since the last scan holds more than the thread needs. True: it shrank, or pages inside its
+ * slabs were purged. */
 static bool scan_class(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];

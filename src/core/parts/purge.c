@@ -342,6 +342,8 @@ void hak_pages_bound(void)
     evict(SIZE_MAX, false, UINT64_MAX);
 }
 
+/* The slab keeps its superslab, so this reads it without the page heap's lock; `torn` is written by the thread that
+ * purges. */
 bool hak_pages_purge_inside(const struct iovec *ranges, size_t count)
 {
     if (!begin_purging(false))

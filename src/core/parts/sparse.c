@@ -23,11 +23,13 @@ static uint32_t free_blocks(const struct hak_slab *slab)
 
 bool hak_sparse_is_due(const struct hak_slab *slab)
 {
-    uint32_t age = (hak_slab_time() - slab->taken_at) % HAK_SLAB_TIMES, n = free_blocks(slab);
+    uint32_t n = free_blocks(slab);
+    /* One more than it is: the time of the last tick may go back a little, when threads store theirs late. */
+    uint32_t age = (hak_slab_time() + 1 - slab->taken_at) % HAK_SLAB_TIMES;
     if (HAK_BLOCKS_ARE_MARKED || hak_limit_is_tight || !hak_options.ss_partial ||
         (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)))
         return false;
-    return age > hak_max(1, hak_purge_delay_ms() >> HAK_SLAB_TIME_LG) && n > slab->sparse &&
+    return age > 1 + hak_max(1, hak_purge_delay_ms() >> HAK_SLAB_TIME_LG) && n > slab->sparse &&
            (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST;
 }
 
