@@ -9,8 +9,10 @@ the Rss of the library's mappings in smaps, to the page. With `small` frontends 
 one moment, and must not count as the program's.
 """
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from common import finish, skip
 from hakmem_workbench import inspection
@@ -28,6 +30,13 @@ def rss(heap):
         elif parts:
             merged += sum(b - a for a, b in parts)
     return total, merged
+
+
+def settle(pid):
+    """Waits until no thread of the program runs: it prints first, and then still allocates until it waits for a line."""
+    before, now = None, ""
+    while now != before or re.search(r"^State:\t[RD]", now, re.M):
+        before, now = now, "".join(task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/status"))
 
 
 def check(heap, moment, problems):
@@ -49,6 +58,7 @@ def main():
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             pid, _, moment = line.strip().partition(" ")
+            settle(pid)
             try:
                 heap = inspection.look(int(pid))
             except Problem as problem:
