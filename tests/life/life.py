@@ -10,6 +10,7 @@ skipped unless STRESS_LONG=1.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import fnmatch
 import json
 import os
@@ -199,7 +200,8 @@ def _wait_for_line(child, said, line):
 
 def _end(child):
     for pid in _in_session(child.pid):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            os.kill(pid, signal.SIGKILL)
     child.wait()
 
 

@@ -86,23 +86,16 @@ def test_csv_has_every_run(experiment: Path) -> None:
     assert len(set(orders)) > 3  # the order is random in each block
 
 
-def test_a_real_slowdown_of_5_percent_is_found(
-    hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path
-) -> None:
-    """The program does 5 % more work under the second variant. Never the other way."""
-    verdict = ""
-    for runs in (20, 40, 60):
-        words = ("backend=legacy", "--library", library, "--runs", runs, "--metric", "cpu")
-        more = ("--no-syscalls", "--memory-runs", "1", "-o", tmp_path)
-        done = hakmem("ab", *words, *more, "--", compiled("spin"), "25")
-        assert done.code == 0, done.text
-        judged = json.loads((tmp_path / "ab.json").read_text())["variants"][1]["judgement"]
-        verdict = judged["verdict"]
-        assert verdict != "faster", judged
-        if verdict == "slower":
-            assert 1.01 < judged["ratio"]["value"] < 1.12
-            break
-    assert verdict == "slower", judged
+def test_a_real_slowdown_is_found(hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path) -> None:
+    """The program does twice the work under the second variant, so that no noise hides it. test_inference.py has small
+    differences.
+    """
+    words = ("backend=legacy", "--library", library, "--runs", "20", "--metric", "cpu")
+    more = ("--no-syscalls", "--memory-runs", "1", "-o", tmp_path)
+    done = hakmem("ab", *words, *more, "--", compiled("spin"), "25")
+    assert done.code == 0, done.text
+    judged = json.loads((tmp_path / "ab.json").read_text())["variants"][1]["judgement"]
+    assert judged["verdict"] == "slower" and 1.3 < judged["ratio"]["value"] < 2.7, judged
 
 
 def test_a_variant_that_does_nothing(

@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import time
 
 import pytest
 
@@ -80,10 +79,16 @@ def test_notes() -> None:
     assert len(busy) == 4 and "1.5 of 4 CPUs" in busy[0]
 
 
-def test_neighbours_do_not_count_ourselves() -> None:
-    """Others have the CPUs that we leave, however busy the machine is."""
-    seen, began, worked = machine.Neighbours(), time.monotonic(), time.process_time()
-    while time.process_time() - worked < 0.4:
-        pass
-    own = (time.process_time() - worked) / (time.monotonic() - began)
-    assert seen.cpus() < (os.cpu_count() or 1) - own + 0.15
+def test_neighbours_do_not_count_ourselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others had 1.5 of the 3 CPUs that were busy for ten seconds."""
+
+    def at(elapsed: float, busy: float, own: float) -> None:
+        ticks = int(busy * os.sysconf("SC_CLK_TCK"))
+        times = os.times_result((own / 4, own / 4, own / 4, own / 4, elapsed))
+        monkeypatch.setattr(machine, "_read", lambda _: f"cpu {ticks} 0 0 {9 * ticks} {ticks} 0 0 0")
+        monkeypatch.setattr(os, "times", lambda: times)
+
+    at(100, 50, 2)
+    seen = machine.Neighbours()
+    at(110, 80, 17)
+    assert seen.cpus() == pytest.approx(1.5)
