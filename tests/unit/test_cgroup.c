@@ -56,39 +56,35 @@ static void remove_tree(void)
     assert_int_equal(system(command), 0);
 }
 
-TEST(the_least_of_all_limits_and_what_is_used_of_it)
+static const struct {
+    struct tree tree;
+    uint64_t limit, current, stalled_us;
+} limits[] = {
+    {{.high = "300000", .max = "200000", .current = "150000"}, 200000, 150000, 77},
+    {{.high_above = "1000", .current = "150000"}, 1000, 5, 0},
+    {{.current = "150000"}, UINT64_MAX, 150000, 77},
+    /* More page cache than memory: the two are read one after the other. */
+    {{.high = "9999", .current = "1000", .stat = "anon 0\ninactive_file 2000"}, 9999, 0, 77},
+};
+
+TEST_EACH(the_least_of_all_limits_and_what_is_used_of_it, limits)
 {
-    static const struct {
-        struct tree tree;
-        uint64_t limit, current, stalled_us;
-    } rows[] = {
-        {{.high = "300000", .max = "200000", .current = "150000"}, 200000, 150000, 77},
-        {{.high_above = "1000", .current = "150000"}, 1000, 5, 0},
-        {{.current = "150000"}, UINT64_MAX, 150000, 77},
-        /* More page cache than memory: the two are read one after the other. */
-        {{.high = "9999", .current = "1000", .stat = "anon 0\ninactive_file 2000"}, 9999, 0, 77},
-    };
     struct hak_cgroup c;
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    make(&rows[row].tree);
+    make(&row->tree);
     unit_init(setting);
     assert_true(hak_cgroup_read(&c));
-    assert_int_equal(c.limit, rows[row].limit);
-    assert_int_equal(c.current, rows[row].current);
-    assert_int_equal(c.stalled_us, rows[row].stalled_us);
+    assert_int_equal(c.limit, row->limit);
+    assert_int_equal(c.current, row->current);
+    assert_int_equal(c.stalled_us, row->stalled_us);
     remove_tree();
 }
 
-TEST(no_group)
+static const char *const nowhere[] = {"HAKMEM_CGROUP=/nonexistent/group", "HAKMEM_CGROUP=off"};
+
+TEST_EACH(no_group, nowhere)
 {
-    static const char *const settings[] = {"HAKMEM_CGROUP=/nonexistent/group", "HAKMEM_CGROUP=off"};
     struct hak_cgroup c;
-    size_t row = unit_row(__func__, COUNT(settings));
-    if (row == COUNT(settings))
-        return;
-    unit_init(settings[row]);
+    unit_init(*row);
     assert_false(hak_cgroup_read(&c));
     assert_true(c.limit == UINT64_MAX);
 }
@@ -110,47 +106,45 @@ static size_t held_when_idle(void)
 #define IS "100000000" /* the limit, of which seven eighths may be in use */
 #define ABOVE .high_above = "200000000", .current_above = "180000000"
 
-TEST(near_its_limit_idle_memory_goes_back)
+static const struct {
+    struct tree tree;
+    const char *settings;
+    bool tight;
+    uint64_t budget, limit, current; /* as the statistics say; 0: whatever they say */
+} uses[] = {
+    {.tree = {.high = IS, .current = "87500001"}, .tight = true, .budget = 100000000},
+    {.tree = {.high = IS, .current = "87500000"}},
+    /* The kernel drops page cache that is not in use before anything else. */
+    {.tree = {.high = IS,
+              .current = IS,
+              .stat = "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\n"
+                      "active_file 7"},
+     .current = 87500000},
+    {.tree = {.high = IS, .current = IS, .stat = "anon 87500000\ninactive_file 12499999\nactive_file 12500000"},
+     .tight = true},
+    /* Its neighbours have filled the group above. */
+    {.tree = {ABOVE, .high = IS, .current = "70000000"}, .tight = true, .limit = 100000000},
+    {.tree = {ABOVE, .stat_above = "anon 70000000\ninactive_file 100000000", .high = IS, .current = "70000000"}},
+    {.tree = {.high = IS, .current = "70000000"}, .settings = " HAKMEM_LIMIT_MB=500", .budget = 500 * HAK_MIB},
+    {.tree = {.current = "150000000"}, .current = 150000000},
+};
+
+TEST_EACH(near_its_limit_idle_memory_goes_back, uses)
 {
-    static const struct {
-        struct tree tree;
-        const char *settings;
-        bool tight;
-        uint64_t budget, limit, current; /* as the statistics say; 0: whatever they say */
-    } rows[] = {
-        {.tree = {.high = IS, .current = "87500001"}, .tight = true, .budget = 100000000},
-        {.tree = {.high = IS, .current = "87500000"}},
-        /* The kernel drops page cache that is not in use before anything else. */
-        {.tree = {.high = IS,
-                  .current = IS,
-                  .stat = "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\n"
-                          "active_file 7"},
-         .current = 87500000},
-        {.tree = {.high = IS, .current = IS, .stat = "anon 87500000\ninactive_file 12499999\nactive_file 12500000"},
-         .tight = true},
-        /* Its neighbours have filled the group above. */
-        {.tree = {ABOVE, .high = IS, .current = "70000000"}, .tight = true, .limit = 100000000},
-        {.tree = {ABOVE, .stat_above = "anon 70000000\ninactive_file 100000000", .high = IS, .current = "70000000"}},
-        {.tree = {.high = IS, .current = "70000000"}, .settings = " HAKMEM_LIMIT_MB=500", .budget = 500 * HAK_MIB},
-        {.tree = {.current = "150000000"}, .current = 150000000},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    make(&rows[row].tree);
+    make(&row->tree);
     strcat(setting, "HAKMEM_PURGE_DELAY_MS=3600000");
-    strcat(setting, rows[row].settings ? rows[row].settings : "");
+    strcat(setting, row->settings ? row->settings : "");
     unit_init(setting);
     if (!hak_parts.release->at_once) { /* else nothing waits */
         size_t held = held_when_idle();
-        assert_true(rows[row].tight ? held < 16 * HAK_MIB : held >= 48 * HAK_MIB);
-        assert_int_equal(unit_stat("container", "tight") > 0, rows[row].tight);
-        if (rows[row].budget)
-            assert_int_equal(unit_stat("budget", "budget_bytes"), rows[row].budget);
-        if (rows[row].limit)
-            assert_int_equal(unit_stat("container", "limit_bytes"), rows[row].limit);
-        if (rows[row].current)
-            assert_int_equal(unit_stat("container", "current_bytes"), rows[row].current);
+        assert_true(row->tight ? held < 16 * HAK_MIB : held >= 48 * HAK_MIB);
+        assert_int_equal(unit_stat("container", "tight") > 0, row->tight);
+        if (row->budget)
+            assert_int_equal(unit_stat("budget", "budget_bytes"), row->budget);
+        if (row->limit)
+            assert_int_equal(unit_stat("container", "limit_bytes"), row->limit);
+        if (row->current)
+            assert_int_equal(unit_stat("container", "current_bytes"), row->current);
     }
     remove_tree();
 }

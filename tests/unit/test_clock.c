@@ -2,14 +2,9 @@
  * The age of memory on a clock that threads read out of order, that stands still, and that leaps. Memory that was just
  * used never counts as idle. Each kind of idle memory returns to the kernel after the delay, whatever the program does
  * meanwhile, as long as it takes some slow path. */
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "core/heap/bins.h"
 #include "core/plugin.h"
-#include "unit.h"
+#include "touched.h"
 
 #define HOUR_MS 3600000u
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=86400"
@@ -43,28 +38,20 @@ static uint64_t releases(void)
 /* --- touched blocks of a size, all free but a few, which keep their regions from being free as a whole ----- */
 
 struct idle {
-    char **block;
-    size_t n, size, stays; /* one of `stays` blocks stays live */
+    struct touched all;
+    size_t stays; /* one of `stays` blocks stays live */
 };
 
 static struct idle take(size_t size, size_t bytes, size_t one_of)
 {
-    struct idle s = {.n = bytes / size, .size = size, .stays = one_of / size + 1};
-    s.block = mmap(NULL, s.n * sizeof *s.block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(s.block, MAP_FAILED);
-    for (size_t i = 0; i < s.n; i++) {
-        s.block[i] = hak_malloc(size);
-        assert_non_null(s.block[i]);
-        memset(s.block[i], 1, size);
-    }
-    return s;
+    return (struct idle){touch(size, bytes), one_of / size + 1};
 }
 
 static void give(const struct idle *s)
 {
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->all.n; i++)
         if (i % s->stays)
-            hak_free(s->block[i]);
+            hak_free(s->all.block[i]);
     hak_bins_flush(unit_thread());
 }
 
@@ -77,38 +64,13 @@ static void leave_idle(struct idle *each, size_t bytes)
         give(&each[i]);
 }
 
-static int by_address(const void *a, const void *b)
-{
-    char *const *p = a, *const *q = b;
-    return (*p > *q) - (*p < *q);
-}
-
-/* Sorts the blocks, so that it counts no page twice. */
-static size_t resident(const struct idle *s)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
-    uintptr_t next = 0;
-    qsort(s->block, s->n, sizeof *s->block, by_address);
-    for (size_t i = 0; i < s->n; i++) {
-        uintptr_t end = (uintptr_t)s->block[i] + s->size;
-        for (uintptr_t at = hak_max((uintptr_t)s->block[i] & ~(page - 1), next); at < end; at = next = at + page) {
-            unsigned char is = 0;
-            if (mincore((void *)at, page, &is) == 0 && is & 1)
-                bytes += page;
-        }
-    }
-    return bytes;
-}
-
 /* The slab or span of each live block may stay resident. */
 static void assert_gone(const struct idle *s, const char *when)
 {
+    size_t size = s->all.size;
     size_t around =
-        s->size <= HAK_SMALL_MAX ? hak_slab_pages[hak_class_of(s->size)] * HAK_PAGE : hak_align_up(s->size, HAK_PAGE);
-    size_t now = resident(s), most = (s->n / s->stays + 1) * around + STAYS;
-    if (now > most)
-        fail_msg("of %zu KiB idle in %zu-byte blocks %zu stay %s, more than %zu", s->n * s->size / HAK_KIB, s->size,
-                 now / HAK_KIB, when, most / HAK_KIB);
+        size <= HAK_SMALL_MAX ? hak_slab_pages[hak_class_of(size)] * HAK_PAGE : hak_align_up(size, HAK_PAGE);
+    assert_resident(&s->all, (s->all.n / s->stays + 1) * around + STAYS, when);
 }
 
 /* --- nothing goes back early ------------------------------------------------------------------------------- */
@@ -122,24 +84,21 @@ static void mixed_traffic(uint64_t *random, char **slot, size_t slots)
     slot[i][0] = 1;
 }
 
+static const struct {
+    const char *settings;
+    uint64_t steps;
+    int64_t skew;
+} clocks[] = {{AN_HOUR, 12, 20}, {"HAKMEM_PURGE_DELAY_MS=100000" /* so long that nothing goes for its bytes */, 1, 0}};
+
 /* The clock stands still; or each read is off by up to 20 ms, as if the reading thread had been delayed. */
-TEST(clocks_that_stand_or_differ_make_nothing_old)
+TEST_EACH(clocks_that_stand_or_differ_make_nothing_old, clocks)
 {
-    static const struct {
-        const char *settings;
-        uint64_t steps;
-        int64_t skew;
-    } rows[] = {{AN_HOUR, 12, 20},
-                {"HAKMEM_PURGE_DELAY_MS=100000" /* so long that nothing goes for its bytes */, 1, 0}};
     static char *slot[400];
     uint64_t random = 1;
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    int64_t skew = rows[row].skew;
-    start(rows[row].settings);
+    int64_t skew = row->skew;
+    start(row->settings);
     for (unsigned i = 0; i < STEPS; i++) {
-        fake_os_pass(unit_random(&random) % rows[row].steps);
+        fake_os_pass(unit_random(&random) % row->steps);
         fake_os_skew((int64_t)(unit_random(&random) % (uint64_t)(2 * skew + 1)) - skew);
         mixed_traffic(&random, slot, COUNT(slot));
         hak_purge_tick();
@@ -261,7 +220,7 @@ static void frees(size_t size, unsigned n)
     hak_free(block[--left]);
 }
 
-static const struct traffic {
+static const struct {
     const char *name;
     void (*once)(size_t size, unsigned n);
     size_t size, more; /* a random part of `more` is added */
@@ -279,23 +238,19 @@ static const struct traffic {
 };
 
 /* 3 s of one kind of traffic, once a millisecond. */
-TEST(every_slow_path_ages_all)
+TEST_EACH(every_slow_path_ages_all, traffics)
 {
     struct idle idle[COUNT(sizes)];
     uint64_t random = 3;
-    size_t row = unit_row(__func__, COUNT(traffics));
-    if (row == COUNT(traffics))
-        return;
-    const struct traffic *t = &traffics[row];
     start(NULL);
     fake_os_clock(1); /* a tick has time enough, on a slow processor too */
-    if (t->once == frees)
-        frees(t->size, 1);
+    if (row->once == frees)
+        frees(row->size, 1);
     leave_idle(idle, IDLE);
     for (unsigned i = 0; i < 2900; i++) {
         fake_os_pass(1);
-        t->once(t->size + unit_random(&random) % t->more, t->n);
+        row->once(row->size + unit_random(&random) % row->more, row->n);
     }
     for (unsigned i = 0; i < COUNT(sizes); i++)
-        assert_gone(&idle[i], t->name);
+        assert_gone(&idle[i], row->name);
 }

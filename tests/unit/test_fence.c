@@ -104,35 +104,26 @@ TEST(those_of_a_mapping_that_is_gone_serve_again)
     }
 }
 
-TEST(a_limited_process_has_none_in_its_heap)
-{
-    struct rlimit limit = {4 * HAK_GIB, 4 * HAK_GIB};
-    unit_start(NULL);
-    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
-    assert_true(hak_init());
-    assert_non_null(hak_space_alloc(1, 1, false));
-    assert_int_equal(protects(), 0);
-}
+static const enum { SETTING, LIMITED, LOCKS } reasons[] = {SETTING, LIMITED, LOCKS};
 
-TEST(nor_has_one_that_locks_what_it_maps)
+/* A limited process has none in its heap, nor has one that locks what it maps. */
+TEST_EACH(none_where_they_would_do_harm_or_the_setting_says_so, reasons)
 {
-    unit_init(NULL);
-    if (mlockall(MCL_FUTURE))
+    unit_start(*row == SETTING ? "HAKMEM_GUARD_PAGES=0" : NULL);
+    if (*row == LIMITED)
+        assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){4 * HAK_GIB, 4 * HAK_GIB}), 0);
+    assert_true(hak_init());
+    if (*row == LOCKS && mlockall(MCL_FUTURE))
         skip();
-    uint64_t before = protects();
-    hak_space_alloc(8, 1, false);
-    hak_space_alloc(8, 1, false);
+    uint64_t before = *row == LOCKS ? protects() : 0;
+    assert_non_null(hak_space_alloc(8, 1, false));
+    assert_non_null(hak_space_alloc(8, 1, false));
+    if (*row == SETTING) {
+        assert_non_null(hak_malloc(DIRECT));
+        assert_int_equal(hak_ledger[HAK_CAUSE_guard][HAK_OS_mincore].calls, 0);
+    }
     assert_int_equal(protects(), before);
     munlockall();
-}
-
-TEST(none_where_the_setting_says_so)
-{
-    unit_start("HAKMEM_GUARD_PAGES=0");
-    assert_non_null(hak_malloc(DIRECT));
-    assert_non_null(hak_space_alloc(1, 1, false));
-    assert_int_equal(protects(), 0);
-    assert_int_equal(hak_ledger[HAK_CAUSE_guard][HAK_OS_mincore].calls, 0);
 }
 
 TEST(a_refusal_leaves_them_out)

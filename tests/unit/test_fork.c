@@ -241,20 +241,27 @@ static void *wait_for_lock(void *unused)
     _exit(hak_lock_is_any_held());
 }
 
+/* Takes the lock, and starts a thread that waits for it and is interrupted. */
+static pthread_t interrupt_waiter(struct hak_lock *lock, void *(*wait)(void *))
+{
+    struct sigaction action = {.sa_handler = fork_in_handler};
+    sigaction(SIGUSR1, &action, NULL);
+    alarm(60);
+    hak_lock_acquire(lock);
+    unsigned alone = HAK_LOAD_RELAXED(&lock->word);
+    pthread_t t = unit_begin(wait, NULL);
+    while (HAK_LOAD_RELAXED(&lock->word) == alone)
+        usleep(1000);
+    pthread_kill(t, SIGUSR1);
+    return t;
+}
+
 TEST(a_thread_that_waits_for_a_lock_has_none)
 {
     int status = -1;
-    struct sigaction action = {.sa_handler = fork_in_handler};
     unit_start(NULL);
     assert_true(hak_init());
-    sigaction(SIGUSR1, &action, NULL);
-    alarm(60);
-    hak_lock_acquire(&hak_heaps_lock);
-    unsigned alone = HAK_LOAD_RELAXED(&hak_heaps_lock.word);
-    pthread_t t = unit_begin(wait_for_lock, NULL);
-    while (HAK_LOAD_RELAXED(&hak_heaps_lock.word) == alone)
-        usleep(1000);
-    pthread_kill(t, SIGUSR1);
+    pthread_t t = interrupt_waiter(&hak_heaps_lock, wait_for_lock);
     while (!in_handler)
         usleep(1000);
     usleep(20000); /* in the handler it waits for the same lock */
@@ -278,15 +285,7 @@ static void *wait_for_second_lock(void *unused)
 static void fork_while_waiting_for_second(void)
 {
     int status = -1;
-    struct sigaction action = {.sa_handler = fork_in_handler};
-    sigaction(SIGUSR1, &action, NULL);
-    alarm(60);
-    hak_lock_acquire(&second);
-    unsigned alone = HAK_LOAD_RELAXED(&second.word);
-    pthread_t t = unit_begin(wait_for_second_lock, NULL);
-    while (HAK_LOAD_RELAXED(&second.word) == alone)
-        usleep(1000);
-    pthread_kill(t, SIGUSR1);
+    interrupt_waiter(&second, wait_for_second_lock);
     while (handlers_child <= 0)
         usleep(1000);
     if (waitpid(handlers_child, &status, 0) == handlers_child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)

@@ -122,16 +122,10 @@ TEST(values_are_those_of_the_statistics)
     unit_free_blocks(list);
 }
 
-TEST(slow_paths_refresh_it)
+TEST(slow_paths_refresh_it_at_ticks_of_10_ms)
 {
     start();
     until_refreshed(work_and_pass);
-    until_refreshed(work_and_pass);
-}
-
-TEST(no_refresh_between_two_ticks_of_10_ms)
-{
-    start();
     until_refreshed(work_and_pass);
     usleep(100000);
     uint64_t before = read_file()->updates;
@@ -141,60 +135,40 @@ TEST(no_refresh_between_two_ticks_of_10_ms)
 
 TEST(records_keep_their_places)
 {
-    char names[40][HAK_LIVE_NAME];
+    static char names[COUNT(file_bytes) / sizeof(struct hak_live_record)][HAK_LIVE_NAME];
     start();
     const struct hak_live_header *h = read_file();
     const struct hak_live_record *r = (const struct hak_live_record *)(file_bytes + h->header_size);
     uint32_t before = h->entries;
-    for (unsigned i = 0; i < 40; i++)
-        snprintf(names[i], sizeof names[i], "%s", i < before ? r[i].name : "");
+    for (unsigned i = 0; i < before; i++)
+        strcpy(names[i], r[i].name);
     unit_free_blocks(unit_blocks(40 * HAK_MIB, 1)); /* further causes, in the midst of the order */
     until_refreshed(hak_live_refresh);
     h = read_file();
     assert_true(h->entries > before);
-    for (unsigned i = 0; i < 40 && i < before; i++)
+    for (unsigned i = 0; i < before; i++)
         assert_string_equal(r[i].name, names[i]);
     for (unsigned i = 0; i < h->entries; i++)
         for (unsigned j = 0; j < i; j++)
             assert_string_not_equal(r[i].name, r[j].name);
 }
 
-static void replace_descriptor(int with)
+TEST(a_descriptor_in_its_place_is_left_alone)
 {
+    int pair[2], before = dup(0);
+    start();
     int fd = descriptor_of_file();
-    close(fd);
-    if (with >= 0)
-        assert_int_equal(dup2(with, fd), fd);
+    assert_true(fd > 100); /* not among the first */
+    assert_int_equal(dup(0), before + 1);
+    assert_int_equal(pipe(pair), 0);
+    assert_int_equal(dup2(pair[1], fd), fd);
     assert_null(path_of_file());
-}
-
-static void write_again(void)
-{
-    unit_free_blocks(unit_blocks(3000, 1000));
     for (unsigned i = 0; i < 1000 && !path_of_file(); i++) {
         usleep(10000);
         hak_live_refresh();
     }
     assert_int_equal(read_file()->pid, getpid());
-}
-
-TEST(a_descriptor_in_its_place_is_left_alone)
-{
-    int pair[2];
-    start();
-    int fd = descriptor_of_file();
-    assert_int_equal(pipe(pair), 0);
-    replace_descriptor(pair[1]);
-    write_again();
     assert_int_equal(write(fd, "x", 1), 1);
-}
-
-TEST(it_is_not_among_the_first_descriptors)
-{
-    int before = dup(0);
-    start();
-    assert_true(descriptor_of_file() > 100);
-    assert_int_equal(dup(0), before + 1);
 }
 
 static void start_without_descriptors(void)
@@ -218,29 +192,22 @@ TEST(a_file_that_cannot_be_made_is_told_once)
     assert_null(path_of_file());
 }
 
-TEST(a_refused_mapping_leaves_no_file)
+static const bool refused[] = {false, true};
+
+/* The program closes the file, and the next refresh, at once, makes another one. */
+TEST_EACH(a_refused_mapping_leaves_no_file_and_errno_is_kept, refused)
 {
     char text[600];
     start();
-    unit_free_blocks(unit_blocks(100, 10));
-    replace_descriptor(-1);
-    hak_live_fork_child(); /* at once, not by and by */
-    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
-    unit_stderr_of(hak_live_refresh, text, sizeof text);
-    assert_non_null(strstr(text, "(errno 12)"));
-    assert_null(path_of_file());
-}
-
-TEST(errno_is_kept)
-{
-    start();
-    unit_free_blocks(unit_blocks(100, 10));
-    replace_descriptor(-1);
+    close(descriptor_of_file());
     hak_live_fork_child();
+    if (*row)
+        fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
     errno = 4711;
-    hak_live_refresh();
+    unit_stderr_of(hak_live_refresh, text, sizeof text);
     assert_int_equal(errno, 4711);
-    assert_non_null(path_of_file());
+    assert_int_equal(path_of_file() == NULL, *row);
+    assert_int_equal(strstr(text, "(errno 12)") != NULL, *row);
 }
 
 static int report_of_child(void)

@@ -34,27 +34,23 @@ static void init_with(const char *settings)
     unit_init_text(settings, text, sizeof text);
 }
 
+static const struct {
+    const char *settings;
+    bool c5, c7, others;
+} batches[] = {
+    {"", true, true, true},
+    {"HAKMEM_TINY_P0_DIRECT_FC=0", false, true, true},
+    {"HAKMEM_TINY_P0_DIRECT_FC_C7=0", true, false, true},
+    {"HAKMEM_TINY_P0_ENABLE=0", false, false, false},
+};
+
 /* C5 and C7 are names of the original's classes. */
-TEST(settings_choose_the_classes_that_come_in_batches)
+TEST_EACH(settings_choose_the_classes_that_come_in_batches, batches)
 {
-    static const struct {
-        const char *settings;
-        bool c5, c7, others;
-    } rows[] = {
-        {"", true, true, true},
-        {"HAKMEM_TINY_P0_DIRECT_FC=0", false, true, true},
-        {"HAKMEM_TINY_P0_DIRECT_FC_C7=0", true, false, true},
-        {"HAKMEM_TINY_P0_ENABLE=0", false, false, false},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    unit_init(rows[row].settings);
+    unit_init(row->settings);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
         uint32_t stride = hak_strides[cls];
-        bool many = stride > 128 && stride <= 256    ? rows[row].c5
-                    : stride > 512 && stride <= 1024 ? rows[row].c7
-                                                     : rows[row].others;
+        bool many = stride > 128 && stride <= 256 ? row->c5 : stride > 512 && stride <= 1024 ? row->c7 : row->others;
         assert_int_equal(hak_parts.batch[cls], many ? hak_parts.capacity[cls] : 1);
     }
 }
@@ -105,31 +101,27 @@ TEST(batches_can_be_disabled)
 }
 
 #if BOTH_BACKENDS
-TEST(the_backend_setting_wins_over_its_inherited_name)
+static const char *const names[][2] = {
+    {"HAKMEM_BACKEND= HAKMEM_TINY_USE_SUPERSLAB=0", "legacy"},
+    {"HAKMEM_BACKEND=shared_pool HAKMEM_TINY_USE_SUPERSLAB=0", "shared_pool"},
+};
+
+TEST_EACH(the_backend_setting_wins_over_its_inherited_name, names)
 {
-    static const char *const rows[][2] = {
-        {"HAKMEM_BACKEND= HAKMEM_TINY_USE_SUPERSLAB=0", "legacy"},
-        {"HAKMEM_BACKEND=shared_pool HAKMEM_TINY_USE_SUPERSLAB=0", "shared_pool"},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    unit_init(rows[row][0]);
-    assert_string_equal(hak_parts.backend->name, rows[row][1]);
+    unit_init((*row)[0]);
+    assert_string_equal(hak_parts.backend->name, (*row)[1]);
 }
 #endif
 
-TEST(acquires_are_timed_where_the_setting_asks_for_it)
+static const char *const timing[] = {NULL, "HAKMEM_SHARED_POOL_STAGE_STATS=1"};
+
+TEST_EACH(acquires_are_timed_where_the_setting_asks_for_it, timing)
 {
-    static const char *const settings[] = {NULL, "HAKMEM_SHARED_POOL_STAGE_STATS=1"};
-    size_t row = unit_row(__func__, COUNT(settings));
-    if (row == COUNT(settings))
-        return;
     uint64_t timed = 0;
-    unit_start(settings[row]);
+    unit_start(*row);
     unit_free_blocks(unit_blocks(100, 100));
     for (unsigned stage = 0; stage <= HAK_STAGES; stage++)
         for (unsigned i = 0; i < HAK_LATENCIES; i++)
             timed += HAK_LOAD_RELAXED(&hak_stage_latencies[stage].calls[i]);
-    assert_int_equal(timed, row);
+    assert_int_equal(timed, row - timing);
 }

@@ -3,14 +3,11 @@
  * call of many fails, answers come late. Whatever is asked of the library then ends; all goes back but what lies
  * around the locked page; and once the fault is over, that too. On each kind of memory and each backend. */
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "core/heap/bins.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
-#include "unit.h"
+#include "touched.h"
 
 #define AROUND_A_PAGE (HAK_SUPERSLAB + HAK_MIB) /* may stay with it */
 #define OWN_SLABS (2 * HAK_MIB)                 /* what the thread's bins keep */
@@ -21,54 +18,16 @@ static const size_t sizes[] = {4000, 20000, 300000, 12 * HAK_MIB};
 
 static size_t amount = 24 * HAK_MIB;
 
-/* As many blocks of one size as make the amount. */
-struct set {
-    char **block;
-    size_t n, size;
-};
-
-static struct set take(size_t size)
+static struct touched take(size_t size)
 {
-    struct set s = {.n = hak_max(1, amount / size), .size = size};
-    s.block = mmap(NULL, s.n * sizeof *s.block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(s.block, MAP_FAILED);
-    for (size_t i = 0; i < s.n; i++) {
-        s.block[i] = hak_malloc(size);
-        assert_non_null(s.block[i]);
-        memset(s.block[i], 1, size);
-    }
-    return s;
+    return touch(size, amount);
 }
 
-static void give(const struct set *s)
+static void give(const struct touched *s)
 {
     for (size_t i = 0; i < s->n; i++)
         hak_free(s->block[i]);
     hak_bins_flush(unit_thread());
-}
-
-/* Of the pages that the blocks lie in. */
-static size_t resident(const struct set *s)
-{
-    static unsigned char each[16 * HAK_MIB / HAK_SYSTEM_PAGE];
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        uintptr_t from = (uintptr_t)s->block[i] & ~(page - 1);
-        size_t length = hak_align_up((uintptr_t)s->block[i] + s->size - from, page);
-        if (mincore((void *)from, length, each)) /* not mapped any more */
-            continue;
-        for (size_t k = 0; k < length / page; k++)
-            bytes += each[k] & 1 ? page : 0;
-    }
-    return bytes;
-}
-
-static void assert_resident(const struct set *s, size_t most, const char *when)
-{
-    size_t now = resident(s);
-    if (now > most)
-        fail_msg("%zu KiB of %zu KiB in %zu-byte blocks are resident %s, more than %zu", now / HAK_KIB,
-                 s->n * s->size / HAK_KIB, s->size, when, most / HAK_KIB);
 }
 
 /* Without huge pages: the kernel would make one again of the page that stays and what is around it. */
@@ -80,7 +39,7 @@ static void start(const char *settings)
     unit_init(all);
 }
 
-static char *page_in(const struct set *s, unsigned of_3)
+static char *page_in(const struct touched *s, unsigned of_3)
 {
     return s->block[of_3 * (s->n - 1) / 2] + s->size / 2;
 }
@@ -95,16 +54,13 @@ static void wait_idle(void)
 
 /* --- one page is locked ------------------------------------------------------------------------------- */
 
-/* By a trim, at once, or with time. */
-static const struct way {
-    const char *settings;
-    bool with_time;
-} ways[] = {{AN_HOUR, false}, {"HAKMEM_RELEASE=direct", false}, {NULL, true}};
+/* By a trim, at once, or with time (NULL). */
+static const char *const ways[] = {AN_HOUR, "HAKMEM_RELEASE=direct", NULL};
 
-static void go_back(const struct way *way)
+static void go_back(const char *way)
 {
     uint64_t calls = fake_os_total();
-    if (way->with_time) {
+    if (!way) {
         wait_idle();
         return;
     }
@@ -112,22 +68,18 @@ static void go_back(const struct way *way)
     assert_true(fake_os_total() - calls < amount / HAK_PAGE);
 }
 
-TEST(all_but_a_locked_page_goes_back)
+TEST_EACH(all_but_a_locked_page_goes_back, ways)
 {
-    size_t row = unit_row(__func__, COUNT(sizes) * COUNT(ways));
-    if (row == COUNT(sizes) * COUNT(ways))
-        return;
-    const struct way *way = &ways[row % COUNT(ways)];
-    start(way->settings);
-    for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(sizes[row / COUNT(ways)]);
-        fake_os_lock_page(page_in(&s, place));
+    start(*row);
+    for (unsigned i = 0; i < 3 * COUNT(sizes); i++) {
+        struct touched s = take(sizes[i / 3]);
+        fake_os_lock_page(page_in(&s, i % 3));
         give(&s);
-        go_back(way);
+        go_back(*row);
         assert_resident(&s, AROUND_A_PAGE, "around a locked page");
-        go_back(way); /* refused again */
+        go_back(*row); /* refused again */
         fake_os_unlock_pages();
-        go_back(way);
+        go_back(*row);
         assert_resident(&s, OWN_SLABS, "with no page locked");
         unit_census();
     }
@@ -138,7 +90,7 @@ TEST(all_but_a_locked_page_goes_back)
 #define AROUND_WHAT_STAYS(s) ((s)->n / STAYS * HAK_PAGE)
 
 /* Frees those that stay, or all others. */
-static void give_some(const struct set *s, bool stay)
+static void give_some(const struct touched *s, bool stay)
 {
     for (size_t i = 0; i < s->n; i++)
         if ((i % STAYS == 0) == stay)
@@ -150,7 +102,7 @@ TEST(a_trim_goes_around_a_locked_page_among_others)
 {
     start(AN_HOUR);
     for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(sizes[0]);
+        struct touched s = take(sizes[0]);
         fake_os_lock_page(page_in(&s, place));
         give_some(&s, false);
         hak_trim(0);
@@ -168,10 +120,10 @@ TEST(the_limit_is_kept_around_a_locked_page)
 {
     start("HAKMEM_LIMIT_MB=64 " AN_HOUR);
     for (unsigned place = 0; place < 3; place++) {
-        struct set s = take(sizes[0]);
+        struct touched s = take(sizes[0]);
         fake_os_lock_page(page_in(&s, place));
         give_some(&s, false);
-        struct set other = take(sizes[3]);
+        struct touched other = take(sizes[3]);
         assert_true(hak_budget_held() <= 64 * HAK_MIB);
         give(&other);
         fake_os_unlock_pages();
@@ -184,7 +136,7 @@ TEST(what_was_refused_is_not_taken_for_zero)
 {
     start(AN_HOUR);
     for (unsigned i = 0; i < COUNT(sizes); i++) {
-        struct set s = take(sizes[i]);
+        struct touched s = take(sizes[i]);
         for (unsigned place = 0; place < 3; place++)
             fake_os_lock_page(page_in(&s, place));
         give(&s);
@@ -204,7 +156,7 @@ static void every_nth_fails(enum hak_os_call call, int error, bool onwards)
 {
     for (unsigned i = 0; i < COUNT(sizes); i++)
         for (unsigned nth = 1, made = 8; nth <= 8 && nth <= made + 1; nth++) {
-            struct set s = take(sizes[i]);
+            struct touched s = take(sizes[i]);
             give(&s);
             uint64_t before = fake_os_count(call);
             fake_os_refuse(call, nth, error, onwards);
@@ -235,7 +187,7 @@ TEST(a_vector_done_in_part_is_finished)
     start(AN_HOUR);
     for (unsigned most = 0; most < 4; most++)
         for (unsigned i = 0; i < COUNT(sizes); i++) {
-            struct set s = take(sizes[i]);
+            struct touched s = take(sizes[i]);
             give(&s);
             fake_os_vector(0, most);
             hak_trim(0);
@@ -250,7 +202,7 @@ TEST(late_answers_delay_nothing_else)
     fake_os_late(HAK_OS_madvise, 50);
     fake_os_late(HAK_OS_process_madvise, 1000);
     for (unsigned i = 0; i < COUNT(sizes); i++) {
-        struct set s = take(sizes[i]);
+        struct touched s = take(sizes[i]);
         give(&s);
         wait_idle();
         assert_resident(&s, OWN_SLABS, "after the purge delay with late answers");

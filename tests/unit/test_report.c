@@ -166,44 +166,6 @@ TEST(writing_makes_no_call_of_memory_and_tells_of_errors)
     assert_int_equal(hak_stats_write(-1, true), -EBADF);
 }
 
-TEST(blocks_and_bytes_are_conserved)
-{
-    unit_start(NULL);
-    enum { SLOTS = 3000 };
-    static void *slots[SLOTS];
-    uint64_t random = 5;
-    for (unsigned i = 0; i < 60000; i++) {
-        unsigned k = unit_random(&random) % SLOTS;
-        hak_free(slots[k]);
-        slots[k] = hak_malloc((size_t)1 << unit_random(&random) % 17);
-        if (i % 10000 == 0)
-            unit_census();
-    }
-    hak_bins_flush(unit_thread());
-    struct hak_census c = unit_census();
-    uint64_t live = 0, large = 0;
-    for (unsigned i = 0; i < SLOTS; i++) {
-        struct hak_slab *slab = slots[i] ? hak_space_slab(slots[i]) : NULL;
-        live += slab && hak_slab_state(slab) != HAK_SLAB_SPAN;
-        large += slab && hak_slab_state(slab) == HAK_SLAB_SPAN;
-    }
-    assert_int_equal(c.used - c.remote, live); /* the bins are empty, so each used block is live, or in a remote list */
-    assert_int_equal(c.live_large, large);
-    struct hak_space_stats space;
-    hak_space_stats(&space);
-    uint64_t pages = 0;
-    for (unsigned i = HAK_SLAB_ACTIVE; i < HAK_SLAB_NSTATES; i++)
-        pages += c.pages[i];
-    assert_true(pages * HAK_PAGE <= space.handed_out);
-    assert_true(space.handed_out <= space.mapped);
-    for (unsigned i = 0; i < SLOTS; i++)
-        hak_free(slots[i]);
-    hak_bins_flush(unit_thread());
-    c = unit_census();
-    assert_int_equal(c.used, c.remote);
-    assert_int_equal(c.live_large, 0);
-}
-
 /* The process writes the file that HAKMEM_STATS_FILE names. */
 TEST(at_exit)
 {

@@ -17,17 +17,6 @@ static struct hak_heap *start_among(uint32_t threads)
     return t;
 }
 
-TEST(a_thread_alone_owns_its_slabs)
-{
-    unit_start(NULL);
-    struct hak_heap *t = unit_thread();
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        hak_free(hak_malloc(hak_class_usable(cls)));
-        assert_non_null(t->bins[cls].slabs);
-    }
-    assert_int_equal(t->counters.shared_refills, 0);
-}
-
 static void *blocks[2][HAK_NCLASSES];
 
 /* Keeps one block of each class, frees others. */

@@ -11,20 +11,6 @@
 #include "sizes.h"
 #include "unit.h"
 
-TEST(every_size_is_served_aligned_and_usable)
-{
-    unit_start(NULL);
-    for (unsigned i = 0; i < COUNT(sizes); i++) {
-        char *p = hak_malloc(sizes[i]);
-        assert_non_null(p);
-        assert_int_equal((uintptr_t)p % 16, 0);
-        assert_true(unit_usable(p) >= sizes[i]);
-        memset(p, 1, unit_usable(p));
-        hak_free(p);
-    }
-    assert_int_equal(unit_usable(NULL), 0);
-}
-
 TEST(free_keeps_errno)
 {
     unit_start(NULL);

@@ -62,6 +62,42 @@ static void start(const char *settings)
     allocate_all();
 }
 
+/* With free blocks that nobody wants for a while, where slabs are purged. */
+static void start_idle(void)
+{
+    start(NULL);
+    if (!is_purged_here())
+        skip();
+    free_most();
+    hak_bins_flush(t);
+    pass(2000);
+}
+
+static void *allocate_in_thread(void *context)
+{
+    allocate_all();
+    return context;
+}
+
+/* The thread of all slabs has ended. With lists, blocks that other threads freed are in no bitmap. */
+static void start_unowned(void)
+{
+    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
+    unit_in_thread(allocate_in_thread, NULL);
+    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool") ||
+        hak_heaps_are_of_cpus())
+        skip();
+}
+
+/* Pages come back with their blocks. */
+static void check_and_use_all(void)
+{
+    check_live();
+    allocate_all();
+    check_live();
+    unit_census();
+}
+
 static struct hak_slab *slab_of_live(void)
 {
     return hak_space_slab(blocks[LIVE_EACH]);
@@ -83,10 +119,8 @@ TEST(pages_go_once_when_no_block_was_taken_for_a_while)
     size_t bytes = hak_sparse_purge(slab);
     assert_true(bytes >= HAK_PAGE / 2 && bytes < HAK_PAGE);
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
-    check_live();
     assert_false(hak_sparse_is_due(slab));
-    allocate_all(); /* its pages come back with their blocks */
-    check_live();
+    check_and_use_all();
     free_most();
     hak_bins_flush(t);
     assert_false(hak_sparse_is_due(slab)); /* blocks were taken just now, */
@@ -94,7 +128,6 @@ TEST(pages_go_once_when_no_block_was_taken_for_a_while)
     assert_false(hak_sparse_is_due(slab)); /* and another thread stored its earlier time */
     pass(2000);
     assert_true(hak_sparse_is_due(slab));
-    unit_census();
 }
 
 /* Those that it gives up are without an owner. */
@@ -114,25 +147,12 @@ TEST(scans_and_ticks_purge_what_a_thread_uses_little)
         unit_tick();
     }
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
-    check_live();
-    allocate_all();
-    check_live();
-    unit_census();
-}
-
-static void *allocate_in_thread(void *context)
-{
-    allocate_all();
-    return context;
+    check_and_use_all();
 }
 
 TEST(ticks_purge_slabs_without_an_owner)
 {
-    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
-    unit_in_thread(allocate_in_thread, NULL);
-    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool") ||
-        hak_heaps_are_of_cpus())
-        skip(); /* with lists, blocks that other threads freed are in no bitmap */
+    start_unowned();
     assert_int_equal(hak_slab_state(slab_of_live()), HAK_SLAB_FULL);
     free_most();
     hak_bins_flush(t); /* as remote blocks */
@@ -144,19 +164,12 @@ TEST(ticks_purge_slabs_without_an_owner)
     }
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
     assert_int_equal(hak_slab_state(slab_of_live()), HAK_SLAB_PARTIAL);
-    check_live();
-    allocate_all();
-    check_live();
-    unit_census();
+    check_and_use_all();
 }
 
 TEST(a_complete_sweep_visits_all_slabs_whatever_it_purges)
 {
-    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
-    unit_in_thread(allocate_in_thread, NULL);
-    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool") ||
-        hak_heaps_are_of_cpus())
-        skip();
+    start_unowned();
     struct hak_slab *first = hak_space_slab(blocks[0]);
     for (unsigned i = 0; i < BLOCKS; i++)
         if (lives(i) && hak_space_slab(blocks[i]) == first) {
@@ -181,13 +194,8 @@ TEST(a_setting_keeps_the_pages)
 
 TEST(no_part_of_a_longer_page_is_named)
 {
-    start(NULL);
-    if (!is_purged_here())
-        skip();
+    start_idle();
     fake_os_long_pages(HAK_PAGE / 8);
-    free_most();
-    hak_bins_flush(t);
-    pass(2000);
     assert_true(hak_sparse_purge(slab_of_live()) > 0);
     check_live();
     fake_os_long_pages(HAK_PAGE);
@@ -197,17 +205,10 @@ TEST(no_part_of_a_longer_page_is_named)
 
 TEST(what_the_kernel_refuses_stays_whole)
 {
-    start(NULL);
-    if (!is_purged_here())
-        skip();
-    free_most();
-    hak_bins_flush(t);
-    pass(2000);
+    start_idle();
     fake_os_vector(ENOSYS, 0);
     fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     hak_sparse_purge(slab_of_live());
     fake_os_allow();
-    check_live();
-    allocate_all();
-    check_live();
+    check_and_use_all();
 }

@@ -36,39 +36,51 @@ static void write_sample(struct hak_stats_writer *w)
     hak_stats_number(w, "n", UINT64_MAX);
     hak_stats_bool(w, "yes", true);
     hak_stats_text_n(w, "cut", "abcdef", 3);
+    hak_stats_text(w, "k\"", "a\\b\n\x01");
     hak_stats_end(w);
     hak_stats_begin_array(w, "list");
     for (uint64_t i = 0; i < 2; i++) {
         hak_stats_begin(w, NULL);
         hak_stats_number(w, "x", i);
+        if (i == 1) {
+            hak_stats_text(w, "by", "trim");
+            hak_stats_text_n(w, "call", "madvise...", 7);
+        }
         hak_stats_number(w, "y", i);
         hak_stats_end(w);
     }
     hak_stats_end_array(w);
     hak_stats_begin(w, "none");
     hak_stats_end(w);
+    hak_stats_number(w, "all", 4);
     hak_stats_end(w);
 }
 
-TEST(a_sample_as_json_and_as_text)
+static void collect(struct hak_stats_writer *w, const char *path, uint64_t value)
 {
-    struct hak_stats_writer w = writer(true);
-    write_sample(&w);
-    assert_text(
-        "{\n \"a\": {\n  \"n\": 18446744073709551615,\n  \"yes\": true,\n  \"cut\": \"abc\"},"
-        "\n \"list\": [\n  {\n   \"x\": 0,\n   \"y\": 0},\n  {\n   \"x\": 1,\n   \"y\": 1}],\n \"none\": {}}\n");
-    w = writer(false);
-    write_sample(&w);
-    assert_text("\na: \n  n: 18446744073709551615\n  yes: true\n  cut: abc\nlist: \n  x=0  y=0\n  x=1  y=1\nnone: \n");
+    (void)w;
+    size_t n = strlen(text);
+    snprintf(text + n, sizeof text - n, "%s=%llu ", path, (unsigned long long)value);
 }
 
-TEST(strings_are_escaped)
+/* As paths, an array's elements have the texts before a number for names. */
+TEST(a_sample_as_json_and_as_text_and_as_paths)
 {
-    struct hak_stats_writer w = writer(true);
-    hak_stats_begin(&w, NULL);
-    hak_stats_text(&w, "k\"", "a\\b\n\x01");
-    hak_stats_end(&w);
-    assert_text("{\n \"k\\u0022\": \"a\\u005cb\\u000a\\u0001\"}\n");
+    struct hak_stats_writer w = writer(true), paths = {.form = HAK_FORM_PATHS, .take = collect};
+    write_sample(&w);
+    assert_text("{\n \"a\": {\n  \"n\": 18446744073709551615,\n  \"yes\": true,\n  \"cut\": \"abc\",\n  \"k\\u0022\": "
+                "\"a\\u005cb\\u000a\\u0001\"},\n \"list\": [\n  {\n   \"x\": 0,\n   \"y\": 0},\n  {\n   \"x\": 1,\n   "
+                "\"by\": \"trim\",\n   \"call\": \"madvise\",\n   \"y\": 1}],\n \"none\": {},\n \"all\": 4}\n");
+    w = writer(false);
+    write_sample(&w);
+    assert_text(
+        "\na: \n  n: 18446744073709551615\n  yes: true\n  cut: abc\n  k\": a\\b\n\x01\nlist: \n  x=0  y=0\n  x=1  "
+        "by=trim  call=madvise  y=1\nnone: \nall: 4\n");
+    text[0] = 0;
+    write_sample(&paths);
+    assert_string_equal(
+        text, "a.n=18446744073709551615 a.yes=1 list.0.x=0 list.0.y=0 list.1.x=1 list.1.trim.madvise.y=1 all=4 ");
+    assert_int_equal(paths.error, 0);
 }
 
 TEST(more_than_the_buffer_comes_out_whole_and_an_error_is_kept)
@@ -87,42 +99,6 @@ TEST(more_than_the_buffer_comes_out_whole_and_an_error_is_kept)
     w.fd = -1;
     write_sample(&w);
     assert_int_equal(w.error, EBADF);
-}
-
-static void collect(struct hak_stats_writer *w, const char *path, uint64_t value)
-{
-    (void)w;
-    size_t n = strlen(text);
-    snprintf(text + n, sizeof text - n, "%s=%llu ", path, (unsigned long long)value);
-}
-
-TEST(numbers_by_their_paths)
-{
-    struct hak_stats_writer w = {.form = HAK_FORM_PATHS, .take = collect};
-    write_sample(&w);
-    assert_string_equal(text, "a.n=18446744073709551615 a.yes=1 list.0.x=0 list.0.y=0 list.1.x=1 list.1.y=1 ");
-    assert_int_equal(w.error, 0);
-}
-
-TEST(the_texts_of_an_element_are_in_its_path_alone)
-{
-    struct hak_stats_writer w = {.form = HAK_FORM_PATHS, .take = collect};
-    hak_stats_begin(&w, NULL);
-    hak_stats_begin(&w, "who");
-    hak_stats_text(&w, "name", "ignored");
-    hak_stats_number(&w, "pid", 7);
-    hak_stats_end(&w);
-    hak_stats_begin_array(&w, "calls");
-    hak_stats_begin(&w, NULL);
-    hak_stats_text(&w, "cause", "trim");
-    hak_stats_text_n(&w, "call", "madvise...", 7);
-    hak_stats_number(&w, "n", 3);
-    hak_stats_end(&w);
-    hak_stats_number(&w, "sum", 2);
-    hak_stats_end_array(&w);
-    hak_stats_number(&w, "all", 4);
-    hak_stats_end(&w);
-    assert_string_equal(text, "who.pid=7 calls.trim.madvise.n=3 calls.sum=2 all=4 ");
 }
 
 TEST(the_buffer_is_not_overrun)

@@ -41,15 +41,13 @@ TEST(a_copy_is_out_of_the_way_and_closed_on_exec)
     assert_int_equal(hak_stats_sink_copy(-1), -1);
 }
 
+static const int ends[] = {STDERR_FILENO + 1, 1100};
+
 /* The program closes stderr, or all descriptors. */
-TEST(descriptors_may_be_closed)
+TEST_EACH(descriptors_may_be_closed, ends)
 {
-    static const int ends[] = {STDERR_FILENO + 1, 1100};
-    size_t row = unit_row(__func__, COUNT(ends));
-    if (row == COUNT(ends))
-        return;
     begin();
-    for (int fd = STDERR_FILENO; fd < ends[row]; fd++)
+    for (int fd = STDERR_FILENO; fd < *row; fd++)
         close(fd);
     assert_true(arrives());
     unlink(path);

@@ -20,29 +20,12 @@
 
 static void *get(void *unused)
 {
-    (void)unused;
-    struct hak_heap *t = unit_thread();
+    const struct hak_heap *t = unit_thread();
     assert_ptr_equal(unit_thread(), t);
     assert_ptr_equal(hak_self.heap, t);
     assert_int_equal(hak_self.tag, t->tag);
     assert_ptr_equal(hak_counters_own, &t->counters);
-    return t;
-}
-
-static void *get_into(void *out)
-{
-    *(struct hak_heap **)out = get(NULL);
-    return NULL;
-}
-
-TEST(tags_of_live_threads_differ)
-{
-    struct hak_heap *mine = unit_init_heap(NULL), *other, *orphan = hak_orphan_acquire();
-    hak_orphan_release();
-    unit_in_thread(get_into, &other);
-    assert_int_equal(orphan->tag, (uint64_t)1 << 32);
-    assert_true(mine->tag >> 32 > 1 && (uint32_t)mine->tag == 0);
-    assert_int_not_equal(mine->tag, other->tag);
+    return unused;
 }
 
 static void *free_some(void *blocks)
@@ -224,20 +207,18 @@ static void run_together(unsigned count)
         unit_join(threads[i]);
 }
 
-TEST(so_many_threads_are_parked)
+static const struct {
+    const char *settings;
+    uint64_t parked;
+} parking[] = {{"HAKMEM_PARKED_THREADS=3", 3}, {"HAKMEM_PARKED_THREADS=0", 0}, {"HAKMEM_RELEASE=direct", 0}};
+
+TEST_EACH(so_many_threads_are_parked, parking)
 {
-    static const struct {
-        const char *settings;
-        uint64_t parked;
-    } rows[] = {{"HAKMEM_PARKED_THREADS=3", 3}, {"HAKMEM_PARKED_THREADS=0", 0}, {"HAKMEM_RELEASE=direct", 0}};
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    unit_init(rows[row].settings);
+    unit_init(row->settings);
     run_together(8);
-    assert_int_equal(unit_totals().retired, hak_parts.release->at_once ? 0 : rows[row].parked);
+    assert_int_equal(unit_totals().retired, hak_parts.release->at_once ? 0 : row->parked);
     assert_int_equal(unit_totals().used, 0);
-    if (!rows[row].parked)
+    if (!row->parked)
         assert_int_equal(unit_totals().active_slabs, 0);
 }
 
@@ -403,5 +384,3 @@ TEST(a_free_hears_what_is_asked_without_tags)
     pthread_barrier_wait(&together);
     unit_join(thread);
 }
-
-/* --- memory refused ------------------------------------------------------------------------------------ */

@@ -48,33 +48,6 @@ static unsigned by_chance(unsigned i)
     return (unsigned)(unit_random(&state) % HAK_NCLASSES);
 }
 
-static void play(void (*call)(unsigned cls), unsigned (*next)(unsigned i))
-{
-    unsigned last = calls;
-    for (unsigned i = 0; i < CALLS; i++) {
-        uint64_t read_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
-        fake_os_pass(1);
-        call(next(i));
-        if (HAK_LOAD_RELAXED(&hak_awake_ms) != read_ms)
-            last = calls;
-        if (calls - last > MOST)
-            fail_msg("step %u: the clock was not read in %u calls", i, calls - last);
-    }
-}
-
-/* The same while the clock stands still. */
-static void play_fast(void (*call)(unsigned cls), unsigned (*next)(unsigned i))
-{
-    for (unsigned i = 0; i < CALLS; i++)
-        call(next(i));
-}
-
-static void start(void)
-{
-    unit_start(NULL);
-    unit_thread();
-}
-
 static void use_each_alone(void)
 {
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
@@ -84,51 +57,51 @@ static void use_each_alone(void)
 
 static void *hold_all(void *unused)
 {
-    play_fast(allocate, in_turn);
+    for (unsigned i = 0; i < CALLS; i++)
+        allocate(in_turn(i));
     return unused;
 }
 
-TEST(pairs_from_the_start)
+struct step {
+    void (*call)(unsigned cls);
+    unsigned (*next)(unsigned i);
+    enum { SLOW, FAST /* the clock stands still */, AFTER_EACH_ALONE, AFTER_ANOTHER_THREAD } how;
+};
+
+static void play(const struct step *s)
 {
-    start();
-    play(pair, in_turn);
-    play(pair, by_chance);
-    play(pair, few_in_turn);
+    if (s->how == AFTER_EACH_ALONE)
+        use_each_alone();
+    if (s->how == AFTER_ANOTHER_THREAD)
+        unit_in_thread(hold_all, NULL);
+    unsigned last = calls;
+    for (unsigned i = 0; i < CALLS; i++) {
+        uint64_t read_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
+        fake_os_pass(s->how != FAST);
+        s->call(s->next(i));
+        if (HAK_LOAD_RELAXED(&hak_awake_ms) != read_ms)
+            last = calls;
+        if (s->how != FAST && calls - last > MOST)
+            fail_msg("call %u: the clock was not read in %u calls", i, calls - last);
+    }
 }
 
-TEST(pairs_after_each_class_was_used_alone)
-{
-    start();
-    use_each_alone();
-    play(pair, in_turn);
-    use_each_alone();
-    play(pair, by_chance);
-}
+static const struct step scripts[][5] = {
+    {{pair, in_turn, SLOW}, {pair, by_chance, SLOW}, {pair, few_in_turn, SLOW}},
+    {{pair, in_turn, AFTER_EACH_ALONE}, {pair, by_chance, AFTER_EACH_ALONE}},
+    {{pair, in_turn, FAST}, {pair, in_turn, SLOW}, {pair, few_in_turn, FAST}, {pair, few_in_turn, SLOW}},
+    {{allocate, by_chance, SLOW},
+     {allocate, in_turn, SLOW}, /* the rest */
+     {release, in_turn, AFTER_EACH_ALONE},
+     {allocate, in_turn, SLOW},
+     {release, by_chance, AFTER_EACH_ALONE}},
+    {{release, in_turn, AFTER_ANOTHER_THREAD}},
+};
 
-TEST(pairs_after_many_calls_in_turn)
+TEST_EACH(the_clock_is_read_in_time, scripts)
 {
-    start();
-    play_fast(pair, in_turn);
-    play(pair, in_turn);
-    play_fast(pair, few_in_turn);
-    play(pair, few_in_turn);
-}
-
-TEST(allocations_and_frees)
-{
-    start();
-    play(allocate, by_chance);
-    play(allocate, in_turn); /* the rest */
-    use_each_alone();
-    play(release, in_turn);
-    play(allocate, in_turn);
-    use_each_alone();
-    play(release, by_chance);
-}
-
-TEST(frees_of_another_thread_s_blocks)
-{
-    start();
-    unit_in_thread(hold_all, NULL);
-    play(release, in_turn);
+    unit_start(NULL);
+    unit_thread();
+    for (unsigned i = 0; i < COUNT(*row) && (*row)[i].call; i++)
+        play(&(*row)[i]);
 }
