@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * bench_calls CALL SIZE CYCLES WS: what programs call beside malloc and free (docs/decisions/0061).
- * As in bench_fixed_size, WS blocks of SIZE bytes are replaced in turn; CALL says by which calls a block comes and
- * goes, or which call a timer makes beside malloc and free. What is not in ISO C is looked up by name, as a preloaded
- * allocator defines it; operators new and delete then need libstdc++.so.6.
+ * As in bench_fixed_size, WS blocks of SIZE bytes are replaced in turn; CALL names the calls that allocate and free a
+ * block, or the call that a timer makes beside malloc and free. Functions outside of ISO C are looked up by name, so
+ * that a preloaded allocator's are found; operators new and delete then need libstdc++.so.6.
  */
 #include "bench.h"
 

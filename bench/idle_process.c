@@ -2,7 +2,7 @@
 /*
  * bench_idle_process BLOCKS KIB IDLE_MS: BLOCKS blocks of KIB are taken, written and freed; then nothing at all.
  * Prints the resident set at the peak, when all is freed, and after IDLE_MS in which no call was made: an allocator
- * that gives memory back on calls alone has had no occasion.
+ * that returns memory only during calls has had no occasion.
  */
 #include "bench.h"
 

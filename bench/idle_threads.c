@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_idle_threads KIND THREADS IDLE_MS TRIM SEED: what threads hold that have worked and wait.
+ * bench_idle_threads KIND THREADS IDLE_MS TRIM SEED: memory held by threads that have worked and now wait.
  * small: each thread has worked on 64 blocks of 16-2000 B. classes: each has once held eight blocks of every size class
  * up to 64 KiB. All is freed when they begin to wait. Prints the resident set for each of them after IDLE_MS (after a
- * malloc_trim, if TRIM says so) beyond its initial size, and what stays IDLE_MS after all have ended. A child of the
- * process has measured what so many threads take that allocate nothing: their stacks, which are not in the figure.
+ * malloc_trim, if TRIM says so) beyond its initial size, and what stays IDLE_MS after all have ended. A child process
+ * first measures the same number of threads that allocate nothing; their stacks are subtracted.
  */
 #include "bench.h"
 

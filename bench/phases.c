@@ -5,7 +5,7 @@
  * 4 to 64 objects of log-normal sizes, an eighth of which grow by realloc; most sessions end soon, some live long,
  * one in five ends on another thread. A phase is OBJECTS allocated objects over all threads, spread over PHASE_MS
  * (0: as fast as it goes); with `--timed` in front it is PHASE_MS of full load. Prints the resident set: its mean,
- * each phase having the same weight, and at the quiet end, when 24 of 128 MiB are live; and the processor time.
+ * each phase having the same weight, and at the quiet end, when 24 of 128 MiB are live; and the CPU time.
  */
 #include "bench.h"
 #include "mailboxes.h"

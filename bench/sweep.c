@@ -21,7 +21,7 @@ enum { STRETCH = 64 * 1024, BEAT_MS = 10, BEAT_BLOCKS = 1000, BEAT_KEPT = 16, WO
 
 static void **kept; /* one block of each stretch */
 
-/* Blocks of a stretch that will be freed, linked through their first words. */
+/* The blocks of a stretch that will be freed, linked through their first words. */
 static void **fill_stretch(uint64_t stretch, void **list)
 {
     size_t size = (size_t)params[SIZE].value;

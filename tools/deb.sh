@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Debian packages of this checkout: libhakmem0, libhakmem-dev, hakmem-tools, hakmem-doc.
 #
-#   tools/deb.sh             builds them in build-test/deb, and lintian finds no error and no warning in them
-#   tools/deb.sh try         then installs them, tries them by debian/tests, and purges them, which leaves nothing
+#   tools/deb.sh             builds them in build-test/deb; fails if lintian finds an error or a warning
+#   tools/deb.sh try         then installs them, runs debian/tests, purges them, and checks that nothing is left
 #
 # Needs dpkg-dev, lintian, and what debian/control asks for (apt-get build-dep .). `try` needs root,
 # and a machine to throw away: `tools/fresh.sh deb` makes one.

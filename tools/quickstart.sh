@@ -4,10 +4,10 @@
 # installs what is missing, builds, runs Python under the library, says which
 # allocator served it, and compares with the system malloc.
 #
-#   tools/quickstart.sh [BUILD_DIRECTORY]    (build when nothing is said)
+#   tools/quickstart.sh [BUILD_DIRECTORY]    (default: build)
 #
 # The comparison takes turns in random order, so that a machine that slows down
-# meanwhile slows both; it prints what was measured, whoever is ahead, and claims
+# meanwhile slows both; it prints all results, whichever is ahead, and claims
 # a difference by the rule of the workbench only.
 set -euo pipefail
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Names that glibc has besides malloc's own, and that programs which wrap malloc ask for: each leads to the library,
- * with which the usual ones and its twins get on. hakmem_malloc_usable_size stops the process for anybody else's. */
+ * Other names that glibc has for malloc's functions, which programs that wrap malloc look up. Each leads to the
+ * library, so its blocks suit the usual names and the twins. hakmem_malloc_usable_size stops the process for a block
+ * of another allocator. */
 #include <errno.h>
 #include <malloc.h>
 #include <stdint.h>

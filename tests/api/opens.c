@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * opens NAME: opens a library with RTLD_DEEPBIND by its bare name, which the C library finds by the run path of the
- * caller alone, so dlopen must know who called; then blocks pass both ways. */
+ * caller alone, so dlopen must know its caller; then blocks pass both ways. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every call of the family as the first one of a fresh thread, and every call
- * after the library's own per-thread state has been torn down, which is what
- * the C library itself does when it frees at thread exit.
+ * Makes every call of the family as the first one of a fresh thread, and again
+ * after the library's own per-thread state is gone, as the C library does when
+ * it frees at thread exit.
  *
  * cmocka must not be entered from a second thread, so threads return a
  * complaint and the main thread fails the test.

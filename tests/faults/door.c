@@ -2,8 +2,8 @@
  * A kernel that answers in part, for whole programs: preloaded, this library stands between libhakmem.so and the C
  * library's mmap, munmap, mprotect, mremap, madvise, mincore, prctl and syscall. Calls of others pass.
  *
- * FAULTS=CALL:FROM:COUNT:HOW: of the library's calls of that kind (`any`: of all but prctl), so many from the FROM-th
- * on are answered HOW:
+ * FAULTS=CALL:FROM:COUNT:HOW: of the library's calls of that kind (`any`: of all but prctl), COUNT calls from the
+ * FROM-th on are answered HOW:
  *   ENOMEM, EAGAIN, EINTR, EPERM, EINVAL   refused, nothing is done
  *   part      a vector is done up to its middle, and the answer says so
  * locked a page in the middle of the range is locked before the call

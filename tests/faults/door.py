@@ -5,9 +5,9 @@
   PYTHONPATH=tests door.py LIBRARY DOOR HOW WORK          tests/faults/work.c; it judges itself
   PYTHONPATH=tests door.py LIBRARY DOOR HOW sqlite|python  a program of the system; its result is known
 
-For every kind of call and its n-th one, n up to EVERY_ONE and a sample beyond, one run each: that call alone is
-answered HOW, the same for it and four more, and for all from there on. STRESS_LONG=1 runs more of them. A run ends with
-the right result, or reports that memory is missing; it does not hang; the conservation laws hold.
+For every kind of call and each n up to EVERY_ONE, and a sample beyond, there are three runs: HOW is the answer to the
+n-th call alone, to five calls from the n-th on, and to all calls from there on. STRESS_LONG=1 runs more of them. A run
+ends with the right result, or reports that memory is missing; it does not hang; the conservation laws hold.
 """
 import concurrent.futures
 import json

@@ -4,8 +4,8 @@
 
   PYTHONPATH=tests least.py LIBRARY as|data
 
-The least limit under which a program runs alone is found by bisection; with 1 MiB more, or with any more, it runs with
-the library.
+Finds by bisection the least limit under which a program runs alone; with 1 MiB more, or with any more, it must run
+with the library.
 """
 import os
 import shutil

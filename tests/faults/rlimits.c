@@ -4,7 +4,7 @@
  *                                 requests of all sizes from two threads; the limit came before exec where KIB is 0,
  *                                 else the program sets it once it runs, as Python's resource module does. A request
  *                                 gives a block, or NULL and ENOMEM; when the limit is lifted all are served
- * rlimits bounds KIB SIZE         RLIMIT_AS is set late; says how many KiB of blocks of a size are to be had
+ * rlimits bounds KIB SIZE         RLIMIT_AS is set late; says how many KiB of blocks of a size it gets
  * rlimits lockall                 mlockall(MCL_CURRENT) of a process that has allocated little
  *
  * commit is no rlimit: vm.overcommit_memory is 2, and KIB more may be committed than the machine has committed already.

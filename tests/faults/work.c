@@ -10,7 +10,7 @@
 #include "../watchdog.h"
 
 enum { SECONDS = 100, THREADS = 2, BLOCKS = 120 };
-#define MAY_STAY (8 * MIB) /* more than at the start: slabs of bins and of parked threads, blocks in use */
+#define MAY_STAY (8 * MIB) /* more than at the start: slabs of bins and of retired heaps, blocks in use */
 
 void door_over(void) __attribute__((weak));
 static _Atomic(bool) all_served; /* the faults are over */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * See program.h. The first byte gives the number of threads, and whether the kernel may refuse; each call is one byte
- * for the function and the thread, followed by its arguments. Bytes beyond the end are zero. */
+ * for the function and the thread, followed by its arguments. Bytes beyond the end count as zero. */
 #include "program.h"
 
 #include <errno.h>

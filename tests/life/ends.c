@@ -20,7 +20,7 @@ static void *start_threads(void *seed)
         pthread_t t;
         if (!pthread_create(&t, NULL, short_thread, (void *)n))
             pthread_detach(t);
-        usleep(100); /* or there are too many at once */
+        usleep(100); /* otherwise there are too many at once */
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What the program of this folder and the library beside it share: who serves them, traffic that reaches every part
- * of the allocator, threads that make it, and children that must end well. */
+ * What the program of this folder and the library beside it share: which allocator serves them, traffic that
+ * reaches every part of it, threads that make it, and children that must end well. */
 #ifndef TESTS_LIFE_LIFE_H
 #define TESTS_LIFE_LIFE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * malloc and free from inside of the C library's own critical sections: where it holds the lock of its cached stacks,
- * of its loader, its thread-local storage, its list of streams, its locales, environment or exit handlers. Some of
- * these calls it makes itself, others come from code of the program that it calls back. */
+ * of its loader, its thread-local storage, its list of streams, its locales, environment or exit handlers. The C
+ * library makes some of these calls itself; others come from callbacks of the program. */
 #include <dlfcn.h>
 #include <iconv.h>
 #include <limits.h>

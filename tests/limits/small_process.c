@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program that uses little shows of itself: address space, locked
+ * The size of a program that uses little memory: its address space, its locked
  * memory, the kernel's core file and the debugger's. Each is small, and the
- * cores hold what the program has written to its blocks.
+ * cores contain what the program wrote to its blocks.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -135,7 +135,7 @@ static void lock(void)
 {
     struct rlimit limit = {MOST_MIB * MIB, MOST_MIB * MIB};
     if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (geteuid() == 0 && setuid(65534) != 0))
-        _exit(0); /* nothing to be learnt */
+        _exit(0); /* nothing to learn */
     if (mlockall(MCL_CURRENT) != 0)
         die("mlockall under a limit of %d MiB: %s", MOST_MIB, strerror(errno));
 }

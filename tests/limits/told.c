@@ -2,9 +2,9 @@
  *
  * told LIBRARY
  *
- * What the library has to tell, in each way that it can be asked to, under each limit, with a file for stderr that may
- * not grow, a pipe that nobody reads, and none; and where the kernel refuses one system call with EPERM. The program
- * ends as without the report, and with the same output.
+ * Every kind of report that a setting can request, under each limit; with a stderr that is a file that may not grow, a
+ * pipe that nobody reads, or closed; and where the kernel refuses one system call with EPERM. The program must end as
+ * without the report, and with the same output.
  */
 #include <fcntl.h>
 #include <linux/filter.h>

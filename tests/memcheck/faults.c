@@ -79,7 +79,7 @@ static void nothing(void)
     work(NULL);
     hakmem_trim(0);
     if (child == 0)
-        return; /* and ends as its parent does */
+        return; /* and the child ends as its parent does */
     int status;
     if (waitpid(child, &status, 0) != child || status)
         exit(1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * attack HOW [SIZE]: what somebody gains who can read and write a few bytes that are not the program's. Exit status 1:
- * it worked.
+ * attack HOW [SIZE]: what an attacker gains by reading and writing a few bytes that are not the program's. Exit
+ * status 1: it worked.
  *   leftover SIZE  new blocks hold words that the program did not write
  * link a block on a remote list leads malloc into a live block of another class
  * calloc SIZE bytes written to freed blocks, before and after their pages were purged, show in calloc's new ones
@@ -31,7 +31,7 @@ static void give(size_t n)
         free(block[i]);
 }
 
-/* Bytes that are all equal: the program's, zeros, or the filling of the quarantine. */
+/* Bytes that are all equal: the program's pattern, zeros, or the quarantine's filling. */
 static int is_ours(uintptr_t word)
 {
     return word == UINTPTR_MAX / 0xff * (word & 0xff);

@@ -3,7 +3,7 @@
  * damage HOW: memory written that is not the program's.
  *   over SIZE, under SIZE   the byte behind a block, or before it; then it and its neighbours are freed
  *   over-8 SIZE             eight bytes behind it
- *   use SIZE, read SIZE     a byte of the block itself, which may have none
+ *   use SIZE, read SIZE     a byte of the block itself, if it has one
  *   freed SIZE              the first 16 bytes of a freed block, of which malloc then takes more
  *   freed-inside SIZE       a byte in the middle of it
  *   freed-reused SIZE       the same, after as many blocks were taken as there were

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * A block freed twice in a row, after other frees of its size, many or few: the second free does not return, whether
- * the block that came before it lies in a bin or went home at once. WHO frees it: own     by the thread that allocated
- * it other   by another thread, which has used malloc fresh   by another thread, which has not ended   by another
- * thread than the one that allocated it, and has ended moved   by the thread that allocated it: realloc has freed it
- * the first time Each number of frees is tried in a process of its own. The threads stay on one CPU: a build with
- * -Dcache=cpu knows the last block of each CPU. */
+ * the block that came before it lies in a bin or returned to its slab at once. WHO frees it:
+ *   own     the thread that allocated it
+ *   other   another thread, which has used malloc
+ *   fresh   another thread, which has not
+ *   ended   another thread than the one that allocated it, which has ended
+ *   moved   the thread that allocated it: realloc has freed it the first time
+ * Each number of frees is tried in a process of its own. The threads stay on one CPU: a build with -Dcache=cpu knows
+ * the last block of each CPU. */
 #include "misuse.h"
 
 #include <sched.h>

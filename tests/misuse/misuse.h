@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * For programs that do one thing wrong: announce() tells on stdout which
+ * For programs that do one thing wrong: announce() prints on stdout which
  * pointer the library has to name, and hides from the compiler where the
- * pointer came from. passed() tells table.py that the misuse was not found at
- * once, and lets a drain look for it.
+ * pointer came from. passed() reports to table.py that the misuse was not
+ * detected at once, and makes a drain check for it.
  */
 #ifndef TESTS_MISUSE_H
 #define TESTS_MISUSE_H

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 """The table of SECURITY.md against what the programs do.
 
-  table.py PAGE COLUMN FOLDER            exit 1 if a row says something else of this build than what happens
-  table.py PAGE COLUMN FOLDER --write    put the column right
+  table.py PAGE COLUMN FOLDER            exit 1 if a row does not say what happens in this build
+  table.py PAGE COLUMN FOLDER --write    correct the column
   table.py PAGE COLUMN FOLDER --peer LIBRARY [--write]    the same of another allocator, or of glibc without LIBRARY;
-      FOLDER has the programs as misuse_plain_NAME. What differs between five runs is by chance; one of five has to be
-      as the page says. Exit 77 without the versions that the page is about.
+      FOLDER has the programs as misuse_plain_NAME. An outcome that differs between five runs is "by chance"; at least
+      one of the five must be as the page says. Exits with 77 if the versions of the page are not installed.
 
 A row is `| words | program and arguments | column... |`. FOLDER has the programs, as misuse_NAME. A cell says
   at once: WORDS     before the call returns, SIGABRT and one line that begins with WORDS
@@ -16,7 +16,7 @@ A row is `| words | program and arguments | column... |`. FOLDER has the program
   SIGNAL: WORDS      the same, with one
   no                 nothing happens
   gained             the program got what it should not (attack.c)
-Of others a cell has the first two words alone, or the signal: how they word it is their own.
+For another allocator, a cell has no WORDS, since its messages are its own.
 """
 import os
 import platform

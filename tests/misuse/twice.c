@@ -6,7 +6,7 @@
  *   foreign            another thread's small one, by a thread that frees it twice
  *   both               first by another thread, then by its owner
  *   parked             of a thread that has ended, and whose heap waits for the next one
- *   shared             the same; the thread had used so few that they were of a slab that it shares
+ *   shared the same; the thread had used so few blocks that they lie in a shared slab
  *   SIZE               a block of so many bytes, at once */
 #include "misuse.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * What happens once in a process or an interval: start (core/process/start.c, life.c), the purge tick (pulse.c), and
- * live counters (live.c), as they are, with parts that only note what was done. */
+ * live counters (live.c), as they are, with parts that only record their calls. */
 #include <sys/mman.h>
 
 #include "core/heap/thread.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The address space as it is (core/pages/space.c, tags.c): a zone grows, goes on elsewhere, or its superslabs change
- * hands, while another thread looks addresses and tags up. The page and descriptor that it finds must be mapped and
+ * The address space as it is (core/pages/space.c, tags.c): a zone grows, continues elsewhere, or its superslabs change
+ * hands, while another thread looks up addresses and tags. The page and descriptor that it finds must be mapped and
  * filled in, and a tag names the right class or none. The plan has two granules, and its first zone begins almost full
  * up to the second: growing it maps descriptors, memory and tags. */
 #include "core/pages/space.h"

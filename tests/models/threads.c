@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Threads that start, end, are parked, resumed and broken up (core/heap/thread.c as it is), with bins that only note
- * whose they are: a descriptor and all behind it belongs to one thread at a time. */
+ * Threads start and end, and heaps are retired, resumed and dissolved (core/heap/thread.c as it is). The bins only
+ * record their owner: a heap and everything in it belongs to one thread at a time. */
 #include <pthread.h>
 
 #include "core/heap/bins.h"

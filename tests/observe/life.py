@@ -8,7 +8,7 @@ import threading
 
 def moment(name, pid=None):
     while pid is None and len(os.listdir("/proc/self/task")) > 1 + len(waiting):
-        pass  # a thread that was joined still ends
+        pass  # a joined thread may still be ending
     print(pid or os.getpid(), name, flush=True)
     sys.stdin.readline()
 

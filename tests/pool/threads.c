@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * threads exit     threads end with live pool blocks, which others check and free; what they leave is used
- *                  by the next, so memory stays bounded
+ * threads exit     threads end with live pool blocks, which others check and free; the next threads
+ *                  use what they leave, so memory stays bounded
  * threads fork     children check and free their parent's blocks, and have pool blocks of their own
  *
  * Blocks are 4-64 KiB: the pool's classes, and those on both sides of it. */

@@ -4,23 +4,31 @@
  * program starts, -f runs the script in a process for each value, which takes the place of %.
  *
  * A step is done by this thread, or at once by each of the actors @N, @N-M (threads, started when they are first
- * named; with ? as many of them as there can be):
- *   take SET KIND BYTES | fill SET KIND | try SET KIND COUNT   touched blocks: so many bytes; until none is to be had;
- * so many, each of which may be refused. KIND: small, pool, large, mixed (a third of the bytes each), any, BYTES, or
- * BYTES..BYTES; SET: a letter, or "own" of an actor free SET [1/N]                   checks and frees all of them, or
- * one of N work SLOTS MIN MAX COUNT|MSms    random blocks over so many slots batches MS | classes N | swap COUNT BOARD
- * MAX PUT   many of one size, then none; N of each class; blocks that others put on a board, PUT of 100 times for a new
- * one sparse MIN MAX N                 every 16th page of large blocks is touched: little more may be resident pairs
- * one|any                    1000 mallocs and frees, of 64 bytes or all small sizes refuse N                         N
- * times requests of many sizes, each of which may be refused map BYTES | lock                 the program's own mmap,
- * munmap; mlockall end | leave                      the actor's thread ends, and is joined or not and by this thread
- * alone: note NAME                        keeps how much is resident, charged (data), mapped (as), and live in blocks
+ * named; with ? as many of them as there can be). KIND: small, pool, large, mixed (a third of the bytes each), any,
+ * BYTES, or BYTES..BYTES. SET: a letter, or "own" for a set of each actor.
+ *   take SET KIND BYTES            takes and touches blocks of so many bytes in all
+ *   fill SET KIND                  the same, until requests are refused
+ *   try SET KIND COUNT             so many blocks, each of which may be refused
+ *   free SET [1/N]                 checks and frees all of them, or one of N
+ *   work SLOTS MIN MAX COUNT|MSms  random blocks over so many slots
+ *   batches MS | classes N         many blocks of one size, then none; N of each class
+ *   swap COUNT BOARD MAX PUT       frees blocks that others put on a board, and puts a new one there PUT of 100 times
+ *   sparse MIN MAX N               touches every 16th page of large blocks: little more may be resident
+ *   pairs one|any                  1000 mallocs and frees, of 64 bytes or of all small sizes
+ *   refuse N                       N times requests of many sizes, each of which may be refused
+ *   map BYTES | lock               the program's own mmap and munmap; mlockall
+ *   end | leave                    the actor's thread ends, and is joined or not
+ * Steps of this thread alone:
+ *   note NAME                      keeps how much is resident, charged (data), mapped (as), and live in blocks
  *   expect WHAT <=|>= NAME [P%] [B]  fails unless WHAT is at most (at least) P % of the note's and B bytes; NAME 0: 0
- *   await ...                        the same within ten seconds
- *   limit as|data NAME [B] | stack B a limit of the note's and B bytes; none without B; the stacks of further actors
- *   trim KEEP [yes|no] | mtrim | wait MS   hakmem_trim, which gives something back or nothing; malloc_trim; sleep
- *   cost | cost P | early            the script ends here if giving back took at most P % of the time since the last
- *                                    "cost", and fails the third time it took more; nothing has gone back for its age
+ *   await ...                      the same within ten seconds
+ *   limit as|data NAME [B]         a limit of the note's and B bytes; none without B
+ *   stack B                        the size of the stacks of further actors
+ *   trim KEEP [yes|no] | mtrim     hakmem_trim, which gives something back or nothing; malloc_trim
+ *   wait MS                        sleeps
+ *   cost | cost P                  begins to measure; the script ends here if giving back took at most P % of the time
+ *                                  since then, and fails the third time it took more
+ *   early                          fails if memory has gone back for its age
  *   loop N ... again */
 #include <fcntl.h>
 #include <pthread.h>
@@ -353,8 +361,8 @@ static struct cost cost_of(const char *const *causes)
     return cost;
 }
 
-/* A call costs 2 us and a page of what was needed again within a second 1 us, for giving back and faulting in. What
- * waits for a processor ages meanwhile, so a busy machine may need several tries. */
+/* A call costs 2 us and a page of what was needed again within a second 1 us, for giving back and faulting in.
+ * Pages age while their thread waits for a CPU, so a busy machine may need several tries. */
 static void judge_cost(const char *percent)
 {
     static const char *const causes[] = {

@@ -3,8 +3,8 @@
 """The fast path of malloc and free: no call, no locked instruction, no division, and how many instructions.
 
   fast_path.py body LIBRARY
-      By disassembly: in the bodies of malloc and free a way leads from the entry to a return that makes
-      no call and runs nothing forbidden, and it is the way that falls through wherever it can.
+      By disassembly: in the bodies of malloc and free a path leads from the entry to a return, makes no
+      call and runs nothing forbidden; it falls through wherever it can.
   fast_path.py run LIBRARY PROGRAM LIMIT [PRELOAD]
       By callgrind: PROGRAM (pair.c) repeats a pair of calls. At 64 bytes the library executes at most LIMIT
       instructions for one pair, the return of each of the two calls not counted. At every size each
@@ -27,7 +27,7 @@ LIMITED = 64
 FEW, MANY, SLOTS = 10_000, 60_000, 256
 LINE = re.compile(r"^\s*([0-9a-f]+):\s+(?:[0-9a-f]{2} )*(?:[0-9a-f]{8} )?\s*(\S.*)$")
 
-# x86-64 and aarch64. xchg with memory locks without saying so.
+# x86-64 and aarch64. xchg with memory locks without a lock prefix.
 CALLS = re.compile(r"(call|bl\b|blr\b|syscall|svc)")
 FORBIDDEN = re.compile(r"(lock\b|xchg\s.*\(|i?div|mfence|cpuid|rep\b"
                        r"|ld[a-z]*xr|st[a-z]*xr|cas|swp|ldadd|ldset|ldclr|ldeor|dmb|dsb|[su]div)")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A library to preload beside hakmem: it says that each thread is registered for restartable sequences, and on
- * processor 0. Valgrind and qemu do not support registration; they never interrupt a program with one thread, so
+ * CPU 0. Valgrind and qemu do not support registration; they never interrupt a program with one thread, so
  * sequences may run there. The constructor of the last preloaded library runs first. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A map of who holds which memory, kept beside the allocator: one bit for
+ * A map of the memory that is in use, kept beside the allocator: one bit for
  * each 16 bytes and one word for each 4 KiB of the address space, in sparse
  * tables from mmap. Claiming an extent that any thread has claimed and not
  * released ends the process. Lock-free; any thread may call.

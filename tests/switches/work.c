@@ -6,13 +6,13 @@
  * work remote         another thread frees some blocks of slabs that stay in use
  * work pool           blocks of 8-52 KiB, alive at the end
  * work pool-idle      blocks of 8-52 KiB freed, then idleness and a few small blocks
- * work large          blocks above 52 KiB of several sizes, some too large to be had
+ * work large          blocks above 52 KiB of several sizes, some larger than any memory
  * work whole          many blocks of one size come and go together, and with them whole superslabs
  * work whole-idle     the same, then idleness and a few small blocks
  * work open           a library opened with RTLD_DEEPBIND
  *
- * Each does the same, call for call, whenever it runs, so that two runs differ by their settings alone. CANARY bytes of
- * each size are the library's. */
+ * Each does the same, call for call, whenever it runs, so that two runs differ by their settings alone. The library
+ * uses CANARY bytes of each size. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -21,7 +21,7 @@ class Library:
             if self.records:
                 self._find(objfile.filename)
                 return
-        raise gdb.GdbError("no file here has the records of hakmem; is the process served by it, and the file there?")
+        raise gdb.GdbError("no loaded file has hakmem's records; does hakmem serve the process?")
 
     def _read(self, path):
         self.records, self.text = {}, None
@@ -178,7 +178,7 @@ def tell_block(argument):
     address = int(gdb.parse_and_eval(f"(unsigned long)({argument})"))
     slab = slab_of(library, address)
     if slab is None or slab.state == "unused":
-        print(f"{address:#x}: in no slab (a block from 32 MiB on has a mapping of its own, which is not looked for)")
+        print(f"{address:#x}: in no slab (a block from 32 MiB on has its own mapping, not searched here)")
         return
     if slab.state == "span":
         where = "" if address == slab.base else f", {address - slab.base} bytes behind its start {slab.base:#x}"

@@ -87,7 +87,7 @@ static uint64_t read_address(struct reader *r)
     return r->address += z >> 1 ^ -(z & 1);
 }
 
-/* The event with this number, or one to be thrown away where there can be none. */
+/* The event with this number, or a dummy if no event can have it. */
 static struct event *event_of(uint64_t number)
 {
     static struct event nowhere;
@@ -206,7 +206,7 @@ static void insert(uint32_t slot)
     *look_up(t.blocks[slot].address) = slot + 1;
 }
 
-/* Those behind move up, so that no gap hides them. */
+/* The entries behind it move up, so that no gap hides them. */
 static void take_out(uint32_t *place)
 {
     uint64_t hole = (uint64_t)(place - t.table);
@@ -221,7 +221,7 @@ static void take_out(uint32_t *place)
     t.table[hole] = 0;
 }
 
-/* A slot unused for long, so that hardly any thread waits for its last step. */
+/* The slot that has been free longest, so that hardly any thread waits for its last step. */
 static uint32_t new_slot(void)
 {
     if (t.slots_end - t.slots_begin > 65536)
@@ -262,7 +262,7 @@ static uint32_t find_slot(uint64_t address)
 
 enum { UNSEEN = 64 }; /* a flag of the event that allocated a block: its free was not recorded */
 
-/* What has lived at the address until now ended at some time. */
+/* The block that has lived at the address until now was freed at some time. */
 
 static void end_unseen(struct event *e)
 {
@@ -274,7 +274,7 @@ static void end_unseen(struct event *e)
     t.events[t.blocks[slot].made].op |= UNSEEN;
 }
 
-/* Each event either gets a slot, or becomes none. */
+/* Gives each event a slot, or drops the event. */
 static void resolve(uint64_t i)
 {
     struct event *e = &t.events[i];
@@ -347,7 +347,7 @@ static bool is_partly_touched(const struct event *e)
     return e->op != TRACE_FREE && e->old && e->old - 1 < e->size;
 }
 
-/* How many steps, of the thread and in all; with `write` they are written. */
+/* Counts the steps of the thread and of all threads; with `write`, also writes them. */
 static void step(struct event *e, uint64_t epoch, bool write)
 {
     static const uint8_t ops[] = {[TRACE_MALLOC] = PLAN_MALLOC,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * A plan: what plan.c makes of a trace and replay.c carries out. It is a file of the machine that made it, and is
- * read as it is: this header, the epochs, the threads, and each thread's steps in one piece.
+ * A plan: what plan.c makes of a trace and replay.c carries out. It is only read on the machine that made it,
+ * without conversion: this header, the epochs, the threads, and each thread's steps in one piece.
  * A slot is a place for a block. Each step on it has its turn; so a thread waits for what another one does before.
- * Steps are grouped into epochs by their place in the trace: none of an epoch begins before the one before is done.
+ * Steps are grouped into epochs by their place in the trace: no step begins before the previous epoch is done.
  * Block by block and epoch by epoch a thread waits only for steps that are earlier in the trace, so a replay ends. */
 #ifndef HAK_TRACE_PLAN_H
 #define HAK_TRACE_PLAN_H

@@ -136,7 +136,7 @@ static void start_threads(uint32_t epoch)
     pthread_attr_destroy(&attr);
 }
 
-/* By the thread that did the last step of an epoch: no other one works. */
+/* Called by the thread that did the last step of an epoch; no other thread works then. */
 static void look(uint32_t tenth)
 {
     uint64_t bytes = resident();
@@ -158,7 +158,7 @@ static void look(uint32_t tenth)
     }
 }
 
-/* Until it is time for this epoch. */
+/* Waits until it is time for this epoch. */
 static void rest(uint32_t epoch)
 {
     uint64_t until = r.began + (uint64_t)((double)r.epochs[epoch].at * r.paced);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * libhakmem-trace.so: records what a program asks of its allocator. It is preloaded before the allocator, whichever
  * that is, defines the names of malloc, hands each call on, and under HAKMEM_TRACE=FILE writes an event of it
- * (format.h). A thread writes to a chunk of the file that is mapped: no lock and no call to the kernel but for each new
- * chunk. A block is freed after its event has its number, and the event of an allocation gets its number after the
+ * (format.h). A thread writes to a chunk of the file that is mapped: it takes a lock and calls the kernel only for a
+ * new chunk. A block is freed after its event has its number, and the event of an allocation gets its number after the
  * call. So the numbers give the order of all events of an address. Nothing here allocates, is a cancellation point, or
  * changes errno. No thread waits for itself, or for another one without end: the event counts as lost. */
 #include <dlfcn.h>
@@ -169,7 +169,7 @@ static bool wait_for_lock(int call, clockid_t clock)
     return syscall(SYS_futex, &own->lock, call, 0, &until) == 0;
 }
 
-/* False if this thread has the lock already, so that a signal handler is running; and if another thread holds it for a
+/* False if this thread already has the lock, so that this is a signal handler, or if another thread holds it for a
  * second. While a thread waits, the one that has it runs at its priority. Before Linux 5.14 the second ends by the
  * clock that an administrator may set. */
 static bool lock(void)
@@ -266,7 +266,7 @@ static int create(void)
     return high;
 }
 
-/* So many bytes of the file at the offset, with room on the disk, mapped; or NULL. */
+/* Maps so many bytes of the file at the offset, with disk space reserved; or returns NULL. */
 static void *map_file(uint64_t offset, size_t size)
 {
     struct rlimit limit;
@@ -275,7 +275,7 @@ static void *map_file(uint64_t offset, size_t size)
     if (syscall(SYS_fallocate, file.fd, 0, (off_t)offset, (off_t)size)) {
         if (errno != EOPNOTSUPP && errno != ENOSYS)
             return NULL;
-        static const char zeros[4096]; /* a file system without it: room is what was written */
+        static const char zeros[4096]; /* the file system cannot reserve: written bytes reserve space */
         for (size_t at = 0; at < size; at += sizeof zeros)
             if (syscall(SYS_pwrite64, file.fd, zeros, sizeof zeros, (off_t)(offset + at)) != (long)sizeof zeros)
                 return NULL;
@@ -599,7 +599,7 @@ static void note_touched(const void *p)
     errno = saved;
 }
 
-/* Before a block goes. */
+/* Before a block is freed or moved. */
 static void note_going(const void *p)
 {
     uint64_t bit;
@@ -653,7 +653,7 @@ EXPORT void free(void *p)
 EXPORT void *calloc(size_t count, size_t size)
 {
     if (UNLIKELY(!ready()))
-        return early_alloc(count * size); /* of zeros, which are there */
+        return early_alloc(count * size); /* zeros, which are there */
     return note_alloc(TRACE_CALLOC, next.calloc(count, size), count * size);
 }
 
@@ -672,7 +672,7 @@ EXPORT void *realloc(void *p, size_t size)
     /* A child counts in its own file. */
     if (LOAD(&file.state) == OFF || (UNLIKELY(!has_writer()) && !find_writer()))
         return next.realloc(p, size);
-    if (size == 0) { /* free, and of some allocators a new block */
+    if (size == 0) { /* a free; some allocators also return a new block */
         note(TRACE_FREE, 0, NULL, 0, 0, p);
         p = next.realloc(p, 0);
         return p ? note_alloc(TRACE_MALLOC, p, 0) : NULL;

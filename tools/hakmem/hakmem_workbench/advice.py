@@ -33,11 +33,11 @@ SETTINGS = (
     "set:HAKMEM_TINY_PREWARM=1",
 )
 ROUNDS = 5
-PACED_SECONDS = 3.0  # of the replay that keeps the pauses, at most
-GAIN = 0.05  # what a replay must gain to be worth a proof; of CPU time twice the noise, too
+PACED_SECONDS = 3.0  # most seconds of the replay that keeps the pauses
+GAIN = 0.05  # a replay must gain this to be worth a proof; in CPU time also twice the noise
 MEMORY_GAIN = 1 << 20  # and in bytes
-MEAN_GAIN = 0.20  # what one run must gain of mean memory to be a proof
-LOSS = 0.10  # what it may lose of the other quantity
+MEAN_GAIN = 0.20  # a single run that saves this much mean memory is a proof
+LOSS = 0.10  # most that it may lose of the other quantity
 FINALISTS = 3
 
 

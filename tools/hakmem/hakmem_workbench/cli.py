@@ -21,7 +21,7 @@ from .text import Printer, did_you_mean, listing
 
 COMMANDS = {
     "run": "run a command under hakmem",
-    "verify": "is it in effect? who serves malloc in each object",
+    "verify": "is hakmem in effect? what serves malloc in each object",
     "ab": "compare policies, builds and allocators on a command",
     "matrix": "factorial experiment over build options",
     "options": "every setting: type, range, value, source",
@@ -32,7 +32,7 @@ COMMANDS = {
     "top": "processes by live, retained and resident memory",
     "profile": "which code holds the memory: heap profile, leaks",
     "export": "statistics in the text format of Prometheus",
-    "causes": "why a process keeps memory, who made its system calls",
+    "causes": "why a process keeps memory, what caused its system calls",
     "record": "record each malloc and free of a command",
     "replay": "replay a record under any allocator",
     "advise": "which settings and builds are best for a command",
@@ -53,7 +53,7 @@ examples:
   hakmem ab backend=legacy set:HAKMEM_TINY_SS_PARTIAL=0 -- ./my-benchmark 1000
   hakmem matrix -f header=true,false -f backend=shared_pool,legacy -- ./bench
 
-'hakmem COMMAND --help' tells more, 'hakmem --version' the version.
+'hakmem COMMAND --help' explains it; 'hakmem --version' prints the version.
 """
 
 
@@ -61,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports errors like all others: one sentence, and what to do."""
 
     def error(self, message: str) -> NoReturn:
-        raise Problem(message, f"'{self.prog} --help' lists what there is.")
+        raise Problem(message, f"'{self.prog} --help' lists all options.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

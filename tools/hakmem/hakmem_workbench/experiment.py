@@ -203,7 +203,7 @@ class Experiment:
     def _check_effect(self, variant: Variant, seen: Observation) -> None:
         """The command's own last program must be served; others are only reported."""
         if not seen.images:
-            self._note(f"{variant.label}: the command ended before it could be looked at.")
+            self._note(f"{variant.label}: the command ended before it could be observed.")
             return
         judged = checks.judge(seen, variant.expected)
         own = [program for program in judged if program.image.pid == seen.images[0].pid]

@@ -66,7 +66,7 @@ REASONS = {
     ),
     "sparse": Reason(
         "free blocks in slabs that still hold live ones; they serve the next malloc of their size",
-        release="no setting, but that the program frees the live blocks beside it",
+        release="no setting; only the program can, by freeing the live blocks beside them",
     ),
     "spans": Reason(
         "the ends of large blocks, beyond what the program asked for",
@@ -81,11 +81,11 @@ REASONS = {
         release="no setting; fork before threads start, or exec in the child",
     ),
     "refused": Reason(
-        "pages that the kernel did not take back, as those that are locked",
+        "pages that the kernel did not take back, such as locked ones",
         release="no setting; munlock, or mlockall without MCL_FUTURE",
     ),
     "lazy": Reason(
-        "free pages that are resident without need: given back until the kernel needs memory, or part of a huge page",
+        "free pages that are still resident: the kernel takes them on need, or they are part of a huge page",
         {
             "HAKMEM_MADV=dontneed": "the kernel takes them at once; costs a page fault for each that is needed again",
             "HAKMEM_THP=never": "no page becomes resident beside another one; costs speed where many are used",
@@ -94,8 +94,8 @@ REASONS = {
     "metadata": Reason("descriptors and tables of the allocator itself"),
     "thread_caches": Reason("free blocks in the bins of threads, ready for their next malloc"),
     "partial": Reason("free blocks in slabs that still hold live ones; they serve the next malloc"),
-    "lru": Reason("whole superslabs kept for the next need; of them only what is dirty costs memory"),
-    "unused": Reason("parts of superslabs that no slab was cut from yet"),
+    "lru": Reason("whole superslabs kept for the next need; only their dirty pages cost memory"),
+    "unused": Reason("parts of superslabs from which no slab was taken yet"),
     "arena": Reason("the rest of thread arenas that nothing was carved from yet"),
     "large": Reason("freed large spans kept for reuse"),
 }
@@ -188,7 +188,7 @@ def _in_short(stats: Stats) -> Section | None:
     elif dear:
         section.lead += " No setting makes the kernel's part smaller."
     elif not (most and most.bytes >= _MUCH_KEPT):
-        section.lead += " Nothing in it asks for a change."
+        section.lead += " Nothing in it calls for a change."
     return section
 
 

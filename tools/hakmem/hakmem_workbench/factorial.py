@@ -158,7 +158,7 @@ def _sentence(name: str, ratio: Ratio, verdict: Verdict, quantity: str, crossed:
         what = "interaction" if crossed else "difference"
         return f"{name}: no {what} above the noise"
     words = f"{name}: {amount(ratio, verdict)} {quantity}"
-    return f"{words} than their single effects foretell" if crossed else words
+    return f"{words} than their single effects predict" if crossed else words
 
 
 def _shares(factors: Sequence[Factor], middle: Array) -> dict[str, float]:

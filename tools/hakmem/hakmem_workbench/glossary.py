@@ -23,7 +23,7 @@ TABLES: dict[str, dict[str, str]] = {
         "interval": "where that ratio is expected, at 99 % shared between all comparisons",
         "baseline": "the first variant, by which all others are divided; it runs twice in a block",
         "again": "the baseline's other run in each block",
-        "the noise": "what the baseline differs from itself; nothing smaller is claimed",
+        "the noise": "how much the baseline differs from itself; nothing smaller is claimed",
         "verdict": "more or less only where interval, noise and chance all say so",
     },
     "beside": {
@@ -66,7 +66,7 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "live": {
         "value": "now: events since the start, or what there is at this moment",
-        "per second": "how it changed since the last look",
+        "per second": "how it changed since the last refresh",
         "bytes": "the memory or address space that the calls were about",
         "time": "what the kernel took for them",
         "regret": "of the bytes given back, those handed out again within a second",

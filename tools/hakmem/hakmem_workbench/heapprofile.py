@@ -125,14 +125,14 @@ def _mappings(text: bytes) -> list[Mapping]:
 def of_process(pid: int) -> Path:
     """The file of the process's profile; a Problem says why there is none."""
     if not shm.alive(pid):
-        raise Problem(f"there is no process {pid}", "A profile's file can be read after it, too.", 1)
+        raise Problem(f"there is no process {pid}", "A profile in a file can be read after its process has ended.", 1)
     try:
         for path in _candidates(pid):
             if _is_of(path, pid):
                 return path
     except OSError as error:
         raise Problem(
-            f"process {pid} belongs to another user", "Use sudo, or look as that user."
+            f"process {pid} belongs to another user", "Use sudo, or run this as that user."
         ) from error
     raise Problem(
         f"process {pid} has no heap profile",

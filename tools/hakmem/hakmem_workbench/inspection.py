@@ -142,7 +142,7 @@ class Process:
             )
         raise Problem(
             f"process {self.pid} is not served by a hakmem that can be read from outside",
-            "Is hakmem in effect? 'hakmem verify -- CMD' tells.",
+            "'hakmem verify -- CMD' shows whether hakmem is in effect.",
             code=1,
         )
 
@@ -615,7 +615,7 @@ class _Look:
         self.heap.occupancy[min(10 * (used - remote) // capacity, 9)] += 1
 
     def _free_blocks(self) -> None:
-        """What keeps them: live blocks in their slab, or only such as wait in bins, or nothing."""
+        """What keeps them: live blocks in their slab, or only blocks that wait in bins, or nothing."""
         for at, end, used, free, since in self.slabs:
             binned = sum(self.waiting[page] for page in range(at // PAGE, end // PAGE)) if used else 0
             self.heap.add("sparse" if used > binned else "bins" if used else "empty", free, since)

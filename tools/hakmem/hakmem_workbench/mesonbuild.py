@@ -151,7 +151,7 @@ class Project:
             log.write_text(done.stdout + done.stderr, encoding="utf-8")
             raise Problem(
                 f"{' '.join(command[:2])} failed for {directory.name}",
-                f"{_error(done.stdout + done.stderr)}; all it said is in {log}",
+                f"{_error(done.stdout + done.stderr)}; its full output is in {log}",
                 TOOL_FAILED,
             )
 

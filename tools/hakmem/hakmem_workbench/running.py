@@ -68,7 +68,7 @@ class Running:
         """Raises a Problem for an impossible change, before anything is written."""
         if not setting.changeable:
             raise Problem(
-                f"{setting.name} is read at the start alone",
+                f"{setting.name} is read only at the start",
                 f"Start the program anew with {setting.name}={value}.",
             )
         number = _number(setting, value)

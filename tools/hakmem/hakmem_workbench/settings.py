@@ -108,7 +108,7 @@ def check(library: Library, assigned: Mapping[str, str]) -> Stats:
     """Raises a Problem for the first assignment that did not take effect."""
     stats, said = _ask(library, assigned, False)
     if not stats.settings:
-        raise Problem(f"{library.path} tells no settings", TOO_OLD)
+        raise Problem(f"{library.path} reports no settings", TOO_OLD)
     for name, hint in unknown(assigned, stats.settings):
         raise Problem(f"{name} is not a setting of hakmem", hint or "'hakmem options' lists all.")
     for name, value in assigned.items():
@@ -133,7 +133,7 @@ def allowed(library: Library, setting: Setting, stats: Stats) -> str:
     if found := parts(library, setting, stats):
         return f"There are: {listing(found)}."
     if _kind_of_part(setting):
-        return "This library was stripped and does not tell its parts: ask who built it."
+        return "This library was stripped and does not list its parts; its build directory does."
     return f"Allowed: {setting.type}{f', {setting.range}' if setting.range else ''}."
 
 

@@ -80,7 +80,7 @@ class Live:
             ) from error
         except (OSError, ValueError) as error:
             raise Problem(
-                f"{path} can't be read: {error}", "Has the process ended? Look again."
+                f"{path} can't be read: {error}", "Has the process ended? Try again."
             ) from error
 
     def follow(self) -> None:
@@ -106,7 +106,7 @@ class Live:
         if len(self.data) < HEADER.size:
             raise Problem(
                 f"{self.path} is too short for live counters",
-                "Look again; if it stays, remove it: no process of hakmem wrote it.",
+                "Try again; if this repeats, remove the file: no hakmem process wrote it.",
             )
         magic, header, entries, pid, updates, started, size = HEADER.unpack_from(self.data)
         if magic != MAGIC or header < HEADER.size or size < RECORD.size:

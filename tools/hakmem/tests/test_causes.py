@@ -94,7 +94,7 @@ def test_retained_from_the_sections_of_the_parts() -> None:
 
 def test_in_short(said: str) -> None:
     assert "The kernel worked 125 µs for the allocator, 72.0 % of it for partial_release." in said
-    assert "3.00 MiB of free memory was kept at the end. Nothing in it asks for a change." in said
+    assert "3.00 MiB of free memory was kept at the end. Nothing in it calls for a change." in said
 
 
 def test_in_short_says_what_to_try() -> None:
@@ -118,8 +118,8 @@ def test_in_short_says_what_to_try() -> None:
     assert "BACKGROUND" not in sections[0].lead
     kept = {"os_calls": [row], "retained": {"sparse": 64 << 20, "dirty": 1 << 20}}
     section = explain.explain(statsfile.parse({**STATS, **kept}))[0]
-    assert section.lead.endswith("no setting, but that the program frees the live blocks beside it.")
-    dear["cause"] = "large_unmap"
+    assert section.lead.endswith("no setting; only the program can, by freeing the live blocks
+    beside them.") dear["cause"] = "large_unmap"
     section = explain.explain(statsfile.parse({**STATS, "os_calls": [dear]}))[0]
     assert section.lead.endswith("No setting makes the kernel's part smaller.")
 

@@ -175,7 +175,7 @@ def test_interaction_is_found() -> None:
     planted = crossed["header=false with backend=legacy"]
     assert planted.verdict == "slower" and 1.05 < planted.ratio.value < 1.15
     assert len(crossed) == 5
-    assert "than their single effects foretell" in planted.sentence
+    assert "than their single effects predict" in planted.sentence
 
 
 def test_shares_add_up() -> None:

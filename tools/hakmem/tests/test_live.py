@@ -11,7 +11,7 @@ from hakmem_workbench import live  # noqa: E402
 def test_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every 15 seconds at most: how many runs are done, and how long the rest will take."""
+    """At most every 15 seconds: how many runs are done, and how long the rest will take."""
     now = 1000.0
     monkeypatch.setattr(live.time, "monotonic", lambda: now)
     with live.Display() as display:

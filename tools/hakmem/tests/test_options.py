@@ -36,7 +36,7 @@ def test_the_short_view_has_one_line_each(hakmem: Hakmem, library: Path) -> None
     done = hakmem("options", "--library", library, env={"HAKMEM_SS_PREFAULT": "1"})
     lines = [line for line in done.out.splitlines() if line.startswith("HAKMEM_")]
     assert len(lines) == 10
-    assert "HAKMEM_BACKEND               shared_pool  Who supplies spans." in lines
+    assert "HAKMEM_BACKEND               shared_pool  What supplies spans." in lines
     (changed,) = (line for line in lines if line.startswith("HAKMEM_SS_PREFAULT "))
     assert changed.split()[1:4] == ["1", "from", "environment:"]
     assert max(map(len, done.out.splitlines()[3:])) <= 100
@@ -74,7 +74,7 @@ def test_the_parts_of_a_stripped_library(hakmem: Hakmem, named: Path, tmp_path: 
     stripped = tmp_path / "libparts.so"
     subprocess.run(["strip", "-o", stripped, named], check=True)
     words = ("options", "--library", stripped, "--backend", "thiers")
-    assert "does not tell its parts" in hakmem(*words).err
+    assert "does not list its parts" in hakmem(*words).err
     (tmp_path / "pkgconfig").mkdir()
     (tmp_path / "pkgconfig" / "hakmem.pc").write_text("x=1\nbackends=theirs\\ gone\n")
     assert "There are: theirs." in hakmem(*words).err

@@ -64,7 +64,7 @@ def chromium() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
-    pytest.skip("Chromium is not installed: the page is not looked at")
+    pytest.skip("Chromium is not installed: the page is not checked")
 
 
 def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignore[type-arg]

@@ -58,7 +58,7 @@ def test_get_and_set(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
 def test_refusals(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
     pid = str(process.pid)
     for words, said in (
-        ((pid, "BACKEND=legacy"), "is read at the start alone"),
+        ((pid, "BACKEND=legacy"), "is read only at the start"),
         ((pid, "PURGE_DELAY_MS=soon"), "is refused"),
         ((pid, "PURGE_DELAYS=1"), "did you mean HAKMEM_PURGE_DELAY_MS?"),
         ((pid, "NOPE=1"), "HAKMEM_NOPE is not a setting of hakmem. 'hakmem options' lists all."),

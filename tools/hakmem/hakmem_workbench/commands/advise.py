@@ -2,8 +2,8 @@
 """Find the settings and the build that serve a command best, and prove it.
 
 The command is recorded once. Variants are replayed, and those that gain are
-measured on the command itself as by 'hakmem ab'. That the defaults are best is
-an answer, too.
+measured on the command itself as by 'hakmem ab'. The answer may be that the
+defaults are best.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _record(
     if not found:
         raise Problem(
             f"{args.command[0]} was not recorded",
-            "'hakmem verify -- CMD' tells what keeps a library from it.",
+            "'hakmem verify -- CMD' shows why a library has no effect on it.",
             1,
         )
     return trace.facts_of(replayer, found[0][0], folder / "plan")
@@ -185,7 +185,7 @@ def _answer(printer: Printer, results: Results, found: list[advice.Finalist]) ->
     if not proven:
         tried = listing([one.variant.label for one in found])
         printer.line(
-            f"The defaults are best: what {tried} gained on the replay the command does not show.",
+            f"The defaults are best: {tried} gained on the replay, but not on the command.",
             "bold",
         )
         return

@@ -112,7 +112,7 @@ def _run(args: argparse.Namespace) -> Stats:
         if stats is None:
             raise Problem(
                 f"{args.command[0]} wrote no statistics (exit code {code})",
-                "Is hakmem in effect? 'hakmem verify -- CMD' tells.",
+                "'hakmem verify -- CMD' shows whether hakmem is in effect.",
                 code=1,
             )
         return stats

@@ -31,8 +31,8 @@ def process_id(text: str) -> int:
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """--library, --backend, --release and --set."""
     add_library(parser)
-    parser.add_argument("--backend", metavar="NAME", help="who supplies spans (HAKMEM_BACKEND)")
-    parser.add_argument("--release", metavar="NAME", help="how pages go back (HAKMEM_RELEASE)")
+    parser.add_argument("--backend", metavar="NAME", help="the span backend (HAKMEM_BACKEND)")
+    parser.add_argument("--release", metavar="NAME", help="how pages return to the kernel (HAKMEM_RELEASE)")
     parser.add_argument(
         "--set",
         metavar="KEY=VALUE",

@@ -32,10 +32,10 @@ examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     add_policy(parser)
     parser.add_argument("--changed", action="store_true", help="only what differs from the default")
-    parser.add_argument("-l", "--long", action="store_true", help="tell each in full")
+    parser.add_argument("-l", "--long", action="store_true", help="describe each in full")
     parser.add_argument("--json", action="store_true", help="for a program instead of a person")
     parser.add_argument(
-        "words", metavar="WORD", nargs="*", help="tell in full what has to do with a word"
+        "words", metavar="WORD", nargs="*", help="describe in full the settings that match a word"
     )
 
 
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
         settings.check(chosen, assigned)
     stats, _ = settings.ask(chosen, assigned)
     if not stats.settings:
-        raise Problem(f"{chosen.path} tells no settings", settings.TOO_OLD)
+        raise Problem(f"{chosen.path} reports no settings", settings.TOO_OLD)
     table = [_in_effect(chosen, setting, stats, assigned) for setting in stats.settings]
     rows = [row for row in table if _wanted(row, args.words) and (row.changed or not args.changed)]
     if args.json:
@@ -108,9 +108,9 @@ def _print_short(printer: Printer, rows: list[Setting]) -> None:
     printer.line()
     if any(row.changeable for row in shown):
         printer.line("* can change in a running process: hakmem set PID NAME=VALUE", "dim")
-    more = "'hakmem options WORD' tells in full what has to do with a word, --long everything."
+    more = "'hakmem options WORD' describes the settings that match a word, --long all of them."
     if hidden := len(rows) - len(shown):
-        more += f" Not shown: {plural(hidden, 'inherited name')} of the same."
+        more += f" Not shown: {plural(hidden, 'inherited name')} of these settings."
     printer.paragraph(more, "", "dim")
 
 
@@ -147,5 +147,5 @@ def _judge_environment(table: list[Setting], words: list[str], rows: list[Settin
         printer.line(f"hakmem: {name} in the environment is not a setting; {hint}".rstrip("; "))
     if words and not rows:
         hint = settings.suggestion(words[0], table) or "'hakmem options' lists all."
-        raise Problem(f"no setting has to do with {' or '.join(words)}", hint, 1)
+        raise Problem(f"no setting matches {' or '.join(words)}", hint, 1)
     return 1 if lost else 0

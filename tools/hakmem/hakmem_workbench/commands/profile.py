@@ -23,8 +23,8 @@ from .common import add_command, add_policy, policy
 
 EPILOG = """\
 A sample is taken every 512 KiB of allocations, on average (--mean). Figures are
-estimates: what is a hundredth of 1 GiB is right to a fifth. A mean of 1 counts
-each block.
+estimates: a stack that holds a hundredth of 1 GiB is right to within a fifth.
+A mean of 1 counts each block.
 
 examples:
   hakmem profile -- ./server --once              where its memory is at the end
@@ -153,7 +153,7 @@ def _show(profile: HeapProfile, args: argparse.Namespace, live: str) -> None:
     if not profile.mean and live == "live":
         printer.line(f"'hakmem profile --on {profile.pid}' switches it on.")
     if profile.lost:
-        printer.line(f"{plural(profile.lost, 'sample')} found no room: figures are too low")
+        printer.line(f"{plural(profile.lost, 'sample')} were lost for lack of room: figures are too low")
     printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")
     printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
     _table(printer, profile, symbols, args)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Record every call of malloc and free that a command makes, to replay them later.
 
-The command only loses time: stdio and exit code are its own.
+The command only runs more slowly: its stdio and exit code are untouched.
 Each of its processes is recorded; the one with the most calls is kept, or all.
 """
 
@@ -48,14 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="where the trace goes (NAME-DATE-TIME.trace.gz); without .gz as it was written",
+        help="where the trace goes (NAME-DATE-TIME.trace.gz); without .gz it is not compressed",
     )
     parser.add_argument(
         "--all",
         action="store_true",
         help="keep each process's trace: FILE with its number before .trace",
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="tell nothing of the traces")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print nothing about the traces")
     add_command(parser)
 
 
@@ -76,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
         if not found:
             raise Problem(
                 f"{args.command[0]} was not recorded (exit code {code})",
-                "'hakmem verify -- CMD' tells what keeps a library from it.",
+                "'hakmem verify -- CMD' shows why a library has no effect on it.",
                 1,
             )
         kept = _keep(found, target, args.all)

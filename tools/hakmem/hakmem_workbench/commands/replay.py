@@ -67,8 +67,8 @@ def _once(args: argparse.Namespace, replayer: str, plan: Path, facts: trace.Fact
     )
     if facts.unknown + facts.implied:
         printer.line(
-            f"  {count(facts.unknown)} frees of blocks from before the trace are left out, "
-            f"{count(facts.implied)} blocks whose free it lacks"
+            f"  {count(facts.unknown)} frees of blocks from before the trace are left out; "
+            f"{count(facts.implied)} blocks have no recorded free"
         )
     printer.line(
         f"  recorded in {duration(facts.seconds)}, replayed in {duration(outcome.seconds)} "

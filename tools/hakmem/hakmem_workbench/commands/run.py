@@ -45,9 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="let 'hakmem stat PID' look on (HAKMEM_STATS_SHM=1)",
+        help="let 'hakmem stat PID' show more counters (HAKMEM_STATS_SHM=1)",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="say which library is taken")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print which library is used")
     add_command(parser)
 
 
@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
             os.execve("/bin/sh", ["sh", path, *args.command[1:]], environment)
         raise Problem(
             f"{path} can't be executed: {error.strerror}",
-            "Was it built for this machine? 'file' tells.",
+            "'file' shows whether it was built for this machine.",
             NOT_EXECUTABLE,
         ) from error
 

@@ -28,7 +28,7 @@ Without PID, the one process that shows live counters is taken.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=process_id, metavar="PID", nargs="?", help="the process to look at")
+    parser.add_argument("pid", type=process_id, metavar="PID", nargs="?", help="the process to show")
     parser.add_argument(
         "-i",
         "--interval",
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="default 1",
     )
-    parser.add_argument("--once", action="store_true", help="show it once and leave")
+    parser.add_argument("--once", action="store_true", help="show it once and exit")
     parser.add_argument("--json", action="store_true", help="one JSON object, once")
     parser.add_argument("--all", action="store_true", help="show counters that are zero too")
 

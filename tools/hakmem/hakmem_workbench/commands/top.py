@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-i", "--interval", type=seconds, default=2.0, metavar="SECONDS", help="default 2"
     )
-    parser.add_argument("--once", action="store_true", help="show it once and leave")
+    parser.add_argument("--once", action="store_true", help="show it once and exit")
     parser.add_argument("--sort", choices=SORTED_BY, default="resident", help="default resident")
 
 

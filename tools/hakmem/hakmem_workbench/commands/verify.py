@@ -129,7 +129,7 @@ def _examine(args: argparse.Namespace, path: str) -> _Verdict:
         programs = checks.judge(seen, expected, ldtrace.linkages(folder))
     if not programs:
         raise Problem(
-            f"{args.command[0]} ended before it could be looked at",
+            f"{args.command[0]} ended before it could be observed",
             "Tracing is refused here, and it was too short to be sampled: give it more work.",
         )
     for one in stats.values():

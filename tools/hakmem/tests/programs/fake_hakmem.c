@@ -4,7 +4,8 @@
  * served by glibc's own heap, a small table of settings, and the statistics
  * that the real one writes. It lets the tools be tested without a build of the
  * allocator, and with figures that are known beforehand. With PARTS_BY_NAME the
- * backend is a name that only the symbols tell, one of them somebody else's.
+ * backend is chosen by a name; only the symbols show the names, one of which is
+ * an external part's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -68,7 +69,7 @@ static struct setting table[] = {
 #else
     {"HAKMEM_BACKEND", "enum", "shared_pool",
      "\"choices\": [\"shared_pool\", \"legacy\"], \"moves\": \"allocator.backend\", "
-     "\"sentence\": \"Who supplies spans.\"",
+     "\"sentence\": \"What supplies spans.\"",
      0, 0},
 #endif
     {"HAKMEM_RELEASE", "enum", "batch",

@@ -11,7 +11,7 @@ static void *grow(void *unused)
     char *big = malloc(24 << 20), *small = malloc(8 << 20);
     memset(big, 1, 24 << 20);
     memset(small, 1, 8 << 20);
-    usleep(15000); /* so that who samples sees it */
+    usleep(15000); /* so that a sampler sees it */
     free(big);
     usleep(15000);
     return unused;

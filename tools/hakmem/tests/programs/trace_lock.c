@@ -108,7 +108,7 @@ static void start_other(void)
     CHECK(pthread_create(&thread, NULL, work, NULL) == 0);
 }
 
-/* A waiter that ran all the time would keep the lock's holder from the processor where priorities are fixed. */
+/* A waiter that ran all the time would keep the lock's holder off the CPU where priorities are fixed. */
 static void wait_now(void)
 {
     start_other();
