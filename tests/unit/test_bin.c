@@ -60,22 +60,20 @@ TEST(a_balanced_bin_is_looked_at_less_and_less)
     assert_int_equal(t->counters.refills, 1);
 }
 
+static const struct {
+    const char *settings;
+    uint64_t early, low_water;
+} thresholds[] = {
+    {"HAKMEM_TINY_P0_DRAIN_THRESH=10", 10, 0},
+    {"HAKMEM_TINY_P0_DRAIN_THRESH=11", 0, 10},
+    {"HAKMEM_TINY_P0_DRAIN_THRESH=1 HAKMEM_TINY_P0_NO_DRAIN=1", 0, 0},
+};
+
 /* Another thread frees ten blocks. From the threshold on they come before the thread's own free blocks; fewer come
  * before new blocks are cut. */
-TEST(remote_blocks_are_collected_by_their_number)
+TEST_EACH(remote_blocks_are_collected_by_their_number, thresholds)
 {
-    static const struct {
-        const char *settings;
-        uint64_t early, low_water;
-    } rows[] = {
-        {"HAKMEM_TINY_P0_DRAIN_THRESH=10", 10, 0},
-        {"HAKMEM_TINY_P0_DRAIN_THRESH=11", 0, 10},
-        {"HAKMEM_TINY_P0_DRAIN_THRESH=1 HAKMEM_TINY_P0_NO_DRAIN=1", 0, 0},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    start(rows[row].settings);
+    start(row->settings);
     struct unit_block *mine = unit_blocks(SIZE, 12), *others = mine->next->next;
     mine->next->next = NULL;
     unit_free_by_other(others);
@@ -83,9 +81,9 @@ TEST(remote_blocks_are_collected_by_their_number)
     while (hak_cache_first(cls))
         unit_blocks(SIZE, 1);
     unit_blocks(SIZE, 1);
-    assert_int_equal(t->counters.remote_early, rows[row].early);
-    assert_int_equal(t->counters.remote_low_water, rows[row].low_water);
-    assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10 - rows[row].early - rows[row].low_water);
+    assert_int_equal(t->counters.remote_early, row->early);
+    assert_int_equal(t->counters.remote_low_water, row->low_water);
+    assert_int_equal(hak_slab_remote_count(hak_space_slab(mine)), 10 - row->early - row->low_water);
 }
 
 TEST(remote_blocks_come_before_a_new_slab)

@@ -74,16 +74,17 @@ static void pass_the_limit_twice(void)
     hak_free(large_block(20 * HAK_MIB));
 }
 
-TEST(one_line_tells_when_asked)
+static const struct {
+    const char *settings;
+    bool tells;
+} rows[] = {{"HAKMEM_LIMIT_MB=8", false}, {"HAKMEM_LIMIT_MB=8 HAKMEM_ACE_TRACE=1", true}};
+
+TEST_EACH(one_line_tells_when_asked, rows)
 {
-    static const char *const settings[] = {"HAKMEM_LIMIT_MB=8", "HAKMEM_LIMIT_MB=8 HAKMEM_ACE_TRACE=1"};
     char text[4096];
-    size_t row = unit_row(__func__, COUNT(settings));
-    if (row == COUNT(settings))
-        return;
-    unit_start(settings[row]);
+    unit_start(row->settings);
     unit_stderr_of(pass_the_limit_twice, text, sizeof text);
     const char *first = strstr(text, "HAKMEM_LIMIT_MB=8");
-    assert_int_equal(first != NULL, row);
+    assert_int_equal(first != NULL, row->tells);
     assert_true(!first || !strstr(first + 1, "HAKMEM_LIMIT_MB=8"));
 }

@@ -11,17 +11,8 @@ static unsigned cls;
 
 static void start(void)
 {
-    unit_start(NULL);
-    t = unit_thread();
-    assert_non_null(t);
+    t = unit_init_heap(NULL);
     cls = hak_class_of(2000);
-}
-
-static size_t handed_out(void)
-{
-    struct hak_space_stats s;
-    hak_space_stats(&s);
-    return s.handed_out;
 }
 
 static uintptr_t superslab_of(const struct hak_slab *slab)
@@ -51,7 +42,7 @@ TEST(one_class_in_a_superslab)
         assert_int_not_equal(superslab_of(all[i]), superslab_of(other));
         assert_int_equal(superslab_of(all[i]) == superslab_of(all[0]), i != fit);
     }
-    assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
+    assert_int_equal(unit_space().handed_out, 3 * HAK_SUPERSLAB);
     assert_int_equal(unit_stat("stages", "map"), 3);
     all[fit]->base[0] = 1;
     char *content = all[fit]->base;
@@ -61,7 +52,7 @@ TEST(one_class_in_a_superslab)
     assert_int_equal(unit_stat("lru", "cached"), 0);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 1);
     assert_ptr_equal(legacy->acquire_slab(t, cls + 2, HAK_ACQUIRE_ANY)->base, content); /* and it is any class's */
-    assert_int_equal(handed_out(), 3 * HAK_SUPERSLAB);
+    assert_int_equal(unit_space().handed_out, 3 * HAK_SUPERSLAB);
     release(all[1]);
     assert_ptr_equal(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY)->base,
                      all[0]->base + hak_slab_pages[cls] * HAK_PAGE);

@@ -21,30 +21,24 @@ static void start(const char *settings)
     assert_int_equal(hak_budget_held(), 0);
 }
 
-static size_t waiting(void)
+/* What is dirty, refused by the kernel, charged, in the cache of superslabs that are wholly free, and evicted from it.
+ */
+struct now {
+    size_t waiting, refused, held; /* pages */
+    uint64_t cached, evicted;
+};
+
+static void expect(struct now wanted, int line)
 {
-    return hak_dirty_queue.waiting;
+    const struct now is = {hak_dirty_queue.waiting / HAK_PAGE, hak_dirty_queue.refused / HAK_PAGE,
+                           hak_budget_held() / HAK_PAGE, unit_stat("lru", "cached"), unit_stat("lru", "evictions")};
+    if (memcmp(&is, &wanted, sizeof is))
+        fail_msg("line %d: %zu waiting, %zu refused, %zu held, %lu cached, %lu evicted", line, is.waiting, is.refused,
+                 is.held, (unsigned long)is.cached, (unsigned long)is.evicted);
 }
 
-static size_t dirty_bytes(void)
-{
-    return hak_dirty_queue.waiting + hak_dirty_queue.refused;
-}
-
-static size_t refused(void)
-{
-    return hak_dirty_queue.refused;
-}
-
-static uint64_t cached(void)
-{
-    return unit_stat("lru", "cached");
-}
-
-static uint64_t evictions(void)
-{
-    return unit_stat("lru", "evictions");
-}
+/* All that is not named must be 0. */
+#define EXPECT(...) expect((struct now){__VA_ARGS__}, __LINE__)
 
 static char *at(char *base, size_t pages)
 {
@@ -209,59 +203,32 @@ TEST(dirty_pages_are_looked_for_in_so_many_superslabs)
     assert_ptr_equal(base_of(take(3, HAK_PAGES_DIRTY)), base);
 }
 
-TEST(no_dirty_pages_are_looked_for_where_none_are_wanted)
+TEST(new_superslabs_are_as_many_as_are_wanted_or_needed)
 {
-    start(LATER "HAKMEM_SS_EMPTY_SCAN_LIMIT=0");
-    unit_needs_delay();
-    give_dirty(map_taken(HAK_SET_COMMON, 1), 3);
-    assert_null(take(1, HAK_PAGES_DIRTY));
-    assert_non_null(take(1, HAK_PAGES_FREE));
-}
-
-TEST(new_superslabs_are_as_many_as_are_wanted)
-{
+    static const struct {
+        size_t pages, wanted, at_most, mapped; /* pages that a request wants mapped, superslabs that can be, and are */
+    } rows[] = {{PAGES + 1, 4 * PAGES, 64, 4}, {PAGES + 1, 0, 64, 2}, {PAGES + 1, 1, 64, 2}, {3, 64 * PAGES, 8, 1}};
+    size_t superslabs = 0;
     start(LATER);
-    struct hak_page_request r = {.pages = PAGES + 1, .map_pages = 4 * PAGES, .fresh = note_fresh};
-    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-    assert_ptr_equal(fresh_base, r.base);
-    assert_int_equal(fresh_bytes, 4 * HAK_SUPERSLAB);
-    assert_true(is_run(at(r.base, PAGES + 1), 3 * PAGES - 1));
-    r.map_pages = 0;
-    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-    assert_int_equal(fresh_bytes, 2 * HAK_SUPERSLAB);
-    r.map_pages = 1;
-    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-    assert_int_equal(fresh_bytes, 2 * HAK_SUPERSLAB);
-    assert_int_equal(fresh_calls, 3);
-    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
-    assert_int_equal(fresh_calls, 3);
-    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 8);
-    assert_int_equal(unit_stat("lru", "misses"), 3);
-}
-
-TEST(where_many_are_refused_the_least_is_mapped)
-{
-    start(LATER);
-    struct hak_page_request r = {.pages = 3, .map_pages = 64 * PAGES, .fresh = note_fresh};
-    fake_os_limit_maps(8 * HAK_SUPERSLAB);
-    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
-    assert_int_equal(fresh_calls, 1);
-    assert_int_equal(fresh_bytes, HAK_SUPERSLAB);
-    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), 1);
-    assert_true(is_run(at(r.base, 3), PAGES - 3));
-}
-
-static size_t handed_out(void)
-{
-    struct hak_space_stats s;
-    hak_space_stats(&s);
-    return s.handed_out;
+    for (unsigned i = 0; i < COUNT(rows); i++) {
+        struct hak_page_request r = {.pages = rows[i].pages, .map_pages = rows[i].wanted, .fresh = note_fresh};
+        fake_os_limit_maps(rows[i].at_most * HAK_SUPERSLAB);
+        assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+        assert_int_equal(fresh_calls, i + 1);
+        assert_int_equal(fresh_bytes, rows[i].mapped * HAK_SUPERSLAB);
+        superslabs += rows[i].mapped;
+    }
+    struct hak_page_request r = {.pages = PAGES + 1, .fresh = note_fresh};
+    assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE)); /* in the rest of the first four */
+    assert_int_equal(fresh_calls, COUNT(rows));
+    assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), superslabs);
+    assert_int_equal(unit_stat("lru", "misses"), COUNT(rows));
 }
 
 TEST(without_memory_nothing_is_taken)
 {
     start(LATER);
-    size_t before = handed_out();
+    size_t before = unit_space().handed_out;
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     struct hak_page_request r = {.pages = 64 * PAGES, .map_pages = 128 * PAGES, .fresh = note_fresh};
     assert_false(hak_pages_take(&r, HAK_PAGES_MAPPED));
@@ -278,21 +245,21 @@ TEST(without_memory_nothing_is_taken)
     assert_int_equal(hak_meta_bytes(), meta);
     fake_os_allow();
     assert_int_equal(fresh_calls, 0);
-    assert_int_equal(handed_out(), before);
+    assert_int_equal(unit_space().handed_out, before);
     assert_int_equal(hak_budget_held(), 0);
     assert_non_null(take(1, HAK_PAGES_MAPPED));
-    assert_int_equal(handed_out(), before + HAK_SUPERSLAB);
+    assert_int_equal(unit_space().handed_out, before + HAK_SUPERSLAB);
 }
 
 TEST(without_memory_for_descriptors_nothing_is_mapped)
 {
     start(LATER);
-    size_t before = handed_out();
+    size_t before = unit_space().handed_out;
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     while (hak_meta_alloc(64))
         ;
     assert_null(take(PAGES, HAK_PAGES_MAPPED));
-    assert_int_equal(handed_out(), before);
+    assert_int_equal(unit_space().handed_out, before);
     fake_os_allow();
     assert_non_null(take(PAGES, HAK_PAGES_MAPPED));
 }
@@ -306,8 +273,7 @@ TEST(what_went_lazily_is_old)
     memset(run->base, 1, 3 * HAK_PAGE);
     put(run);
     hak_pages_trim(0);
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(hak_budget_held(), 0);
+    EXPECT(.evicted = 1);
     uint64_t old = 0;
     struct hak_page_request r = {.pages = 4, .old = &old};
     assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
@@ -326,7 +292,7 @@ TEST(what_does_not_go_lazily_goes_at_once)
     put(run);
     hak_pages_trim(0);
     assert_int_equal(p[0], 0);
-    assert_int_equal(dirty_bytes(), 0);
+    assert_int_equal(unit_dirty_bytes(), 0);
     assert_int_equal(unit_stat("release", "lazy_bytes"), 0);
 }
 
@@ -347,6 +313,12 @@ TEST(given_pages_are_those_that_did_not_go_back)
     assert_int_equal(hak_pages_given(base, 2 * PAGES), PAGES + 1);
 }
 
+static void tick_later(void)
+{
+    fake_os_pass(1000);
+    hak_pages_tick(hak_clock_ms());
+}
+
 TEST(what_slabs_share_a_superslab_with_goes_as_the_settings_say)
 {
     start("HAKMEM_PURGE_DELAY_MS=100 HAKMEM_TINY_SS_PARTIAL=0");
@@ -355,19 +327,16 @@ TEST(what_slabs_share_a_superslab_with_goes_as_the_settings_say)
     give_dirty(base, 3);
     fake_os_pass(1000);
     assert_false(hak_pages_tick(hak_clock_ms()));
-    assert_int_equal(waiting(), 3 * HAK_PAGE);
+    EXPECT(.waiting = 3, .held = 3);
     struct hak_slab *span = take(5, HAK_PAGES_MAPPED);
     assert_true(resize(span, 1)); /* no slab is beside it */
-    assert_int_equal(waiting(), (3 + 4) * HAK_PAGE);
-    fake_os_pass(1000);
-    hak_pages_tick(hak_clock_ms());
-    assert_int_equal(waiting(), 3 * HAK_PAGE);
+    EXPECT(.waiting = 3 + 4, .held = 3 + 5);
+    tick_later();
+    EXPECT(.waiting = 3, .held = 3 + 1);
     give_dirty(at(base, 3), PAGES - 3);
-    fake_os_pass(1000);
-    hak_pages_tick(hak_clock_ms());
-    assert_int_equal(waiting(), 0);
+    tick_later();
+    EXPECT(.held = 1, .cached = 1);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_partial_release), 0);
-    put(span);
 }
 
 TEST(beside_slabs_that_are_gone_pages_go_as_others)
@@ -378,9 +347,8 @@ TEST(beside_slabs_that_are_gone_pages_go_as_others)
     struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_MAPPED), *span = take(1, HAK_PAGES_FREE);
     assert_ptr_equal(span->base, at(slab->base, 2));
     put(slab);
-    fake_os_pass(1000);
-    hak_pages_tick(hak_clock_ms());
-    assert_int_equal(waiting(), 0);
+    tick_later();
+    EXPECT(.held = 1);
 }
 
 TEST(beside_slabs_in_use_pages_go_under_a_cause_of_their_own)
@@ -388,23 +356,27 @@ TEST(beside_slabs_in_use_pages_go_under_a_cause_of_their_own)
     start("HAKMEM_PURGE_DELAY_MS=100");
     unit_needs_delay();
     give_dirty(map_taken(HAK_SET_COMMON, 1), 3);
-    fake_os_pass(1000);
-    hak_pages_tick(hak_clock_ms());
-    assert_int_equal(waiting(), 0);
+    tick_later();
+    EXPECT(.waiting = 0);
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > 0);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
 }
 
 /* --- superslabs that are wholly free ------------------------------------------------------------------------ */
 
-/* So many of them become wholly free, a millisecond apart, all dirty. */
-static char *cache(unsigned n)
+/* So many superslabs become wholly free, a millisecond apart, all dirty. */
+static void free_dirty(char *base, unsigned n)
 {
-    char *base = map_taken(HAK_SET_COMMON, n);
     for (unsigned i = 0; i < n; i++) {
         give_dirty(at(base, i * PAGES), PAGES);
         fake_os_pass(1);
     }
+}
+
+static char *cache(unsigned n)
+{
+    char *base = map_taken(HAK_SET_COMMON, n);
+    free_dirty(base, n);
     return base;
 }
 
@@ -434,99 +406,81 @@ TEST(what_was_never_taken_goes_with_a_superslab_whose_pages_went_one_by_one)
         hak_pages_claim(hak_superslab_of(runs[i]->free), hak_page_index(runs[i]->free), 1);
         hak_lock_release(&hak_pages_lock);
     }
-    assert_int_equal(dirty_bytes(), 0);
+    assert_int_equal(unit_dirty_bytes(), 0);
     hak_lock_acquire(&hak_pages_lock);
     send(runs[0]);
     send(runs[1]);
     hak_lock_release(&hak_pages_lock);
-    assert_int_equal(dirty_bytes(), (PAGES - 2) * HAK_PAGE);
+    assert_int_equal(unit_dirty_bytes(), (PAGES - 2) * HAK_PAGE);
     hak_pages_trim(0);
-    assert_int_equal(dirty_bytes(), 0);
-    assert_int_equal(hak_budget_held(), 0);
+    EXPECT(.evicted = 1);
 }
 
+static const struct {
+    const char *settings;
+    unsigned n, keeps;
+} caches[] = {
+    {LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3", 5, 3},
+    {LATER "HAKMEM_SUPERSLAB_MAX_CACHED=0", 2, 0},
+    {LATER "HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4", 12, 4 * HAK_MIB / HAK_SUPERSLAB < 12 ? 4 * HAK_MIB / HAK_SUPERSLAB : 12},
+};
+
 /* Of superslabs that become wholly free, all but so many go, the oldest ones first. */
-TEST(the_cache_keeps_as_many_as_the_settings_say)
+TEST_EACH(the_cache_keeps_as_many_as_the_settings_say, caches)
 {
-    static const struct {
-        const char *settings;
-        unsigned n, keeps;
-    } rows[] = {
-        {LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3", 5, 3},
-        {LATER "HAKMEM_SUPERSLAB_MAX_CACHED=0", 2, 0},
-        {LATER "HAKMEM_SUPERSLAB_MAX_MEMORY_MB=4", 12,
-         4 * HAK_MIB / HAK_SUPERSLAB < 12 ? 4 * HAK_MIB / HAK_SUPERSLAB : 12},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    unsigned n = rows[row].n, keeps = rows[row].keeps;
-    start(rows[row].settings);
+    unsigned n = row->n, keeps = row->keeps;
+    start(row->settings);
     bool at_once = hak_parts.release->at_once;
     char *base = cache(n);
-    assert_int_equal(cached(), keeps);
-    assert_int_equal(evictions(), n - keeps);
+    size_t dirty = at_once ? 0 : keeps * PAGES;
+    EXPECT(.waiting = dirty, .held = dirty, .cached = keeps, .evicted = n - keeps);
     assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict) > 0, !at_once && keeps < n);
     for (unsigned i = 0; i < n && !at_once; i++)
         assert_int_equal(account_of(at(base, i * PAGES))->old, i < n - keeps ? 0 : hak_page_bits(0, PAGES));
-    assert_int_equal(waiting(), at_once ? 0 : keeps * HAK_SUPERSLAB);
-    assert_int_equal(hak_budget_held(), waiting());
     struct hak_slab *run = take(n * PAGES, HAK_PAGES_WHOLE); /* what went can be taken, too */
     assert_ptr_equal(base_of(run), base);
-    assert_int_equal(cached(), 0);
+    EXPECT(.held = n * PAGES, .evicted = n - keeps);
     put(run); /* all at once */
-    assert_int_equal(cached(), keeps);
-    assert_int_equal(waiting(), at_once ? 0 : keeps * HAK_SUPERSLAB);
+    EXPECT(.waiting = dirty, .held = dirty, .cached = keeps, .evicted = 2 * (n - keeps));
 }
 
 TEST(at_most_so_old)
 {
     start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=60");
-    cache(3); /* at 0, 1 and 2 ms */
-    fake_os_pass(60000 - 3);
-    bound();
-    assert_int_equal(cached(), 3);
-    fake_os_pass(1);
-    bound();
-    assert_int_equal(cached(), 2);
-    fake_os_pass(2);
-    bound();
-    assert_int_equal(cached(), 0);
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(evictions(), 3);
-}
-
-TEST(a_put_evicts_what_is_too_old)
-{
-    start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=60");
     struct hak_slab *span = take(PAGES, HAK_PAGES_MAPPED);
-    cache(1);
-    fake_os_pass(60001);
-    put(span);
-    assert_int_equal(cached(), 1);
-    assert_int_equal(evictions(), 1);
-}
-
-TEST(what_waits_is_bounded)
-{
-    start(LATER "HAKMEM_BATCH_MAX_MB=2");
-    char *base = map_taken(HAK_SET_COMMON, 2 * HAK_MIB / HAK_SUPERSLAB + 1);
-    for (unsigned i = 0; i < 40; i++) {
-        give_dirty(at(base, i), 1);
-        assert_true(waiting() <= 2 * HAK_MIB);
+    cache(4); /* at 0, 1, 2 and 3 ms */
+    static const struct {
+        unsigned pass, cached;
+    } rows[] = {{60000 - 4, 4}, {1, 3}, {2, 1}};
+    for (unsigned i = 0; i < COUNT(rows); i++) {
+        fake_os_pass(rows[i].pass);
+        bound();
+        assert_int_equal(unit_stat("lru", "cached"), rows[i].cached);
+        assert_int_equal(unit_stat("lru", "evictions"), 4 - rows[i].cached);
     }
-    assert_true(waiting() < 40 * HAK_PAGE);
+    fake_os_pass(1);
+    put(span); /* evicts, too */
+    assert_int_equal(unit_stat("lru", "cached"), 1);
+    assert_int_equal(unit_stat("lru", "evictions"), 4);
 }
 
-TEST(superslabs_that_wait_are_bounded_in_number)
+/* In bytes, and in the number of superslabs. */
+static const struct {
+    const char *settings;
+    unsigned stride, most;
+} bounds[] = {{LATER "HAKMEM_BATCH_MAX_MB=2", 1, 2 * HAK_MIB / HAK_PAGE},
+              {LATER "HAKMEM_BATCH_MAX_RANGES=4", PAGES, 4}};
+
+TEST_EACH(what_waits_is_bounded, bounds)
 {
-    start(LATER "HAKMEM_BATCH_MAX_RANGES=4");
+    start(row->settings);
     unit_needs_delay();
-    char *base = map_taken(HAK_SET_COMMON, 10);
-    for (unsigned i = 0; i < 10; i++) {
-        give_dirty(at(base, i * PAGES), 1);
-        assert_true(hak_dirty_queue.length <= 4);
-        assert_int_equal(waiting() < (i + 1) * HAK_PAGE, i >= 4);
+    char *base = map_taken(HAK_SET_COMMON, (row->most + 6) * row->stride / PAGES + 1);
+    for (unsigned i = 0; i < row->most + 6; i++) {
+        give_dirty(at(base, i * row->stride), 1);
+        assert_true(hak_dirty_queue.length <= row->most);
+        assert_true(hak_dirty_queue.waiting <= row->most * HAK_PAGE);
+        assert_int_equal(hak_dirty_queue.waiting < (i + 1) * HAK_PAGE, i >= row->most);
     }
 }
 
@@ -544,17 +498,17 @@ TEST(what_the_kernel_refused_is_not_unmapped)
     start(LATER);
     unit_needs_delay();
     limit();
-    size_t before = handed_out();
+    size_t before = unit_space().handed_out;
     char *base = cache(2);
     fake_os_lock_page(at(base, 1));
     hak_pages_trim(0);
-    assert_int_equal(handed_out(), before + HAK_SUPERSLAB);
-    assert_int_equal(refused(), HAK_PAGE);
+    assert_int_equal(unit_space().handed_out, before + HAK_SUPERSLAB);
+    EXPECT(.refused = 1, .held = 1, .cached = 1, .evicted = 1);
     assert_true(is_run(base, PAGES));
     fake_os_unlock_pages();
     hak_pages_trim(0);
-    assert_int_equal(handed_out(), before);
-    assert_int_equal(hak_budget_held(), 0);
+    assert_int_equal(unit_space().handed_out, before);
+    EXPECT(.evicted = 2);
 }
 
 /* --- what the kernel refuses ------------------------------------------------------------------------------ */
@@ -566,54 +520,42 @@ TEST(what_the_kernel_refuses_stays_and_the_others_go)
     fake_os_lock_page(at(base, 1));
     give_dirty(base, PAGES);
     give_dirty(at(base, PAGES), PAGES);
-    assert_int_equal(cached(), 1);
-    assert_int_equal(refused(), HAK_PAGE); /* what lies around the page went */
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(dirty_bytes(), HAK_PAGE);
-    assert_int_equal(hak_budget_held(), HAK_PAGE);
+    EXPECT(.refused = 1, .held = 1, .cached = 1, .evicted = 1); /* what lies around the page went */
     assert_true(is_run(base, 2 * PAGES));
     uint64_t calls = fake_os_count(HAK_OS_madvise);
     bound(); /* it is set aside */
     assert_int_equal(fake_os_count(HAK_OS_madvise), calls);
     fake_os_allow();
     assert_int_equal(hak_pages_trim(0), HAK_PAGE);
-    assert_int_equal(cached(), 0);
-    assert_int_equal(refused(), 0);
-    assert_int_equal(hak_budget_held(), 0);
+    EXPECT(.evicted = 2);
 }
 
+static const struct {
+    const char *settings;
+    unsigned n, ms; /* that pass when n superslabs have become free */
+    bool trim;
+    unsigned most;
+} refusals[] = {
+    {LATER, 5, 0, true, 1},
+    {LATER "HAKMEM_SUPERSLAB_TTL_SEC=60", 5, 60001, false, 1},
+    {LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3", 12, 0, false, 3 + 1},
+};
+
 /* The kernel refuses a page of the oldest superslab; the others go all the same. */
-TEST(a_refused_page_keeps_no_other_superslab)
+TEST_EACH(a_refused_page_keeps_no_other_superslab, refusals)
 {
-    static const struct {
-        const char *settings;
-        unsigned n, ms; /* that pass when n superslabs have become free */
-        bool trim;
-        unsigned most;
-    } rows[] = {
-        {LATER, 5, 0, true, 1},
-        {LATER "HAKMEM_SUPERSLAB_TTL_SEC=60", 5, 60001, false, 1},
-        {LATER "HAKMEM_SUPERSLAB_MAX_CACHED=3", 12, 0, false, 3 + 1},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    start(rows[row].settings);
-    char *base = map_taken(HAK_SET_COMMON, rows[row].n);
+    start(row->settings);
+    char *base = map_taken(HAK_SET_COMMON, row->n);
     fake_os_lock_page(at(base, PAGES / 2));
-    for (unsigned i = 0; i < rows[row].n; i++) {
-        give_dirty(at(base, i * PAGES), PAGES);
-        fake_os_pass(1);
-    }
-    fake_os_pass(rows[row].ms);
+    free_dirty(base, row->n);
+    fake_os_pass(row->ms);
     bound();
-    if (rows[row].trim)
+    if (row->trim)
         hak_pages_trim(0);
-    assert_in_range(cached(), 1, rows[row].most);
+    assert_in_range(unit_stat("lru", "cached"), 1, row->most);
     fake_os_unlock_pages();
     hak_pages_trim(0);
-    assert_int_equal(cached(), 0);
-    assert_int_equal(dirty_bytes(), 0);
+    EXPECT(.evicted = row->n);
 }
 
 /* --- purges beside others ---------------------------------------------------------------------------------- */
@@ -646,8 +588,7 @@ static void start_hooked(const char *settings)
 
 static void look_at_claimed(void)
 {
-    assert_int_equal(waiting(), 0);
-    assert_int_equal(hak_budget_held(), 3 * HAK_PAGE);
+    EXPECT(.held = 3);
     assert_true(is_run(shared, 1));
     assert_null(take(2, HAK_PAGES_FREE));
     assert_null(take(1, HAK_PAGES_DIRTY));
@@ -672,8 +613,7 @@ TEST(claimed_pages_are_nobodys)
     assert_null(beside);
     assert_int_equal(shared[HAK_PAGE], 0);
     assert_true(is_run(at(shared, 1), 5)); /* with what was put beside them */
-    assert_int_equal(waiting(), 2 * HAK_PAGE);
-    assert_int_equal(hak_budget_held(), 3 * HAK_PAGE);
+    EXPECT(.waiting = 2, .held = 3);
     put(hak_space_slab(shared));
     assert_true(is_run(shared, 6));
 }
@@ -691,18 +631,17 @@ TEST(beside_claimed_pages_the_rest_of_a_cached_superslab_is_taken)
     beside = take_the_rest;
     hak_pages_trim((PAGES - 4) * HAK_PAGE);
     assert_null(beside);
-    assert_int_equal(cached(), 0);
+    EXPECT(.held = PAGES - 4);
     assert_true(is_run(shared, 4));
-    assert_int_equal(hak_budget_held(), (PAGES - 4) * HAK_PAGE);
     put(hak_space_slab(at(shared, 4)));
-    assert_int_equal(cached(), 1);
+    EXPECT(.waiting = PAGES - 4, .held = PAGES - 4, .cached = 1);
     assert_true(is_run(shared, PAGES));
 }
 
 static void give_the_rest(void)
 {
     give(at(shared, 3), PAGES - 3);
-    assert_int_equal(cached(), 0);
+    EXPECT(.held = 3);
     assert_true(is_run(at(shared, 3), PAGES - 3));
 }
 
@@ -716,7 +655,7 @@ TEST(a_superslab_is_wholly_free_when_its_claimed_pages_are_back)
     bound();
     assert_null(beside);
     assert_true(is_run(shared, PAGES));
-    assert_int_equal(cached(), 1);
+    EXPECT(.cached = 1);
     assert_int_equal(unit_stat("lru", "pushes"), 1);
 }
 
@@ -739,8 +678,7 @@ TEST(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back)
     bound();
     assert_null(beside);
     bound();
-    assert_int_equal(cached(), 0);
-    assert_int_equal(waiting(), 0);
+    EXPECT(.evicted = 1);
     assert_true(is_run(shared, PAGES));
     assert_null(take_of(OWN(3), 1, HAK_PAGES_FREE));
     assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), shared);
@@ -791,9 +729,7 @@ TEST(threads_take_and_put_while_pages_go)
     for (unsigned i = 0; i < THREADS; i++)
         unit_join(threads[i]);
     hak_pages_trim(0);
-    assert_int_equal(dirty_bytes(), 0);
-    assert_int_equal(hak_budget_held(), 0);
-    assert_int_equal(cached(), 0);
+    EXPECT(.evicted = unit_stat("lru", "evictions"));
 }
 
 /* --- a random life against a plain model --------------------------------------------------------------------- */
@@ -921,8 +857,8 @@ static void check_pages(bool purge)
         }
         regions += d->old != 0;
     }
-    assert_int_equal(waiting(), dirty);
-    assert_int_equal(refused(), 0);
+    assert_int_equal(hak_dirty_queue.waiting, dirty);
+    assert_int_equal(hak_dirty_queue.refused, 0);
     assert_int_equal(hak_dirty_queue.length, regions);
     assert_int_equal(hak_budget_held(), charged);
 }
@@ -932,7 +868,7 @@ static void check_cache(void)
     unsigned n = 0;
     for (unsigned k = 0; k < superslabs; k++)
         n += model[k].cached_at != 0;
-    assert_int_equal(cached(), n);
+    assert_int_equal(unit_stat("lru", "cached"), n);
     assert_int_equal(unit_stat("lru", "pushes"), pushes);
     assert_int_equal(unit_stat("page_heap", "superslabs_mapped"), mapped);
 }
@@ -1171,10 +1107,10 @@ static void model_unmap(void)
 
 static void trim_any(void)
 {
-    size_t keep = any(3) ? any(16) * HAK_SUPERSLAB / 4 : 0, before = waiting();
+    size_t keep = any(3) ? any(16) * HAK_SUPERSLAB / 4 : 0, before = hak_dirty_queue.waiting;
     size_t bytes = hak_pages_trim(keep);
     assert_true(bytes == (before > keep ? before - keep : 0));
-    assert_true(waiting() <= keep);
+    assert_true(hak_dirty_queue.waiting <= keep);
     model_evict(keep);
     if (unmaps && !keep)
         model_unmap();

@@ -53,26 +53,25 @@ static void use_up_batch(void)
     }
 }
 
-TEST(batches_double_up_to_the_largest)
+enum { BATCHES = 5 };
+
+static const struct {
+    const char *settings;
+    uint64_t mib[BATCHES];
+} growths[] = {
+    {"HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=8",
+     {1, 2, 4, 8, 8}},
+    {"HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=16 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=0",
+     {1, 1, 1, 1, 1}},
+};
+
+TEST_EACH(batches_double_up_to_the_largest, growths)
 {
-    enum { N = 5 };
-    static const struct {
-        const char *settings;
-        uint64_t mib[N];
-    } rows[] = {
-        {"HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=8",
-         {1, 2, 4, 8, 8}},
-        {"HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_ARENA_MB_MAX=16 HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS=0",
-         {1, 1, 1, 1, 1}},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    unit_init(rows[row].settings);
-    for (unsigned i = 0; i < N; i++) {
+    unit_init(row->settings);
+    for (unsigned i = 0; i < BATCHES; i++) {
         uint64_t before = pool("chunk_bytes");
         use_up_batch();
-        assert_int_equal(pool("chunk_bytes") - before, rows[row].mib[i] * HAK_MIB);
+        assert_int_equal(pool("chunk_bytes") - before, row->mib[i] * HAK_MIB);
         assert_int_equal(pool("chunks"), 1);
     }
 }
@@ -124,14 +123,11 @@ TEST(dirty_pages_come_before_new_ones)
     size_t bytes = run->pages * HAK_PAGE;
     memset(base, 1, bytes);
     unit_put_run(run);
-    struct hak_space_stats before, now;
-    hak_space_stats(&before);
-    size_t held = hak_budget_held();
+    size_t handed_out = unit_space().handed_out, held = hak_budget_held();
     unsigned cls = hak_class_of(8192); /* its slabs are short */
     struct hak_slab *slab = hak_parts.by_class[cls]->slab_acquire(unit_thread(), cls);
     assert_in_range(slab->base, base, base + bytes - 1);
-    hak_space_stats(&now);
-    assert_int_equal(now.handed_out, before.handed_out);
+    assert_int_equal(unit_space().handed_out, handed_out);
     assert_int_equal(pool("chunks_mapped"), 0); /* what is there already is no batch */
     assert_true(unit_stat("page_heap", "dirty_bytes") < bytes);
     assert_int_equal(hak_budget_held(), held); /* dirty pages are charged, with whom they are */

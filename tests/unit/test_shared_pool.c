@@ -20,9 +20,7 @@ static void start(const char *settings)
 {
     char with_one_hot_slab[256];
     snprintf(with_one_hot_slab, sizeof with_one_hot_slab, "HAKMEM_SS_HOT_SLABS=1 %s", settings ? settings : "");
-    unit_start(with_one_hot_slab);
-    t = unit_thread();
-    assert_non_null(t);
+    t = unit_init_heap(with_one_hot_slab);
     unsigned plain = hak_class_of(2000); /* without headers in any build */
     for (cls = plain; hak_slab_pages[cls] != 1; cls--)
         ;
@@ -77,19 +75,26 @@ static void assert_served(const char *stage)
     check();
 }
 
+/* This stage serves, with this slab if it is not NULL. */
+static void expect_stage(const char *stage, unsigned b, const struct hak_slab *wanted)
+{
+    struct hak_slab *slab = acquire(b);
+    assert_served(stage);
+    if (wanted)
+        assert_ptr_equal(slab, wanted);
+}
+
 /* Takes all pages of superslabs in use, so that stage unused has nothing. Returns the first page of a further one. */
 static struct hak_slab *use_up(void)
 {
     bool zeroed;
     struct hak_slab *run;
-    struct hak_space_stats first, now;
-    hak_space_stats(&first);
+    size_t first = unit_space().handed_out;
     uint64_t hits = unit_stat("lru", "hits");
     do {
         run = unit_run(1, 1, &zeroed);
         assert_non_null(run);
-        hak_space_stats(&now);
-    } while (now.handed_out == first.handed_out && unit_stat("lru", "hits") == hits);
+    } while (unit_space().handed_out == first && unit_stat("lru", "hits") == hits);
     return run;
 }
 
@@ -129,18 +134,12 @@ TEST(empty_of_the_same_class_then_of_the_same_length)
     release(d);
     release(e); /* hot: e; EMPTY: a, b, d */
     check();
-    assert_ptr_equal(acquire(cls), c);
-    assert_served("hot");
-    assert_ptr_equal(acquire(cls), e);
-    assert_served("warm");
-    assert_ptr_equal(acquire(cls), a);
-    assert_served("empty");
-    assert_ptr_equal(acquire(cls), b); /* not d, which is of another class */
-    assert_served("empty");
-    assert_ptr_equal(acquire(cls), d);
-    assert_served("empty");
-    acquire(cls);
-    assert_served("unused");
+    expect_stage("hot", cls, c);
+    expect_stage("warm", cls, e);
+    expect_stage("empty", cls, a);
+    expect_stage("empty", cls, b); /* not d, which is of another class */
+    expect_stage("empty", cls, d);
+    expect_stage("unused", cls, NULL);
 }
 
 TEST(hot_before_partial_before_empty_before_unused)
@@ -151,14 +150,10 @@ TEST(hot_before_partial_before_empty_before_unused)
     release(empty);
     release(hot);
     check();
-    assert_ptr_equal(acquire(cls), hot);
-    assert_served("hot");
-    assert_ptr_equal(acquire(cls), partial);
-    assert_served("partial");
-    assert_ptr_equal(acquire(cls), empty);
-    assert_served("empty");
-    acquire(cls);
-    assert_served("unused");
+    expect_stage("hot", cls, hot);
+    expect_stage("partial", cls, partial);
+    expect_stage("empty", cls, empty);
+    expect_stage("unused", cls, NULL);
 }
 
 TEST(drain_publishes_what_this_thread_holds_for_others)
@@ -174,8 +169,7 @@ TEST(drain_publishes_what_this_thread_holds_for_others)
     hak_remote_cache_put(t, cls, last.head);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_FULL); /* the block waits with the thread */
     check();
-    assert_ptr_equal(acquire(cls), slab);
-    assert_served("drain");
+    expect_stage("drain", cls, slab);
 }
 
 TEST(lru_before_map)
@@ -185,8 +179,7 @@ TEST(lru_before_map)
     cache_a_clean_one();
     uint64_t hits = unit_stat("lru", "hits");
     check();
-    acquire(cls);
-    assert_served("lru");
+    expect_stage("lru", cls, NULL);
     assert_int_equal(unit_stat("lru", "hits"), hits + 1);
     use_up();
     acquire(cls); /* beside the page that use_up took */
@@ -196,14 +189,12 @@ TEST(lru_before_map)
     assert_int_equal(unit_stat("lru", "cached"), 0);
     hits = unit_stat("lru", "hits");
     check();
-    acquire(cls); /* it left the cache, but is there */
-    assert_served("lru");
+    expect_stage("lru", cls, NULL); /* it left the cache, but is there */
     assert_int_equal(unit_stat("lru", "hits"), hits);
     for (unsigned pages = 1; pages < HAK_SUPERSLAB_PAGES; pages++)
         acquire(cls);
     check();
-    acquire(cls);
-    assert_served("map");
+    expect_stage("map", cls, NULL);
 }
 
 /* The last slab is the first of its superslab. */
@@ -211,14 +202,12 @@ static void make_large_heap(bool touch)
 {
     start(NULL);
     fake_os_clock(100); /* they come quickly */
-    struct hak_space_stats space;
     do {
         assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
         struct hak_slab *slab = acquire(cls);
         if (touch)
             memset(slab->base, 1, HAK_PAGE);
-        hak_space_stats(&space);
-    } while (space.handed_out <= 16 * HAK_MIB);
+    } while (unit_space().handed_out <= 16 * HAK_MIB);
 }
 
 TEST(a_large_heap_gets_huge_pages)
@@ -318,10 +307,8 @@ TEST(so_many_slabs_are_hot)
     assert_int_equal(unit_stat("page_heap", "lock_taken"), locks + 2); /* the question itself */
     release(slabs[N - 1]);                                             /* it alone stays hot */
     check();
-    assert_ptr_equal(acquire(cls), slabs[N - 1]);
-    assert_served("hot");
-    acquire(cls);
-    assert_served("empty");
+    expect_stage("hot", cls, slabs[N - 1]);
+    expect_stage("empty", cls, NULL);
 }
 
 TEST(hot_slabs_cool_down)
@@ -337,24 +324,22 @@ TEST(hot_slabs_cool_down)
 
 /* --- prefault ------------------------------------------------------------------------------------------------ */
 
-TEST(prefault_asks_the_kernel_or_touches)
+static const struct {
+    const char *settings;
+    bool refused;
+    uint64_t touched;
+} prefaults[] = {
+    {"HAKMEM_SS_PREFAULT=1", false, 0},
+    {"HAKMEM_SS_PREFAULT=1", true, HAK_SUPERSLAB / 4096}, /* an older kernel */
+    {"HAKMEM_SS_PREFAULT=1 HAKMEM_NO_FALLBACK_PREFAULT=1", true, 0},
+};
+
+TEST_EACH(prefault_asks_the_kernel_or_touches, prefaults)
 {
-    static const struct {
-        const char *settings;
-        bool refused;
-        uint64_t touched;
-    } rows[] = {
-        {"HAKMEM_SS_PREFAULT=1", false, 0},
-        {"HAKMEM_SS_PREFAULT=1", true, HAK_SUPERSLAB / 4096}, /* an older kernel */
-        {"HAKMEM_SS_PREFAULT=1 HAKMEM_NO_FALLBACK_PREFAULT=1", true, 0},
-    };
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
-    start(rows[row].settings);
-    if (rows[row].refused)
+    start(row->settings);
+    if (row->refused)
         fake_os_refuse(HAK_OS_madvise, 1, EINVAL, true);
     acquire(cls);
     assert_int_equal(hak_ledger[HAK_CAUSE_prefault][HAK_OS_madvise].calls, 1);
-    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), rows[row].touched);
+    assert_int_equal(unit_stat("shared_pool", "prefault_touched"), row->touched);
 }

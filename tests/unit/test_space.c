@@ -13,13 +13,6 @@
 #include "core/heap/bins.h"
 #include "unit.h"
 
-static struct hak_space_stats stats(void)
-{
-    struct hak_space_stats s;
-    hak_space_stats(&s);
-    return s;
-}
-
 /* Where superslabs lie is told without fences between them (test_fence.c). */
 static void start(void)
 {
@@ -31,11 +24,6 @@ static char *take(size_t superslabs)
     char *p = hak_space_alloc(superslabs, 1, false);
     assert_non_null(p);
     return p;
-}
-
-static uint64_t mask(void)
-{
-    return hak_tags.mask;
 }
 
 /* --- the plan ------------------------------------------------------------------------------------------ */
@@ -53,7 +41,7 @@ TEST(a_plan_costs_no_address_space)
     hak_free(hak_malloc(100));
     struct fake_calls seen = fake_os_calls();
     assert_true(seen.bytes[HAK_OS_mmap] - seen.bytes[HAK_OS_munmap] < 8 * HAK_MIB);
-    assert_true(stats().mapped <= 2 * HAK_SUPERSLAB);
+    assert_true(unit_space().mapped <= 2 * HAK_SUPERSLAB);
 }
 
 static void *occupied;
@@ -133,10 +121,10 @@ TEST(without_superslabs_blocks_get_mappings_of_their_own)
         assert_int_equal(p[sizes[i] - 1], 7);
         hak_free(p);
     }
-    assert_int_equal(stats().handed_out, 0);
+    assert_int_equal(unit_space().handed_out, 0);
     fake_os_allow();
     use_everything(); /* and superslabs are found as soon as there may be some */
-    assert_true(stats().handed_out > 0);
+    assert_true(unit_space().handed_out > 0);
 }
 
 /* --- zones ------------------------------------------------------------------------------------------- */
@@ -158,15 +146,15 @@ TEST(superslabs_are_aligned_and_apart)
 TEST(what_comes_back_is_handed_out_first)
 {
     start();
-    size_t before = stats().handed_out;
+    size_t before = unit_space().handed_out;
     char *a = take(1), *b = take(3), *c = take(2);
     hak_space_free(b, 3, HAK_CAUSE_direct_release);
-    assert_int_equal(stats().handed_out, before + 3 * HAK_SUPERSLAB);
+    assert_int_equal(unit_space().handed_out, before + 3 * HAK_SUPERSLAB);
     char *d = take(2), *e = take(1), *f = take(1);
     assert_ptr_equal(d, b);
     assert_ptr_equal(e, b + 2 * HAK_SUPERSLAB);
     assert_true(f != a && f != c);
-    assert_int_equal(stats().handed_out, before + 7 * HAK_SUPERSLAB);
+    assert_int_equal(unit_space().handed_out, before + 7 * HAK_SUPERSLAB);
 }
 
 TEST(runs_are_found_over_many_words_of_the_bitmap)
@@ -219,8 +207,8 @@ TEST(a_header_zone_in_the_way_of_others_ends)
     assert_non_null(p);
     occupy(p + 64 * HAK_MIB, HAK_PAGE);
     while (hak_space_alloc(1, 1, true))
-        assert_true(stats().handed_out <= 64 * HAK_MIB);
-    assert_int_equal(stats().handed_out, 64 * HAK_MIB);
+        assert_true(unit_space().handed_out <= 64 * HAK_MIB);
+    assert_int_equal(unit_space().handed_out, 64 * HAK_MIB);
     assert_false(hak_tag_in_header_zone(occupied));
     use_everything();
     assert_not_ours();
@@ -241,7 +229,7 @@ TEST(a_zone_goes_on_beyond_what_others_have_mapped)
         jumps += next != p + HAK_SUPERSLAB;
         memset(p = next, 1, HAK_PAGE);
         assert_ptr_equal(hak_space_page(next), hak_space_page(first) + (n - 1) * HAK_SUPERSLAB_PAGES);
-        assert_int_equal(stats().handed_out, n * HAK_SUPERSLAB);
+        assert_int_equal(unit_space().handed_out, n * HAK_SUPERSLAB);
     }
     assert_int_equal(jumps, 1);
     occupy(p + 256 * HAK_MIB, HAK_PAGE); /* more than is mapped ahead */
@@ -258,8 +246,8 @@ TEST(tables_that_others_are_in_the_way_of_end_the_plan)
     size_t index = (size_t)(hak_space_page(take(1)) - hak_page_map.descriptors);
     occupy(hak_page_map.descriptors + ((hak_align_up(index + 1, TOGETHER)) & hak_page_map.mask), HAK_PAGE);
     while (hak_space_alloc(1, 1, false))
-        assert_true(stats().handed_out <= TOGETHER * HAK_PAGE);
-    assert_int_equal(stats().handed_out, (hak_align_up(index + 1, TOGETHER) - index) * HAK_PAGE);
+        assert_true(unit_space().handed_out <= TOGETHER * HAK_PAGE);
+    assert_int_equal(unit_space().handed_out, (hak_align_up(index + 1, TOGETHER) - index) * HAK_PAGE);
     use_everything(); /* by mappings of their own */
     assert_not_ours();
 }
@@ -273,18 +261,18 @@ TEST(memory_is_mapped_in_growing_steps)
     for (size_t done = 0; done < 512 * HAK_MIB; done += HAK_SUPERSLAB)
         memset(take(1), 1, HAK_SUPERSLAB / 64);
     assert_true(fake_os_count(HAK_OS_mmap) - before < 20);
-    assert_in_range(stats().mapped, 512 * HAK_MIB, 512 * HAK_MIB + 64 * HAK_MIB);
+    assert_in_range(unit_space().mapped, 512 * HAK_MIB, 512 * HAK_MIB + 64 * HAK_MIB);
 }
 
 TEST(near_a_limit_no_more_than_needed)
 {
     start();
     take(4);
-    size_t before = stats().mapped;
+    size_t before = unit_space().mapped;
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
-    while (stats().mapped == before)
+    while (unit_space().mapped == before)
         *take(1) = 1;
-    assert_int_equal(stats().mapped, before + HAK_SUPERSLAB);
+    assert_int_equal(unit_space().mapped, before + HAK_SUPERSLAB);
 }
 
 TEST(a_trim_lets_go_of_the_lock_for_each_superslab)
@@ -295,11 +283,11 @@ TEST(a_trim_lets_go_of_the_lock_for_each_superslab)
     hak_space_free(p, N, HAK_CAUSE_trim);
     if (HAK_SANITIZED || setrlimit(RLIMIT_AS, &(struct rlimit){64 * HAK_GIB, RLIM_INFINITY}))
         skip();
-    size_t mapped = stats().mapped;
+    size_t mapped = unit_space().mapped;
     uint64_t taken = hak_space_lock.taken;
     hak_space_trim();
     assert_true(hak_space_lock.taken >= taken + N);
-    assert_true(stats().mapped <= mapped - N * HAK_SUPERSLAB);
+    assert_true(unit_space().mapped <= mapped - N * HAK_SUPERSLAB);
     assert_ptr_equal(take(N), p);
     memset(p, 1, N * HAK_SUPERSLAB);
 }
@@ -308,12 +296,12 @@ TEST(refused_memory_changes_nothing_and_can_be_asked_for_again)
 {
     start();
     char *p = take(1);
-    size_t before = stats().mapped;
+    size_t before = unit_space().mapped;
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
     for (unsigned i = 0; i < 1000; i++)
         assert_null(hak_space_alloc(before / HAK_SUPERSLAB, 1, false));
-    assert_int_equal(stats().handed_out, HAK_SUPERSLAB);
-    assert_int_equal(stats().mapped, before);
+    assert_int_equal(unit_space().handed_out, HAK_SUPERSLAB);
+    assert_int_equal(unit_space().mapped, before);
     fake_os_allow();
     assert_ptr_equal(take(1), p + HAK_SUPERSLAB);
 }
@@ -356,12 +344,12 @@ TEST(tags_grow_with_the_range_in_use_and_frees_are_served)
 {
     start();
     struct unit_block *small = unit_blocks(64, 5000), *middle = unit_blocks(3000, 500);
-    assert_int_equal(mask(), 8191);
+    assert_int_equal(hak_tags.mask, 8191);
     use_address_space(600 * HAK_MIB);
-    assert_true(mask() >= 16383);
+    assert_true(hak_tags.mask >= 16383);
     struct unit_block *later = unit_blocks(3000, 500);
     use_address_space(2 * HAK_GIB);
-    assert_true(mask() >= 65535);
+    assert_true(hak_tags.mask >= 65535);
     unit_free_blocks(small);
     unit_free_blocks(middle);
     unit_free_blocks(later);
@@ -374,7 +362,7 @@ TEST(tags_that_cannot_grow_are_shared)
     struct unit_block *blocks = unit_blocks(3000, 500);
     occupy((char *)(hak_tags.table + 8192), HAK_PAGE);
     use_address_space(2 * HAK_GIB);
-    assert_int_equal(mask(), 8191);
+    assert_int_equal(hak_tags.mask, 8191);
     struct unit_block *later = unit_blocks(3000, 500);
     unit_free_blocks(blocks);
     unit_free_blocks(later);
@@ -386,7 +374,7 @@ TEST(a_free_superslab_at_the_begin_of_a_word_is_found)
 {
     start();
     char *base = take(130);
-    size_t first = stats().handed_out / HAK_SUPERSLAB - 130; /* taken by the start */
+    size_t first = unit_space().handed_out / HAK_SUPERSLAB - 130; /* taken by the start */
     for (size_t i = 64; i <= 128; i += 64) {
         char *p = base + (i - first) * HAK_SUPERSLAB;
         hak_space_free(p, 1, HAK_CAUSE_trim);
@@ -394,15 +382,17 @@ TEST(a_free_superslab_at_the_begin_of_a_word_is_found)
     }
 }
 
-TEST(huge_pages_as_the_setting_says)
+static const struct {
+    const char *settings;
+    bool huge;
+} wishes[] = {{"HAKMEM_THP=always", true}, {"HAKMEM_THP=never", false}};
+
+TEST_EACH(huge_pages_as_the_setting_says, wishes)
 {
-    static const char *const settings[] = {"HAKMEM_THP=always", "HAKMEM_THP=never"};
-    size_t row = unit_row(__func__, COUNT(settings));
-    if (row == COUNT(settings))
-        return;
-    unit_init(settings[row]);
+    unit_init(row->settings);
     hak_space_free(take(1), 1, HAK_CAUSE_trim);
-    assert_int_equal(fake_os_huge_bytes(), row == 0 ? stats().mapped + HAK_SUPERSLAB : 0); /* what comes again, too */
+    assert_int_equal(fake_os_huge_bytes(),
+                     row->huge ? unit_space().mapped + HAK_SUPERSLAB : 0); /* what comes again, too */
 }
 
 TEST(the_quick_lookup_knows_all_of_the_first_zone)
@@ -422,10 +412,10 @@ TEST(tags_of_512_mib_do_until_there_is_more)
 {
     start();
     take(512 * HAK_MIB / HAK_SUPERSLAB);
-    assert_int_equal(stats().mapped, 512 * HAK_MIB);
-    assert_int_equal(mask(), 8191);
+    assert_int_equal(unit_space().mapped, 512 * HAK_MIB);
+    assert_int_equal(hak_tags.mask, 8191);
     take(1);
-    assert_int_equal(mask(), 16383);
+    assert_int_equal(hak_tags.mask, 16383);
 }
 
 /* Neither of them needs more tags than there are. */
@@ -438,9 +428,9 @@ TEST(tags_grow_where_two_zones_share_them)
     take(256 * HAK_MIB / HAK_SUPERSLAB);
     occupy((char *)hak_page_map.base + hak_page_map.size, HAK_PAGE);
     take(200 * HAK_MIB / HAK_SUPERSLAB);
-    assert_int_equal(mask(), 8191);
+    assert_int_equal(hak_tags.mask, 8191);
     take(100 * HAK_MIB / HAK_SUPERSLAB);
-    assert_int_equal(mask(), 16383);
+    assert_int_equal(hak_tags.mask, 16383);
 }
 
 TEST(all_of_a_heap_that_is_not_small_has_a_name)
@@ -448,7 +438,7 @@ TEST(all_of_a_heap_that_is_not_small_has_a_name)
     start();
     take(8 * HAK_MIB / HAK_SUPERSLAB);
     uint64_t before = fake_os_calls().bytes[HAK_OS_prctl];
-    for (size_t mapped = 0; mapped < 128 * HAK_MIB; mapped = stats().mapped)
+    for (size_t mapped = 0; mapped < 128 * HAK_MIB; mapped = unit_space().mapped)
         take(1);
-    assert_int_equal(fake_os_calls().bytes[HAK_OS_prctl] - before, stats().mapped);
+    assert_int_equal(fake_os_calls().bytes[HAK_OS_prctl] - before, unit_space().mapped);
 }

@@ -7,11 +7,6 @@
 #include "frontends/large/spans.h"
 #include "unit.h"
 
-static size_t dirty_bytes(void)
-{
-    return hak_dirty_queue.waiting + hak_dirty_queue.refused;
-}
-
 static uint64_t large(const char *key)
 {
     return unit_stat("large", key);
@@ -187,35 +182,33 @@ TEST(what_is_idle_goes_back_while_only_spans_come_and_go)
         p[i] = take(HAK_MIB);
     for (unsigned i = 0; i < N; i++)
         hak_free(p[i]);
-    assert_true(dirty_bytes() >= N * HAK_MIB);
+    assert_true(unit_dirty_bytes() >= N * HAK_MIB);
     uint64_t random = 1;
     for (unsigned i = 0; i < 3000; i++) {
         hak_free(take(100 * HAK_KIB + unit_random(&random) % (200 * HAK_KIB)));
         fake_os_pass(100);
     }
     /* the last superslab may count whole, as a huge page makes it resident whole */
-    assert_true(dirty_bytes() + large("cached_bytes") <= HAK_MIB + HAK_SUPERSLAB);
+    assert_true(unit_dirty_bytes() + large("cached_bytes") <= HAK_MIB + HAK_SUPERSLAB);
 }
 
-TEST(huge_pages_where_all_is_touched_and_nowhere_else)
+static const struct {
+    size_t size, touched, huge;
+    unsigned n;
+} uses[] = {{HAK_MIB, HAK_MIB, 8 * HAK_MIB, 40}, {HAK_MIB, 1, 0, 40}, {30 * HAK_MIB, 0, 0, 3}};
+
+TEST_EACH(huge_pages_where_all_is_touched_and_nowhere_else, uses)
 {
-    static const struct {
-        size_t size, touched, huge;
-        unsigned n;
-    } rows[] = {{HAK_MIB, HAK_MIB, 8 * HAK_MIB, 40}, {HAK_MIB, 1, 0, 40}, {30 * HAK_MIB, 0, 0, 3}};
-    size_t row = unit_row(__func__, COUNT(rows));
-    if (row == COUNT(rows))
-        return;
     unit_start(NULL);
     fake_os_clock(100); /* they come quickly */
-    for (unsigned i = 0; i < rows[row].n; i++)
-        memset(hak_malloc(rows[row].size), 1, rows[row].touched);
-    if (rows[row].huge)
-        assert_true(fake_os_huge_bytes() >= rows[row].huge);
+    for (unsigned i = 0; i < row->n; i++)
+        memset(hak_malloc(row->size), 1, row->touched);
+    if (row->huge)
+        assert_true(fake_os_huge_bytes() >= row->huge);
     else
         assert_int_equal(fake_os_huge_bytes(), 0);
     assert_true(unit_looks() > 0);
-    assert_true(!rows[row].huge || unit_looks() <= unit_stat("lru", "misses"));
+    assert_true(!row->huge || unit_looks() <= unit_stat("lru", "misses"));
 }
 
 TEST(long_and_short_blocks_are_judged_apart)

@@ -360,6 +360,18 @@ struct hak_heaps_totals unit_totals(void)
     return t;
 }
 
+struct hak_space_stats unit_space(void)
+{
+    struct hak_space_stats s;
+    hak_space_stats(&s);
+    return s;
+}
+
+size_t unit_dirty_bytes(void)
+{
+    return hak_dirty_queue.waiting + hak_dirty_queue.refused;
+}
+
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to)
 {
     struct hak_heaps_totals t = unit_totals();

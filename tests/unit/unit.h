@@ -93,6 +93,8 @@ struct hak_heap *unit_thread(void);
 /* --- looking in -------------------------------------------------------------------------------------- */
 
 struct hak_heaps_totals unit_totals(void);
+struct hak_space_stats unit_space(void);
+size_t unit_dirty_bytes(void);
 /* A number of the statistics: unit_stat("stages", "empty"). Fails the test if there is none. */
 uint64_t unit_stat(const char *section, const char *key);
 /* The whole of the statistics; freed by the caller. */
