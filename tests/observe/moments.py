@@ -33,7 +33,7 @@ def rss(heap):
 
 
 def settle(pid):
-    """Waits until no thread of the program runs: it prints first, and then still allocates until it waits for a line."""
+    """Waits until no thread of the program runs: after it prints, it still allocates until it waits for a line."""
     before, now = None, ""
     while now != before or re.search(r"^State:\t[RD]", now, re.M):
         before, now = now, "".join(task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/status"))
