@@ -148,7 +148,7 @@ static void burst(struct thread *t)
         timed_free(t, t->burst[i]);
 }
 
-/* Called once per number of cycles in a millisecond. */
+/* Called about once a millisecond: after as many cycles as belong in one. */
 static void keep_pace(uint64_t began, uint64_t done)
 {
     uint64_t due = began + done * params[SPREAD_MS].value / params[CYCLES].value * 1000000;

@@ -137,7 +137,8 @@ def check_names():
 
 
 def check_symbols():
-    """What a page calls by the library's prefix is in the sources. A decision is about the code of its day."""
+    """Each name with the library's prefix that a page mentions must be in the sources. Decisions are left out, since
+    they describe the code of their day."""
     code = "\n".join(path.read_text() for folder in ("src", "subprojects", "tests")
                      for path in (ROOT / folder).rglob("*")
                      if path.suffix in (".c", ".h", ".def", ".in", ".build", ".py"))

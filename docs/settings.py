@@ -17,7 +17,7 @@ from pathlib import Path
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 TABLES = [SRC / "core" / "options.def", *sorted(SRC.glob("*/*/settings.def"))]
-ARGUMENTS = {  # of each macro, after the field's name
+ARGUMENTS = {  # the arguments of each macro that follow the field's name
     "BOOL": ["name", "default", "moves", "sentence"],
     "NUM": ["name", "default", "min", "max", "moves", "sentence"],
     "ENUM": ["name", "default", "choices", "moves", "sentence"],

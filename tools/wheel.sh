@@ -5,8 +5,8 @@
 #   tools/wheel.sh [FOLDER]      builds it into FOLDER, which is new or empty (build-test/wheel, made anew), and tries
 #                                it in a new environment
 #
-# Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel works on every system with the glibc
-# version that the library needs, which is that of the newest symbol that it calls: 2.34 on Debian 12.
+# Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel works on every system whose glibc has the
+# newest symbol that the library calls: 2.34 if built on Debian 12.
 set -euo pipefail
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -46,7 +46,7 @@ static long faults(void)
     return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* From here on this thread may ask for its faults, write, and end. */
+/* From here on this thread may only read its fault counts, write, and end. */
 static void forbid_system_calls(void)
 {
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)

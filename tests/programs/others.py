@@ -80,7 +80,7 @@ class Redis(Files):
 
 
 class Git(Files):
-    """Git as installed, by all of its scripts, in ten parts."""
+    """The installed git, tested by all of its scripts, in ten parts."""
     program = "/usr/bin/git"
     folder = "git/t"
 

@@ -73,7 +73,7 @@ def straight_path(code, name):
         path = []
         while True:
             if not start <= address < end or address in seen:
-                return None  # left for the slow path, or a loop
+                return None  # the path leaves for the slow path, or is a loop
             seen = seen | {address}
             instruction = code.at[address]
             if forbidden(instruction):

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * What a pointer is: a live block of a slab, a span, or none of ours. What is none of ours stops the process with one
- * line. */
+ * What a pointer leads to: a live block of a slab, a span, or nothing of ours. A pointer to nothing of ours stops the
+ * process with one line. */
 #ifndef HAK_BLOCK_H
 #define HAK_BLOCK_H
 
 #include "core/pages/slab.h"
 
-/* Whether blocks of the slab can be live: of one whose blocks are all back, none can be freed. */
+/* Whether blocks of the slab can be live: if all of them are back, none can be freed. */
 bool hak_block_in_slab(const struct hak_slab *slab);
 /* `call` is the function that the program called, for the message. */
 
@@ -21,10 +21,10 @@ size_t hak_block_usable(const void *p, const char *call);
 
 /* Stops the process unless p can have had this size and alignment when it was allocated, or since. */
 void hak_block_check_size(const void *p, size_t align, size_t size, const char *call);
-/* The same of an address that may be within a block, if the program has operators new and delete of its own: stops the
- * process where a block begins that is smaller. */
+/* The same for an address that may lie within a block, if the program replaces operators new and delete: stops the
+ * process only if a smaller block begins there. */
 void hak_block_check_most(const void *p, size_t size, const char *call);
-/* For want of memory a larger block than usual served: from then on only the largest size is checked. */
+/* A larger block than usual served, because memory was short: from then on only the largest size is checked. */
 extern HAK_HIDDEN bool hak_block_sizes_vary;
 HAK_INLINE void hak_block_note_larger(void)
 {
@@ -32,7 +32,7 @@ HAK_INLINE void hak_block_note_larger(void)
         hak_block_sizes_vary = true;
 }
 /* Where the canary of a live block stands (src/api/edge.h); NULL for NULL and for blocks that have none: guarded ones,
- * and those of 0 bytes. Stops the process for what is no block. */
+ * and those of 0 bytes. Stops the process if p is no block. */
 void *hak_block_end(const void *p, const char *call);
 _Noreturn HAK_COLD void hak_block_fail_end(const void *p, const char *call);
 

@@ -59,7 +59,7 @@ void hak_dirty_close(struct hak_dirty *d);
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged);
 /* Taken pages become free: dirty, or, if they were never charged, as they were before. */
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms);
-/* Where some were taken, the free pages that were not become dirty: a huge page made them resident with their
+/* If only some of these pages were taken, the free ones become dirty: a huge page made them resident with their
  * neighbours. */
 void hak_dirty_soil(struct hak_dirty *d, uint64_t pages);
 /* The pages with old content. The bits of taken pages mean nothing. */

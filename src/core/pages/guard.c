@@ -173,7 +173,7 @@ static void *make_block(size_t size, const void *caller)
     return block;
 }
 
-/* Several threads may find that a block is due: one of them makes it. */
+/* Several threads may find that a block is due: only one of them allocates it. */
 void *hak_guard_sample(size_t size, const void *caller)
 {
     uint64_t left = HAK_LOAD_RELAXED(&blocks_left);

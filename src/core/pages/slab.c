@@ -43,7 +43,7 @@ static void *first_of(const struct hak_slab *slab, uint64_t word)
     return slab->base + ((word >> FIRST_SHIFT) << UNIT_LG);
 }
 
-/* A word without remote blocks; `allocated` is zero unless the state has no owner. */
+/* A word without remote blocks; `allocated` is used only in states without an owner, and is zero in others. */
 static uint64_t make_word(enum hak_slab_state state, uint32_t allocated)
 {
     return (uint64_t)state | (uint64_t)allocated << ALLOCATED_SHIFT;

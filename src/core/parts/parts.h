@@ -13,8 +13,8 @@ extern const struct hak_frontend *const hak_frontends[];
 extern const struct hak_backend *const hak_backends[];
 extern const struct hak_release *const hak_releases[];
 
-/* How long an acquire took, by the backend's stage that served it; the last row is of those that none did. Only with
- * HAKMEM_SHARED_POOL_STAGE_STATS: reading the clock twice takes some 50 ns. */
+/* How long acquires took, by the backend's stage that served them; the last row counts those that no stage served. Only
+ * with HAKMEM_SHARED_POOL_STAGE_STATS: reading the clock twice takes some 50 ns. */
 extern HAK_HIDDEN struct hak_latency hak_stage_latencies[HAK_STAGES + 1];
 
 /* Fills the table from the settings. */

@@ -66,7 +66,7 @@ class Retained:
     reason: str
     bytes: int
     age_seconds: float | None = None
-    memory: bool = True  # False: address space, whose memory other reasons count
+    memory: bool = True  # False: only address space; its memory is counted under other reasons
 
     @property
     def free(self) -> bool:

@@ -78,8 +78,8 @@ def test_mean_of_samples() -> None:
 
 
 def test_a_setting_that_helps(hakmem: Hakmem, library_of_kit: Path, compiled: Compiled) -> None:
-    """Only the background thread returns memory of a program that makes no calls. On a busy machine the gain may cost
-    too much time, though not each time.
+    """Only the background thread returns memory of a program that makes no calls. On a busy machine
+    a run may lose too much time, but not every run does.
     """
     words = ("advise", "--library", library_of_kit, *FEW, "--try", "set:HAKMEM_BACKGROUND=1")
     for _ in range(3):
