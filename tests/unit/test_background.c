@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The library's own thread: how often it purges, and in which processes it is. */
+ * The library's own thread: how often it purges, and in which processes it runs. */
 #include "core/process/background.h"
 
 #include <poll.h>
@@ -71,7 +71,7 @@ static int start_in_child(void)
     return !HAK_LOAD_RELAXED(&purged);
 }
 
-/* When the child asks for one. */
+/* When the child requests one. */
 TEST(a_child_starts_its_own)
 {
     if (HAK_SANITIZED || getenv("UNIT_RUN_BY")) /* thread sanitizer and qemu-user die of a thread in a forked child */

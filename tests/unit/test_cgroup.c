@@ -10,7 +10,8 @@
 #include "core/pages/budget.h"
 #include "unit.h"
 
-/* What the files say of the group and of the one above. Without a text limits are "max", and there is no memory.stat.
+/* The content of the files of the group and of the one above. Without a text limits are "max", and there is no
+ * memory.stat.
  */
 struct tree {
     const char *high_above, *current_above, *stat_above;
@@ -63,7 +64,7 @@ static const struct {
     {{.high = "300000", .max = "200000", .current = "150000"}, 200000, 150000, 77},
     {{.high_above = "1000", .current = "150000"}, 1000, 5, 0},
     {{.current = "150000"}, UINT64_MAX, 150000, 77},
-    /* More page cache than memory: the two are read one after the other. */
+    /* More page cache than memory is possible, since the two are read one after the other. */
     {{.high = "9999", .current = "1000", .stat = "anon 0\ninactive_file 2000"}, 9999, 0, 77},
 };
 
@@ -114,7 +115,7 @@ static const struct {
 } uses[] = {
     {.tree = {.high = IS, .current = "87500001"}, .tight = true, .budget = 100000000},
     {.tree = {.high = IS, .current = "87500000"}},
-    /* The kernel drops page cache that is not in use before anything else. */
+    /* The kernel first drops page cache that is not in use. */
     {.tree = {.high = IS,
               .current = IS,
               .stat = "anon 87500000\nfile 12500000\ninactive_anon 9\nactive_anon 9\ninactive_file 12500000\n"

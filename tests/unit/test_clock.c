@@ -88,7 +88,7 @@ static const struct {
     const char *settings;
     uint64_t steps;
     int64_t skew;
-} clocks[] = {{AN_HOUR, 12, 20}, {"HAKMEM_PURGE_DELAY_MS=100000" /* so long that nothing goes for its bytes */, 1, 0}};
+} clocks[] = {{AN_HOUR, 12, 20}, {"HAKMEM_PURGE_DELAY_MS=100000" /* no purge for bytes alone */, 1, 0}};
 
 /* The clock stands still; or each read is off by up to 20 ms, as if the reading thread had been delayed. */
 TEST_EACH(clocks_that_stand_or_differ_make_nothing_old, clocks)

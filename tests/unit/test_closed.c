@@ -83,7 +83,7 @@ TEST(a_kernel_that_refuses_to_open_takes_no_block_away)
     memset(hak_malloc(SPAN), 3, SPAN);
 }
 
-/* As it does where addresses are limited. Whoever maps it next touches it before it is taken. */
+/* As it does if addresses are limited. The code that maps it next touches it before it is taken. */
 TEST(a_superslab_that_leaves_the_page_heap_opens)
 {
     start_closing();

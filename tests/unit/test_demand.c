@@ -48,7 +48,8 @@ struct work {
     bool calls;                   /* while it waits */
 };
 
-/* Up to the most, down to none, and the rest of the period. What waits right after the last free. */
+/* Allocates up to the most spans, frees all, and waits for the rest of the period. Returns what waits for its purge
+ * right after the last free. */
 static size_t play(const struct work *w)
 {
     unsigned step = w->period / 10, up = w->shape == BURST ? 1 : 5, down = w->shape == SAWTOOTH ? 5 : 1;

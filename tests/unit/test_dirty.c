@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The account of dirty pages against a naive one, its charges and its queue. */
+ * The tracker of dirty pages against a naive one, its charges and its queue. */
 #include "core/pages/dirty.h"
 
 #include <string.h>
@@ -74,7 +74,7 @@ TEST(pages_that_were_never_taken_can_become_dirty)
     assert_int_equal(queue->waiting, PAGES * HAK_PAGE);
     assert_int_equal(hak_budget_held() - held, PAGES * HAK_PAGE);
     purge(0, PAGES);
-    hak_dirty_soil(&a, all); /* what went back is not there */
+    hak_dirty_soil(&a, all); /* purged pages are not resident */
     assert_int_equal(queue->waiting, 0);
     assert_int_equal(hak_budget_held(), held);
     take(7, 1); /* its first use brings the huge page back */

@@ -142,7 +142,7 @@ TEST(pages_of_a_freed_block_go_back)
     assert_int_equal(after.bytes[HAK_OS_mprotect] - before.bytes[HAK_OS_mprotect], 2 * MOST);
 }
 
-/* --- what is said --------------------------------------------------------------------------------------- */
+/* --- the messages --------------------------------------------------------------------------------------- */
 
 static char *target, *block;
 static char wanted[300];

@@ -46,12 +46,12 @@ TEST(one_class_in_a_superslab)
     assert_int_equal(unit_stat("stages", "map"), 3);
     all[fit]->base[0] = 1;
     char *content = all[fit]->base;
-    release(all[fit]); /* wholly free: its pages go back at once */
+    release(all[fit]); /* wholly free: its pages return to the kernel at once */
     assert_int_equal(content[0], 0);
     assert_int_equal(dirty(), 0);
     assert_int_equal(unit_stat("lru", "cached"), 0);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 1);
-    assert_ptr_equal(legacy->acquire_slab(t, cls + 2, HAK_ACQUIRE_ANY)->base, content); /* and it is any class's */
+    assert_ptr_equal(legacy->acquire_slab(t, cls + 2, HAK_ACQUIRE_ANY)->base, content); /* and any class may take it */
     assert_int_equal(unit_space().handed_out, 3 * HAK_SUPERSLAB);
     release(all[1]);
     assert_ptr_equal(legacy->acquire_slab(t, cls, HAK_ACQUIRE_ANY)->base,

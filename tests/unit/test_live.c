@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The file of live counters: who may read it, what it says, and when it goes. */
+ * The file of live counters: which users may read it, what it contains, and when it disappears. */
 #include "core/process/live.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 static char file_bytes[128 * HAK_KIB];
 
-/* By which readers find it; NULL if the process has none. */
+/* The path by which readers find it; NULL if the process has none. */
 static const char *path_of_file(void)
 {
     static char path[64];
@@ -65,7 +65,7 @@ static uint64_t value_of(const char *name)
 static void start(void)
 {
     unit_start("HAKMEM_STATS_SHM=1");
-    hak_free(hak_malloc(10)); /* the first pulse makes the file */
+    hak_free(hak_malloc(10)); /* the first maintenance makes the file */
 }
 
 /* Does fn until it refreshed the file: a refresh may have to wait until it takes less than 2 % of the time. */
@@ -142,7 +142,7 @@ TEST(records_keep_their_places)
     uint32_t before = h->entries;
     for (unsigned i = 0; i < before; i++)
         strcpy(names[i], r[i].name);
-    unit_free_blocks(unit_blocks(40 * HAK_MIB, 1)); /* further causes, in the midst of the order */
+    unit_free_blocks(unit_blocks(40 * HAK_MIB, 1)); /* further causes, in the middle of the order */
     until_refreshed(hak_live_refresh);
     h = read_file();
     assert_true(h->entries > before);
@@ -213,7 +213,7 @@ TEST_EACH(a_refused_mapping_leaves_no_file_and_errno_is_kept, refused)
 static int report_of_child(void)
 {
     if (read_file()->pid != (uint64_t)getppid())
-        return 2; /* before its first refresh it has none of its own */
+        return 2; /* before its first refresh it has no file of its own */
     unit_free_blocks(unit_blocks(3000, 1000));
     hak_live_refresh();
     return read_file()->pid != (uint64_t)getpid();
@@ -241,7 +241,7 @@ static int run_as_first(int (*fn)(void))
 static ino_t file_number(void)
 {
     struct stat st;
-    hak_live_fork_child(); /* at once, not by and by */
+    hak_live_fork_child(); /* at once, not step by step */
     hak_live_refresh();
     return stat(path_of_file(), &st) ? 0 : st.st_ino;
 }

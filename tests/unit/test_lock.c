@@ -33,7 +33,7 @@ TEST(what_a_thread_may_take)
     assert_true(hak_lock_is_any_held());
     hak_lock_acquire(&high);
     hak_lock_release(&low);
-    assert_true(hak_lock_try(&low)); /* in any order, as it does not wait */
+    assert_true(hak_lock_try(&low)); /* in any order, since it does not wait */
     hak_lock_release(&low);
     hak_lock_release(&high);
     assert_false(hak_lock_is_any_held());

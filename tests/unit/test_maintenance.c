@@ -95,7 +95,7 @@ TEST(the_background_thread_asks_once_in_each_sleep)
         beside = hak_malloc(2000);
         assert_int_equal(unit_tag_of(p), tag);
         let_it_work();
-        assert_int_equal(unit_tag_of(p), tag); /* it asked in this sleep before */
+        assert_int_equal(unit_tag_of(p), tag); /* it has already requested a flush in this sleep */
         hak_purge_tick();
     }
 }

@@ -65,7 +65,7 @@ TEST(a_link_is_no_address_and_not_followed_after_a_write)
         memcpy(b, &written[i], sizeof written[i]);
         assert_dies(take_two, "written after free");
     }
-    hak_next_store(b, (void *)((uintptr_t)a + 8)); /* nor is a link to where no block begins */
+    hak_next_store(b, (void *)((uintptr_t)a + 8)); /* nor is a link to an address where no block begins */
     assert_dies(take_two, "written after free");
 }
 
@@ -101,7 +101,7 @@ TEST(a_block_that_is_handed_out_carries_no_mark)
     }
 }
 
-/* Whoever knows addresses could compute secrets from links and marks. */
+/* An attacker who knows addresses could compute secrets from links and marks. */
 TEST(new_blocks_show_nothing)
 {
     static const size_t sizes[] = {15, 31, 64, 1000, 20000};

@@ -5,7 +5,7 @@
 #include "core/heap/remote_cache.h"
 #include "unit.h"
 
-#define SIZE 2000 /* has no header in any build: remote blocks go home */
+#define SIZE 2000 /* has no header in any build: remote blocks return to their slabs */
 
 /* The owner frees one block of each slab, and another thread frees the rest. The owner makes no call after that. */
 static struct unit_block *pinned;

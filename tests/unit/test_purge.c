@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Purges of a few superslabs, all of whose pages are taken but those that a test puts: what goes, what is refused, what
- * may wait. */
+ * Purges of a few superslabs, all of whose pages are taken but those that a test puts: which pages are purged, which
+ * are refused, and how many may wait. */
 #include "core/parts/purge.h"
 
 #include "core/os/huge_page.h"
@@ -26,7 +26,8 @@ static void put(size_t first, size_t n)
     hak_pages_put_rest(base + first * HAK_PAGE, n, false);
 }
 
-/* The first pages of the shortest free run that has so many, or those that were put last. True: they read as zero. */
+/* Takes the first pages of the shortest free run that is long enough, or those that were put last. True: they read as
+ * zero. */
 static bool take_any(size_t *first, size_t n)
 {
     struct hak_page_request r = {.pages = n, .slab = true};
@@ -113,7 +114,7 @@ TEST(much_goes_in_steps)
     unit_needs_delay();
     put(0, PAGES);
     fake_os_pass(DELAY);
-    fake_os_clock(60000); /* each look takes so long */
+    fake_os_clock(60000); /* each read of the clock takes so long */
     unsigned steps = 0;
     for (size_t left = queue->waiting; left; left = queue->waiting, steps++) {
         tick();
@@ -134,9 +135,9 @@ TEST(one_locked_page_stays_and_those_around_it_go)
     assert_int_equal(queue->refused, HAK_PAGE);
     assert_int_equal(queue->waiting, 0);
     assert_int_equal(hak_budget_held(), PAGES * HAK_PAGE - 19 * HAK_PAGE);
-    assert_int_equal(hak_pages_trim(0), 0); /* asked again, and refused again */
+    assert_int_equal(hak_pages_trim(0), 0); /* purged again, and refused again */
     fake_os_allow();
-    assert_false(take(5, 20)); /* its content is old */
+    assert_false(take(5, 20)); /* it has its old content */
     assert_int_equal(queue->refused, 0);
     put(5, 20);
     assert_int_equal(hak_pages_trim(held), 15 * HAK_PAGE);
@@ -218,13 +219,13 @@ TEST(the_rest_of_a_huge_page_is_to_stay_small)
     purge(1, 2); /* of the same one */
     purge(0, HUGE);
     assert_int_equal(kept_small(), 1);
-    purge(HUGE + 1, 2 * HUGE); /* its ends lie in two */
+    purge(HUGE + 1, 2 * HUGE); /* its ends lie in two huge pages */
     assert_int_equal(kept_small(), 3);
     purge(HUGE - 1, 2);
     assert_int_equal(kept_small(), 3);
 }
 
-/* Where the superslab begins or ends within it, no more than the superslab. */
+/* If the superslab begins or ends within it, only the superslab's part. */
 TEST(what_is_to_stay_small_is_the_superslabs)
 {
     start("HAKMEM_THP=always");
@@ -236,7 +237,7 @@ TEST(what_is_to_stay_small_is_the_superslabs)
     assert_int_equal(fake_os_kept_small().iov_len, HAK_SUPERSLAB);
 }
 
-/* Whose mappings would be too many. */
+/* A heap whose mappings would be too many. */
 TEST(a_very_large_heap_is_let_be)
 {
     start_with_huge_pages("HAKMEM_THP=always");
@@ -275,7 +276,7 @@ static size_t start_with_delay(void)
     return allowance();
 }
 
-/* And a little more goes, so that it is not the same at the next page. */
+/* A little more is purged, so that the next page does not need another purge. */
 TEST(what_nobody_came_for_goes_beyond_the_allowance)
 {
     size_t least = start_with_delay();

@@ -50,7 +50,7 @@ TEST(a_freed_block_is_held_back)
     assert_true(unit_stat("bins", "quarantined") > 200);
 }
 
-/* The quarantine holds no more than the setting says, for any mixture of sizes; and all of it serves again. */
+/* The quarantine holds no more than the setting says, for any mixture of sizes; and all of its blocks serve again. */
 TEST(what_is_held_back_is_bounded)
 {
     unit_start("HAKMEM_QUARANTINE_KB=100");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A kernel that takes back a part: one system page of what is free is still locked, a vector is done in part, one
- * call of many fails, answers come late. Whatever is asked of the library then ends; all goes back but what lies
- * around the locked page; and once the fault is over, that too. On each kind of memory and each backend. */
+ * A kernel that purges only a part: one of the free system pages is still locked, a vector is done in part, one call of
+ * many fails, answers come late. Each call of the library must still return; all free memory is purged except for what
+ * lies around the locked page, and once the fault is over, that too. Each kind of memory and each backend is tested. */
 #include <stdio.h>
 
 #include "core/heap/bins.h"
@@ -85,7 +85,8 @@ TEST_EACH(all_but_a_locked_page_goes_back, ways)
     }
 }
 
-/* Blocks that stay make many ranges of what goes, and the kernel takes some of them: that is neither all nor none. */
+/* Blocks that stay live split the free memory into many ranges, and the kernel purges some of them: neither all nor
+ * none. */
 #define STAYS 128 /* one of so many */
 #define AROUND_WHAT_STAYS(s) ((s)->n / STAYS * HAK_PAGE)
 
@@ -131,7 +132,7 @@ TEST(the_limit_is_kept_around_a_locked_page)
     }
 }
 
-/* What is used again is written to again: a page that was refused is no page that was given back. */
+/* A page that is used again is written to again: a refused page does not count as purged. */
 TEST(what_was_refused_is_not_taken_for_zero)
 {
     start(AN_HOUR);

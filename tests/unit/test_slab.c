@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Slabs made by hand on static memory: states, the word that packs them, and who may change what. */
+ * Slabs made by hand on static memory: states, the word that packs them, and which threads may change what. */
 #include "core/pages/slab.h"
 
 #include <string.h>
@@ -69,8 +69,8 @@ TEST(carving_touches_no_page_ahead)
     }
 }
 
-/* Cuts 12 KiB or a little more in blocks of `size`, which come back, and makes the slab one of 64-byte blocks. So many
- * of these fit there. */
+/* Carves 12 KiB or a little more into blocks of `size`, returns them, and makes the slab one of 64-byte blocks. Returns
+ * how many of these fit there. */
 static uint32_t use_before(size_t size, enum hak_slab_state state)
 {
     make(hak_class_of(size));
@@ -92,7 +92,7 @@ TEST(pages_that_had_blocks_are_cut_without_a_stop)
     assert_true(hak_slab_take(&slab, 100000).count <= in_page);
     use_before(1024, HAK_SLAB_UNUSED); /* their pages are gone */
     assert_int_equal(hak_slab_take(&slab, 100000).count, in_page);
-    use_before(8192, HAK_SLAB_EMPTY); /* not each page had one */
+    use_before(8192, HAK_SLAB_EMPTY); /* not every page had one */
     assert_int_equal(hak_slab_take(&slab, 100000).count, in_page);
 }
 
@@ -247,7 +247,7 @@ TEST(full_is_without_owner_and_reclaimed)
     make_full();
     assert_true(hak_slab_reclaim(&slab, other));
     assert_state(HAK_SLAB_ACTIVE, other);
-    assert_false(hak_slab_reclaim(&slab, me)); /* ACTIVE is nobody's to take */
+    assert_false(hak_slab_reclaim(&slab, me)); /* no thread may take an ACTIVE slab */
     assert_state(HAK_SLAB_ACTIVE, other);
     assert_int_equal(unit_transitions(HAK_SLAB_ACTIVE, HAK_SLAB_FULL), 1);
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), 1);
@@ -294,7 +294,7 @@ TEST(disowning_gives_the_state_that_is_left)
 {
     make(BIN);
     assert_int_equal(hak_slab_disown(&slab), HAK_SLAB_PARTIAL);
-    assert_true(hak_slab_all_back(&slab)); /* not a block away */
+    assert_true(hak_slab_all_back(&slab)); /* no block is allocated */
     assert_true(hak_slab_adopt(&slab, me));
 
     hak_slab_take(&slab, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The stacks alone: who is taken and adopted, how many EMPTY slabs stay, and when a sweep makes idle ones EMPTY. */
+ * The stacks alone: which slabs are taken and adopted, how many EMPTY slabs stay, and when a sweep makes idle ones
+ * EMPTY. */
 #include "backends/shared_pool/slab_cache.h"
 
 #include <limits.h>
@@ -95,7 +96,7 @@ TEST(a_similar_one_has_the_same_length)
     assert_null(hak_slab_cache_take_similar(short_cls)); /* of the other zone */
 }
 
-/* The room of what was taken is free again. */
+/* The places of the taken slabs are free again. */
 TEST(too_many_go_together_but_the_last)
 {
     struct hak_slab *slabs[KEPT + 1];
@@ -142,7 +143,7 @@ TEST(one_waits_where_pages_go_back_at_once)
 
 /* --- PARTIAL slabs ----------------------------------------------------------------------------------------- */
 
-/* PARTIAL, with one block away, which it returns. */
+/* Makes the slab PARTIAL, with one allocated block, which it returns. */
 static struct hak_chain put_one(struct hak_slab **slab)
 {
     *slab = hak_parts_acquire_slab(t, cls);
@@ -236,7 +237,7 @@ TEST(without_a_delay_each_tick_sweeps_all)
     assert_int_equal(became_empty(), 1);
 }
 
-/* Whatever the number of slabs with live blocks: a sweep goes on where the last one ended. */
+/* Whatever the number of slabs with live blocks, a sweep continues where the last one ended. */
 TEST(a_sweep_looks_at_so_many_slabs)
 {
     struct hak_slab *live[MANY];
@@ -253,10 +254,10 @@ TEST(a_sweep_looks_at_so_many_slabs)
     assert_in_range(sweeps, MANY / 8, MANY / 8 + 2);
     while (hak_slab_cache_sweep(true, 8)) /* the rest of the pass */
         assert_in_range(++sweeps, 0, 2 * MANY / 8 + 2);
-    assert_false(hak_slab_cache_sweep(true, 1)); /* nothing is idle: nothing is looked at */
+    assert_false(hak_slab_cache_sweep(true, 1)); /* no slab is idle, so none is checked */
 }
 
-/* What is taken next does not depend on when a sweep comes. */
+/* The next slab that is taken does not depend on when a sweep comes. */
 TEST(a_sweep_without_idle_slabs_moves_none)
 {
     struct hak_slab *live[3];
@@ -335,7 +336,7 @@ static void *sweep_all(void *unused)
     return unused;
 }
 
-/* Whether one of the slabs is on no list of the pool: a trim has no end of it. */
+/* Whether a slab is on no list of the pool: a trim would never end. */
 static bool is_any_lost(void)
 {
     sweep_all(NULL);

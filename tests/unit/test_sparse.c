@@ -62,7 +62,7 @@ static void start(const char *settings)
     allocate_all();
 }
 
-/* With free blocks that nobody wants for a while, where slabs are purged. */
+/* Free blocks that no request takes for a while, if the build purges inside slabs. */
 static void start_idle(void)
 {
     start(NULL);

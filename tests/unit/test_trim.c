@@ -49,7 +49,7 @@ TEST(a_trim_leaves_nothing_to_a_second_one)
     for (unsigned round = 0; round < 3; round++) {
         unit_in_thread(use_each_class, kept);
         if (round == 1)
-            hak_trim(0); /* its slabs are nobody's now */
+            hak_trim(0); /* its slabs have no owner now */
         for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
             hak_free(kept[cls]);
         hak_trim(0);

@@ -90,7 +90,7 @@ struct hak_heap *unit_init_heap(const char *settings);
 /* Starts the library, and returns the heap of the calling thread; NULL without memory. */
 struct hak_heap *unit_thread(void);
 
-/* --- looking in -------------------------------------------------------------------------------------- */
+/* --- inspection -------------------------------------------------------------------------------------- */
 
 struct hak_heaps_totals unit_totals(void);
 struct hak_space_stats unit_space(void);
