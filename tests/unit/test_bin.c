@@ -145,25 +145,3 @@ TEST(prewarming_fills_the_bin)
     unit_free_blocks(unit_blocks(SIZE, 10));
     assert_int_equal(unit_bin_length(cls), 10);
 }
-
-/* Counts how often that many pairs read the clock. */
-static uint32_t looks_at_the_clock(unsigned pairs, size_t most)
-{
-    uint64_t random = 1;
-    uint32_t looks = 0;
-    for (unsigned i = 0; i < pairs; i++) {
-        uint32_t work = hak_work;
-        hak_free(hak_malloc(16 + unit_random(&random) % most));
-        looks += hak_work < work; /* the count of work starts at 0 again */
-    }
-    return looks;
-}
-
-TEST(pairs_of_any_size_are_a_heartbeat)
-{
-    start(NULL);
-    looks_at_the_clock(10000, 1000);
-    for (unsigned i = 0; i < 10; i++)
-        assert_true(looks_at_the_clock(1000, 1) >= 2);
-    assert_true(looks_at_the_clock(10000, 1000) >= 20);
-}

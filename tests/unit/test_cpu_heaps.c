@@ -296,35 +296,6 @@ TEST(a_storm_of_signals_harms_no_block)
     expect_nothing_held();
 }
 
-static void *work_and_move(void *seed)
-{
-    work((uintptr_t)seed, 60000, 50);
-    return NULL;
-}
-
-static void *take_away(void *unused)
-{
-    while (!HAK_LOAD_RELAXED(&stop)) {
-        hak_cpu_heaps_dissolve(UINT64_MAX);
-        sched_yield();
-    }
-    return unused;
-}
-
-TEST(threads_move_while_others_take_blocks_away)
-{
-    pthread_t threads[8], other;
-    start();
-    other = unit_begin(take_away, NULL);
-    for (uintptr_t i = 0; i < COUNT(threads); i++)
-        threads[i] = unit_begin(work_and_move, (void *)(i + 1));
-    for (unsigned i = 0; i < COUNT(threads); i++)
-        unit_join(threads[i]);
-    HAK_STORE_RELAXED(&stop, true);
-    unit_join(other);
-    expect_nothing_held();
-}
-
 /* --- what belongs to whom --------------------------------------------------------------------------------- */
 
 TEST(however_many_threads_there_are_heaps_are_those_of_processors)
@@ -392,6 +363,15 @@ static int work_on_each_cpu(void)
     return unit_census().violations != 0;
 }
 
+static void *take_away(void *unused)
+{
+    while (!HAK_LOAD_RELAXED(&stop)) {
+        hak_cpu_heaps_dissolve(UINT64_MAX);
+        sched_yield();
+    }
+    return unused;
+}
+
 static void *fork_in_midst(void *unused)
 {
     for (unsigned i = 0; i < 20; i++)
@@ -407,11 +387,11 @@ static void *work_until_stopped(void *seed)
     return NULL;
 }
 
-TEST(a_forked_child_goes_on_with_all_processors)
+TEST(threads_and_forked_children_go_on_while_others_take_blocks_away)
 {
     start();
     pthread_t threads[] = {unit_begin(work_until_stopped, (void *)1), unit_begin(work_until_stopped, (void *)2),
-                           unit_begin(fork_in_midst, NULL)};
+                           unit_begin(fork_in_midst, NULL), unit_begin(take_away, NULL)};
     for (unsigned i = 0; i < COUNT(threads); i++)
         unit_join(threads[i]);
     expect_nothing_held();

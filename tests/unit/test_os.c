@@ -95,24 +95,18 @@ static void assert_returned(size_t n)
         assert_int_equal(*(char *)ranges[i].iov_base, 0);
 }
 
-TEST(one_vectored_call_for_1024_ranges)
-{
-    unit_start(NULL);
-    fill(3000);
-    assert_returned(3000);
-    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 3);
-    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->bytes, 3000 * page);
-    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 0);
-}
+static const struct {
+    size_t ranges, vectors, singles;
+} sets[] = {{3000, 3, 0}, {1, 0, 1}, {0, 0, 0}};
 
-TEST(a_single_range_needs_no_vector)
+TEST_EACH(one_vectored_call_for_1024_ranges_and_none_for_one, sets)
 {
     unit_start(NULL);
-    fill(1);
-    assert_returned(1);
-    assert_int_equal(hak_os_advise_vector(ranges, 0, MADV_DONTNEED, HAK_CAUSE_trim), 0);
-    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, 0);
-    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, 1);
+    fill(hak_max(row->ranges, 1));
+    assert_returned(row->ranges);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->calls, row->vectors);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_process_madvise)->bytes, row->vectors ? row->ranges * page : 0);
+    assert_int_equal(entry(HAK_CAUSE_trim, HAK_OS_madvise)->calls, row->singles);
 }
 
 /* Without the call, and without the descriptor of the process itself. */

@@ -684,54 +684,6 @@ TEST(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back)
     assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), shared);
 }
 
-enum { THREADS = 4, ROUNDS = 3000, LIVE = 8 };
-static _Atomic(unsigned) at_work;
-
-static void *come_and_go(void *context)
-{
-    uint64_t random = (uintptr_t)context;
-    struct hak_slab *live[LIVE] = {0};
-    for (unsigned round = 0; round < ROUNDS + LIVE; round++) {
-        unsigned k = round < ROUNDS ? unit_random(&random) % LIVE : round - ROUNDS;
-        if (live[k]) {
-            for (unsigned i = 0; i < live[k]->pages; i++)
-                HAK_CHECK(*(struct hak_slab **)at(live[k]->base, i) == live[k]);
-            put(live[k]);
-            live[k] = NULL;
-        } else if (round < ROUNDS) {
-            unsigned set = unit_random(&random) % 3 ? HAK_SET_COMMON : OWN(k);
-            size_t pages = 1 + unit_random(&random) % (set == HAK_SET_COMMON ? PAGES + 2 : 3);
-            for (unsigned from = unit_random(&random) % 3; !live[k] && from <= HAK_PAGES_MAPPED; from++)
-                live[k] = take_of(set, pages, from);
-            HAK_CHECK(live[k]);
-            for (unsigned i = 0; i < pages; i++)
-                *(struct hak_slab **)at(live[k]->base, i) = live[k];
-        }
-    }
-    HAK_SUB_RELAXED(&at_work, 1);
-    return NULL;
-}
-
-TEST(threads_take_and_put_while_pages_go)
-{
-    start("HAKMEM_PURGE_DELAY_MS=1 HAKMEM_SUPERSLAB_MAX_CACHED=4");
-    pthread_t threads[THREADS];
-    HAK_STORE_RELAXED(&at_work, THREADS);
-    for (uintptr_t i = 0; i < THREADS; i++)
-        threads[i] = unit_begin(come_and_go, (void *)i);
-    for (unsigned i = 0; HAK_LOAD_RELAXED(&at_work); i++) {
-        fake_os_pass(1);
-        if (i % 2)
-            hak_pages_trim(i % 8 * HAK_SUPERSLAB);
-        else
-            hak_pages_tick(hak_clock_ms());
-    }
-    for (unsigned i = 0; i < THREADS; i++)
-        unit_join(threads[i]);
-    hak_pages_trim(0);
-    EXPECT(.evicted = unit_stat("lru", "evictions"));
-}
-
 /* --- a random life against a plain model --------------------------------------------------------------------- */
 
 enum { MOST = 200, LIVES = 32, LENGTHS = 64 };
@@ -761,7 +713,7 @@ static struct life {
     size_t pages;
     struct hak_slab *run; /* NULL: pages that are neither described nor charged */
 } lives[LIVES];
-static uint64_t random_state = 11, marks;
+static uint64_t random_state, marks;
 
 static unsigned any(unsigned n)
 {
@@ -1172,25 +1124,21 @@ static void random_life(unsigned rounds)
     assert_int_equal(hak_budget_held(), 0);
 }
 
-TEST(a_random_life_as_a_plain_model_says)
-{
-    start("HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400");
-    random_life(12000);
-}
+static const struct {
+    const char *settings;
+    unsigned rounds, random;
+    bool limited;
+} random_lives[] = {
+    {"HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400", 12000, 11, false},
+    {LATER "HAKMEM_SUPERSLAB_TTL_SEC=86400 HAKMEM_SS_EMPTY_SCAN_LIMIT=1000", 8000, 12, false}, /* much waits */
+    {"HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400", 8000, 13, true},
+};
 
-/* Much waits, so that dirty pages are taken again. */
-TEST(a_random_life_while_nothing_goes)
+TEST_EACH(a_random_life_as_a_plain_model_says, random_lives)
 {
-    start(LATER "HAKMEM_SUPERSLAB_TTL_SEC=86400 HAKMEM_SS_EMPTY_SCAN_LIMIT=1000");
-    random_state = 12;
-    random_life(8000);
-}
-
-TEST(a_random_life_where_addresses_are_limited)
-{
-    start("HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400");
-    limit();
-    unmaps = true;
-    random_state = 13;
-    random_life(8000);
+    start(row->settings);
+    if ((unmaps = row->limited))
+        limit();
+    random_state = row->random;
+    random_life(row->rounds);
 }

@@ -55,55 +55,34 @@ TEST(superslabs_that_serve_again_are_not_looked_at)
     assert_int_equal(hak_ledger[HAK_CAUSE_huge_page][HAK_OS_mincore].calls, 0);
 }
 
-TEST(a_cached_span_is_no_block)
-{
-    unit_start("HAKMEM_ACE_CACHE_MB=4");
-    unit_needs_delay();
-    enum { SIZE = 5 * 65536 };
-    hak_free(take(SIZE)); /* turned away */
-    char *freed = take(SIZE);
-    hak_free(freed);
-    assert_int_equal(large("cached_bytes"), SIZE);
-    assert_true(!hak_space_slab(freed) || hak_slab_state(hak_space_slab(freed)) == HAK_SLAB_UNUSED);
-    assert_int_equal(unit_census().live_large, 0);
-    assert_free_dies(freed, "free");
-}
+static const size_t lengths[] = {HAK_PAGE, 5 * HAK_PAGE};
 
-TEST(a_class_keeps_what_it_needed)
+TEST_EACH(a_class_keeps_what_it_needed, lengths)
 {
     unit_start("HAKMEM_ACE_CACHE_MB=4");
     unit_needs_delay();
-    enum { SIZE = 5 * 65536 };
-    hak_free(take(SIZE)); /* turned away: the budget is 0; the next miss raises it */
+    hak_free(take(*row)); /* turned away: the budget is 0; the next miss raises it */
     assert_int_equal(large("cache_over_budget"), 1);
-    char *p = take(SIZE);
+    char *p = take(*row);
     hak_free(p);
-    assert_int_equal(large("cached_bytes"), SIZE);
-    assert_ptr_equal(take(SIZE), p);
+    assert_int_equal(large("cached_bytes"), *row);
+    assert_true(!hak_space_slab(p) || hak_slab_state(hak_space_slab(p)) == HAK_SLAB_UNUSED); /* it is no block */
+    assert_int_equal(unit_census().live_large, 0);
+    assert_free_dies(p, "free");
+    assert_ptr_equal(take(*row), p);
     assert_int_equal(large("cache_hits"), 1);
+    assert_int_equal(large("cache_misses"), 2);
     hak_free(p);
     uint64_t budget = large("cache_budget");
+    assert_true(budget > 0);
     fake_os_pass(hak_options.purge_delay_ms - 1);
     hak_purge_tick();
-    assert_int_equal(large("cached_bytes"), SIZE);
+    assert_int_equal(large("cached_bytes"), *row);
     fake_os_pass(10);
     hak_purge_tick(); /* nobody came for it */
     assert_int_equal(large("cached_bytes"), 0);
     assert_int_equal(large("cache_evicted"), 1);
     assert_true(large("cache_budget") < budget);
-}
-
-TEST(spans_of_one_page_are_counted_too)
-{
-    unit_start("HAKMEM_ACE_CACHE_MB=4");
-    unit_needs_delay();
-    hak_free(take(HAK_PAGE));
-    hak_free(take(HAK_PAGE));
-    uint64_t budget = large("cache_budget");
-    hak_free(take(HAK_PAGE));
-    assert_true(budget > 0);
-    assert_int_equal(large("cache_hits"), 1);
-    assert_int_equal(large("cache_misses"), 2);
 }
 
 TEST(the_cache_is_bounded_in_bytes)
@@ -171,27 +150,6 @@ TEST(a_block_grows_where_it_is)
     hak_free(q);
 }
 
-/* Spans alone make the clock tick. */
-TEST(what_is_idle_goes_back_while_only_spans_come_and_go)
-{
-    unit_start(NO_CACHE " HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_SUPERSLAB_MAX_CACHED=100000"); /* much may wait */
-    unit_needs_delay();
-    enum { N = 256 };
-    static char *p[N];
-    for (unsigned i = 0; i < N; i++)
-        p[i] = take(HAK_MIB);
-    for (unsigned i = 0; i < N; i++)
-        hak_free(p[i]);
-    assert_true(unit_dirty_bytes() >= N * HAK_MIB);
-    uint64_t random = 1;
-    for (unsigned i = 0; i < 3000; i++) {
-        hak_free(take(100 * HAK_KIB + unit_random(&random) % (200 * HAK_KIB)));
-        fake_os_pass(100);
-    }
-    /* the last superslab may count whole, as a huge page makes it resident whole */
-    assert_true(unit_dirty_bytes() + large("cached_bytes") <= HAK_MIB + HAK_SUPERSLAB);
-}
-
 static const struct {
     size_t size, touched, huge;
     unsigned n;
@@ -225,17 +183,6 @@ TEST(long_and_short_blocks_are_judged_apart)
     while (superslabs() == mapped) /* what was mapped with the long ones serves first */
         take(HAK_MIB);
     assert_true(fake_os_huge_bytes() > huge);
-}
-
-TEST(huge_pages_never)
-{
-    unit_start("HAKMEM_THP=never");
-    uint64_t against = 0;
-    for (unsigned i = 0; i < 20; i++)
-        take(HAK_MIB);
-    against = hak_ledger[HAK_CAUSE_huge_page][HAK_OS_madvise].calls;
-    assert_true(against > 0);
-    assert_true(against <= hak_ledger[HAK_CAUSE_superslab_map][HAK_OS_mmap].calls); /* each says no */
 }
 
 TEST(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class)

@@ -27,6 +27,14 @@ int unit_out = OUT_FD;
 
 /* --- processes ----------------------------------------------------------------------------------- */
 
+static int status_of(pid_t pid)
+{
+    int status = -1;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
 /* posix_spawn rather than fork: the library's fork handlers would start the library in this process. UNIT_RUN_BY names
  * an emulator that runs it, where the kernel cannot. */
 static int spawn(const char *test, const char *argument, int out)
@@ -43,10 +51,7 @@ static int spawn(const char *test, const char *argument, int out)
     if (out >= 0)
         posix_spawn_file_actions_adddup2(&actions, out, OUT_FD);
     pid_t pid;
-    int status = -1;
-    if (posix_spawnp(&pid, *first, &actions, NULL, first, environ) == 0)
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
+    int status = posix_spawnp(&pid, *first, &actions, NULL, first, environ) ? -1 : status_of(pid);
     posix_spawn_file_actions_destroy(&actions);
     return status;
 }
@@ -95,16 +100,13 @@ size_t unit_row(const char *test, size_t rows)
 
 void unit_in_child(int (*fn)(void))
 {
-    int status = -1;
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(60);
         _exit(fn());
     }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    assert_int_equal(status, 0);
+    assert_int_equal(status_of(pid), 0);
 }
 
 static struct CMUnitTest tests[200];
@@ -159,9 +161,7 @@ void assert_dies(void (*fn)(void), const char *message)
         fn();
         _exit(0);
     }
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    int status = status_of(pid);
     read_all(fd, text, sizeof text);
     close(fd);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
