@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Threads wait for a lock in the kernel (core/base/lock.c as it is). Each change under the lock is a plain one, so one
- * that is not ordered after the others is a race. */
+ * Threads wait for a lock: they look at it again, and then sleep in the kernel (core/base/lock.c as it is). Each change
+ * under the lock is a plain one, so one that is not ordered after the others is a race. */
 #include "core/base/lock.h"
 
 #include <errno.h>

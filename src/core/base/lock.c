@@ -10,6 +10,9 @@
 #include "log.h"
 
 #define PATIENCE_S 10
+/* Looks at a lock before the thread sleeps: longer than most locks are held, shorter than to sleep and be woken. The
+ * model of the lock (tests/models) looks once. */
+#define SPINS (HAK_SANITIZED ? 1u : 100u)
 
 /* From linux/futex.h, which not every C library comes with. This wait takes an absolute timeout, so that a signal does
  * not extend it. */
@@ -98,11 +101,34 @@ static HAK_COLD void tell_of_fork(void)
                 PATIENCE_S);
 }
 
+HAK_INLINE void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+}
+
+/* False: another thread had the lock whenever this one looked. */
+static bool spin_on(_Atomic(unsigned) *word)
+{
+    unsigned seen;
+    for (unsigned i = 0; i < SPINS; i++) {
+        pause_cpu();
+        if (HAK_LOAD_RELAXED(word) == FREE && try_word(word, &seen))
+            return true;
+    }
+    return false;
+}
+
 static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
 {
-    struct timespec until = after_patience();
     if (is_mine(seen))
         hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
+    if (spin_on(word))
+        return;
+    struct timespec until = after_patience();
     for (bool late = false; !try_awaited(word, &seen); seen = FREE) {
         if (seen == LOST)
             hak_log_fatal(
