@@ -342,3 +342,31 @@ TEST(a_bin_is_checked_for_the_first_time_after_some_frees)
     assert_int_equal(t->counters.checks, 1);
 }
 #endif
+
+#if HAK_CACHE_CPU
+static void *take_on_the_fast_path(void *others)
+{
+    unsigned cls = hak_class_of(SIZE);
+    t = unit_thread();
+    hak_free(others); /* checks the class */
+    hak_free(others = hak_malloc(SIZE));
+    assert_ptr_equal(hak_cache_pop(hak_cache_here(), cls), others);
+    assert_true(hak_cache_push(hak_cache_here(), cls, others));
+    assert_ptr_equal(hak_cache_first(cls), others);
+    return others;
+}
+
+TEST(without_sequences_the_fast_path_finds_the_arrays_of_the_thread)
+{
+    t = unit_init_heap(NULL);
+    take_on_the_fast_path(hak_malloc(SIZE));
+    void *first = hak_cache_first(hak_class_of(SIZE)), *another = hak_malloc(SIZE);
+    unit_in_thread(take_on_the_fast_path, hak_malloc(SIZE));
+    unit_in_thread(take_on_the_fast_path, hak_malloc(SIZE)); /* with the arrays of the first */
+    assert_ptr_equal(another, first);
+    hak_free(another);
+    hak_bins_flush(unit_thread());
+    unit_sweep();
+    assert_int_equal(unit_census().used, 0);
+}
+#endif

@@ -115,6 +115,7 @@ static void account(const struct sequence *s, uint32_t done, uint64_t others_too
 static uint32_t run_alone(const struct sequence *s)
 {
     ptrdiff_t distance = hak_rseq_distance;
+    int32_t number = hak_rseq_none[1];
     struct hak_arrays *first = hak_arrays_of[HAK_CPUS_UNREAL];
     typedef volatile uint64_t __attribute__((may_alias)) word;
     *(word *)&hak_rseq_none[HAK_RSEQ_CS / 4] = 0; /* in one store: a single step may come between several */
@@ -124,7 +125,7 @@ static uint32_t run_alone(const struct sequence *s)
     uint32_t done = s->run();
     hak_rseq_set_distance(distance);
     hak_arrays_of[HAK_CPUS_UNREAL] = first;
-    hak_rseq_none[1] = -1;
+    hak_rseq_none[1] = number;
     return done;
 }
 

@@ -30,8 +30,7 @@ static struct hak_heap *new_heap(unsigned cpu)
         hak_heap_recycle(heap);
         return NULL;
     }
-    heap->tag = HAK_TAG_CPUS;
-    heap->cpu = cpu;
+    heap->number = cpu;
     heap->lock = (struct hak_lock)HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
     return heap;
 }
@@ -114,12 +113,12 @@ static bool is_idle(struct hak_heap *heap, uint64_t since_ms)
 
 static void dissolve_on_cpu(struct hak_heap *heap)
 {
-    if (!hak_arrays_close(heap->cpu))
+    if (!hak_arrays_close(heap->number))
         return;
     hak_remote_cache_flush(heap);
     hak_bins_dissolve(heap);
     hak_heap_end_parts(heap);
-    hak_arrays_open(heap->cpu, heap->arrays);
+    hak_arrays_open(heap->number, heap->arrays);
 }
 
 void hak_cpu_heaps_dissolve(uint64_t since_ms)

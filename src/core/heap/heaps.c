@@ -62,7 +62,7 @@ struct hak_heap *hak_heap_new(void)
     } else {
         heap = hak_meta_alloc(sizeof *heap);
         if (heap)
-            heap->tag = (uint64_t)++tags << 32;
+            heap->tag = HAK_CACHE_CPU ? HAK_TAG_CPUS : (uint64_t)++tags << 32;
     }
     if (heap) {
         link_used(heap);

@@ -269,14 +269,8 @@ void hak_free_slow(void *p)
     if (!p)
         return;
     HAK_PROBE(free_slow, p);
-    uint64_t cls = hak_tag_class(p), page = (uintptr_t)p >> HAK_PAGE_LG;
+    uint64_t cls = hak_tag_class(p);
     struct hak_heap *heap = hak_self.heap;
-    if (HAK_CACHE_CPU && heap &&
-        (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES) { /* the thread's own block: sequences are off */
-        hak_mark_set(p, cls);
-        hak_free_check(p, (unsigned)cls);
-        return;
-    }
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !heap ||
                      (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* hak_mark_check decides */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {

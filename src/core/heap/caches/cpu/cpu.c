@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * See cpu.h. The slow path's use of arrays. It moves many blocks at once by sequences to and from the arrays of its
- * CPU. Arrays of a thread, if sequences are off, and closed arrays of a CPU it accesses plainly. */
+ * CPU. Arrays of a thread, if sequences are off, and those of a new CPU it accesses plainly. */
 #include "cpu.h"
 
 #include "core/base/layout.h"
@@ -15,12 +15,12 @@
 
 /* --- which arrays -------------------------------------------------------------------------------------- */
 
-struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS] = {&hak_arrays_closed, &hak_arrays_closed};
+struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_OWNERS] = {&hak_arrays_closed, &hak_arrays_closed};
 
-/* Sequences read this, and only on that CPU. */
-static void set_arrays_of(unsigned cpu, struct hak_arrays *arrays)
+/* Sequences read this, and only on that CPU, or in that thread. */
+static void set_arrays_of(unsigned number, struct hak_arrays *arrays)
 {
-    __atomic_store_n(&hak_arrays_of[HAK_CPUS_UNREAL + cpu], arrays, __ATOMIC_RELEASE);
+    __atomic_store_n(&hak_arrays_of[HAK_CPUS_UNREAL + number], arrays, __ATOMIC_RELEASE);
 }
 
 unsigned hak_arrays_start(void)
@@ -92,11 +92,20 @@ static uint32_t pop_plainly(struct hak_arrays *a, unsigned cls, void **blocks, u
     return i;
 }
 
-static uint32_t push_plainly(struct hak_arrays *a, unsigned cls, void *const *blocks, uint32_t n)
+static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
 {
-    uint32_t i = 0;
+    uint32_t slots = (uint32_t)slots_of(cls);
+    return hak_share_is_on(b, cls) ? (uint32_t)hak_min(slots, 2 * hak_share_capacity(cls) + 1) : slots;
+}
+
+static uint32_t push_plainly(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
+{
+    struct hak_arrays *a = hak_self.arrays;
+    uint32_t i = 0, limit = array_limit(&heap->bins[cls], cls);
     for (; i < n && a->top[cls] != a->end[cls]; i++)
         *++a->top[cls] = blocks[i];
+    uint32_t length = array_length(a, cls);
+    a->room[cls] = (int32_t)(length < limit ? hak_min(limit - length, hak_bin_tick_now(heap)) : 0);
     return i;
 }
 
@@ -125,7 +134,7 @@ static uint32_t push_some(struct hak_heap *heap, unsigned cls, void *const *bloc
 {
     for (uint32_t i = 0; i < n; i++)
         __tsan_release(blocks[i]);
-    return has_plain_arrays() ? push_plainly(hak_self.arrays, cls, blocks, n)
+    return has_plain_arrays() ? push_plainly(heap, cls, blocks, n)
                               : hak_rseq_push_some(cls, blocks, n, hak_bin_tick_now(heap));
 }
 
@@ -214,22 +223,6 @@ void hak_cache_leave(unsigned cls, void *p)
     hak_drain_array(NULL, &p, 1);
 }
 
-static uint32_t array_limit(const struct hak_bin *b, unsigned cls)
-{
-    return hak_share_is_on(b, cls) ? 2 * hak_share_capacity(cls) + 1 : (uint32_t)slots_of(cls);
-}
-
-/* Called only if sequences are off; otherwise threads have no heap to pass. */
-bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
-{
-    struct hak_bin *b = &heap->bins[cls];
-    if (!b->later || array_length(hak_self.arrays, cls) >= array_limit(b, cls) || !push_some(heap, cls, &p, 1))
-        return false;
-    b->later--;
-    hak_work_add(1);
-    return true;
-}
-
 /* Puts `keep` of n popped blocks back, those freed last; the others return to their slabs. The block freed last comes
  * first. */
 static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint32_t n, uint32_t keep)
@@ -261,7 +254,6 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
     hak_work_add(HAK_BIN_TICK * 3 / 4); /* the mean */
-    b->later = (uint8_t)hak_bin_tick_now(heap);
     reset_closed(cls);
     if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) &&
         push_some(heap, cls, &p, 1))
@@ -286,17 +278,26 @@ void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 
 /* --- the end of a thread, an idle CPU ------------------------------------------------------------------ */
 
+/* Only threads' heaps retire and resume: sequences are off. A heap keeps its arrays and their number. */
 void hak_cache_retire(struct hak_heap *heap)
 {
     (void)heap;
+    hak_rseq_set_none(-1);
     hak_self.arrays = &hak_arrays_closed;
 }
 
+/* Without memory, and with more heaps than numbers, the thread finds closed arrays. */
 void hak_cache_resume(struct hak_heap *heap)
 {
+    static _Atomic(unsigned) numbered;
+    if (!heap->number)
+        heap->number = HAK_ADD_RELAXED(&numbered, 1) + 1;
+    if (!heap->arrays && heap->number < HAK_OWNERS)
+        set_arrays_of(heap->number, heap->arrays = hak_arrays_new());
     if (!heap->arrays)
-        heap->arrays = hak_arrays_new();
-    hak_self.arrays = heap->arrays ? heap->arrays : &hak_arrays_closed;
+        return;
+    hak_self.arrays = heap->arrays;
+    hak_rseq_set_none((int32_t)heap->number);
 }
 
 void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
@@ -304,6 +305,8 @@ void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
     void *blocks[TRANSFER];
     for (uint32_t n; heap->arrays && (n = mark_taken(blocks, pop_plainly(heap->arrays, cls, blocks, TRANSFER)));)
         hak_drain_array(heap, blocks, n);
+    if (heap->arrays)
+        heap->arrays->room[cls] = 0; /* the next owner's first free is a check, which marks the class as used */
 }
 
 /* --- inspection ------------------------------------------------------------------------------------------- */

@@ -4,8 +4,10 @@
  * on the CPUs, not on the threads. A block may lie in the arrays of any CPU; all slabs have the same tag.
  *
  * The fast path finds the closed arrays, which are empty and have no room, if the thread is not registered with rseq,
- * if no slow path has run on the CPU yet, and while a thread empties the CPU's arrays. If sequences are off, this holds
- * for all threads: then arrays belong to threads, and the slow path uses them. */
+ * if no slow path has run on the CPU yet, and while a thread empties the CPU's arrays.
+ *
+ * If sequences are off, arrays belong to threads. A number of its own takes the place of the CPU id in a thread's area
+ * (hak_rseq_none), so the same code finds the thread's arrays; nothing needs to interrupt it. */
 #ifndef HAK_CACHES_CPU_H
 #define HAK_CACHES_CPU_H
 
@@ -16,7 +18,7 @@
 
 /* Indexed by CPU id, after two entries for the negative ids by which the C library says that there is none. */
 #define HAK_CPUS_UNREAL 2
-extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS];
+extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_OWNERS];
 
 /* Stops the process: p is freed, and is already the last block of the array. */
 _Noreturn HAK_COLD void hak_cache_fail_twice(const void *p);
@@ -80,7 +82,14 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
 }
 
 void *hak_cache_pop_again(unsigned cls);
-bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p);
+
+/* Each tick is a check. */
+HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
+{
+    (void)heap, (void)cls, (void)p;
+    return false;
+}
+
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
 void *hak_cache_taken(struct hak_heap *heap, unsigned cls);
 

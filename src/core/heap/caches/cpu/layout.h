@@ -18,16 +18,14 @@ extern HAK_HIDDEN struct hak_arrays hak_arrays_closed; /* of no CPU: empty, with
 #define HAK_CACHE_FIELDS \
     struct hak_arrays *arrays; /* the thread's own, where restartable sequences are off; else the closed ones */
 
-#define HAK_BIN_FIELDS                                                                      \
-    uint8_t remote_lg; /* log2 of the number of slots of the remote cache; 0 without any */ \
-    uint8_t later;     /* frees left until the next check */
+#define HAK_BIN_FIELDS uint8_t remote_lg; /* log2 of the number of slots of the remote cache; 0 without any */
 
 #define HAK_HEAP_CLEARED_FIELDS
 #define HAK_HEAP_FIELDS                                                                                            \
     HAK_HEAP_SLOTS_FIELDS                                                                                          \
     struct hak_arrays *arrays;                                                                                     \
     struct hak_lock lock; /* of a CPU's heap: the thread that holds it may use the rest as if the heap were its */ \
-    unsigned cpu;                                                                                                  \
+    unsigned number; /* of its CPU; of a thread's heap, if not 0, one of its own */                                \
     bool forking;          /* the thread that forks holds the lock */                                              \
     void *kept;            /* of the blocks that a refill took, the one for the caller */                          \
     _Atomic(bool) entered; /* since the last scan, */                                                              \
