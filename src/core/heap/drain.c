@@ -76,10 +76,12 @@ static void add_to_group(struct hak_heap *heap, struct groups *groups, struct ha
     hak_next_store(chain.tail, NULL);
 }
 
-static bool was_mine(const struct hak_heap *heap, const void *block)
+/* With `cpu` all heaps have one tag, so the slab's hint decides. */
+static bool was_mine(const struct hak_heap *heap, const struct hak_slab *slab, const void *block)
 {
     uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
-    return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES;
+    return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES &&
+           (!HAK_CACHE_CPU || HAK_LOAD_RELAXED(&slab->last_owner) == hak_slab_owner_hint(heap));
 }
 
 /* Consecutive blocks of a list often belong to one slab; blocks of one page always do. NULL lies in no slab. */
@@ -92,7 +94,7 @@ static bool same_page(const void *a, const void *b)
  */
 static bool reclaim(struct hak_heap *heap, struct hak_slab *slab, const void *block)
 {
-    if (!was_mine(heap, block) || !hak_owned_has_room(heap, slab) || !hak_slab_reclaim(slab, heap))
+    if (!was_mine(heap, slab, block) || !hak_owned_has_room(heap, slab) || !hak_slab_reclaim(slab, heap))
         return false;
     hak_owned_add(heap, slab);
     hak_count(&heap->counters.reclaimed, 1);

@@ -431,6 +431,7 @@ static bool disown_as(struct hak_slab *slab, enum hak_slab_state state)
 {
     struct hak_heap *owner = HAK_LOAD_RELAXED(&slab->owner);
     uint64_t word = make_word(HAK_SLAB_ACTIVE, 0);
+    HAK_STORE_RELAXED(&slab->last_owner, hak_slab_owner_hint(owner));
     HAK_STORE_RELAXED(&slab->owner, NULL);
     if (!swap_word(slab, &word, make_word(state, slab->used))) {
         HAK_STORE_RELAXED(&slab->owner, owner);

@@ -69,7 +69,8 @@ struct hak_slab {
         size_t run_pages; /* free runs: their length (free_runs.c) */
         struct {
             uint32_t touched; /* slabs: the bytes from the base whose pages had blocks in an earlier use, */
-            uint32_t sparse;  /* and how many blocks were free when their system pages were last purged */
+            uint16_t sparse;  /* how many blocks were free when their system pages were last purged, */
+            _Atomic(uint16_t) last_owner; /* and, without an owner, which heap it had (hak_slab_owner_hint) */
         };
     };
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
@@ -86,6 +87,12 @@ struct hak_chain {
 HAK_INLINE enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
 {
     return (enum hak_slab_state)(HAK_LOAD_ACQUIRE(&slab->word) & HAK_SLAB_STATE_MASK);
+}
+
+/* Almost surely another number for another heap. */
+HAK_INLINE uint16_t hak_slab_owner_hint(const struct hak_heap *heap)
+{
+    return (uint16_t)((uintptr_t)heap >> 6);
 }
 
 /* The time of the last tick, in quarters of a second, which recur. */

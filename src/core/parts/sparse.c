@@ -68,6 +68,6 @@ size_t hak_sparse_purge(struct hak_slab *slab)
     }
     if (n && !hak_pages_purge_inside(ranges, n))
         return 0;
-    slab->sparse = hak_slab_free_blocks(slab);
+    slab->sparse = (uint16_t)hak_slab_free_blocks(slab);
     return bytes;
 }
