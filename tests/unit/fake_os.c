@@ -13,9 +13,7 @@ struct refusal {
     bool onwards;
 };
 
-static struct {
-    _Atomic(uint64_t) calls[HAK_NOSCALLS], failed[HAK_NOSCALLS], bytes[HAK_NOSCALLS];
-} count;
+static struct fake_calls count;
 static struct refusal refusals[HAK_NOSCALLS], refuse_any;
 static size_t map_limit = SIZE_MAX, vector_most = SIZE_MAX;
 static int vector_error, place_error;
@@ -195,13 +193,7 @@ void fake_os_install(void)
 
 struct fake_calls fake_os_calls(void)
 {
-    struct fake_calls c;
-    for (unsigned i = 0; i < HAK_NOSCALLS; i++) {
-        c.calls[i] = count.calls[i];
-        c.failed[i] = count.failed[i];
-        c.bytes[i] = count.bytes[i];
-    }
-    return c;
+    return count;
 }
 
 uint64_t fake_os_count(enum hak_os_call call)
@@ -246,12 +238,12 @@ void fake_os_refuse_any(unsigned nth, int error, bool onwards)
 
 void fake_os_allow(void)
 {
-    for (unsigned i = 0; i < HAK_NOSCALLS; i++)
+    for (unsigned i = 0; i < HAK_NOSCALLS; i++) {
         refusals[i].error = 0;
+        late_ms[i] = 0;
+    }
     refuse_any.error = 0;
     map_limit = SIZE_MAX;
-    for (unsigned i = 0; i < HAK_NOSCALLS; i++)
-        late_ms[i] = 0;
     fake_os_unlock_pages();
     place_error = 0;
 }

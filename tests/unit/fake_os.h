@@ -11,7 +11,7 @@
 void fake_os_install(void);
 
 struct fake_calls {
-    uint64_t calls[HAK_NOSCALLS], failed[HAK_NOSCALLS], bytes[HAK_NOSCALLS];
+    _Atomic(uint64_t) calls[HAK_NOSCALLS], failed[HAK_NOSCALLS], bytes[HAK_NOSCALLS];
 };
 struct fake_calls fake_os_calls(void);
 uint64_t fake_os_count(enum hak_os_call call);

@@ -136,7 +136,14 @@ TEST(numbers_are_those_of_the_heap)
 {
     unit_start(NULL);
     work();
+    struct unit_block *small = unit_blocks(100, 10), *large = unit_blocks(100000, 2);
+    hak_bins_flush(unit_thread());
+    struct hak_space_stats space;
+    hak_space_stats(&space);
     struct hak_census c = unit_census();
+    assert_int_equal(c.used - c.remote, 10);
+    assert_int_equal(c.live_large, 2);
+    assert_in_range(space.handed_out, (unit_pages_in_use(&c) + c.pages[HAK_SLAB_SPAN]) * HAK_PAGE, space.mapped);
     struct hak_heaps_totals t = unit_totals();
     for (unsigned s = 0; s < HAK_SLAB_NSTATES; s++)
         assert_int_equal(unit_stat("pages", hak_slab_state_name((enum hak_slab_state)s)), c.pages[s]);
@@ -151,6 +158,8 @@ TEST(numbers_are_those_of_the_heap)
     assert_int_equal(unit_stat("threads", "live"), 1);
     assert_int_equal(unit_stat("threads", "started"), 1);
     assert_int_equal(unit_stat("bins", "refills"), t.counters.refills);
+    unit_free_blocks(small);
+    unit_free_blocks(large);
 }
 
 TEST(writing_makes_no_call_of_memory_and_tells_of_errors)

@@ -96,11 +96,13 @@ TEST(a_similar_one_has_the_same_length)
     assert_null(hak_slab_cache_take_similar(short_cls)); /* of the other zone */
 }
 
-/* The places of the taken slabs are free again. */
-TEST(too_many_go_together_but_the_last)
+static const char *const rooms[] = {"HAKMEM_SS_HOT_SLABS=3", "HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=direct"};
+
+/* The places of the taken slabs are free again. One waits where pages go back at once. */
+TEST_EACH(too_many_go_together_but_the_last, rooms)
 {
     struct hak_slab *slabs[KEPT + 1];
-    start_with("HAKMEM_SS_HOT_SLABS=3");
+    start_with(*row);
     make_slabs(slabs, KEPT + 1, cls);
     for (unsigned i = 0; i < kept(); i++)
         put_empty(slabs[i]);
@@ -131,16 +133,6 @@ TEST(a_flush_takes_those_of_all_classes)
     }
 }
 
-TEST(one_waits_where_pages_go_back_at_once)
-{
-    struct hak_slab *slabs[2];
-    start_with("HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=direct");
-    make_slabs(slabs, 2, cls);
-    put_empty(slabs[0]);
-    put_empty(slabs[1]);
-    assert_empties(cls, 1, &slabs[1]);
-}
-
 /* --- PARTIAL slabs ----------------------------------------------------------------------------------------- */
 
 /* Makes the slab PARTIAL, with one allocated block, which it returns. */
@@ -161,20 +153,6 @@ static uint64_t became_empty(void)
 static void sweep(bool all)
 {
     assert_false(hak_slab_cache_sweep(all, 1000));
-}
-
-TEST(a_slab_of_the_class_is_adopted)
-{
-    struct hak_slab *slab;
-    start();
-    assert_null(hak_slab_cache_adopt(t, cls));
-    put_one(&slab);
-    hak_slab_cache_put(slab);
-    assert_null(hak_slab_cache_adopt(t, cls + 1));
-    assert_ptr_equal(hak_slab_cache_adopt(t, cls), slab);
-    assert_ptr_equal(slab->owner, t);
-    assert_int_equal(slab->used, 1);
-    assert_null(hak_slab_cache_adopt(t, cls));
 }
 
 static struct hak_slab *idle_slabs[MANY];

@@ -301,8 +301,10 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
         hak_remote_cache_flush(unit_thread());
     }
     uint64_t refilled = refills();
-    hak_count(&hak_orphan_acquire()->counters.refills, 5);
+    struct hak_heap *orphan = hak_orphan_acquire();
+    hak_count(&orphan->counters.refills, 5);
     hak_orphan_release();
+    assert_int_equal(orphan->tag, HAK_TAG_SHARED);
     assert_int_equal(refills(), refilled + 5);
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote); /* the orphan collects remote blocks when it next needs some */
