@@ -149,25 +149,25 @@ static void expect_found_by(void (*reader)(void), const char *number, const char
 {
     struct hak_block_batch *b = spoiled();
     b->numbers[3] = b->numbers[6];
-    assert_dies(reader, "double free");
+    assert_dies(reader(), "double free");
     b = spoiled();
     b->numbers[3] = (uint16_t)slab.capacity;
-    assert_dies(reader, number);
+    assert_dies(reader(), number);
     b = spoiled();
     b->numbers[3] = 30; /* which is still in use */
-    assert_dies(reader, "other blocks");
+    assert_dies(reader(), "other blocks");
     b = spoiled();
     b->count = UINT16_MAX;
-    assert_dies(reader, count);
+    assert_dies(reader(), count);
     b = spoiled();
     b->count--;
-    assert_dies(reader, count);
+    assert_dies(reader(), count);
     b = spoiled();
     b->next = (char *)block_at(30) + 8;
-    assert_dies(reader, reader == take_few ? count : "is not the start of a block");
+    assert_dies(reader(), reader == take_few ? count : "is not the start of a block");
     b = spoiled();
     b->next = b;
-    assert_dies(reader, reader == take_few ? count : "double free");
+    assert_dies(reader(), reader == take_few ? count : "double free");
 }
 
 TEST(what_was_written_after_free_is_found)
@@ -176,11 +176,6 @@ TEST(what_was_written_after_free_is_found)
     unit_start(NULL);
     expect_found_by(open_batches, "is not the start of a block", another);
     expect_found_by(take_few, another, another);
-}
-
-static void collect(void)
-{
-    hak_slab_collect(&slab);
 }
 
 /* Some blocks wait on the free list when others return. */
@@ -195,5 +190,5 @@ TEST(links_are_looked_at_before_they_are_followed)
         hak_slab_remote_put(&slab, hak_batcher_end(&batcher));
     }
     ((struct hak_block_batch *)block_at(5))->next = &no_block;
-    assert_dies(collect, "is not the start of a block");
+    assert_dies(hak_slab_collect(&slab), "is not the start of a block");
 }

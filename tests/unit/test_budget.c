@@ -83,7 +83,7 @@ TEST_EACH(one_line_tells_when_asked, rows)
 {
     char text[4096];
     unit_start(row->settings);
-    unit_stderr_of(pass_the_limit_twice, text, sizeof text);
+    unit_stderr_of(pass_the_limit_twice(), text, sizeof text);
     const char *first = strstr(text, "HAKMEM_LIMIT_MB=8");
     assert_int_equal(first != NULL, row->tells);
     assert_true(!first || !strstr(first + 1, "HAKMEM_LIMIT_MB=8"));

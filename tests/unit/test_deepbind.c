@@ -20,7 +20,7 @@ TEST(the_flag_is_left_out_counted_and_reported_in_a_line)
     unit_init("HAKMEM_VERBOSE=1");
     assert_int_equal(hak_deepbind_flags("plugin.so", RTLD_LAZY), RTLD_LAZY);
     assert_int_equal(unit_stat("dlopen", "deepbind_left_out"), 0);
-    unit_stderr_of(ask, text, sizeof text);
+    unit_stderr_of(ask(), text, sizeof text);
     assert_int_equal(flags, RTLD_NOW);
     assert_int_equal(unit_stat("dlopen", "deepbind_left_out"), 1);
     assert_non_null(strstr(text, "RTLD_DEEPBIND is left out for plugin.so"));

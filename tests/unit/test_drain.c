@@ -45,11 +45,6 @@ static void drain_one(void *block)
     hak_drain(NULL, block);
 }
 
-static void drain_inside(void)
-{
-    drain_one((char *)shared + 16);
-}
-
 TEST(without_a_heap_remote_blocks_go_home_at_once_and_the_tag_with_the_last)
 {
     start("HAKMEM_PARKED_THREADS=0");
@@ -57,7 +52,7 @@ TEST(without_a_heap_remote_blocks_go_home_at_once_and_the_tag_with_the_last)
     uint64_t page = (uintptr_t)shared >> HAK_PAGE_LG;
     struct hak_slab *slab = hak_space_slab(shared);
     struct unit_block *last = shared->next;
-    assert_dies(drain_inside, "is not the start of a block");
+    assert_dies(drain_one((char *)shared + 16), "is not the start of a block");
     drain_one(shared);
     assert_int_equal(hak_slab_remote_count(slab), 1);
     assert_int_not_equal(hak_tag_load(page), 0);
@@ -108,11 +103,6 @@ static void drain(void)
     hak_bins_flush(t);
 }
 
-static void drain_shared(void)
-{
-    drain_one(shared);
-}
-
 /* The slab of a block that is freed twice was given up meanwhile, and its pages now belong to a span. */
 TEST(blocks_do_not_go_home_to_a_span)
 {
@@ -122,7 +112,7 @@ TEST(blocks_do_not_go_home_to_a_span)
     slab->cls = HAK_CLASS_SPAN;
     slab->stride = 0;
     HAK_STORE_RELAXED(&slab->word, HAK_SLAB_SPAN);
-    assert_dies(drain_shared, "which is no block of ours");
+    assert_dies(drain_one(shared), "which is no block of ours");
 }
 
 static void *free_one_twice(void *unused)
@@ -146,7 +136,7 @@ TEST(a_slab_does_not_go_with_a_live_block)
     shared = unit_blocks(SIZE, 3);
     hak_cache_drain(t, hak_class_of(SIZE));
     unit_in_thread(free_one_twice, NULL);
-    assert_dies(drain, "double free");
+    assert_dies(drain(), "double free");
 }
 
 /* Neighbours whose bits lie in one word of the bitmap return together. The i-th of n blocks that returns is i * step.
@@ -172,11 +162,6 @@ TEST(blocks_go_home_in_any_order)
 #if HAK_CACHE_SLOTS
 static void *row[8];
 
-static void drain_row(void)
-{
-    hak_drain_array(t, row, COUNT(row));
-}
-
 static void fill_row(char *first, size_t stride)
 {
     for (size_t i = 0; i < COUNT(row); i++)
@@ -199,17 +184,17 @@ TEST(neighbours_are_looked_at_one_by_one)
     uint32_t carved = hak_space_slab(first)->carved;
     assert_true(carved + COUNT(row) <= capacity);
     fill_row(first + 16, stride);
-    assert_dies(drain_row, "is not the start of a block");
+    assert_dies(hak_drain_array(t, row, COUNT(row)), "is not the start of a block");
     fill_row(first + carved * stride, stride);
-    assert_dies(drain_row, "was never handed out");
+    assert_dies(hak_drain_array(t, row, COUNT(row)), "was never handed out");
     fill_row(first, stride);
     row[5] = row[3];
-    assert_dies(drain_row, "is free already");
+    assert_dies(hak_drain_array(t, row, COUNT(row)), "is free already");
     fill_row(first, stride);
     hak_drain_array(t, row + 6, 1);
-    assert_dies(drain_row, "is free already");
+    assert_dies(hak_drain_array(t, row, COUNT(row)), "is free already");
     row[6] = first + 6 * stride + 16;
-    assert_dies(drain_row, "is not the start of a block");
+    assert_dies(hak_drain_array(t, row, COUNT(row)), "is not the start of a block");
 }
 #endif
 
@@ -224,7 +209,7 @@ TEST(a_block_written_to_after_free_does_no_harm)
         drain();
         assert_int_equal(unit_census().used, 0);
     } else {
-        assert_dies(drain, HAK_HARDENED ? "is free, and was written to" : "a list of free blocks leads to");
+        assert_dies(drain(), HAK_HARDENED ? "is free, and was written to" : "a list of free blocks leads to");
     }
 }
 

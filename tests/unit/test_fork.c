@@ -296,7 +296,7 @@ TEST(a_handlers_child_that_needs_a_lost_lock_stops)
 {
     unit_start(NULL);
     assert_true(hak_init());
-    assert_dies(fork_while_waiting_for_second, "such a child may only call exec or _exit");
+    assert_dies(fork_while_waiting_for_second(), "such a child may only call exec or _exit");
 }
 
 /* --- locks of parts ------------------------------------------------------------------------------------------ */

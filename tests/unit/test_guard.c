@@ -144,7 +144,7 @@ TEST(pages_of_a_freed_block_go_back)
 
 /* --- the messages --------------------------------------------------------------------------------------- */
 
-static char *target, *block;
+static char *target;
 static char wanted[300];
 
 /* The library reports the access to `target`; then the program's own handler runs. */
@@ -168,7 +168,7 @@ static void assert_told(char *at, const char *format, ...)
     vsnprintf(wanted, sizeof wanted, format, args);
     va_end(args);
     target = at;
-    unit_stderr_of(access_target, said, sizeof said);
+    unit_stderr_of(access_target(), said, sizeof said);
     if (!strstr(said, wanted))
         fail_msg("said: %s, not: %s", said, wanted);
 }
@@ -213,32 +213,19 @@ TEST(access_after_free_is_told_and_access_elsewhere_is_not)
         (void *)(p + 10), (void *)p, CALLER, FREER);
     char said[200] = "";
     target = (char *)16;
-    unit_stderr_of(access_target, said, sizeof said);
+    unit_stderr_of(access_target(), said, sizeof said);
     assert_string_equal(said, "");
-}
-
-static void free_block(void)
-{
-    hak_guard_free(block, FREER);
-}
-
-static void ask_block(void)
-{
-    hak_guard_usable(block, "realloc");
 }
 
 TEST(calls_that_are_wrong)
 {
     start(1);
     char *p = sample(100);
-    block = p + 16;
-    assert_dies(free_block, "it is not the start of a block; guarded block");
-    assert_dies(ask_block, "invalid realloc of");
-    block = p + 20 * page;
-    assert_dies(free_block, "it is not the start of a block; guarded no block");
-    block = p;
+    assert_dies(hak_guard_free(p + 16, FREER), "it is not the start of a block; guarded block");
+    assert_dies(hak_guard_usable(p + 16, "realloc"), "invalid realloc of");
+    assert_dies(hak_guard_free(p + 20 * page, FREER), "it is not the start of a block; guarded no block");
     hak_guard_free(p, FREER);
-    assert_dies(free_block, "it was freed before; guarded block");
+    assert_dies(hak_guard_free(p, FREER), "it was freed before; guarded block");
 }
 
 /* The first block lies against the closed page behind it, the second one against that before it. */
@@ -251,9 +238,9 @@ TEST(bytes_beside_a_block_are_checked)
     } rows[] = {{0, -1}, {0, 100}, {1, (ptrdiff_t)page - 1}};
     char *blocks[] = {sample(100), sample(100)};
     for (unsigned i = 0; i < COUNT(rows); i++) {
-        block = blocks[rows[i].block];
+        char *block = blocks[rows[i].block];
         block[rows[i].at] ^= 1;
-        assert_dies(free_block, "bytes beside the block were written");
+        assert_dies(hak_guard_free(block, FREER), "bytes beside the block were written");
         block[rows[i].at] ^= 1;
     }
     hak_guard_free(blocks[0], FREER);

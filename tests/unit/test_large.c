@@ -163,14 +163,6 @@ TEST(a_mapping_without_an_entry_goes_back)
 
 /* --- HAKMEM_ACE_TRACE ------------------------------------------------------------------------------------- */
 
-static size_t wanted;
-static bool served;
-
-static void request(void)
-{
-    served = hak_malloc(wanted) != NULL;
-}
-
 /* 17 of the 18 pages of its class are free behind a block, and no others. */
 static void leave_too_few(void)
 {
@@ -221,29 +213,22 @@ TEST_EACH(trace, traces)
     unit_start(row->settings);
     if (row->prepare)
         row->prepare();
-    wanted = row->size;
-    unit_stderr_of(request, text, sizeof text);
+    void *p;
+    unit_stderr_of(p = hak_malloc(row->size), text, sizeof text);
     fake_os_allow();
-    assert_int_equal(served, !row->refused);
+    assert_int_equal(p == NULL, row->refused);
     if (fnmatch(row->line, text, 0) || (text[0] && strchr(text, '\n')[1]))
         fail_msg("instead of %s: %s", row->line, text);
-}
-
-static char *growing;
-
-static void grow(void)
-{
-    growing = hak_resize(growing, 2 * DIRECT);
 }
 
 TEST(trace_of_a_realloc_that_must_copy)
 {
     unit_start("HAKMEM_ACE_TRACE=1");
     char text[1024];
-    growing = hak_malloc(DIRECT);
+    char *p = hak_malloc(DIRECT);
     fake_os_refuse(HAK_OS_mremap, 1, EAGAIN, false);
-    unit_stderr_of(grow, text, sizeof text);
-    assert_non_null(growing);
+    unit_stderr_of(p = hak_resize(p, 2 * DIRECT), text, sizeof text);
+    assert_non_null(p);
     assert_non_null(strstr(text, "ACE MapFail: 83886080 bytes, errno 11 (EAGAIN), realloc copies; "));
 }
 
@@ -256,8 +241,7 @@ TEST(trace_of_a_small_block_without_a_slab)
     char line[64] = "";
     for (unsigned i = 0; i < COUNT(sizes) * 200 && !line[0]; i++) { /* until what is writable is used up */
         static char text[4096];
-        wanted = sizes[i % COUNT(sizes)];
-        unit_stderr_of(request, text, sizeof text);
+        unit_stderr_of(hak_malloc(sizes[i % COUNT(sizes)]), text, sizeof text);
         if (strstr(text, "ACE Exhaustion: "))
             strncpy(line, strstr(text, "ACE Exhaustion: "), sizeof line - 1);
     }

@@ -184,7 +184,7 @@ static void start_without_descriptors(void)
 TEST(a_file_that_cannot_be_made_is_told_once)
 {
     char text[600];
-    unit_stderr_of(start_without_descriptors, text, sizeof text);
+    unit_stderr_of(start_without_descriptors(), text, sizeof text);
     assert_non_null(strstr(text, "HAKMEM_STATS_SHM=1: no file can be made (errno 24)"));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     hak_live_refresh();
@@ -204,7 +204,7 @@ TEST_EACH(a_refused_mapping_leaves_no_file_and_errno_is_kept, refused)
     if (*row)
         fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, false);
     errno = 4711;
-    unit_stderr_of(hak_live_refresh, text, sizeof text);
+    unit_stderr_of(hak_live_refresh(), text, sizeof text);
     assert_int_equal(errno, 4711);
     assert_int_equal(path_of_file() == NULL, *row);
     assert_int_equal(strstr(text, "(errno 12)") != NULL, *row);

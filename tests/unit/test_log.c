@@ -25,7 +25,7 @@ static void log_lines(void)
 TEST(a_line_has_a_prefix_and_keeps_errno_and_a_long_one_is_cut)
 {
     static const char wanted[] = "hakmem: one 1\nhakmem: two ";
-    unit_stderr_of(log_lines, text, sizeof text);
+    unit_stderr_of(log_lines(), text, sizeof text);
     assert_int_equal(errno, 77);
     assert_memory_equal(text, wanted, sizeof wanted - 1);
     const char *third = strchr(text + sizeof wanted, '\n') + 1;
@@ -121,7 +121,7 @@ static void log_to_pipe(void)
 
 TEST(a_file_that_is_a_pipe_without_a_reader_stops_no_thread)
 {
-    unit_stderr_of(log_to_pipe, text, sizeof text);
+    unit_stderr_of(log_to_pipe(), text, sizeof text);
     assert_string_equal(text, "hakmem: there\n");
 }
 
@@ -132,15 +132,10 @@ static void logged_end(void)
     hak_log_fatal("the end of %s", "it");
 }
 
-static void broken(void)
-{
-    HAK_CHECK(1 == 2);
-}
-
 TEST(the_process_stops_with_a_line_and_those_before_it)
 {
     unit_start(NULL);
     HAK_CHECK(1 == 1);
-    assert_dies(logged_end, "hakmem: what went before\nhakmem: the end of it\n");
-    assert_dies(broken, "internal check failed: 1 == 2");
+    assert_dies(logged_end(), "hakmem: what went before\nhakmem: the end of it\n");
+    assert_dies(HAK_CHECK(1 == 2), "internal check failed: 1 == 2");
 }

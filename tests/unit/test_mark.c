@@ -63,20 +63,10 @@ TEST(a_link_is_no_address_and_not_followed_after_a_write)
     assert_int_not_equal((uintptr_t)link >> 32, (uintptr_t)a >> 32);
     for (size_t i = 0; i < COUNT(written); i++) {
         memcpy(b, &written[i], sizeof written[i]);
-        assert_dies(take_two, "written after free");
+        assert_dies(take_two(), "written after free");
     }
     hak_next_store(b, (void *)((uintptr_t)a + 8)); /* nor is a link to an address where no block begins */
-    assert_dies(take_two, "written after free");
-}
-
-static void resize_a(void)
-{
-    hak_resize(a, SIZE + 1);
-}
-
-static void ask_a(void)
-{
-    unit_usable(a);
+    assert_dies(take_two(), "written after free");
 }
 
 TEST(a_free_block_is_known)
@@ -84,9 +74,9 @@ TEST(a_free_block_is_known)
     start();
     hak_free(a);
     hak_free(b);
-    assert_free_dies(a, "double free");
-    assert_dies(resize_a, "invalid realloc");
-    assert_dies(ask_a, "invalid malloc_usable_size");
+    assert_dies(hak_free(a), "double free");
+    assert_dies(hak_resize(a, SIZE + 1), "invalid realloc");
+    assert_dies(unit_usable(a), "invalid malloc_usable_size");
 }
 
 /* Whether it came from the bin or through the slab. */
@@ -120,15 +110,8 @@ TEST(only_the_start_of_a_block_that_was_handed_out_is_freed)
     static const ptrdiff_t wrong[] = {1, 8, 16, -16};
     start();
     for (size_t i = 0; i < COUNT(wrong); i++)
-        assert_free_dies(a + wrong[i], "is not the start of a block");
-    assert_free_dies(a + 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)], "was never handed out");
-}
-
-static size_t said, alignment;
-
-static void check_size(void)
-{
-    hak_block_check_size(a, alignment, said, "free_sized");
+        assert_dies(hak_free(a + wrong[i]), "is not the start of a block");
+    assert_dies(hak_free(a + 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)]), "was never handed out");
 }
 
 TEST(no_block_is_freed_by_a_size_that_it_never_had)
@@ -138,16 +121,11 @@ TEST(no_block_is_freed_by_a_size_that_it_never_had)
     hak_block_check_size(NULL, 1, SIZE, "free_sized");
     for (size_t i = 0; i < COUNT(sizes); i++) {
         a = hak_alloc_aligned(64, sizes[i] + HAK_CANARY);
-        alignment = 64;
-        said = sizes[i];
-        check_size();
-        said = unit_usable(a) + 1;
-        assert_dies(check_size, "invalid free_sized");
-        said = sizes[i] / 3;
+        hak_block_check_size(a, 64, sizes[i], "free_sized");
+        assert_dies(hak_block_check_size(a, 64, unit_usable(a) + 1, "free_sized"), "invalid free_sized");
         if (sizes[i] > 1000)
-            assert_dies(check_size, "invalid free_sized");
-        said = sizes[i];
-        alignment = (size_t)1 << 46; /* no block lies there */
-        assert_dies(check_size, "aligned to 70368744177664");
+            assert_dies(hak_block_check_size(a, 64, sizes[i] / 3, "free_sized"), "invalid free_sized");
+        /* no block lies there */
+        assert_dies(hak_block_check_size(a, (size_t)1 << 46, sizes[i], "free_sized"), "aligned to 70368744177664");
     }
 }

@@ -22,7 +22,7 @@ static void parse_one(const char *entry)
     char copy[512];
     snprintf(copy, sizeof copy, "%s", entry);
     entries = (char *[]){(char[]){"HOME=/"}, copy, NULL};
-    unit_stderr_of(parse, text, sizeof text);
+    unit_stderr_of(parse(), text, sizeof text);
 }
 
 static const char *name_of(const struct hak_option_info *info)
@@ -187,13 +187,13 @@ TEST(quiet_silences_and_strict_stops_wherever_they_stand)
 {
     unit_start(NULL);
     entries = (char *[]){(char[]){"HAKMEM_PURGE_DELAY_MS=x"}, (char[]){"HAKMEM_QUIET=1"}, NULL};
-    unit_stderr_of(parse, text, sizeof text);
+    unit_stderr_of(parse(), text, sizeof text);
     assert_string_equal(text, "");
     assert_int_equal(options.quiet, 1);
     entries[1] = (char[]){"HAKMEM_STRICT=1"};
-    assert_dies(parse, "HAKMEM_PURGE_DELAY_MS=x: not a number from 0 to 3600000 (HAKMEM_STRICT=1)");
+    assert_dies(parse(), "HAKMEM_PURGE_DELAY_MS=x: not a number from 0 to 3600000 (HAKMEM_STRICT=1)");
     entries[0] = (char[]){"HAKMEM_PURGE_DELAY=1"};
-    assert_dies(parse, "closest known one is HAKMEM_PURGE_DELAY_MS");
+    assert_dies(parse(), "closest known one is HAKMEM_PURGE_DELAY_MS");
 }
 
 /* The Levenshtein distance, by its definition. */

@@ -156,16 +156,11 @@ TEST(of_equal_runs_the_one_that_was_freed_last_is_used)
 
 /* --- neighbours ------------------------------------------------------------------------------------------ */
 
-static void give_second_page(void)
-{
-    give(at(fresh_base, 1), 1);
-}
-
 TEST(what_is_free_is_not_put_again)
 {
     start(LATER);
     give(map_taken(HAK_SET_COMMON, 1), 2);
-    assert_dies(give_second_page, "page_heap.c");
+    assert_dies(give(at(fresh_base, 1), 1), "page_heap.c");
 }
 
 /* --- sets ------------------------------------------------------------------------------------------------ */

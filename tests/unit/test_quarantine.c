@@ -90,43 +90,27 @@ static void *free_and_write(void *p)
     return NULL;
 }
 
-static void write_to_anothers(void)
-{
-    unit_in_thread(free_and_write, hak_malloc(SIZE));
-}
-
-static void write_and_trim(void)
-{
-    free_and_write(hak_malloc(SIZE));
-    hak_trim(0);
-}
-
 static void *free_and_write_own(void *unused)
 {
     (void)unused;
     return free_and_write(hak_malloc(SIZE));
 }
 
-static void write_and_end_thread(void)
-{
-    unit_in_thread(free_and_write_own, NULL);
-}
-
 TEST(a_write_after_free_is_found_when_the_block_leaves)
 {
     char text[64];
     unit_start("HAKMEM_QUARANTINE_KB=64");
-    assert_dies(write_to_the_only_one, "written after free");
-    assert_dies(write_to_anothers, "written after free");
-    assert_dies(write_and_trim, "written after free");
-    assert_dies(write_and_end_thread, "written after free");
+    assert_dies(write_to_the_only_one(), "written after free");
+    assert_dies(unit_in_thread(free_and_write, hak_malloc(SIZE)), "written after free");
+    assert_dies(free_and_write(hak_malloc(SIZE)); hak_trim(0), "written after free");
+    assert_dies(unit_in_thread(free_and_write_own, NULL), "written after free");
     free_others();
     snprintf(text, sizeof text, "(class %u, %u-byte blocks) is free, and was written to", hak_class_of(SIZE),
              hak_strides[hak_class_of(SIZE)]);
     for (place = 0; place < hak_class_usable(hak_class_of(SIZE)); place++)
-        assert_dies(write_and_let_leave, text);
+        assert_dies(write_and_let_leave(), text);
     free_victim();
-    assert_free_dies(victim, "double free");
+    assert_dies(hak_free(victim), "double free");
 }
 
 TEST(a_block_beyond_the_bound_is_overwritten_and_not_held_back)

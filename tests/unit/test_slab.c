@@ -228,18 +228,12 @@ TEST(a_map_grows_once)
     }
 }
 
-static void put_too_many(void)
-{
-    struct hak_chain chain = {slab.base, slab.base, slab.used + 1};
-    hak_slab_put(&slab, chain);
-}
-
 TEST(more_blocks_back_than_away_is_a_double_free)
 {
     unit_start(NULL);
     make(BIN);
     hak_slab_take(&slab, 3);
-    assert_dies(put_too_many, "double free");
+    assert_dies(hak_slab_put(&slab, (struct hak_chain){slab.base, slab.base, slab.used + 1}), "double free");
 }
 
 TEST(full_is_without_owner_and_reclaimed)
@@ -338,27 +332,17 @@ TEST(the_word_holds_each_count_and_offset_of_each_class)
     }
 }
 
-static void remote_put_again(void)
-{
-    hak_slab_remote_put(&slab, all[0]);
-}
-
 TEST(a_remote_free_to_no_slab_is_misuse)
 {
     unit_start(NULL);
     make(BIN);
     hak_slab_empty(&slab);
     all[0] = (struct hak_chain){slab.base, slab.base, 1};
-    assert_dies(remote_put_again, "double free or corruption");
+    assert_dies(hak_slab_remote_put(&slab, all[0]), "double free or corruption");
     make_full();
     for (uint32_t i = 0; i < slab.capacity; i++)
         hak_slab_remote_put(&slab, all[i]);
-    assert_dies(remote_put_again, "double free or corruption");
-}
-
-static void collect(void)
-{
-    hak_slab_collect(&slab);
+    assert_dies(hak_slab_remote_put(&slab, all[0]), "double free or corruption");
 }
 
 TEST(a_block_that_comes_back_in_two_chains_is_misuse)
@@ -373,7 +357,7 @@ TEST(a_block_that_comes_back_in_two_chains_is_misuse)
     hak_next_store(two.head, two.tail);
     hak_slab_remote_put(&slab, two);
     hak_slab_remote_put(&slab, all[3]); /* a circle of one */
-    assert_dies(collect, "double free or corruption");
+    assert_dies(hak_slab_collect(&slab), "double free or corruption");
 
     if (HAK_BLOCK_BATCHES)
         return; /* test_block_batch.c is about it */
@@ -383,7 +367,7 @@ TEST(a_block_that_comes_back_in_two_chains_is_misuse)
     for (unsigned i = 2; i < 5; i++)
         hak_slab_remote_put(&slab, all[i]);
     hak_next_store(all[3].head, NULL); /* written to after free */
-    assert_dies(collect, "double free or corruption");
+    assert_dies(hak_slab_collect(&slab), "double free or corruption");
 }
 
 static size_t offset;
@@ -413,7 +397,7 @@ TEST(only_starts_of_blocks_that_were_cut_are_blocks)
         hak_slab_take(&slab, slab.capacity);
     for (offset = 0; offset < (size_t)slab.capacity * slab.stride; offset += slab.stride)
         check_offset();
-    assert_dies(check_offset, "is not the start of a block");
+    assert_dies(check_offset(), "is not the start of a block");
 
     make(BIN);
     hak_slab_take(&slab, 3);
@@ -421,15 +405,15 @@ TEST(only_starts_of_blocks_that_were_cut_are_blocks)
     for (size_t i = 0; i < COUNT(uses); i++) {
         for (size_t k = 0; k < COUNT(past); k++) {
             offset = slab.stride + past[k];
-            assert_dies(uses[i], "is not the start of a block");
+            assert_dies(uses[i](), "is not the start of a block");
         }
         offset = (size_t)slab.carved * slab.stride;
-        assert_dies(uses[i], "was never handed out");
+        assert_dies(uses[i](), "was never handed out");
     }
     offset -= slab.stride;
     for (size_t i = 0; i < COUNT(uses); i++)
         uses[i]();
-    assert_dies(mark_offset, "is free already");
+    assert_dies(mark_offset(), "is free already");
 }
 
 TEST(tags_name_the_bin_to_the_owner_and_vanish)

@@ -122,5 +122,5 @@ TEST(a_free_of_a_low_address_is_misuse)
     unit_start(NULL);
     assert_non_null(unit_thread());
     for (uintptr_t page = 1; page <= HAK_NCLASSES + 1; page += page < HAK_NCLASSES - 1 ? HAK_NCLASSES - 2 : 1)
-        assert_free_dies((void *)(page << HAK_PAGE_LG), "invalid free");
+        assert_dies(hak_free((void *)(page << HAK_PAGE_LG)), "invalid free");
 }

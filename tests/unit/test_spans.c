@@ -68,7 +68,7 @@ TEST_EACH(a_class_keeps_what_it_needed, lengths)
     assert_int_equal(large("cached_bytes"), *row);
     assert_true(!hak_space_slab(p) || hak_slab_state(hak_space_slab(p)) == HAK_SLAB_UNUSED); /* it is no block */
     assert_int_equal(unit_census().live_large, 0);
-    assert_free_dies(p, "free");
+    assert_dies(hak_free(p), "free");
     assert_ptr_equal(take(*row), p);
     assert_int_equal(large("cache_hits"), 1);
     assert_int_equal(large("cache_misses"), 2);

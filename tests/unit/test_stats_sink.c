@@ -65,11 +65,6 @@ TEST(what_has_the_copys_number_now_is_left_alone)
     assert_int_equal(hak_stats_sink_stderr(), -1);
 }
 
-static void open_nowhere(void)
-{
-    assert_int_equal(hak_stats_sink_file("/nowhere/%p"), -1);
-}
-
 TEST(a_file_is_named_by_the_process_and_gives_one_line_if_it_cannot_be_written)
 {
     char start[64], name[64];
@@ -80,7 +75,7 @@ TEST(a_file_is_named_by_the_process_and_gives_one_line_if_it_cannot_be_written)
     assert_int_equal(fcntl(fd, F_GETFD), -1);
     assert_int_equal(unlink(name), 0);
     snprintf(start, sizeof start, "hakmem: HAKMEM_STATS_FILE=/nowhere/%d: cannot be written", (int)getpid());
-    unit_stderr_of(open_nowhere, text, sizeof text);
+    unit_stderr_of(assert_int_equal(hak_stats_sink_file("/nowhere/%p"), -1), text, sizeof text);
     assert_memory_equal(text, start, strlen(start));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
@@ -102,7 +97,7 @@ static void open_pipe(void)
 /* With one, which may be slow, it gets all. */
 TEST(a_pipe_without_a_reader_cannot_be_written)
 {
-    unit_stderr_of(open_pipe, text, sizeof text);
+    unit_stderr_of(open_pipe(), text, sizeof text);
     assert_non_null(strstr(text, "cannot be written"));
 }
 

@@ -70,7 +70,7 @@ TEST(an_overwritten_header_is_found)
     struct unit_block *blocks = unit_blocks(40, 3);
     struct unit_block *overwritten = with_header(blocks);
     ((uint8_t *)overwritten)[-1] = 0;
-    assert_free_dies(overwritten, "corrupted header: the byte before block");
+    assert_dies(hak_free(overwritten), "corrupted header: the byte before block");
 }
 #endif
 

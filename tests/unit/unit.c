@@ -147,51 +147,55 @@ int main(int argc, char **argv)
     return failed != 0;
 }
 
-void assert_dies(void (*fn)(void), const char *message)
+static pid_t doomed;
+static int last_words;
+
+bool unit_is_doomed(void)
+{
+    last_words = text_file();
+    doomed = fork();
+    assert_true(doomed >= 0);
+    if (doomed)
+        return false;
+    struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    signal(SIGABRT, SIG_DFL);
+    dup2(last_words, STDERR_FILENO);
+    return true;
+}
+
+void unit_survives(void)
+{
+    _exit(0);
+}
+
+void unit_died_with(const char *message)
 {
     char text[2048];
-    int fd = text_file();
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        struct rlimit no_core = {0, 0};
-        setrlimit(RLIMIT_CORE, &no_core);
-        signal(SIGABRT, SIG_DFL);
-        dup2(fd, STDERR_FILENO);
-        fn();
-        _exit(0);
-    }
-    int status = status_of(pid);
-    read_all(fd, text, sizeof text);
-    close(fd);
+    int status = status_of(doomed);
+    read_all(last_words, text, sizeof text);
+    close(last_words);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
         fail_msg("wait status 0x%x instead of SIGABRT; stderr: %s", (unsigned)status, text);
     if (!strstr(text, message))
         fail_msg("no \"%s\" in: %s", message, text);
 }
 
-static void *doomed;
+static int heard, own_stderr;
 
-static void free_doomed(void)
+void unit_stderr_begin(void)
 {
-    hak_free(doomed);
+    heard = text_file();
+    own_stderr = dup(STDERR_FILENO);
+    dup2(heard, STDERR_FILENO);
 }
 
-void assert_free_dies(void *p, const char *message)
+void unit_stderr_end(char *text, size_t size)
 {
-    doomed = p;
-    assert_dies(free_doomed, message);
-}
-
-void unit_stderr_of(void (*fn)(void), char *text, size_t size)
-{
-    int fd = text_file(), old = dup(STDERR_FILENO);
-    dup2(fd, STDERR_FILENO);
-    fn();
-    dup2(old, STDERR_FILENO);
-    close(old);
-    read_all(fd, text, size);
-    close(fd);
+    dup2(own_stderr, STDERR_FILENO);
+    close(own_stderr);
+    read_all(heard, text, size);
+    close(heard);
 }
 
 void unit_needs_mincore(void)
@@ -245,21 +249,16 @@ void unit_start(const char *settings)
     fake_os_install();
 }
 
-static void init(void)
-{
-    assert_true(hak_init());
-}
-
 void unit_init(const char *settings)
 {
     unit_start(settings);
-    init();
+    assert_true(hak_init());
 }
 
 void unit_init_text(const char *settings, char *text, size_t size)
 {
     unit_start(settings);
-    unit_stderr_of(init, text, size);
+    unit_stderr_of(assert_true(hak_init()), text, size);
 }
 
 struct hak_heap *unit_thread(void)

@@ -60,12 +60,27 @@ extern int unit_out;
 size_t unit_row(const char *test, size_t rows);
 /* Forks; fn() in the child must return 0. */
 void unit_in_child(int (*fn)(void));
-/* In a forked child, `fn` must stop the process by SIGABRT after it wrote a line that contains `message`. */
-void assert_dies(void (*fn)(void), const char *message);
-/* The same for hak_free(p). */
-void assert_free_dies(void *p, const char *message);
-/* Returns in `text` what `fn` writes to stderr. */
-void unit_stderr_of(void (*fn)(void), char *text, size_t size);
+/* In a forked child, the statement must stop the process by SIGABRT after it wrote a line that contains `message`. */
+#define assert_dies(statement, message) \
+    do {                                \
+        if (unit_is_doomed()) {         \
+            statement;                  \
+            unit_survives();            \
+        }                               \
+        unit_died_with(message);        \
+    } while (0)
+bool unit_is_doomed(void); /* forks; true in the child */
+void unit_survives(void);
+void unit_died_with(const char *message);
+/* Returns in `text` what the statement writes to stderr. */
+#define unit_stderr_of(statement, text, size) \
+    do {                                      \
+        unit_stderr_begin();                  \
+        statement;                            \
+        unit_stderr_end(text, size);          \
+    } while (0)
+void unit_stderr_begin(void);
+void unit_stderr_end(char *text, size_t size);
 pthread_t unit_begin(void *(*fn)(void *), void *context);
 /* Waits for the end of a thread, its destructors included. */
 void unit_join(pthread_t thread);
