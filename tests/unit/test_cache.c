@@ -147,6 +147,20 @@ TEST(a_bin_as_long_as_its_capacity_does_not_overflow)
     assert_int_equal(t->counters.overflows, overflows + 1);
 }
 
+/* Each of them may be the last block of its slab, and nothing takes it when the program stops calling. */
+TEST(after_a_long_burst_of_frees_a_bin_holds_few_blocks)
+{
+    t = unit_init_heap(NULL);
+    for (size_t size = 16; size <= 1024; size *= 2) {
+        unsigned cls = hak_class_of(size);
+        struct unit_block *burst = unit_blocks(size, 32 * (hak_parts.capacity[cls] + HAK_ARRAY_FREES));
+        unit_free_blocks(burst);
+        assert_in_range(hak_cache_length(cls), 0, HAK_BIN_SHORT_TICK + 2);
+        unit_free_blocks(unit_blocks(size, 2 * HAK_BIN_SHORT_TICK)); /* a refill ends the burst */
+        assert_in_range(t->bins[cls].overflows, 0, 1);
+    }
+}
+
 TEST(the_room_of_a_bin_is_never_more_than_its_free_slots)
 {
     enum { N = 2000 };

@@ -15,7 +15,7 @@ struct hak_bin {
     uint16_t owned_pages;   /* and the sum of their pages */
     uint16_t refills;       /* number of refills (low 16 bits) */
     uint16_t uses;          /* refills and flushes of the remote cache (share.h) */
-    bool shrinking;           /* overflowed, and was not refilled since */
+    uint8_t overflows;        /* since its last refill: none, some, or with arrays how many */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
     uint16_t remote_capacity; /* blocks that it takes before a check; 0 before the first block */

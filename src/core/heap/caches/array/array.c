@@ -12,6 +12,7 @@
 #include "core/heap/share.h"
 #include "core/pages/block_batch.h"
 
+#define BURST 16u /* overflows without a refill: some thousand frees */
 #define TICKS 15u /* until the next check, where at the latest the thread follows a trim's request */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
@@ -179,11 +180,14 @@ static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
 }
 
 /* If checks are frequent, the array is doubled, until it has slots for many frees. If a bin overflows again without a
- * refill in between, the program frees a lot: the bin keeps one block. */
+ * refill in between, the program frees a lot: the bin keeps one block. In a long burst of frees each tick is a check,
+ * and ticks are frequent: when the burst ends, each block that the bin holds may be the last one of its slab. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
-    uint32_t keep = array_capacity(b, cls), most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
+    bool burst = b->overflows == BURST;
+    uint32_t keep = burst ? 1 : array_capacity(b, cls);
+    uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
     bool grows = n < keep && most - n < HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
@@ -192,13 +196,13 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     put_in_array(heap, cls, p);
     if (hak_array_length(b, cls) > keep) {
         hak_count(&heap->counters.overflows, 1);
-        drain_to(heap, cls, b->shrinking || !keep ? 1 : keep); /* the last block shows whether it is freed again */
-        b->shrinking = true;
+        drain_to(heap, cls, b->overflows || !keep ? 1 : keep); /* the last block shows whether it is freed again */
+        b->overflows += !burst;
     }
     b->later = TICKS;
     most = b->slots_lg ? hak_array_most(b) : 0;
-    b->steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(hak_parts.capacity[cls], most - HAK_BIN_TICK) : 0);
-    set_room(heap, cls, grows ? hak_bin_part(heap, HAK_BIN_TICK) : hak_bin_tick_now(heap));
+    b->steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(keep, most - HAK_BIN_TICK) : 0);
+    set_room(heap, cls, grows ? hak_bin_part(heap, HAK_BIN_TICK) : burst ? HAK_BIN_SHORT_TICK : hak_bin_tick_now(heap));
     hak_work_add(b->given + 1u); /* for the frees to come, as in a tick, and p */
 }
 

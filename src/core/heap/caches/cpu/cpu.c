@@ -240,10 +240,10 @@ static void make_array_room(struct hak_heap *heap, unsigned cls)
     void *blocks[TRANSFER];
     uint32_t n = pop_some(cls, blocks, (uint32_t)hak_min(TRANSFER, slots_of(cls)));
     uint32_t most = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : n / 2;
-    uint32_t keep = b->shrinking ? 0 : (uint32_t)hak_min(most, n);
+    uint32_t keep = b->overflows ? 0 : (uint32_t)hak_min(most, n);
     if (n > keep) {
         hak_count(&heap->counters.overflows, 1);
-        b->shrinking = true;
+        b->overflows = 1;
     }
     keep_newest(heap, cls, blocks, n, keep);
 }

@@ -70,7 +70,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     uint32_t capacity = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
-    uint32_t keep = b->shrinking || !capacity ? 1 : capacity; /* the first block shows whether it is freed again */
+    uint32_t keep = b->overflows || !capacity ? 1 : capacity; /* the first block shows whether it is freed again */
     hak_list_put(cls, p);
     hak_owned_mark_used(heap, cls);
     hak_work_add(1);
@@ -78,7 +78,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     hak_count(&heap->counters.checks, 1);
     if (rest) {
         hak_count(&heap->counters.overflows, 1);
-        b->shrinking = true;
+        b->overflows = 1;
         b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, capacity));
         hak_drain(heap, rest);
     } else {
