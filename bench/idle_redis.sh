@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# idle_redis.sh FOLDER N: a redis-server takes N values of 200 bytes, and is told to forget them all. Prints its
+# idle_redis.sh FOLDER N: a redis-server stores N values of 200 bytes, and then deletes them all (FLUSHALL). Prints its
 # resident MiB after its start, when it was full, and after an idle second, in which only its own timer ran. The
 # allocator is the one of LD_PRELOAD; the clients use the system's.
 set -eu

@@ -3,7 +3,7 @@
 # The README's two commands on a machine made new: a minimal Debian 12 by
 # debootstrap, this checkout's files in it, and nothing else.
 #
-#   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (all when nothing is said)
+#   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (default: all)
 #   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
 #   tools/fresh.sh deb            the Debian packages, built, tried and purged, and the service of tools/docker, instead
 #

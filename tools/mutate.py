@@ -247,7 +247,7 @@ def main():
     parser.add_argument("--option", action="append", default=[], help="of Meson, for another build")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--list", action="store_true", help="show the sample, and build nothing")
-    parser.add_argument("--report", action="store_true", help="show what is known of the sample, and build nothing")
+    parser.add_argument("--report", action="store_true", help="show the results so far, and build nothing")
     parser.add_argument("--work", type=Path, default=ROOT / "build-mutate")
     args = parser.parse_args()
     pool = [m for m in all_mutants() if (not args.kind or m.kind == args.kind) and re.search(args.only, describe(m))]

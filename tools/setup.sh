@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site]...    (all when nothing is said)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site]...    (default: all)
 #
 # `suites` fetches the programs whose test suites tools/test.sh --long runs.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The functions that hakmem/inline.h calls. They are in libhakmem.a only, since only a statically linked program
- * reaches the bins. Their blocks always have the class of their size: no larger class serves instead, and no block is
- * sampled or a span. */
+ * reaches the bins. Their blocks always have the class of their size: no larger class serves instead, no block is
+ * guarded, and none is a span. */
 #include "core/base/log.h"
 #include "core/malloc/malloc.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Hardened builds without -Dcxx=true (new.cc): sized delete, which looks at the size and leaves the rest to the
+ * Hardened builds without -Dcxx=true (new.cc): sized delete, which checks the size and leaves the rest to the
  * operator without a size, as the C++ library's own does. So a program that replaces only that operator gets its own
  * one. */
 #include "core/malloc/malloc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * background WHAT: the thread of HAKMEM_BACKGROUND=1.
- *   rss      memory goes back with no call of the program
+ *   rss      memory returns to the kernel without a call of the program
  *   bins     what a thread keeps that seldom calls, and never on a slow path
  *   signals  all are blocked in it
  *   fork     main finds it, a child has none until it asks for one

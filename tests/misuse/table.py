@@ -4,7 +4,7 @@
 
   table.py PAGE COLUMN FOLDER            exit 1 if a row does not say what happens in this build
   table.py PAGE COLUMN FOLDER --write    correct the column
-  table.py PAGE COLUMN FOLDER --peer LIBRARY [--write]    the same of another allocator, or of glibc without LIBRARY;
+  table.py PAGE COLUMN FOLDER --peer LIBRARY [--write]    the same for another allocator, or for glibc without LIBRARY;
       FOLDER has the programs as misuse_plain_NAME. An outcome that differs between five runs is "by chance"; at least
       one of the five must be as the page says. Exits with 77 if the versions of the page are not installed.
 

@@ -128,7 +128,7 @@ static char tls[MODEL_THREADS + 1][TLS] __attribute__((aligned(64)));
 
 static uintptr_t base;
 
-/* A model that must fail, which shows that the checker finds what is wrong with it. */
+/* A model that must fail: this shows that the checker finds its error. */
 static bool is_wrong(void)
 {
     return !strncmp(model->name, "wrong_", 6);
@@ -646,7 +646,8 @@ static bool depend(const struct thread *s, const struct thread *t)
            (a->kind != LOAD || b->kind != LOAD);
 }
 
-/* A thread stays in the sleep set while no step was made that its own depends on: it went first in an earlier run. */
+/* A thread stays in the sleep set as long as no step is made on which its own step depends: an earlier run let it go
+ * first. */
 static uint8_t still_sleeping(const struct node *n)
 {
     uint8_t asleep = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * What a model tells the checker, and may ask of it. A model is a shared object of the library's own source files,
+ * The interface between a model and the checker. A model is a shared object of the library's own source files,
  * compiled with -fsanitize=thread, whose calls the checker answers, and of one file that says what each thread does. */
 #ifndef TESTS_MODELS_CHECKER_H
 #define TESTS_MODELS_CHECKER_H

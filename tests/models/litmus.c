@@ -71,7 +71,7 @@ static void whether_both(void)
     model_reached(GET(seen[2], relaxed) && GET(seen[3], relaxed));
 }
 
-/* One location never goes back. */
+/* Reads of one location never go back in time. */
 static void coherence(unsigned self)
 {
     if (self == 0) {

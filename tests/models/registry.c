@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Direct mappings come, are resized, looked up and go, in several threads (frontends/large/registry.c as it is). */
+ * Several threads add, resize, look up and remove direct mappings (frontends/large/registry.c as it is). */
 #include "frontends/large/registry.h"
 
 #include "core/os/meta.h"

@@ -93,8 +93,7 @@ static void cut_by_two(unsigned self)
         take(self);
 }
 
-/* --- end: an ended thread's reserve goes beside a purge -------------------------------------------------------------
- */
+/* --- end: an ended thread's reserve is returned during a purge ---------------------------------------------------- */
 
 static void end_or_age(unsigned self)
 {

@@ -70,7 +70,7 @@ static void collect(unsigned self)
     }
 }
 
-/* --- retire: the owner lets go of a slab without a free block ----------------------------------------------- */
+/* --- retire: the owner gives up a slab without a free block ----------------------------------------------- */
 
 static void setup_retire(void)
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""HAKMEM_STATS=prometheus: the file is there while the program runs, is replaced as a whole, and is what
+"""HAKMEM_STATS=prometheus: the file exists while the program runs, is replaced as a whole, and has the format that
 Prometheus reads.
 
   PYTHONPATH=tests prometheus.py LIBRARY

@@ -52,7 +52,7 @@ ABORTS = {
 
 
 def aborts(library):
-    """Errors in how programs end whose log goes to a file."""
+    """Programs whose log goes to a file: the errors in how they end."""
     for name, (words, code, shown) in ABORTS.items():
         for setting in ({"HAKMEM_LOG_FILE": os.devnull}, {}):
             environment = {"LD_PRELOAD": library, "PYTHONMALLOC": "malloc", "HAKMEM_VERBOSE": "1", **setting}

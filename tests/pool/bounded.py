@@ -7,7 +7,7 @@
 
 prodcons, threads: bench_footprint samples the resident set ten times; none may be beyond the first three by
 more than a quarter, 1 MiB (a pool chunk more or less is up to 8 MiB), and the live blocks between producer and
-consumer, which are few or many, depending on which thread gets a CPU. A part must go back in the end.
+consumer, which are few or many, depending on which thread gets a CPU. A part must return to the kernel in the end.
 burst: at most 5 % of the burst is held in the end.
 """
 import json

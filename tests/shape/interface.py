@@ -64,7 +64,7 @@ def main():
     versions = re.findall(r"^(HAKMEM_[\d.]+)", script.read_text(), re.MULTILINE)
     problems = list(check_header(header, versions, library))
     if not problems and not shutil.which("abidiff"):
-        skip("no abidiff (abigail-tools): hakmem.h agrees with the library, the last release was not looked at")
+        skip("no abidiff (abigail-tools): hakmem.h agrees with the library, the last release was not compared")
     if not problems and platform.machine() != "x86_64":
         skip("interface.abi is that of x86-64")
     finish(problems or list(check_abi(library)),

@@ -117,9 +117,9 @@ def check_locks(library, sources):
     from_libc = [name for name in undefined if "@GLIBC_" in name] or undefined  # musl has no versions
     called = {plain(name) for name in from_libc}
     words = {plain(word) for p in sources.rglob("*.[ch]") for word in re.findall(r"\w+", p.read_text())}
-    yield from (f"{name}: which locks libc takes there, and which it may hold then, is not told in ARCHITECTURE.md "
-                "(Locks of the C library)" for name in sorted(called - told - COMPILERS))
-    yield from (f"ARCHITECTURE.md tells of locks in {name}, which nothing calls"
+    yield from (f"{name}: ARCHITECTURE.md (Locks of the C library) does not say which locks libc takes there, "
+                "and which it may hold then" for name in sorted(called - told - COMPILERS))
+    yield from (f"ARCHITECTURE.md describes locks in {name}, which nothing calls"
                 for name in sorted(told - called - words))
 
 

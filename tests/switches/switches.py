@@ -40,7 +40,7 @@ RELEASES = ("os_calls.*_release", "os_calls.guard", "os_calls.purge", "os_calls.
 
 # The heap grows otherwise; each step of a larger one has a name. guard: fences, in hardened builds
 GROWTH = ("os_calls.superslab_map", "page_heap.superslabs_mapped", "os_calls.name", "os_calls.guard")
-# Spans are found elsewhere, so superslabs come and go otherwise.
+# Spans are found elsewhere, so other superslabs come and go.
 SPANS = ("large.*", "lru.*") + GROWTH
 
 

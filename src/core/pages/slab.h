@@ -186,7 +186,7 @@ HAK_INLINE uint64_t hak_slab_place_of(const struct hak_slab *slab, const void *b
     return hak_slab_offset_of(slab, block) * slab->bitmap_divisor;
 }
 
-/* Whether a block begins there. In slabs longer than a page the block's number tells. */
+/* Whether a block begins there. In slabs longer than a page the block's number decides. */
 HAK_INLINE bool hak_slab_is_start(const struct hak_slab *slab, const void *block, uint64_t place)
 {
     return HAK_BITMAP_ALL ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)

@@ -24,7 +24,7 @@ static uint32_t free_blocks(const struct hak_slab *slab)
 bool hak_sparse_is_due(const struct hak_slab *slab)
 {
     uint32_t n = free_blocks(slab);
-    /* One more than it is: the time of the last tick may go back a little, when threads store theirs late. */
+    /* Adds one: the time of the last tick may go back a little, when a thread stores its time late. */
     uint32_t age = (hak_slab_time() + 1 - slab->taken_at) % HAK_SLAB_TIMES;
     if (HAK_BLOCKS_ARE_MARKED || hak_limit_is_tight || !hak_options.ss_partial ||
         (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Sparse slabs: whole system pages under free blocks go back to the kernel while the slab keeps its live blocks. They
- * go when no block was taken from the slab for the purge delay. */
+ * are purged when no block was taken from the slab for the purge delay. */
 #ifndef HAK_SPARSE_H
 #define HAK_SPARSE_H
 

@@ -179,7 +179,7 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
     return span;
 }
 
-/* The span, made accessible to the program; NULL, and the span goes back, if the kernel refuses. */
+/* The span, made accessible to the program. If the kernel refuses: gives the span back and returns NULL. */
 static struct hak_slab *opened(struct hak_slab *span)
 {
     if (!span || HAK_LIKELY(hak_closed_open(span->base, span->pages * HAK_PAGE)))

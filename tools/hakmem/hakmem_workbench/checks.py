@@ -275,7 +275,7 @@ class _Judge:
             return Finding(
                 "refused-preload",
                 f"LD_PRELOAD names {path}, which {why}",
-                "The linker goes on without it; name a library that is there.",
+                "The linker continues without it; name a library that exists.",
             )
         return None
 

@@ -101,7 +101,7 @@ class Experiment:
     def carry_out(self) -> Results:
         before = machine.record()
         if left := sorted(own_settings(os.environ)):
-            self._note(f"{listing(left)} in the environment does not count here; set: does.")
+            self._note(f"{listing(left)} in the environment is ignored here; use set: instead.")
         started, neighbours = time.monotonic(), machine.Neighbours()
         proofs = self._prove()
         floor = self.stopwatch.floor()

@@ -44,7 +44,7 @@ class Reason:
 
 
 BACKGROUND = {
-    "HAKMEM_BACKGROUND=1": "it goes back after the purge delay, though the program is idle; costs a thread"
+    "HAKMEM_BACKGROUND=1": "it is returned after the purge delay, even if the program is idle; costs a thread"
 }
 REASONS = {
     "dirty": Reason("pages without any block, not given back yet", BACKGROUND),
@@ -360,7 +360,7 @@ def _release(stats: Stats, row: Retained) -> str:
 
 def _kept(kept: list[Retained]) -> str:
     if not kept:
-        return "Nothing is kept: all free memory went back."
+        return "Nothing is kept: all free memory was returned to the kernel."
     total = sum(row.bytes for row in kept)
     words = f"{size(total)} of free memory {'is' if len(kept) == 1 else 'are'} kept"
     if len(kept) == 1:

@@ -230,7 +230,7 @@ class _Watcher:
                 pid, status, usage = os.wait4(-1, os.WNOHANG | _WALL)
             except ChildProcessError as error:
                 raise Problem(
-                    f"{self.request.command[0]} was lost: somebody else waited for it",
+                    f"{self.request.command[0]} was lost: another program waited for it",
                     "Run it once more.",
                     TOOL_FAILED,
                 ) from error

@@ -28,7 +28,7 @@ class Running:
         # The table is the library's own, read from its file.
         self.table = settings.check(library.at(path, f"the library of process {pid}"), {}).settings
         if not self.process.layout.settings:
-            raise Problem(f"{self.process.library} does not tell where its settings are", settings.TOO_OLD)
+            raise Problem(f"{self.process.library} does not say where its settings are", settings.TOO_OLD)
 
     def close(self) -> None:
         self.process.close()

@@ -8,7 +8,7 @@
 
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
-    return next ^ hak_secret_mix((uintptr_t)block + 1); /* + 1, as the block's mark uses its address */
+    return next ^ hak_secret_mix((uintptr_t)block + 1); /* + 1, since the block's mark uses the address itself */
 }
 
 /* Whether a block may begin there, by one compare: it lies in the first zone, and is aligned. False for NULL. */

@@ -134,7 +134,7 @@ def plan(args: argparse.Namespace, contestants: list[variants.Variant]):  # type
 
     preload.resolve_command(args.command)
     if args.input and not Path(args.input).is_file():
-        raise Problem(f"--input {args.input}: there is no such file", "Name a file that is there.")
+        raise Problem(f"--input {args.input}: there is no such file", "Name an existing file.")
     return Plan(
         command=args.command,
         variants=contestants,

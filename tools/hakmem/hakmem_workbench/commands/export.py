@@ -32,7 +32,7 @@ _FAMILIES = {
     "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
     "hakmem_retained_bytes": ("gauge", "Bytes that the allocator keeps, by reason."),
     "hakmem_resident_bytes": ("gauge", "Bytes of the process that are resident."),
-    "hakmem_threads": ("gauge", "Threads of the process, or heaps where a report tells no more."),
+    "hakmem_threads": ("gauge", "Threads of the process; from a report, its heaps."),
     "hakmem_system_calls_total": ("counter", "System calls of the allocator, by cause."),
     "hakmem_system_call_failures_total": ("counter", "System calls that failed."),
     "hakmem_system_call_bytes_total": ("counter", "Bytes that the system calls were about."),

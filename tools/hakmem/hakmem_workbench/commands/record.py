@@ -67,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
     variant = variants.parse(args.under, args.library)
     target = Path(args.output or _default(args.command[0])).absolute()
     if not target.parent.is_dir():
-        raise Problem(f"there is no folder {target.parent}", "Name a file in one that is there.")
+        raise Problem(f"there is no folder {target.parent}", "Name a file in an existing folder.")
     with tempfile.TemporaryDirectory(prefix=".hakmem-record-", dir=target.parent) as name:
         folder = Path(name)
         folder.chmod(0o777)  # a server may change its user
