@@ -4,7 +4,7 @@
 #include "core/heap/bins.h"
 #include "unit.h"
 
-#define SIZE 2000 /* has no header in any build: remote blocks go home */
+#define SIZE 2000 /* has no header in any build: remote blocks return to their slabs */
 
 static struct hak_heap *t;
 static unsigned cls;

@@ -8,7 +8,7 @@
 #include "core/pages/mark.h"
 #include "unit.h"
 
-#define SIZE 2000 /* has no header in any build: remote blocks go home */
+#define SIZE 2000 /* has no header in any build: remote blocks return to their slabs */
 
 static struct hak_heap *t;
 static size_t capacity;
@@ -31,7 +31,7 @@ TEST(remote_blocks_go_home_in_groups)
     unit_free_blocks(shared);
     hak_remote_cache_flush(t);
     assert_int_equal(t->counters.remote_blocks, n);
-    assert_in_range(t->counters.remote_batches, 1, n / 4 + 3); /* neighbours go together, four at a time */
+    assert_in_range(t->counters.remote_batches, 1, n / 4 + 3); /* neighbours return together, four at a time */
     unit_sweep();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 0);

@@ -239,7 +239,7 @@ TEST(trace_of_a_small_block_without_a_slab)
     fake_os_refuse_any(1, ENOMEM, true);
     const size_t sizes[] = {100, 1000, 3000, 10000, 30000, 50000};
     char line[64] = "";
-    for (unsigned i = 0; i < COUNT(sizes) * 200 && !line[0]; i++) { /* until what is writable is used up */
+    for (unsigned i = 0; i < COUNT(sizes) * 200 && !line[0]; i++) { /* until the writable pages are used up */
         static char text[4096];
         unit_stderr_of(hak_malloc(sizes[i % COUNT(sizes)]), text, sizeof text);
         if (strstr(text, "ACE Exhaustion: "))

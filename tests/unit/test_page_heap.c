@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The page heap: how runs are taken, joined, resized and put back, in which set; what is dirty, charged and cached;
- * purges that others take pages beside; and a random life against a plain model of all pages. */
+ * The page heap: how runs are taken, joined, resized and put back, in which set; which pages are dirty, charged and
+ * cached; purges while other threads take pages; and random calls against a plain model of all pages. */
 #include "core/pages/page_heap.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ static char *base_of(struct hak_slab *run)
     return run->base;
 }
 
-/* As callers do: what is too much by that goes. */
+/* As callers do: purges the pages that exceed the bound. */
 static void put(struct hak_slab *run)
 {
     hak_pages_put(run);
@@ -129,7 +129,7 @@ static char *map_free(unsigned superslabs)
     return base;
 }
 
-/* Taken pages that nobody described become dirty. */
+/* Pages that were taken without a descriptor become dirty. */
 static void give_dirty(char *base, size_t pages)
 {
     hak_budget_take(pages * HAK_PAGE);
@@ -183,7 +183,7 @@ TEST(short_rests_of_a_class_hide_no_slab)
     assert_null(take_of(OWN(9), 3, HAK_PAGES_FREE));
 }
 
-/* --- where from ------------------------------------------------------------------------------------------ */
+/* --- where runs come from ----------------------------------------------------------------------------------------- */
 
 TEST(dirty_pages_are_looked_for_in_so_many_superslabs)
 {
@@ -432,7 +432,7 @@ TEST_EACH(the_cache_keeps_as_many_as_the_settings_say, caches)
     assert_int_equal(unit_cause_calls(HAK_CAUSE_lru_evict) > 0, !at_once && keeps < n);
     for (unsigned i = 0; i < n && !at_once; i++)
         assert_int_equal(account_of(at(base, i * PAGES))->old, i < n - keeps ? 0 : hak_page_bits(0, PAGES));
-    struct hak_slab *run = take(n * PAGES, HAK_PAGES_WHOLE); /* what went can be taken, too */
+    struct hak_slab *run = take(n * PAGES, HAK_PAGES_WHOLE); /* purged pages can be taken, too */
     assert_ptr_equal(base_of(run), base);
     EXPECT(.held = n * PAGES, .evicted = n - keeps);
     put(run); /* all at once */
@@ -553,7 +553,7 @@ TEST_EACH(a_refused_page_keeps_no_other_superslab, refusals)
     EXPECT(.evicted = row->n);
 }
 
-/* --- purges beside others ---------------------------------------------------------------------------------- */
+/* --- purges while other threads run ------------------------------------------------------------------------------- */
 
 static void (*beside)(void);
 static char *shared;
@@ -607,7 +607,7 @@ TEST(claimed_pages_are_nobodys)
     assert_int_equal(hak_pages_trim(0), 3 * HAK_PAGE);
     assert_null(beside);
     assert_int_equal(shared[HAK_PAGE], 0);
-    assert_true(is_run(at(shared, 1), 5)); /* with what was put beside them */
+    assert_true(is_run(at(shared, 1), 5)); /* with the pages that were put beside them */
     EXPECT(.waiting = 2, .held = 3);
     put(hak_space_slab(shared));
     assert_true(is_run(shared, 6));
@@ -679,7 +679,7 @@ TEST(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back)
     assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), shared);
 }
 
-/* --- a random life against a plain model --------------------------------------------------------------------- */
+/* --- random calls against a plain model --------------------------------------------------------------------- */
 
 enum { MOST = 200, LIVES = 32, LENGTHS = 64 };
 
@@ -687,14 +687,14 @@ enum { MOST = 200, LIVES = 32, LENGTHS = 64 };
 static struct modelled {
     char *base;
     unsigned set, supplier;
-    unsigned cached_at; /* which one it was to come to the cache; 0: it is in none */
+    unsigned cached_at; /* its position in the order of the cache; 0: not in the cache */
     struct page {
         bool taken, dirty, charged;
-        uint64_t mark; /* what it holds: 0 as long as nobody wrote to it */
+        uint64_t mark; /* its content: 0 until a write */
     } page[HAK_SUPERSLAB_PAGES];
 } model[MOST];
 static unsigned superslabs, mapped, pushes;
-static bool unmaps; /* a trim to nothing unmaps what is wholly free */
+static bool unmaps; /* a trim to nothing unmaps wholly free superslabs */
 
 static struct run {
     char *base;
@@ -784,7 +784,7 @@ static void check_runs(void)
         assert_true(is_run(runs[i].base, runs[i].pages));
 }
 
-/* Dirty pages may have gone, if a purge could come. */
+/* If a purge was possible, dirty pages may be gone. */
 static void check_pages(bool purge)
 {
     size_t dirty = 0, charged = 0;
@@ -870,8 +870,8 @@ static char *place_in(const struct run *run, const struct hak_page_request *r)
     return base + r->pages * HAK_PAGE <= run->base + run->pages * HAK_PAGE ? base : NULL;
 }
 
-/* Of those that a request may be served from. With more than 16 on a list where lengths differ, or an alignment is
- * asked for, not all are looked at. */
+/* One of the runs that may serve the request. If a list of different lengths has more than 16 runs, or an alignment is
+ * requested, the search does not visit all of them. */
 static bool is_choice(const struct run *run, const struct hak_page_request *r, size_t most, unsigned highest)
 {
     return run->set == r->set && run->pages <= most && (!r->roomy || run->list == highest) && place_in(run, r);

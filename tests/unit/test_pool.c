@@ -128,9 +128,9 @@ TEST(dirty_pages_come_before_new_ones)
     struct hak_slab *slab = hak_parts.by_class[cls]->slab_acquire(unit_thread(), cls);
     assert_in_range(slab->base, base, base + bytes - 1);
     assert_int_equal(unit_space().handed_out, handed_out);
-    assert_int_equal(pool("chunks_mapped"), 0); /* what is there already is no batch */
+    assert_int_equal(pool("chunks_mapped"), 0); /* a run that exists already is no batch */
     assert_true(unit_stat("page_heap", "dirty_bytes") < bytes);
-    assert_int_equal(hak_budget_held(), held); /* dirty pages are charged, with whom they are */
+    assert_int_equal(hak_budget_held(), held); /* dirty pages are charged wherever they lie */
     unit_put_run(keep);
 }
 
@@ -150,7 +150,7 @@ TEST(what_is_untouched_is_not_charged)
     assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
 }
 
-/* Of pages that are there, as many as the slab needs. */
+/* Of existing pages, takes as many as the slab needs. */
 TEST(near_a_limit_a_batch_is_as_small_as_needed)
 {
     unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_PREWARM=off");
@@ -182,7 +182,7 @@ TEST(without_memory_there_is_no_slab_but_later)
 
 /* --- what is left goes back ------------------------------------------------------------------------------ */
 
-/* The first look sees that it was used, the second one, a delay later, that it was not. */
+/* The first check sees that it was used; the second one, a delay later, that it was not. */
 TEST(an_idle_rest_goes_back)
 {
     unit_init("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
@@ -269,7 +269,7 @@ static void *hold_a_reserve(void *unused)
     return unused;
 }
 
-/* What the other threads had left goes back, once, and is cut no more. */
+/* The rest of the other threads' reserves is returned once, and no slab is cut from it any more. */
 static int use_reserves(void)
 {
     if (!reserved() || !pool("chunks"))
@@ -363,7 +363,7 @@ TEST(fixed_prewarm_fills_these_classes)
     size_t n[COUNT(wanted)];
     unit_init("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
     unit_in_thread(count_bins, n);
-    for (unsigned i = 0; i < COUNT(wanted); i++) /* arrays of a processor have a length of their own */
+    for (unsigned i = 0; i < COUNT(wanted); i++) /* arrays of a CPU have a length of their own */
         assert_in_range(n[i], HAK_CACHE_CPU ? 1 : wanted[i], wanted[i]);
 }
 
@@ -376,7 +376,7 @@ static unsigned learnt(void)
     return blocks;
 }
 
-/* What is learnt is nothing where nobody asked. */
+/* Nothing is learnt if prewarming was not requested. */
 TEST(fixed_prewarm_learns_nothing)
 {
     unit_init("HAKMEM_POOL_TLS_PREWARM=fixed HAKMEM_TINY_PREWARM=0");
@@ -410,10 +410,10 @@ TEST(what_a_thread_did_before_it_was_resumed_teaches_nothing)
     uint64_t n;
     unit_init("HAKMEM_POOL_TLS_PREWARM=adaptive HAKMEM_TINY_PREWARM=0");
     unsigned first = learnt();
-    unit_join(unit_begin(use_more, NULL)); /* then it is parked */
+    unit_join(unit_begin(use_more, NULL)); /* then its heap is retired */
     assert_int_equal(learnt(), first + 1);
     unit_join(unit_begin(count_warm, &n));
     if (unit_stat("threads", "resumed") == 0)
-        skip(); /* without `tiny` the thread that ended had nothing to park */
+        skip(); /* without `tiny` the ended thread had no heap to retire */
     assert_int_equal(learnt(), first);
 }

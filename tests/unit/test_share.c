@@ -43,7 +43,7 @@ static void *take_one_of_each(void *out)
     return NULL;
 }
 
-/* What a refill brought beyond the one block, too. */
+/* Also the blocks that a refill brought beyond that one. */
 TEST(a_thread_that_ends_leaves_nothing_but_what_lives)
 {
     unit_start(NULL);
@@ -88,7 +88,7 @@ TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
     unit_census();
 }
 
-/* One that frees alone uses the class as well: its remote cache grows to the full size. */
+/* A thread that only frees uses the class as well: its remote cache grows to the full size. */
 TEST(a_thread_that_only_frees_gathers_more_with_time)
 {
     unit_start(NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The stages of acquire, in their order, each provoked and seen in its counter; and how memory goes back. */
+ * The stages of acquire, in their order, each provoked and seen in its counter; and how memory returns to the
+ * kernel. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static void release(struct hak_slab *slab)
     pool->release_slab(slab);
 }
 
-/* One block is away, the rest may be adopted. Returns the block. */
+/* One block is allocated, the rest may be adopted. Returns the block. */
 static void *make_partial(struct hak_slab *slab)
 {
     void *block = hak_slab_take(slab, 1).head;
@@ -65,7 +66,7 @@ static void check(void)
         before[i] = unit_stat("stages", stage_names[i]);
 }
 
-/* Since look(), just this stage served, once. */
+/* Since look(), only this stage served, once. */
 static void assert_served(const char *stage)
 {
     for (unsigned i = 0; i < COUNT(stage_names); i++)
@@ -104,7 +105,7 @@ static void cache_a_clean_one(void)
     unit_put_run(use_up());
     fake_os_pass(hak_options.purge_delay_ms + 1);
     unit_tick();
-    unit_tick(); /* the first look says since when pages are idle */
+    unit_tick(); /* the first check records since when pages are idle */
     assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
 }
 
@@ -226,7 +227,7 @@ TEST(no_stage_without_memory)
 
 /* --- PARTIAL slabs --------------------------------------------------------------------------------------- */
 
-/* The last block comes back between the transition and the list: whoever asks next gets the slab. */
+/* The last block comes back between the transition and the list: the next request gets the slab. */
 TEST(what_is_free_when_published_is_found)
 {
     start(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The address space: where it is planned, zones, what is mapped when, what others have mapped in the way, tables. */
+ * The address space: where it is planned, its zones, when they are mapped, other mappings in the way, the tables. */
 #include "core/pages/page_heap.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "core/heap/bins.h"
 #include "unit.h"
 
-/* Where superslabs lie is told without fences between them (test_fence.c). */
+/* The expected places of superslabs are those without fences between them (test_fence.c). */
 static void start(void)
 {
     unit_init(HAK_HARDENED ? "HAKMEM_GUARD_PAGES=0" : NULL);
@@ -54,7 +54,7 @@ static void assert_not_ours(void)
     }
 }
 
-/* As a process of its own, which is told where the one before had its zone. */
+/* Runs in a process of its own, which receives the place of the previous process's zone. */
 TEST(where_it_lies)
 {
     char text[32];
@@ -68,7 +68,7 @@ TEST(where_it_lies)
 TEST(each_process_has_its_own_place)
 {
     char first[32], next[32];
-    if (personality(0xffffffff) & ADDR_NO_RANDOMIZE || getenv("UNIT_RUN_BY")) /* an emulator throws no dice */
+    if (personality(0xffffffff) & ADDR_NO_RANDOMIZE || getenv("UNIT_RUN_BY")) /* an emulator's are fixed */
         skip();
     assert_int_equal(unit_spawn("where_it_lies", "", first, sizeof first), 0);
     assert_int_equal(unit_spawn("where_it_lies", "", next, sizeof next), 0);
@@ -162,7 +162,7 @@ TEST(runs_are_found_over_many_words_of_the_bitmap)
     for (unsigned i = 0; i < COUNT(all); i++)
         if (i % 2 || (i >= 200 && i < 210))
             hak_space_free(all[i], 1, HAK_CAUSE_direct_release);
-    assert_ptr_equal(take(5), all[199]); /* a run over what was freed apart */
+    assert_ptr_equal(take(5), all[199]); /* a run over superslabs that were freed separately */
     assert_ptr_equal(take(1), all[1]);
     assert_ptr_equal(take(1), all[3]);
 }
@@ -184,7 +184,7 @@ TEST(blocks_with_headers_have_a_zone_of_their_own)
     assert_false(hak_tag_in_header_zone(plain));
     assert_false(hak_tag_in_header_zone(&header));
     assert_false(hak_tag_in_header_zone(NULL));
-    if (HAK_HEADER_LIMIT) /* what is only planned may be anybody's */
+    if (HAK_HEADER_LIMIT) /* any code may map a planned address */
         assert_false(hak_tag_in_header_zone(header + HAK_GIB));
 }
 
@@ -307,7 +307,7 @@ static void use_address_space(size_t bytes)
     take(bytes / HAK_SUPERSLAB)[bytes - 1] = 1;
 }
 
-/* Frees whose tag was lost go home as foreign ones, and may wait there. */
+/* Blocks whose tag was lost are freed as remote blocks, and may wait in their slab. */
 static void assert_all_back(void)
 {
     hak_bins_flush(unit_thread());
@@ -356,8 +356,7 @@ TEST_EACH(huge_pages_as_the_setting_says, wishes)
     hak_space_free(take(1), 1, HAK_CAUSE_trim);
     uint64_t advice = hak_ledger[HAK_CAUSE_huge_page][HAK_OS_madvise].calls;
     assert_in_range(advice, 1, hak_ledger[HAK_CAUSE_superslab_map][HAK_OS_mmap].calls + row->huge);
-    assert_int_equal(fake_os_huge_bytes(),
-                     row->huge ? unit_space().mapped + HAK_SUPERSLAB : 0); /* what comes again, too */
+    assert_int_equal(fake_os_huge_bytes(), row->huge ? unit_space().mapped + HAK_SUPERSLAB : 0); /* mapped again, too */
 }
 
 TEST(the_quick_lookup_knows_all_of_the_first_zone)

@@ -79,7 +79,7 @@ TEST_EACH(a_class_keeps_what_it_needed, lengths)
     hak_purge_tick();
     assert_int_equal(large("cached_bytes"), *row);
     fake_os_pass(10);
-    hak_purge_tick(); /* nobody came for it */
+    hak_purge_tick(); /* no request took it */
     assert_int_equal(large("cached_bytes"), 0);
     assert_int_equal(large("cache_evicted"), 1);
     assert_true(large("cache_budget") < budget);

@@ -274,7 +274,7 @@ struct hak_heap *unit_init_heap(const char *settings)
     return heap;
 }
 
-/* --- looking in -------------------------------------------------------------------------------------- */
+/* --- inspection -------------------------------------------------------------------------------------- */
 
 char *unit_stats_text(bool json)
 {
@@ -310,7 +310,7 @@ uint64_t unit_stat(const char *section, const char *key)
 
 void unit_sweep(void)
 {
-    for (unsigned i = 0; i < 2 && hak_parts.backend->purge_tick; i++) /* what served since the last time stays */
+    for (unsigned i = 0; i < 2 && hak_parts.backend->purge_tick; i++) /* the counts since the last call stay */
         hak_parts.backend->purge_tick(hak_clock_ms());
 }
 
