@@ -88,7 +88,7 @@ static intptr_t fake_remap(void *addr, size_t old_size, size_t new_size, int fla
     PASS(mremap, new_size, new_size > map_limit ? -ENOMEM : hak_os_linux.remap(addr, old_size, new_size, flags, to));
 }
 
-/* The lowest locked address in a range, or 0. */
+/* The lowest locked address in the range, or 0. */
 static uintptr_t locked_in(uintptr_t begin, size_t size)
 {
     uintptr_t lowest = 0;
@@ -98,10 +98,10 @@ static uintptr_t locked_in(uintptr_t begin, size_t size)
     return lowest;
 }
 
-/* As the kernel does it: mapping by mapping, up to the locked one, which is one by itself. */
+/* Like the kernel: mapping by mapping, up to the locked page, which is a mapping of its own. */
 static size_t long_page; /* 0: the machine's */
 
-/* A part of a page is all of it for the kernel. */
+/* The kernel treats a part of a page as the whole page. */
 static intptr_t advise(void *addr, size_t size, int advice)
 {
     if (long_page && (uintptr_t)addr % long_page)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * A door to the kernel that counts what goes through it, refuses what a test tells it to, and stands in for
- * older kernels and smaller machines. What it lets pass really happens. The coarse clock stands still until
- * a test moves it (the linker puts it in place of hak_clock_ms). */
+ * An OS layer that counts the calls, refuses those that a test chooses, and imitates older kernels and smaller
+ * machines. The calls that it does not refuse really happen. The coarse clock stands still until a test moves it (the
+ * linker puts it in place of hak_clock_ms). */
 #ifndef TESTS_UNIT_FAKE_OS_H
 #define TESTS_UNIT_FAKE_OS_H
 
@@ -21,25 +21,25 @@ size_t fake_os_huge_bytes(void);
 /* The last range advised MADV_NOHUGEPAGE. */
 struct iovec fake_os_kept_small(void);
 
-/* The nth call from now (1: the next one) gives -error, and so do all after it where `onwards`. */
+/* The nth call from now (1: the next one) returns -error; with `onwards`, so do all later ones. */
 void fake_os_refuse(enum hak_os_call call, unsigned nth, int error, bool onwards);
 /* The same, counted over calls of all kinds but names. */
 void fake_os_refuse_any(unsigned nth, int error, bool onwards);
-/* Nothing is refused, locked or late any more, and maps have neither limit nor place. */
+/* From now on nothing is refused, locked or late, and maps have neither a limit nor a fixed place. */
 void fake_os_allow(void);
-/* A machine on which a map of more than so many bytes gives -ENOMEM. */
+/* Imitates a machine on which a map of more than so many bytes returns -ENOMEM. */
 void fake_os_limit_maps(size_t bytes);
-/* Maps at an address that the library chose give -error. */
+/* Maps at an address that the library chose return -error. */
 void fake_os_refuse_places(int error);
 
-/* process_madvise: -error where it is not 0; else done up to `most` ranges a call. */
+/* process_madvise returns -error if that is not 0; else each call does at most `most` ranges. */
 void fake_os_vector(int error, size_t most);
 
-/* The system page at `at` is locked from now on: who gives back a range that holds it gets the kernel's answer, which
- * is -EINVAL after the pages before it went, or the bytes of the ranges before its own. Up to 16 pages. */
+/* The system page at `at` is locked from now on. A purge of a range that contains it gets the kernel's answer: -EINVAL
+ * after the pages before it were purged, or the bytes of the ranges before its own. Up to 16 pages. */
 void fake_os_lock_page(const void *at);
 void fake_os_unlock_pages(void);
-/* The coarse clock moves by so much in each call of the kind: the answer comes late. */
+/* The coarse clock advances by so much in each call of this kind: the answer comes late. */
 void fake_os_late(enum hak_os_call call, uint64_t ms);
 
 /* Called before each madvise and process_madvise but those about huge pages; NULL: nothing. */
@@ -48,11 +48,11 @@ void fake_os_before_advice(void (*fn)(void));
 /* The kernel's pages have this size from now on, for advice and hak_os_page_size. */
 void fake_os_long_pages(size_t size);
 
-/* From now on the fine clock moves at looks at it alone, by so much. */
+/* From now on the fine clock advances only when it is read, each time by so much. */
 void fake_os_clock(uint64_t step_ns);
 /* Moves the coarse clock. */
 void fake_os_pass(uint64_t ms);
-/* The calling thread alone reads the coarse clock so much later (below 0: earlier) than the others. */
+/* Only the calling thread reads the coarse clock so much later (below 0: earlier) than the others. */
 void fake_os_skew(int64_t ms);
 
 #endif

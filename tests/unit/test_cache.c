@@ -12,7 +12,7 @@
 #include "core/os/meta.h"
 #include "unit.h"
 
-#define SIZE 2000 /* has no header in any build: remote blocks go home */
+#define SIZE 2000 /* has no header in any build: remote blocks return to their slabs */
 
 static struct hak_heap *t;
 

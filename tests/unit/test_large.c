@@ -108,7 +108,7 @@ TEST(a_mapping_is_resized_without_a_copy)
     assert_int_equal(p[5], 7);
     assert_int_equal(calls(HAK_CAUSE_realloc_remap, HAK_OS_mremap), 2);
     assert_int_equal(unit_stat("large", "remapped"), 2);
-    p = hak_resize(p, 2 * HAK_MIB); /* half of what makes one of a growing block */
+    p = hak_resize(p, 2 * HAK_MIB); /* half of the size at which a growing block gets a mapping */
     assert_false(hak_space_contains(p));
     p = hak_resize(p, 2 * HAK_MIB - 1);
     assert_int_equal(p[5], 7);

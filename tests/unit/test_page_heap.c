@@ -201,7 +201,7 @@ TEST(dirty_pages_are_looked_for_in_so_many_superslabs)
 TEST(new_superslabs_are_as_many_as_are_wanted_or_needed)
 {
     static const struct {
-        size_t pages, wanted, at_most, mapped; /* pages that a request wants mapped, superslabs that can be, and are */
+        size_t pages, wanted, at_most, mapped; /* wanted: pages; others: superslabs */
     } rows[] = {{PAGES + 1, 4 * PAGES, 64, 4}, {PAGES + 1, 0, 64, 2}, {PAGES + 1, 1, 64, 2}, {3, 64 * PAGES, 8, 1}};
     size_t superslabs = 0;
     start(LATER);

@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#define SIZE 2000 /* has no header in any build: remote blocks go home */
+#define SIZE 2000 /* has no header in any build: remote blocks return to their slabs */
 
 static struct hak_heap *t;
 static unsigned cls;
@@ -68,7 +68,7 @@ TEST(a_full_array_whose_capacity_falls_is_flushed)
 {
     start(NULL);
     if (HAK_HEADER_LIMIT || HAK_CACHE_CPU)
-        skip(); /* no small block is foreign */
+        skip(); /* no small block is remote */
     struct hak_bin *b = &t->bins[hak_class_of(512)];
     size_t n = 33;
     shared = unit_blocks_of_other(512, n);

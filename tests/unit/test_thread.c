@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A thread gets a heap at its first slow path. When it ends, its heap is parked for the next thread, and dissolved if
+ * A thread gets a heap at its first slow path. When it ends, its heap is retired for the next thread, and dissolved if
  * none comes. */
 #include <stdlib.h>
 
@@ -84,9 +84,9 @@ TEST(a_thread_that_ends_leaves_nothing_active)
     assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
-/* --- parked: what an ended thread had waits for the next one -------------------------------------------- */
+/* --- retired: the heap of an ended thread waits for the next one -------------------------------------------- */
 
-/* A release backend that returns idle memory at once parks no heap. */
+/* A release backend that returns idle memory at once retires no heap. */
 static void start(const char *settings)
 {
     unit_init(settings);
@@ -230,7 +230,7 @@ static void *live_on(void *unused)
     return unused;
 }
 
-/* In the child, one thread lives, and the next one resumes the parked heap. */
+/* In the child, one thread lives, and the next one resumes the retired heap. */
 static int resume_parked(void)
 {
     uint64_t resumed = unit_totals().resumed;

@@ -16,7 +16,8 @@
 #include "format.h"
 #include "plan.h"
 
-/* An event, at the place of its number. Once it is resolved, `address` is the slot, `old` what is touched, plus 1. */
+/* An event; its index is its number. Once it is resolved, `address` is the slot, and `old` the number of touched bytes
+ * plus 1. */
 struct event {
     uint64_t address, old, size;
     uint32_t thread, turn;

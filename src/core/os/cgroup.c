@@ -41,7 +41,7 @@ static uint64_t stalled_in(const char *folder)
     return total ? limit_in_text(total + strlen("total=")) : 0;
 }
 
-/* The group's inactive file pages: the kernel reclaims them first, at no cost. To reclaim anything else takes the group
+/* The group's inactive file pages: the kernel reclaims them first, at no cost. Reclaiming anything else costs the group
  * time. */
 static uint64_t droppable_in(const char *folder)
 {

@@ -121,8 +121,8 @@ _GIVES_BACK = (
 _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
-_DEAR_SECONDS = 0.001  # a smaller share matters to no program
-_MUCH_KEPT = 16 << 20  # or, from a quarter of that on, half of the heap
+_DEAR_SECONDS = 0.001  # system calls that take less do not matter
+_MUCH_KEPT = 16 << 20  # or a quarter of this, if it is half of the heap
 
 
 @dataclass
