@@ -111,7 +111,8 @@ def cpu_of(command, environment):
 
 
 def measure(command, build, blocks):
-    """{allocator: (CPU seconds, peak bytes)}: the least of so many blocks in random order, as others only add."""
+    """{allocator: (CPU seconds, peak bytes)}: the least over the blocks, which run in random order; other programs only
+    add to it."""
     from hakmem_workbench import preload, variants
     from hakmem_workbench.observe import Request, observe
 

@@ -188,7 +188,7 @@ class Node(Program):
 
 
 class Php(Program):
-    """Arrays, strings and regular expressions; its extensions are opened with RTLD_DEEPBIND."""
+    """PHP: arrays, strings and regular expressions; PHP opens its extensions with RTLD_DEEPBIND."""
     name = "php"
     program = "/usr/bin/php"
 

@@ -90,7 +90,7 @@ static size_t below(struct lane *l, size_t n)
     return (size_t)(draw(l) % n);
 }
 
-/* Even over the powers of two between, then even within one. */
+/* Uniform over the powers of two in between, then uniform within one. */
 static size_t log_uniform(struct lane *l, size_t low, size_t high)
 {
     unsigned doublings = 0;

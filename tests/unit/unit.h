@@ -114,7 +114,7 @@ size_t unit_dirty_bytes(void);
 uint64_t unit_stat(const char *section, const char *key);
 /* The whole of the statistics; freed by the caller. */
 char *unit_stats_text(bool json);
-/* Makes PARTIAL slabs whose blocks have all returned EMPTY, as they become with time. */
+/* Empties the PARTIAL slabs whose blocks have all returned, as happens with time. */
 void unit_sweep(void);
 /* Runs a purge tick of the backend and of the page heap; true if there is more to do. */
 bool unit_tick(void);

@@ -75,7 +75,7 @@ bool hak_arrays_close(unsigned cpu);
 /* Switches restartable sequences on if they are usable. Returns the number of CPU ids; 0: sequences stay off. */
 unsigned hak_arrays_start(void);
 
-/* NULL with sequences, where it would depend on the CPU. */
+/* NULL with sequences, since it would depend on the CPU. */
 HAK_INLINE void *hak_cache_first(unsigned cls)
 {
     return *hak_self.arrays->top[cls];
