@@ -118,8 +118,8 @@ def test_in_short_says_what_to_try() -> None:
     assert "BACKGROUND" not in sections[0].lead
     kept = {"os_calls": [row], "retained": {"sparse": 64 << 20, "dirty": 1 << 20}}
     section = explain.explain(statsfile.parse({**STATS, **kept}))[0]
-    assert section.lead.endswith("no setting; only the program can, by freeing the live blocks
-    beside them.") dear["cause"] = "large_unmap"
+    assert section.lead.endswith("only the program can, by freeing the live blocks beside them.")
+    dear["cause"] = "large_unmap"
     section = explain.explain(statsfile.parse({**STATS, "os_calls": [dear]}))[0]
     assert section.lead.endswith("No setting makes the kernel's part smaller.")
 
