@@ -4,6 +4,10 @@
  *   over SIZE, under SIZE   the byte behind a block, or before it; then it and its neighbours are freed
  *   over-8 SIZE             eight bytes behind it
  *   use SIZE, read SIZE     a byte of the block itself, if it has one
+ *   read-over SIZE          the 16th byte behind it is read
+ *   shrunk SIZE             eight bytes behind a block that realloc has shrunk
+ *   aligned SIZE            eight bytes behind a block of aligned_alloc
+ *   cut SIZE                a byte that realloc has cut off is read
  *   freed SIZE              the first 16 bytes of a freed block, of which malloc then takes more
  *   freed-inside SIZE       a byte in the middle of it
  *   freed-reused SIZE       the same, after as many blocks were taken as there were
@@ -71,12 +75,27 @@ static void after_free(const char *how, char *p, size_t size, size_t usable)
         take_more(size);
 }
 
+/* Behind a block of another call than malloc. */
+static void behind(char *p)
+{
+    memset(p + malloc_usable_size(p), 0x5a, 8);
+    free(announce(p));
+}
+
 /* False: there is no such damage. */
 static int damage(const char *how, char *p, size_t size)
 {
     size_t usable = malloc_usable_size(p);
     if (!strncmp(how, "over", 4) || !strcmp(how, "under"))
         beside(how, p, usable);
+    else if (!strcmp(how, "read-over"))
+        seen = p[usable + 15];
+    else if (!strcmp(how, "shrunk"))
+        behind(realloc(p, size / 4 * 3));
+    else if (!strcmp(how, "aligned"))
+        behind(aligned_alloc(64, size));
+    else if (!strcmp(how, "cut"))
+        announce(realloc(p, size / 4 * 3)), seen = p[size - 1];
     else if (!strcmp(how, "use"))
         p[size / 2] = 1;
     else if (!strcmp(how, "read"))
