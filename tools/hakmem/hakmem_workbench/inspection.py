@@ -102,6 +102,7 @@ class Process:
             self.library, self.layout, self.bias = self._find()
             self.memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
             self.pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
+            self._stays()
         except FileNotFoundError as error:
             raise Problem(f"there is no process {pid}", "It may have ended.", 1) from error
         except PermissionError as error:
@@ -114,6 +115,14 @@ class Process:
     def close(self) -> None:
         os.close(self.memory)
         os.close(self.pages)
+
+    def _stays(self) -> None:
+        """The opened files belong to the program whose mappings were read: it may have executed another one since."""
+        one = next(one for one in self.mappings if one.path == self.library and not one.offset)
+        text = Path(f"/proc/{self.pid}/maps").read_text(errors="replace")
+        if not re.search(rf"(?m)^0*{one.start:x}-\S+ \S+ 0+ \S+ {one.inode} ", text):
+            self.close()
+            raise Problem(f"process {self.pid} executed another program while it was read", "Look again.", code=1)
 
     def _find(self) -> tuple[str, Layout, int]:
         """The file with the records, and the offset at which it was loaded."""
@@ -485,8 +494,8 @@ class _Look:
         p = self.p
         data, size = p.variable("zones"), p.size_of("zone")
         return [
-            (p.get(data, "zone.base", i * size), p.get(data, "zone.mapped", i * size))
-            for i in range(p.number("zone_count"))
+            (p.get(data, "zone.base", at), p.get(data, "zone.mapped", at))
+            for at in range(0, min(p.number("zone_count") * size, len(data)), size)
         ]
 
     def _plan(self) -> tuple[int, int]:
@@ -495,16 +504,17 @@ class _Look:
         data, size = p.variable("zones"), p.size_of("zone")
         table = p.get(p.variable("hak_page_map"), "hak_page_map.descriptors")
         end = max(
-            p.get(data, "zone.base", i * size)
-            + (p.get(data, "zone.superslabs", i * size) << p.layout.numbers["superslab_lg"])
-            for i in range(max(p.number("zone_count"), 1))
+            p.get(data, "zone.base", at)
+            + (p.get(data, "zone.superslabs", at) << p.layout.numbers["superslab_lg"])
+            for at in range(0, min(max(p.number("zone_count"), 1) * size, len(data)), size)
         )
         return table, end
 
     def _chunks(self) -> list[tuple[int, int]]:
         """Mappings for metadata besides the tables."""
         p = self.p
-        data, count = p.variable("noted"), p.number("noted_count")
+        data = p.variable("noted")
+        count = min(p.number("noted_count"), len(data) // 16)
         if 16 * count == len(data):
             self.heap.note = "there may be more metadata than is shown"
         pairs = [_WORD.unpack_from(data, 16 * i) for i in range(count)]
@@ -549,7 +559,7 @@ class _Look:
         return found
 
     def _zone(self, base: int, mapped: int) -> None:
-        """Walks the superslabs: one whose descriptors are not resident has no page in use."""
+        """Walks the superslabs that have resident pages: the others have no page in use."""
         p = self.p
         superslab = 1 << p.layout.numbers["superslab_lg"]
         size = p.size_of("hak_slab")
@@ -559,7 +569,11 @@ class _Look:
         rotation, mask = (p.get(table, f"hak_page_map.{name}") for name in ("rotation", "mask"))
         here = self.resident.only(base, base + mapped)
         behind = base  # of a run that extends into further superslabs
-        for start in range(base, base + mapped, superslab):
+        starts: set[int] = set()
+        for first, last, _ in here.parts:
+            first = base + max(first - base, 0) // superslab * superslab
+            starts.update(range(first, min(last, base + mapped), superslab))
+        for start in sorted(starts):
             if not here.bytes(start, start + superslab):
                 continue
             index = ((start >> 16) + rotation) & mask

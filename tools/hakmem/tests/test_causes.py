@@ -260,5 +260,20 @@ def test_what_keeps_free_blocks() -> None:
     assert look.heap.kept == {"bins": 130, "sparse": 50, "empty": 7}
 
 
+def test_a_zone_of_any_size_is_read_in_time() -> None:
+    """As a process shows it that executes another program meanwhile."""
+    look = inspection._Look.__new__(inspection._Look)
+    look.p = inspection.Process.__new__(inspection.Process)
+    look.p.pid, look.p.bias, look.p.memory = 1, 0, -1
+    look.p.layout = inspection.Layout(
+        {"hak_page_map": (0, 8)},
+        {f"hak_page_map.{name}": (0, 8) for name in ("descriptors", "rotation", "mask")},
+        {"superslab_lg": 21, "sizeof.hak_slab": 128},
+    )
+    look.resident = inspection.Residence.__new__(inspection.Residence)
+    look.resident.parts = [(0, 1 << 21, bytes(512))]
+    look._zone(1 << 20, 1 << 63)
+
+
 def test_no_process(hakmem: Hakmem) -> None:
     assert "there is no process 4194999" in hakmem("causes", "4194999").err
