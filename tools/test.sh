@@ -194,9 +194,10 @@ tests_of() {
     [ "$LONG" -eq 1 ] || [ "$1" = default ] || TESTS+=(--no-suite second --no-suite long)
 }
 
-# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles the library and what the chosen tests need.
+# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles the library and what the chosen tests need. Meson runs
+# first if its files have changed: it says which targets there are.
 compile_for() {
-    needed_targets "$@" | xargs ninja -C "$1"
+    ninja -C "$1" build.ninja && needed_targets "$@" | xargs ninja -C "$1"
 }
 
 needed_targets() {
