@@ -19,8 +19,8 @@ static uint32_t remote_capacity(unsigned cls)
 
 /* --- how much, and when -------------------------------------------------------------------------------- */
 
-/* The blocks freed last stay: one, which detects that it is freed again, or as many as a thread that shares the class
- * keeps. */
+/* The blocks that were freed last stay: one, so that a second free of it is detected, or as many as a thread that
+ * shares the class keeps. */
 void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
 {
     struct hak_bin *b = &heap->bins[cls];

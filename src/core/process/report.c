@@ -449,7 +449,7 @@ static void print_sections(int fd)
     hak_stats_end(&w);
 }
 
-/* The path is the name of a family of its own, so samples of one stand together, as the format wants it. */
+/* Each path is a metric family of its own, so the samples of a family stand together, as the format requires. */
 static void write_sample(struct hak_stats_writer *w, const char *path, uint64_t value)
 {
     char line[200];

@@ -76,7 +76,7 @@ class Live:
                 return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), found
         except PermissionError as error:
             raise Problem(
-                f"{path} belongs to another user", "Use sudo, or look as that user."
+                f"{path} belongs to another user", "Use sudo, or run this as that user."
             ) from error
         except (OSError, ValueError) as error:
             raise Problem(
@@ -137,7 +137,7 @@ def open_live(pid: int) -> Live:
         path = _file_of(pid)
     except OSError as error:
         raise Problem(
-            f"process {pid} belongs to another user", "Use sudo, or look as that user."
+            f"process {pid} belongs to another user", "Use sudo, or run this as that user."
         ) from error
     if path is None:
         raise Problem(
