@@ -18,7 +18,7 @@
 struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_OWNERS] = {&hak_arrays_closed, &hak_arrays_closed};
 
 /* Sequences read this, and only on that CPU, or in that thread. */
-static void set_arrays_of(unsigned number, struct hak_arrays *arrays)
+void hak_arrays_open(unsigned number, struct hak_arrays *arrays)
 {
     __atomic_store_n(&hak_arrays_of[HAK_CPUS_UNREAL + number], arrays, __ATOMIC_RELEASE);
 }
@@ -27,7 +27,7 @@ unsigned hak_arrays_start(void)
 {
     unsigned cpus = hak_rseq_find();
     for (unsigned cpu = 0; cpu < cpus; cpu++)
-        set_arrays_of(cpu, &hak_arrays_closed);
+        hak_arrays_open(cpu, &hak_arrays_closed);
     hak_heaps_of_cpus = cpus != 0;
     if (cpus)
         hak_rseq_switch_on();
@@ -56,18 +56,13 @@ struct hak_arrays *hak_arrays_new(void)
     return a;
 }
 
-void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays)
-{
-    set_arrays_of(cpu, arrays);
-}
-
 bool hak_arrays_close(unsigned cpu)
 {
     struct hak_arrays *arrays = hak_arrays_of[HAK_CPUS_UNREAL + cpu];
-    set_arrays_of(cpu, &hak_arrays_closed);
+    hak_arrays_open(cpu, &hak_arrays_closed);
     if (hak_rseq_fence((int)cpu))
         return true;
-    set_arrays_of(cpu, arrays);
+    hak_arrays_open(cpu, arrays);
     return false;
 }
 
@@ -293,7 +288,7 @@ void hak_cache_resume(struct hak_heap *heap)
     if (!heap->number)
         heap->number = HAK_ADD_RELAXED(&numbered, 1) + 1;
     if (!heap->arrays && heap->number < HAK_OWNERS)
-        set_arrays_of(heap->number, heap->arrays = hak_arrays_new());
+        hak_arrays_open(heap->number, heap->arrays = hak_arrays_new());
     if (!heap->arrays)
         return;
     hak_self.arrays = heap->arrays;

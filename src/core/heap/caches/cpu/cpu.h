@@ -68,9 +68,10 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 
 /* Arrays for a thread or a CPU; NULL without memory. */
 struct hak_arrays *hak_arrays_new(void);
-/* Makes arrays visible to the threads on a CPU; hides them, so that only the caller touches them. False: the kernel
- * refused, and they are still visible. */
-void hak_arrays_open(unsigned cpu, struct hak_arrays *arrays);
+/* Makes arrays visible to the threads on a CPU, or to the thread with that number. */
+void hak_arrays_open(unsigned number, struct hak_arrays *arrays);
+/* Hides the arrays of a CPU, so that only the caller touches them. False: the kernel refused, and they are still
+ * visible. */
 bool hak_arrays_close(unsigned cpu);
 /* Switches restartable sequences on if they are usable. Returns the number of CPU ids; 0: sequences stay off. */
 unsigned hak_arrays_start(void);
