@@ -299,12 +299,12 @@ uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, s
     return end - begin;
 }
 
-void bench_report(const char *work, uint64_t ops, uint64_t ns, const char *fmt, ...)
+void bench_report(const char *workload, uint64_t ops, uint64_t ns, const char *fmt, ...)
 {
     struct line line = {.length = 0};
     double seconds = (double)ns / 1e9;
 
-    append(&line, "%s ops=%llu seconds=%.6f mops=%.4g", work, (unsigned long long)ops, seconds,
+    append(&line, "%s ops=%llu seconds=%.6f mops=%.4g", workload, (unsigned long long)ops, seconds,
            ns ? (double)ops / seconds / 1e6 : 0.0);
     if (fmt[0]) {
         va_list args;

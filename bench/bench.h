@@ -69,7 +69,7 @@ uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, s
  * The result line: workload, operations, time, what `fmt` adds, and the allocator that served.
  * Call it last.
  */
-void bench_report(const char *work, uint64_t ops, uint64_t ns, const char *fmt, ...)
+void bench_report(const char *workload, uint64_t ops, uint64_t ns, const char *fmt, ...)
     BENCH_PRINTF(4, 5);
 
 /* xorshift64: good enough to choose slots and sizes, and a few instructions only. */

@@ -46,7 +46,7 @@ static void run(void *arg)
     bench_free_slots(slots, t->working_set);
 }
 
-int blocks_mt_main(int argc, char **argv, const char *work, uint32_t min, uint32_t max)
+int blocks_mt_main(int argc, char **argv, const char *workload, uint32_t min, uint32_t max)
 {
     static struct thread threads[BENCH_MAX_THREADS];
     bench_parse(argc, argv, params, PARAMS);
@@ -62,6 +62,6 @@ int blocks_mt_main(int argc, char **argv, const char *work, uint32_t min, uint32
         };
     }
     uint64_t ns = bench_run_threads(count, run, threads, sizeof threads[0]);
-    bench_report(work, cycles * count, ns, "threads=%u ws=%llu", count, (unsigned long long)params[WS].value);
+    bench_report(workload, cycles * count, ns, "threads=%u ws=%llu", count, (unsigned long long)params[WS].value);
     return 0;
 }

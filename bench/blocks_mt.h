@@ -9,6 +9,6 @@
 #include <stdint.h>
 
 /* The whole program: arguments THREADS CYCLES WS SEED, sizes from min to max bytes. */
-int blocks_mt_main(int argc, char **argv, const char *work, uint32_t min, uint32_t max);
+int blocks_mt_main(int argc, char **argv, const char *workload, uint32_t min, uint32_t max);
 
 #endif

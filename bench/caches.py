@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares the caches: builds them, runs COMPARED of works.py, draws the picture of docs/caches.md and writes its
+"""Compares the caches: builds them, runs COMPARED of workloads.py, draws the picture of docs/caches.md and writes its
 tables.
 
   caches.py -n 5                          builds below build/caches, samples, picture, tables
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import run
 import service
-import works
+import workloads
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, CSV = ROOT / "docs" / "caches.md", ROOT / "docs" / "data" / "caches.csv"
@@ -58,15 +58,15 @@ def samples(args, scratch):
     setup = run.Setup(bench_dir, scratch, run.libc_of(bench_dir), args.scale, args.timeout)
     everywhere, rng, rows = os.sched_getaffinity(0), random.Random(1), []
     for repetition in range(args.repetitions):
-        for work in works.COMPARED:
-            if not re.search(args.works, work.name):
+        for workload in workloads.COMPARED:
+            if not re.search(args.workloads, workload.name):
                 continue
-            os.sched_setaffinity(0, {max(everywhere)} if work.name.startswith("1 ") else everywhere)
-            command = works.command_line(work, bench_dir, scratch, args.scale)
-            for row in run.run_blocks([(work, command)], allocators, setup, 1, rng):
+            os.sched_setaffinity(0, {max(everywhere)} if workload.name.startswith("1 ") else everywhere)
+            command = workloads.command_line(workload, bench_dir, scratch, args.scale)
+            for row in run.run_blocks([(workload, command)], allocators, setup, 1, rng):
                 if row["status"] != "ok":
-                    raise run.BenchError(f"{work.name} under {row['allocator']}: {row['status']}")
-                rows += [dict(zip(service.COLUMNS, (repetition, work.name, row["allocator"], figure, value)))
+                    raise run.BenchError(f"{workload.name} under {row['allocator']}: {row['status']}")
+                rows += [dict(zip(service.COLUMNS, (repetition, workload.name, row["allocator"], figure, value)))
                          for figure, value in row["figures"].items()]
     os.sched_setaffinity(0, everywhere)
     order = [allocator.name for allocator in allocators]
@@ -74,21 +74,21 @@ def samples(args, scratch):
 
 
 def tables_of(rows):
-    """{figure: {work: {allocator: median}}}; those of time are ratios to the first allocator, but for its own, in s."""
+    """{figure: {workload: {allocator: median}}}; times are ratios to the first allocator, but for its own, in s."""
     values = {}
     for row in rows:
-        of_work = values.setdefault(row["figure"], {}).setdefault(row["work"], {})
-        of_work.setdefault(row["allocator"], []).append(float(row["value"]))
+        of_workload = values.setdefault(row["figure"], {}).setdefault(row["workload"], {})
+        of_workload.setdefault(row["allocator"], []).append(float(row["value"]))
     first = rows[0]["allocator"]
-    order = [work.name for work in works.COMPARED]
+    order = [workload.name for workload in workloads.COMPARED]
 
     def median(figure, by_name, name):
         pairs = zip(by_name[name], by_name[first])
         return statistics.median(a / b for a, b in pairs) if figure == "cpu_s" and name != first \
             else statistics.median(by_name[name])
 
-    return {figure: {work: {name: median(figure, of_works[work], name) for name in of_works[work]}
-                     for work in sorted(of_works, key=order.index)} for figure, of_works in values.items()}
+    return {figure: {workload: {name: median(figure, of_workloads[workload], name) for name in of_workloads[workload]}
+                     for workload in sorted(of_workloads, key=order.index)} for figure, of_workloads in values.items()}
 
 
 def cell(figure, name, first, value):
@@ -102,8 +102,8 @@ def markdown(found, first):
     for figure, title in TITLES.items():
         names = [name for name in next(iter(found[figure].values())) if name != NOISE or figure == "cpu_s"]
         lines = [f"| {title.format(first=first)} | " + " | ".join(names) + " |", "|---" + "|--:" * len(names) + "|"]
-        lines += [f"| {work} | " + " | ".join(cell(figure, name, first, by_name[name]) for name in names) + " |"
-                  for work, by_name in found[figure].items()]
+        lines += [f"| {workload} | " + " | ".join(cell(figure, name, first, by_name[name]) for name in names) + " |"
+                  for workload, by_name in found[figure].items()]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -122,19 +122,19 @@ def draw(found, first, path):
     from matplotlib import pyplot
 
     colours = {name: "grey" if name == NOISE else f"C{i}"
-               for i, name in enumerate(found["cpu_s"][works.COMPARED[0].name])}
+               for i, name in enumerate(found["cpu_s"][workloads.COMPARED[0].name])}
     heights = [len(found[figure]) + 1.5 for figure in TITLES]
     canvas, panels = pyplot.subplots(len(TITLES), figsize=(8, 0.32 * sum(heights) + 1.5), height_ratios=heights)
     for panel, (figure, title) in zip(panels, TITLES.items()):
-        of_works = found[figure]
-        for name in next(iter(of_works.values())):
+        of_workloads = found[figure]
+        for name in next(iter(of_workloads.values())):
             if name == first and figure == "cpu_s":
                 panel.axvline(1, color=colours[name], linewidth=1.5, label=name)
             elif name != NOISE or figure == "cpu_s":
-                panel.plot([by_name[name] for by_name in of_works.values()], range(len(of_works)),
+                panel.plot([by_name[name] for by_name in of_workloads.values()], range(len(of_workloads)),
                            "|" if name == NOISE else "o", markersize=6, label=name, color=colours[name])
-        panel.set_yticks(range(len(of_works)), of_works)
-        panel.set_ylim(len(of_works) - 0.5, -0.5)
+        panel.set_yticks(range(len(of_workloads)), of_workloads)
+        panel.set_ylim(len(of_workloads) - 0.5, -0.5)
         panel.set_xlim(left=0)
         panel.set_title(title.format(first=first).replace("`", ""), fontsize="medium")
         panel.grid(linewidth=0.3)
@@ -146,7 +146,7 @@ def draw(found, first, path):
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", dest="repetitions", type=int, default=5)
-    parser.add_argument("--works", default="", metavar="REGEX")
+    parser.add_argument("--workloads", "--works", default="", metavar="REGEX")
     parser.add_argument("--libraries", nargs="+", metavar="NAME=LIBRARY")
     parser.add_argument("--build", type=Path, metavar="DIR",
                         help="where they are built; with --libraries, the build whose programs run")

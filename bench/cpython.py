@@ -19,12 +19,12 @@ from pathlib import Path
 
 import run
 import tables
-import works
+import workloads
 
 # Benchmarks that only need Python, and that allocate.
 DEFAULT = ("async_tree chaos comprehensions deepcopy deltablue float gc_collect generators go hexiom json_dumps "
            "json_loads logging nqueens pprint pyflate raytrace regex_compile richards sqlite_synth telco").split()
-WORK = works.Work("cpython", "", env=works.PLAIN_PYTHON)
+WORKLOAD = workloads.Workload("cpython", "", env=workloads.PLAIN_PYTHON)
 WHERE = "import pathlib, pyperformance; print(pathlib.Path(pyperformance.__file__).parent / 'data-files/benchmarks')"
 
 
@@ -45,10 +45,10 @@ def values_of(result):
 def measure(python, script, allocator, scratch):
     output = scratch / "result.json"
     output.unlink(missing_ok=True)
-    inherited = ",".join(["LD_PRELOAD", *works.PLAIN_PYTHON, *allocator.env])
+    inherited = ",".join(["LD_PRELOAD", *workloads.PLAIN_PYTHON, *allocator.env])
     done = subprocess.run([python, str(script), "-p1", "-n3", "-w1", "-q", "--min-time", "0.05",
                            "--inherit-environ", inherited, "-o", str(output)],
-                          env=run.environment(WORK, allocator, allocator.library), cwd=scratch,
+                          env=run.environment(WORKLOAD, allocator, allocator.library), cwd=scratch,
                           capture_output=True, text=True)
     if done.returncode or not output.exists():
         raise run.BenchError(f"{script.parent.name} under {allocator.name}: {done.stderr.strip()[-200:]}")
@@ -65,9 +65,9 @@ def samples(args, scratch):
             if not script.is_file():
                 raise run.BenchError(f'no benchmark "{name}"; see {args.python} -m pyperformance list')
             for allocator in run.shuffled(allocators, rng):
-                rows += [{"repetition": repetition, "work": work, "allocator": allocator.name, "status": "ok",
+                rows += [{"repetition": repetition, "workload": workload, "allocator": allocator.name, "status": "ok",
                           "wall_s": seconds}
-                         for work, seconds in measure(args.python, script, allocator, scratch).items()]
+                         for workload, seconds in measure(args.python, script, allocator, scratch).items()]
     return rows
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_footprint WORK KIND AMOUNT IDLE_MS SEED: does memory stay bounded, and is it returned? prodcons: for AMOUNT
+ * bench_footprint WORKLOAD KIND AMOUNT IDLE_MS SEED: does memory stay bounded, and is it returned? prodcons: for AMOUNT
  * milliseconds one thread allocates and another frees, at most RING blocks apart. threads: AMOUNT short threads, one
  * after the other, each with a few live blocks.
  * Prints the resident set at each tenth of the way, after IDLE_MS of idleness, and after 1000
@@ -12,14 +12,14 @@
 #include <sched.h>
 #include <stdio.h>
 
-enum { WORK, KIND, AMOUNT, IDLE_MS, SEED, PARAMS };
+enum { WORKLOAD, KIND, AMOUNT, IDLE_MS, SEED, PARAMS };
 enum { PRODCONS, THREADS };
 enum { SMALL, POOL, MIXED };
-static const char *const work_names[] = {"prodcons", "threads"};
+static const char *const workload_names[] = {"prodcons", "threads"};
 static const char *const kind_names[] = {"small", "pool", "mixed"};
 
 static struct bench_param params[PARAMS] = {
-    [WORK] = {"WORK", PRODCONS, 0, 0, "prodcons|threads"},
+    [WORKLOAD] = {"WORKLOAD", PRODCONS, 0, 0, "prodcons|threads"},
     [KIND] = {"KIND", SMALL, 0, 0, "small|pool|mixed"},
     [AMOUNT] = {"AMOUNT", 10000, 10, UINT64_C(1) << 32, NULL},
     [IDLE_MS] = {"IDLE_MS", 2000, 0, 86400000, NULL},
@@ -153,16 +153,16 @@ int main(int argc, char **argv)
     free(bench_malloc(64)); /* the allocator's own start belongs to "before" */
     uint64_t before = bench_rss_kib();
     uint64_t begin = bench_now_ns();
-    uint64_t ops = params[WORK].value == PRODCONS ? prodcons() : short_threads();
+    uint64_t ops = params[WORKLOAD].value == PRODCONS ? prodcons() : short_threads();
     uint64_t ns = bench_now_ns() - begin;
     bench_wait_ms(params[IDLE_MS].value);
     uint64_t idled = bench_rss_kib();
     small_pairs();
     samples_text(text, sizeof text);
     bench_report("footprint", ops, ns,
-                 "work=%s kind=%s rss_before_kib=%llu rss_kib=%s rss_idle_kib=%llu "
+                 "workload=%s kind=%s rss_before_kib=%llu rss_kib=%s rss_idle_kib=%llu "
                  "rss_after_kib=%llu",
-                 work_names[params[WORK].value], kind_names[params[KIND].value], (unsigned long long)before, text,
-                 (unsigned long long)idled, (unsigned long long)bench_rss_kib());
+                 workload_names[params[WORKLOAD].value], kind_names[params[KIND].value], (unsigned long long)before,
+                 text, (unsigned long long)idled, (unsigned long long)bench_rss_kib());
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_latency WORK THREADS CYCLES MAX REMOTE SPREAD_MS MIB SEED: how long the slowest calls take.
+ * bench_latency WORKLOAD THREADS CYCLES MAX REMOTE SPREAD_MS MIB SEED: how long the slowest calls take.
  * Each malloc and each free is timed by itself (stopwatch.h says how, and what is subtracted).
  * steady: in each cycle a thread allocates or frees a block in one of its slots, 16 to MAX bytes, each doubling equally
  * likely; REMOTE percent of the blocks are freed by another thread. bursts: at intervals a thread allocates some
@@ -16,13 +16,13 @@
 #include <sched.h>
 #include <stdio.h>
 
-enum { WORK, THREADS, CYCLES, MAX, REMOTE, SPREAD_MS, MIB, SEED, PARAMS };
+enum { WORKLOAD, THREADS, CYCLES, MAX, REMOTE, SPREAD_MS, MIB, SEED, PARAMS };
 enum { STEADY, BURSTS, PURGE };
 
-static const char *const work_names[] = {"steady", "bursts", "purge"};
+static const char *const workload_names[] = {"steady", "bursts", "purge"};
 
 static struct bench_param params[PARAMS] = {
-    [WORK] = {"WORK", STEADY, 0, 0, "steady|bursts|purge"},
+    [WORKLOAD] = {"WORKLOAD", STEADY, 0, 0, "steady|bursts|purge"},
     [THREADS] = {"THREADS", 2, 1, 64, NULL},
     [CYCLES] = {"CYCLES", 2000000, 1, UINT64_C(1) << 40, NULL},
     [MAX] = {"MAX", 20000, 32, 1u << 30, NULL},
@@ -125,7 +125,7 @@ static void finish(struct thread *t)
         ;
 }
 
-/* --- works ------------------------------------------------------------------------------------ */
+/* --- workloads ------------------------------------------------------------------------------------ */
 
 static void cycle(struct thread *t, void **slot)
 {
@@ -166,7 +166,7 @@ static void churn(struct thread *t, void **slots)
         cycle(t, &slots[bench_below(&t->random, SLOTS)]);
         if (params[REMOTE].value > 0)
             free_one_foreign(t);
-        if (params[WORK].value == BURSTS && i % CYCLES_TO_BURST == 0)
+        if (params[WORKLOAD].value == BURSTS && i % CYCLES_TO_BURST == 0)
             burst(t);
         if (i % in_a_row == 0)
             keep_pace(began, i);
@@ -217,7 +217,7 @@ static void run(void *arg)
         return;
     }
     void **slots = bench_slots(SLOTS);
-    if (params[WORK].value == PURGE)
+    if (params[WORKLOAD].value == PURGE)
         pthread_barrier_wait(&hoarded);
     stopwatch_open(&t->watch, &ticks);
     churn(t, slots);
@@ -261,8 +261,8 @@ static void report(const struct thread *threads, uint64_t ns)
         taken_ns += threads[i].watch.taken_ns;
     }
     bench_report("latency", mallocs.count + frees.count, ns,
-                 "work=%s threads=%u max=%llu remote=%llu clock_ns=%.1f preempted_ms=%.1f%s%s",
-                 work_names[params[WORK].value], thread_count, (unsigned long long)params[MAX].value,
+                 "workload=%s threads=%u max=%llu remote=%llu clock_ns=%.1f preempted_ms=%.1f%s%s",
+                 workload_names[params[WORKLOAD].value], thread_count, (unsigned long long)params[MAX].value,
                  (unsigned long long)params[REMOTE].value, ticks.ns * (double)ticks.overhead, (double)taken_ns / 1e6,
                  quantiles("malloc", &mallocs).text, quantiles("free", &frees).text);
 }
@@ -281,7 +281,7 @@ int main(int argc, char **argv)
     read_arguments(argc, argv);
     ticks = ticks_measure();
     mailboxes_init(&boxes, thread_count, MAILBOX_BLOCKS);
-    unsigned all = thread_count + (params[WORK].value == PURGE);
+    unsigned all = thread_count + (params[WORKLOAD].value == PURGE);
     struct thread *threads = bench_map(all * sizeof *threads);
     for (unsigned i = 0; i < all; i++) {
         threads[i].index = i;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Peak and idle memory beside the leanest of the other allocators.
 
-Each work (MEMORY in works.py) runs under every allocator, one after the other; the tables show
+Each workload (MEMORY in workloads.py) runs under every allocator, one after the other; the tables show
 MiB, medians over the repetitions, and how far the first allocator is from the leanest other one.
 "Idle" is the resident set 2 s after all was freed, and after 1000 small pairs.
 
@@ -18,40 +18,40 @@ from pathlib import Path
 
 import run
 import tables
-import works
+import workloads
 
 METRICS = {"peak_kib": "Peak resident memory", "held_kib": "Resident memory after idleness and 1000 pairs"}
 
 
 def medians(rows, metric):
-    """{(work, allocator): MiB}."""
+    """{(workload, allocator): MiB}."""
     values = {}
     for row in rows:
         if row["status"] == "ok":
-            values.setdefault((row["work"], row["allocator"]), []).append(row[metric] / 1024)
+            values.setdefault((row["workload"], row["allocator"]), []).append(row[metric] / 1024)
     return {key: statistics.median(found) for key, found in values.items()}
 
 
-def leanest(values, work, others):
-    found = [(values[work, name], name) for name in others if (work, name) in values]
+def leanest(values, workload, others):
+    found = [(values[workload, name], name) for name in others if (workload, name) in values]
     return min(found) if found else None
 
 
 def table(rows, metric, names, within):
-    """The table as text, and the works on which the first allocator is beyond `within`."""
+    """The table as text, and the workloads on which the first allocator is beyond `within`."""
     values = medians(rows, metric)
     lines, beyond, ratios = [], [], []
-    for work in dict.fromkeys(row["work"] for row in rows):
-        cells = [f"{values[work, name]:.1f}" if (work, name) in values else "fail" for name in names]
-        best = leanest(values, work, names[1:])
-        if best and (work, names[0]) in values:
-            ratios.append(values[work, names[0]] / best[0])
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        cells = [f"{values[workload, name]:.1f}" if (workload, name) in values else "fail" for name in names]
+        best = leanest(values, workload, names[1:])
+        if best and (workload, names[0]) in values:
+            ratios.append(values[workload, names[0]] / best[0])
             cells += [f"{ratios[-1]:.2f} of {best[1]}"]
         else:
             cells += ["-"]
         if len(ratios) < len(lines) + 1 or ratios[-1] > within:
-            beyond.append(work)
-        lines.append([work, *cells])
+            beyond.append(workload)
+        lines.append([workload, *cells])
     if ratios:
         lines.append(["geometric mean", *[""] * len(names), f"{tables.geometric_mean(ratios):.2f}"])
     header = ["MiB", *names, "first / leanest"]
@@ -65,21 +65,21 @@ def samples(args, scratch):
     known = run.known_libraries(build)
     allocators = [run.parse_allocator(text, known)
                   for text in args.allocators or ["hakmem", *(p for p in run.PEERS if p in known)]]
-    chosen = [(work, works.command_line(work, bench_dir, scratch, setup.scale))
-              for work in works.MEMORY if re.search(args.works, work.name)]
+    chosen = [(workload, workloads.command_line(workload, bench_dir, scratch, setup.scale))
+              for workload in workloads.MEMORY if re.search(args.workloads, workload.name)]
     rows, rng = [], random.Random()
     for _ in range(args.repetitions):
-        for work, command in chosen:
+        for workload, command in chosen:
             for allocator in run.shuffled(allocators, rng):
-                rows.append(run.measure(work, command, allocator, setup))
-    rows.sort(key=lambda row: [work.name for work, _ in chosen].index(row["work"]))
+                rows.append(run.measure(workload, command, allocator, setup))
+    rows.sort(key=lambda row: [workload.name for workload, _ in chosen].index(row["workload"]))
     return rows, [allocator.name for allocator in allocators]
 
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--allocators", nargs="+", metavar="ALLOCATOR", help="the first is compared with the rest")
-    parser.add_argument("--works", default="", metavar="REGEX")
+    parser.add_argument("--workloads", "--works", default="", metavar="REGEX")
     parser.add_argument("-n", dest="repetitions", type=int, default=1)
     parser.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full",
                         help="a quarter of the work")
@@ -99,7 +99,7 @@ def main():
         return 2
     for row in rows:
         if row["status"] != "ok":
-            print(f"{row['work']} under {row['allocator']} failed: {row['status']}", file=sys.stderr)
+            print(f"{row['workload']} under {row['allocator']} failed: {row['status']}", file=sys.stderr)
     failed = any(row["status"] != "ok" for row in rows)
     for metric in METRICS:
         text, beyond = table(rows, metric, names, args.within or float("inf"))

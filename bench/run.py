@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Compares allocators: workloads (works.py) times allocators, interleaved at random. One block is one workload under
-every allocator in random order; a repetition is a block of every workload. Each ratio is taken inside its block, so
-slow drift of the machine cancels out, and the medians of those are printed. The system allocator runs twice in every
+"""Compares allocators: workloads (workloads.py) times allocators, interleaved at random. One block is one workload
+under every allocator in random order; a repetition is a block of every workload. Each ratio is taken inside its block,
+so slow drift of the machine cancels out, and the medians of those are printed. The system allocator runs twice in every
 block: the second column, "system2", shows the noise. From 8 blocks on, the rule of `hakmem ab` (tools/hakmem/
 hakmem_workbench/inference.py) judges each ratio: "~" marks those that show no difference.
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tables
-import works
+import workloads
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "hakmem"))
 
@@ -59,7 +59,7 @@ class Setup:
     bench_dir: Path
     scratch: Path
     libc: Path
-    scale: str      # of works.SCALES
+    scale: str      # of workloads.SCALES
     timeout: float
 
 
@@ -135,19 +135,19 @@ def find_build(given):
     return found[-1].parent.parent
 
 
-def environment(work, allocator, preload=None):
+def environment(workload, allocator, preload=None):
     env = {key: value for key, value in os.environ.items()
            if key != "LD_PRELOAD" and not key.startswith("HAKMEM_")}
-    env.update(work.env)
+    env.update(workload.env)
     env.update(allocator.env)
     if preload:
         env["LD_PRELOAD"] = str(preload)
     return env
 
 
-def preload_of(work, allocator, setup):
+def preload_of(workload, allocator, setup):
     """The library to preload: also the system's malloc, if a program brings another allocator."""
-    if allocator.library is None and work.links_allocator:
+    if allocator.library is None and workload.links_allocator:
         return setup.libc
     return allocator.library
 
@@ -166,78 +166,78 @@ def execute(command, env, timeout):
         return out, err
 
 
-def check_object(path, work, allocator, setup):
+def check_object(path, workload, allocator, setup):
     """Checks that `path`, which defines malloc in the process, is the requested file."""
-    expected = preload_of(work, allocator, setup) or setup.libc
+    expected = preload_of(workload, allocator, setup) or setup.libc
     if Path(path).resolve() != expected:
-        raise BenchError(f"{work.name} under {allocator.name}: malloc came from {path}, "
+        raise BenchError(f"{workload.name} under {allocator.name}: malloc came from {path}, "
                          f"not from {expected}; the comparison would be void")
 
 
-def check_program(work, command, allocator, setup):
+def check_program(workload, command, allocator, setup):
     """Asks the dynamic linker to which malloc a program without a result line is bound."""
-    expected = preload_of(work, allocator, setup) or setup.libc
+    expected = preload_of(workload, allocator, setup) or setup.libc
     if "musl" in setup.libc.name:
         return  # its dynamic linker does not say
     bindings = setup.scratch / "bindings"
     bindings.mkdir()
-    env = environment(work, allocator, preload_of(work, allocator, setup))
+    env = environment(workload, allocator, preload_of(workload, allocator, setup))
     env |= {"LD_DEBUG": "bindings", "LD_DEBUG_OUTPUT": str(bindings / "ld")}
     execute(command, env, setup.timeout)
     bound = {Path(found).resolve() for path in bindings.iterdir()
              for found in BINDING.findall(path.read_text(errors="replace"))}
     shutil.rmtree(bindings)
     if expected not in bound:
-        raise BenchError(f"{work.name} under {allocator.name}: no process of it bound malloc to "
-                         f"{expected}; leave the work out with --works")
+        raise BenchError(f"{workload.name} under {allocator.name}: no process of it bound malloc to "
+                         f"{expected}; leave the workload out with --workloads")
 
 
-def figures_of(work, out, row):
+def figures_of(workload, out, row):
     """The workload's figures: printed by its program, else measured from outside."""
     said = row | dict(re.findall(r" (\w+)=(\d+(?:\.\d+)?)(?= )", out))
-    missing = [name for name in work.figures if name not in said]
+    missing = [name for name in workload.figures if name not in said]
     if missing:
-        raise BenchError(f"{work.name} printed no {', '.join(missing)}: {out.strip()}")
-    return {name: float(said[name]) for name in work.figures}
+        raise BenchError(f"{workload.name} printed no {', '.join(missing)}: {out.strip()}")
+    return {name: float(said[name]) for name in workload.figures}
 
 
-def measure(work, command, allocator, setup):
+def measure(workload, command, allocator, setup):
     """One sample as a row of the raw table."""
-    preload = preload_of(work, allocator, setup)
-    line = [str(setup.bench_dir / "bench_measure"), str(work.repeat), str(preload or "-"),
+    preload = preload_of(workload, allocator, setup)
+    line = [str(setup.bench_dir / "bench_measure"), str(workload.repeat), str(preload or "-"),
             *command]
-    out, err = execute(line, environment(work, allocator), setup.timeout)
-    row = {"work": work.name, "allocator": allocator.name, "status": "ok"}
+    out, err = execute(line, environment(workload, allocator), setup.timeout)
+    row = {"workload": workload.name, "allocator": allocator.name, "status": "ok"}
     measured = MEASURED.search(out)
     if not measured or measured[5] != "0":
         reason = f"exit code {measured[5]}" if measured else "no result"
         return row | {"status": f"{reason}: {err.strip().splitlines()[-1] if err.strip() else '-'}"}
     served = SERVED.search(out)
     if served:
-        check_object(served[3], work, allocator, setup)
+        check_object(served[3], workload, allocator, setup)
         row["served"] = f"{served[1]} {served[2]}"
     wall, user, system, peak = (int(value) for value in measured.groups()[:4])
     row |= {"wall_s": wall / 1e9, "cpu_s": (user + system) / 1e6, "peak_kib": peak}
-    if work.own_time:
+    if workload.own_time:
         row["wall_s"] = float(re.search(r" seconds=(\S+)", out)[1])
     held = re.search(r" rss_after_kib=(\d+)", out)
     if held:
         row["held_kib"] = int(held[1])
-    return row | {"figures": figures_of(work, out, row)}
+    return row | {"figures": figures_of(workload, out, row)}
 
 
-def count_calls(work, command, allocator, setup):
-    """System calls of one process of the work, by strace."""
+def count_calls(workload, command, allocator, setup):
+    """System calls of one process of the workload, by strace."""
     result = setup.scratch / "strace"
-    preload = preload_of(work, allocator, setup)
+    preload = preload_of(workload, allocator, setup)
     line = ["strace", "-c", "-f", "-o", str(result)]
     line += ["-E", f"LD_PRELOAD={preload}"] if preload else []
-    _, err = execute([*line, *command], environment(work, allocator), setup.timeout)
+    _, err = execute([*line, *command], environment(workload, allocator), setup.timeout)
     text = result.read_text() if result.exists() else ""
     calls = {name: int(count) for count, name in
              re.findall(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)(?:\s+\d+)?\s+(\w+)$", text, re.M)}
     if not calls:
-        raise BenchError(f"strace of {work.name} under {allocator.name} failed: {err.strip()}")
+        raise BenchError(f"strace of {workload.name} under {allocator.name} failed: {err.strip()}")
     return {"calls": calls.pop("total", sum(calls.values())),
             **{name: calls.get(name, 0) for name in ("mmap", "munmap", "mremap", "madvise", "brk")}}
 
@@ -246,12 +246,12 @@ def run_blocks(chosen, allocators, setup, repetitions, rng):
     """All samples; blocks, and the runs within each block, are in random order."""
     rows = []
     for repetition in range(repetitions):
-        for work, command in shuffled(chosen, rng):
+        for workload, command in shuffled(chosen, rng):
             if sys.stderr.isatty():
-                print(f"\r{repetition + 1}/{repetitions} {work.name:<24}", end="",
+                print(f"\r{repetition + 1}/{repetitions} {workload.name:<24}", end="",
                       file=sys.stderr)
             for _, position, allocator in interleaved(allocators, 1, rng):
-                row = measure(work, command, allocator, setup)
+                row = measure(workload, command, allocator, setup)
                 rows.append({"repetition": repetition, "position": position} | row)
     if sys.stderr.isatty():
         print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
@@ -259,7 +259,7 @@ def run_blocks(chosen, allocators, setup, repetitions, rng):
 
 
 def write_csv(path, rows):
-    columns = ["repetition", "position", "work", "allocator", "status", "wall_s", "cpu_s",
+    columns = ["repetition", "position", "workload", "allocator", "status", "wall_s", "cpu_s",
                "peak_kib", "held_kib", "served"]
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
@@ -287,27 +287,27 @@ def libc_of(bench_dir):
     return Path(served[3]).resolve()
 
 
-def choose_works(group, pattern, setup):
+def choose_workloads(group, pattern, setup):
     chosen = []
-    for work in works.group(group):
-        if not re.search(pattern, work.name):
+    for workload in workloads.group(group):
+        if not re.search(pattern, workload.name):
             continue
-        command = works.command_line(work, setup.bench_dir, setup.scratch, setup.scale)
+        command = workloads.command_line(workload, setup.bench_dir, setup.scratch, setup.scale)
         if command is None:
-            print(f"{work.name}: not installed, left out", file=sys.stderr)
+            print(f"{workload.name}: not installed, left out", file=sys.stderr)
             continue
-        chosen.append((work, command))
+        chosen.append((workload, command))
     if not chosen:
-        raise BenchError(f'--works "{pattern}" matches no work; see --list')
+        raise BenchError(f'--workloads "{pattern}" matches no workload; see --list')
     return chosen
 
 
 def check_all(chosen, allocators, setup):
     """Runs each program once that cannot report which allocator served it."""
-    for work, command in chosen:
+    for workload, command in chosen:
         if Path(command[0]).parent != setup.bench_dir:
             for allocator in allocators:
-                check_program(work, command, allocator, setup)
+                check_program(workload, command, allocator, setup)
 
 
 def run(args, scratch):
@@ -315,12 +315,12 @@ def run(args, scratch):
     bench_dir = build / "bench"
     setup = Setup(bench_dir, scratch, libc_of(bench_dir), args.scale, args.timeout)
     allocators = choose_allocators(args.allocators, known_libraries(build))
-    works.write_inputs(scratch)
-    chosen = choose_works(args.group, args.works, setup)
+    workloads.write_inputs(scratch)
+    chosen = choose_workloads(args.group, args.workloads, setup)
     check_all(chosen, allocators, setup)
     if args.syscalls:
-        counts = {(work.name, allocator.name): count_calls(work, command, allocator, setup)
-                  for work, command in chosen for allocator in allocators
+        counts = {(workload.name, allocator.name): count_calls(workload, command, allocator, setup)
+                  for workload, command in chosen for allocator in allocators
                   if allocator.name != NOISE}
         print(tables.call_table(counts))
         return []
@@ -330,14 +330,14 @@ def run(args, scratch):
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="print the works and end")
+    parser.add_argument("--list", action="store_true", help="print the workloads and end")
     parser.add_argument("--group", choices=["all", "calls", "service"], default="all",
-                        help="which works: all (default), the calls beside malloc and free, or those of service.py")
-    parser.add_argument("--works", metavar="REGEX", default="", help="only works so named")
+                        help="which workloads: all (default), the calls beside malloc and free, or those of service.py")
+    parser.add_argument("--workloads", "--works", metavar="REGEX", default="", help="only workloads so named")
     parser.add_argument("--allocators", metavar="A", nargs="+",
                         help="besides system (default: hakmem and all peers that are installed)")
     parser.add_argument("--repetitions", "-n", type=int, metavar="N",
-                        help="blocks of each work (default 11, with --quick 3)")
+                        help="blocks of each workload (default 11, with --quick 3)")
     parser.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full",
                         help="a quarter of the work")
     parser.add_argument("--cpu", action="store_true",
@@ -357,9 +357,9 @@ def read_arguments():
     if args.repetitions < 1:
         parser.error(f"--repetitions {args.repetitions}: give 1 or more")
     try:
-        re.compile(args.works)
+        re.compile(args.workloads)
     except re.error as error:
-        parser.error(f'--works "{args.works}": {error}')
+        parser.error(f'--workloads "{args.workloads}": {error}')
     return args
 
 
@@ -372,19 +372,19 @@ def show(rows, args):
         print(tables.ratio_table(rows, "held_kib", BASE, "MiB", 1 / 1024))
     if args.png:
         tables.draw(rows, metric, BASE, args.png)
-    failures = sorted({(row["work"], row["allocator"], row["status"])
+    failures = sorted({(row["workload"], row["allocator"], row["status"])
                        for row in rows if row["status"] != "ok"})
-    for work, allocator, status in failures:
-        print(f"{work} under {allocator} failed: {status}", file=sys.stderr)
+    for workload, allocator, status in failures:
+        print(f"{workload} under {allocator} failed: {status}", file=sys.stderr)
     return len(failures)
 
 
 def main():
     args = read_arguments()
     if args.list:
-        for work in works.group(args.group):
-            times = f" ({work.repeat} processes)" if work.repeat > 1 else ""
-            print(f"{work.name:<24}{' '.join(work.command.split())[:100]}{times}")
+        for workload in workloads.group(args.group):
+            times = f" ({workload.repeat} processes)" if workload.repeat > 1 else ""
+            print(f"{workload.name:<24}{' '.join(workload.command.split())[:100]}{times}")
         return 0
     try:
         if args.source:

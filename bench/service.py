@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A long-lived process: its memory, its waiting threads, its slowest calls. Each workload (SERVICE in works.py) runs
-under every allocator, one after the other in random order, -n times. One table for each workload shows the medians of
-its figures, and the distance of the first allocator from the best other one. Less is better everywhere. --picture draws
-the quantiles of the latency works.
+"""A long-lived process: its memory, its waiting threads, its slowest calls. Each workload (SERVICE in workloads.py)
+runs under every allocator, one after the other in random order, -n times. One table for each workload shows the medians
+of its figures, and the distance of the first allocator from the best other one. Less is better everywhere. --picture
+draws the quantiles of the latency workloads.
 
 Allocators are written as for run.py; the first is compared with the rest. HAKMEM_* of the caller's environment are not
 passed on.
@@ -19,9 +19,9 @@ from pathlib import Path
 
 import run
 import tables
-import works
+import workloads
 
-COLUMNS = ["repetition", "work", "allocator", "figure", "value"]
+COLUMNS = ["repetition", "workload", "allocator", "figure", "value"]
 QUANTILES = {"p50": "50", "p99": "99", "p999": "99.9", "p9999": "99.99", "worst": "worst"}
 CALLS = ("malloc", "free")
 
@@ -34,30 +34,30 @@ def take_samples(args, scratch):
     known = run.known_libraries(build)
     texts = args.allocators or [name for name in ("hakmem", run.BASE, *run.PEERS) if name in (run.BASE, *known)]
     allocators = [run.parse_allocator(text, known) for text in texts]
-    chosen = run.choose_works("service", args.works, setup)
+    chosen = run.choose_workloads("service", args.workloads, setup)
     rows, failures, rng = [], [], random.Random()
     for repetition in range(args.repetitions):
-        for work, command in chosen:
+        for workload, command in chosen:
             for allocator in run.shuffled(allocators, rng):
-                row = run.measure(work, command, allocator, setup)
+                row = run.measure(workload, command, allocator, setup)
                 if row["status"] != "ok":
-                    failures.append(f"{work.name} under {allocator.name} failed: {row['status']}")
-                rows += [dict(zip(COLUMNS, (repetition, work.name, allocator.name, figure, value)))
+                    failures.append(f"{workload.name} under {allocator.name} failed: {row['status']}")
+                rows += [dict(zip(COLUMNS, (repetition, workload.name, allocator.name, figure, value)))
                          for figure, value in row.get("figures", {}).items()]
     order = [allocator.name for allocator in allocators]
-    works_order = [work.name for work, _ in chosen]
-    rows.sort(key=lambda row: (works_order.index(row["work"]), order.index(row["allocator"])))
+    workloads_order = [workload.name for workload, _ in chosen]
+    rows.sort(key=lambda row: (workloads_order.index(row["workload"]), order.index(row["allocator"])))
     return rows, failures
 
 
 def medians(rows):
-    """{work: {figure: {allocator: median}}}, in the order of the rows."""
+    """{workload: {figure: {allocator: median}}}, in the order of the rows."""
     found = {}
     for row in rows:
-        found.setdefault(row["work"], {}).setdefault(row["figure"], {}).setdefault(row["allocator"], []).append(
+        found.setdefault(row["workload"], {}).setdefault(row["figure"], {}).setdefault(row["allocator"], []).append(
             float(row["value"]))
-    return {work: {figure: {name: statistics.median(values) for name, values in by_name.items()}
-                   for figure, by_name in figures.items()} for work, figures in found.items()}
+    return {workload: {figure: {name: statistics.median(values) for name, values in by_name.items()}
+                       for figure, by_name in figures.items()} for workload, figures in found.items()}
 
 
 def beside_best(values, first):
@@ -76,10 +76,10 @@ def number(value):
 def text_of(rows):
     names = tables.names(rows, "allocator")
     parts = []
-    for work, figures in medians(rows).items():
+    for workload, figures in medians(rows).items():
         lines = [[figure, *(number(values[name]) if name in values else "fail" for name in names),
                   beside_best(values, names[0])] for figure, values in figures.items()]
-        parts.append(tables.render([work, *names, "first / best other"], lines))
+        parts.append(tables.render([workload, *names, "first / best other"], lines))
     return "\n".join(parts)
 
 
@@ -93,13 +93,13 @@ def draw(rows, path):
     matplotlib.rcParams["svg.hashsalt"] = "hakmem"  # the same samples make the same file
     from matplotlib import pyplot
 
-    found = {work: figures for work, figures in medians(rows).items() if "malloc_p50_ns" in figures}
+    found = {workload: figures for workload, figures in medians(rows).items() if "malloc_p50_ns" in figures}
     if not found:
-        raise tables.TableError("--picture draws the latency works; none was measured")
+        raise tables.TableError("--picture draws the latency workloads; none was measured")
     figure, axes = pyplot.subplots(len(found), len(CALLS), figsize=(10, 2.8 * len(found)), squeeze=False, sharey="row")
-    for panels, (work, figures) in zip(axes, found.items()):
+    for panels, (workload, figures) in zip(axes, found.items()):
         for panel, call in zip(panels, CALLS):
-            draw_panel(panel, f"{work}: {call}", [figures[f"{call}_{quantile}_ns"] for quantile in QUANTILES])
+            draw_panel(panel, f"{workload}: {call}", [figures[f"{call}_{quantile}_ns"] for quantile in QUANTILES])
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", ncols=len(labels), fontsize="small")
     figure.supylabel("nanoseconds")
@@ -132,14 +132,14 @@ def write_csv(path, rows):
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="print the works and end")
+    parser.add_argument("--list", action="store_true", help="print the workloads and end")
     parser.add_argument("--allocators", nargs="+", metavar="ALLOCATOR", help="the first is compared with the rest")
-    parser.add_argument("--works", default="", metavar="REGEX")
+    parser.add_argument("--workloads", "--works", default="", metavar="REGEX")
     parser.add_argument("-n", dest="repetitions", type=int, default=1)
     parser.add_argument("--quick", action="store_const", dest="scale", const="quick", default="full",
                         help="a quarter of the work")
     parser.add_argument("--smoke", action="store_const", dest="scale", const="smoke",
-                        help="hardly any work: shows that each work runs; the figures mean nothing")
+                        help="hardly any work: shows that each workload runs; the figures mean nothing")
     parser.add_argument("--csv", metavar="FILE", type=Path, help="write all samples")
     parser.add_argument("--from", metavar="FILE", type=Path, dest="source", help="show samples written by --csv")
     parser.add_argument("--picture", metavar="FILE", type=Path, help="draw the quantiles, as .svg or .png (matplotlib)")
@@ -151,13 +151,13 @@ def read_arguments():
 def main():
     args = read_arguments()
     if args.list:
-        for work in works.SERVICE:
-            print(f"{work.name:<24}{work.command}")
+        for workload in workloads.SERVICE:
+            print(f"{workload.name:<24}{workload.command}")
         return 0
     failures = []
     try:
         if args.source:
-            rows = [row for row in read_csv(args.source) if re.search(args.works, row["work"])]
+            rows = [row for row in read_csv(args.source) if re.search(args.workloads, row["workload"])]
         else:
             with tempfile.TemporaryDirectory(prefix="hakmem-bench-") as scratch:
                 rows, failures = take_samples(args, Path(scratch))

@@ -29,21 +29,21 @@ def names(rows, column):
 
 
 def by_block(rows, metric):
-    """{(work, repetition): {allocator: value}} of the rows that have a value."""
+    """{(workload, repetition): {allocator: value}} of the rows that have a value."""
     blocks = {}
     for row in rows:
         if row["status"] == "ok" and row.get(metric):
-            blocks.setdefault((row["work"], row["repetition"]), {})[row["allocator"]] = row[metric]
+            blocks.setdefault((row["workload"], row["repetition"]), {})[row["allocator"]] = row[metric]
     return blocks
 
 
 def ratios(rows, metric, base):
-    """{(work, allocator): [ratio to the base in the same block]}."""
+    """{(workload, allocator): [ratio to the base in the same block]}."""
     result = {}
-    for (work, _), values in by_block(rows, metric).items():
+    for (workload, _), values in by_block(rows, metric).items():
         for allocator, value in values.items():
             if allocator != base and base in values:
-                result.setdefault((work, allocator), []).append(value / values[base])
+                result.setdefault((workload, allocator), []).append(value / values[base])
     return result
 
 
@@ -68,24 +68,24 @@ def render(header, lines):
     return "\n".join(map(text, [header, *lines])) + "\n"
 
 
-def mean_line(table, works, columns):
+def mean_line(table, workloads, columns):
     """Geometric means; in brackets if a workload is missing, since they cover different workloads then."""
     cells = []
     for name in columns:
-        medians = [statistics.median(table[work, name]) for work in works if (work, name) in table]
+        medians = [statistics.median(table[workload, name]) for workload in workloads if (workload, name) in table]
         mean = f"{geometric_mean(medians):.3f}" if medians else "fail"
-        cells.append(mean if len(medians) == len(works) else f"({mean})")
-    return [f"geometric mean of {len(works)}", "", *cells]
+        cells.append(mean if len(medians) == len(workloads) else f"({mean})")
+    return [f"geometric mean of {len(workloads)}", "", *cells]
 
 
 def verdicts(rows, metric, base):
-    """{(work, allocator): what `hakmem ab` would say of it} of the works with blocks enough, and with a second base."""
+    """{(workload, allocator): what `hakmem ab` would say}, of workloads with blocks enough, and with a second base."""
     blocks = {}
-    for (work, _), values in by_block(rows, metric).items():
-        blocks.setdefault(work, []).append(values)
-    names_of = {work: set.intersection(*map(set, found))
-                for work, found in blocks.items() if len(found) >= FEWEST_BLOCKS}
-    judged = {work: names for work, names in names_of.items() if {base, base + "2"} < names}
+    for (workload, _), values in by_block(rows, metric).items():
+        blocks.setdefault(workload, []).append(values)
+    names_of = {workload: set.intersection(*map(set, found))
+                for workload, found in blocks.items() if len(found) >= FEWEST_BLOCKS}
+    judged = {workload: names for workload, names in names_of.items() if {base, base + "2"} < names}
     if not judged:
         return {}
     try:
@@ -95,11 +95,11 @@ def verdicts(rows, metric, base):
         print("no verdicts: they need numpy (Debian: python3-numpy, for /usr/bin/python3)", file=sys.stderr)
         return {}
     found = {}
-    for work, names in judged.items():
-        columns = {name: numpy.array([values[name] for values in blocks[work]]) for name in names}
+    for workload, names in judged.items():
+        columns = {name: numpy.array([values[name] for values in blocks[workload]]) for name in names}
         first, again = columns.pop(base), columns.pop(base + "2")
         comparisons = inference.judge(base, first, again, columns, SEED).comparisons
-        found |= {(work, name): comparison.verdict for name, comparison in comparisons.items()}
+        found |= {(workload, name): comparison.verdict for name, comparison in comparisons.items()}
     return found
 
 
@@ -107,29 +107,29 @@ def ratio_table(rows, metric, base, unit, scale):
     """The median ratio to the base for each workload and allocator, and the geometric means."""
     table, judged = ratios(rows, metric, base), verdicts(rows, metric, base)
     columns = allocators_in(rows, base)
-    works = sorted({work for work, _ in table})
+    workloads = sorted({workload for workload, _ in table})
     base_values = {}
-    for (work, _), values in by_block(rows, metric).items():
+    for (workload, _), values in by_block(rows, metric).items():
         if base in values:
-            base_values.setdefault(work, []).append(values[base])
+            base_values.setdefault(workload, []).append(values[base])
     lines = []
-    for work in works:
-        cells = [f"{statistics.median(table[work, name]):.2f}" + "~" * (judged.get((work, name)) == "same")
-                 if (work, name) in table else "fail" for name in columns]
-        lines.append([work, f"{statistics.median(base_values[work]) * scale:.1f}", *cells])
-    if len(works) > 1:
-        lines.append(mean_line(table, works, columns))
+    for workload in workloads:
+        cells = [f"{statistics.median(table[workload, name]):.2f}" + "~" * (judged.get((workload, name)) == "same")
+                 if (workload, name) in table else "fail" for name in columns]
+        lines.append([workload, f"{statistics.median(base_values[workload]) * scale:.1f}", *cells])
+    if len(workloads) > 1:
+        lines.append(mean_line(table, workloads, columns))
     title = f"{TITLES[metric]}, ratio to {base}, median of {len(names(rows, 'repetition'))} blocks"
     legend = "~: no difference above the noise\n" if judged else ""
-    return f"{title}\n{legend}{render(['work', f'{base} {unit}', *columns], lines)}"
+    return f"{title}\n{legend}{render(['workload', f'{base} {unit}', *columns], lines)}"
 
 
 def call_table(counts):
-    """counts: {(work, allocator): {"calls": n, "mmap": n, …}}."""
+    """counts: {(workload, allocator): {"calls": n, "mmap": n, …}}."""
     kinds = list(next(iter(counts.values())))
-    lines = [[work, allocator, *(str(count[kind]) for kind in kinds)]
-             for (work, allocator), count in counts.items()]
-    return "System calls of one whole process\n" + render(["work", "allocator", *kinds], lines)
+    lines = [[workload, allocator, *(str(count[kind]) for kind in kinds)]
+             for (workload, allocator), count in counts.items()]
+    return "System calls of one whole process\n" + render(["workload", "allocator", *kinds], lines)
 
 
 def draw(rows, metric, base, path):
@@ -142,11 +142,11 @@ def draw(rows, metric, base, path):
     from matplotlib import pyplot, ticker
 
     table = ratios(rows, metric, base)
-    works = sorted({work for work, _ in table}, reverse=True)
-    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.3 * len(works)))
+    workloads = sorted({workload for workload, _ in table}, reverse=True)
+    figure, axes = pyplot.subplots(figsize=(9, 1.5 + 0.3 * len(workloads)))
     for allocator in allocators_in(rows, base):
-        shown = [(i, table[work, allocator]) for i, work in enumerate(works)
-                 if (work, allocator) in table]
+        shown = [(i, table[workload, allocator]) for i, workload in enumerate(workloads)
+                 if (workload, allocator) in table]
         middle = [statistics.median(values) for _, values in shown]
         spread = [statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
                   for _, values in shown]
@@ -158,8 +158,8 @@ def draw(rows, metric, base, path):
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
-    axes.set_yticks(range(len(works)), works)
-    axes.set_ylim(-1, len(works))
+    axes.set_yticks(range(len(workloads)), workloads)
+    axes.set_ylim(-1, len(workloads))
     axes.grid(axis="x", linewidth=0.3)
     axes.set_xlabel(f"{TITLES[metric]}, ratio to {base} (lower is better)")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize="small")

@@ -27,13 +27,13 @@ PAGE = """\
 # Performance
 
 Written by `docs/performance.py` from `docs/data/performance.csv`; `bench/run.py --quick --cpu` took the samples, \
-and [bench/README.md](../bench/README.md) describes the works.
+and [bench/README.md](../bench/README.md) describes the workloads.
 
 - **Machine**: {machine}.
-- **Method**: {repetitions} blocks of each work; in a block every allocator runs once, in random order, \
+- **Method**: {repetitions} blocks of each workload; in a block every allocator runs once, in random order, \
 and each ratio is taken inside its block. The cells are medians. Time is {time}. Lower is better.
 - **Noise**: the system allocator runs twice in each block. Its second run against its first \
-has a geometric mean of {noise:.3f}; half of the works lie between {low:.2f} and {high:.2f}. \
+has a geometric mean of {noise:.3f}; half of the workloads lie between {low:.2f} and {high:.2f}. \
 A smaller difference means nothing.
 - **Peers**: {peers}.
 - **before** is hakmem at a429e50, the first version whose services were measured.
@@ -50,13 +50,13 @@ A smaller difference means nothing.
 
 ## Where we lose
 
-Works in which another allocator is more than 5 % below us, and by how much.
+Workloads in which another allocator is more than 5 % below us, and by how much.
 
 {losses}
 
 ## Where we fell behind
 
-Works that take more than 5 % more than `before`.
+Workloads that take more than 5 % more than `before`.
 
 {behind}
 """
@@ -73,22 +73,23 @@ def markdown(header, lines):
 
 
 def ratio_table(values, columns):
-    works = sorted({work for work, _ in values})
-    lines = [[work] + [f"{values[work, name]:.2f}" if (work, name) in values else "failed" for name in columns]
-             for work in works]
-    means = [tables.geometric_mean([values[work, name] for work in works if (work, name) in values])
+    workloads = sorted({workload for workload, _ in values})
+    lines = [[workload] + [f"{values[workload, name]:.2f}" if (workload, name) in values else "failed"
+                           for name in columns]
+             for workload in workloads]
+    means = [tables.geometric_mean([values[workload, name] for workload in workloads if (workload, name) in values])
              for name in columns]
-    return markdown(["work", *columns], lines + [["**geometric mean**"] + [f"**{mean:.3f}**" for mean in means]])
+    return markdown(["workload", *columns], lines + [["**geometric mean**"] + [f"**{mean:.3f}**" for mean in means]])
 
 
 def losses(time, memory, others):
     lines = []
     for what, values in ("time", time), ("memory", memory):
-        for work in sorted({work for work, _ in values}):
-            best = min((values[work, name], name) for name in others if (work, name) in values)
-            if values[work, OURS] > SIGNIFICANT * best[0]:
-                lines.append([work, what, f"{values[work, OURS]:.2f}", f"{best[0]:.2f} {best[1]}"])
-    return markdown(["work", "what", OURS, "best"], lines) if lines else "None."
+        for workload in sorted({workload for workload, _ in values}):
+            best = min((values[workload, name], name) for name in others if (workload, name) in values)
+            if values[workload, OURS] > SIGNIFICANT * best[0]:
+                lines.append([workload, what, f"{values[workload, OURS]:.2f}", f"{best[0]:.2f} {best[1]}"])
+    return markdown(["workload", "what", OURS, "best"], lines) if lines else "None."
 
 
 def machine():
@@ -114,7 +115,7 @@ def headline():
     rows = run.read_csv(DOCS / "data" / "performance.csv")
     time, memory = medians(rows, "cpu_s"), medians(rows, "peak_kib")
     peers = peers_in(rows)
-    return (len(tables.names(rows, "work")), len(peers),
+    return (len(tables.names(rows, "workload")), len(peers),
             *(f"{mean:.2f}" for values in (time, memory)
               for mean in (mean_of(values, OURS), min(mean_of(values, name) for name in peers))))
 

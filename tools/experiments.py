@@ -185,7 +185,7 @@ def switches(lab):
         "random_mixed 1000000 400 1", "grow_shrink 50000 5 42", "large 200 64 42",
     ], [
         Row("`HAKMEM_TINY_SS_PARTIAL=0 HAKMEM_DISABLE_BATCH=1 HAKMEM_SS_PREFAULT=0` on `random_mixed 1000000 400 1`",
-            "the same 1081 calls", f"{same}, as without", "nothing: this work releases nothing", same == plain),
+            "the same 1081 calls", f"{same}, as without", "nothing: this workload releases nothing", same == plain),
         switch_row(lab, "HAKMEM_SS_PREFAULT=1", "random_mixed 1000000 400 1", "prefault", "no effect"),
         switch_row(lab, "HAKMEM_TINY_SS_PARTIAL=0", "grow_shrink 50000 5 42", "partial_release", "+2.5 %, noise",
                    HAKMEM_PURGE_DELAY_MS="0"),
@@ -229,7 +229,7 @@ def event_row(lab, command, names, **settings):
 def shrinking(lab):
     logs = "HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1"
     burst, bulk = "burst_idle small 64 same 300 42", "bulk 1 100000 10 order 42"
-    return Section("Events on works that shrink", [f"{logs} {burst}", f"{logs} HAKMEM_SS_HOT_SLABS=1 {bulk}"],
+    return Section("Events on workloads that shrink", [f"{logs} {burst}", f"{logs} HAKMEM_SS_HOT_SLABS=1 {bulk}"],
                    [event_row(lab, burst, ("EMPTY", "SS_FREE", "LRU_PUSH")),
                     event_row(lab, bulk, EVENTS, HAKMEM_SS_HOT_SLABS="1")])
 
@@ -260,7 +260,7 @@ def mixed_8192(lab):
 def recycling(lab):
     commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42"]
     threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"  # no slab moves if the next thread takes over the bins
-    return Section("Works that grow and shrink", commands + [f"HAKMEM_PARKED_THREADS=0 {threads_end}"],
+    return Section("Workloads that grow and shrink", commands + [f"HAKMEM_PARKED_THREADS=0 {threads_end}"],
                    [reuse_row(lab, command) for command in commands] +
                    [reuse_row(lab, threads_end, HAKMEM_PARKED_THREADS="0")])
 

@@ -23,7 +23,7 @@ esac
 readonly FRESH=$ROOT/build-test/fresh${WHAT:+-$WHAT}
 readonly RELEASE=bookworm
 readonly CHECKOUT=/root/hakmem
-readonly LINE_SECONDS=3600 # the longest line of README's compares many works
+readonly LINE_SECONDS=3600 # the longest line of README's compares many workloads
 
 fail() {
     echo "fresh.sh: $*" >&2

@@ -109,15 +109,15 @@ import run, tables
 found = tables.verdicts(run.read_csv(Path(sys.argv[1])), "cpu_s", "last")
 if not found:
     sys.exit("no verdicts: too few blocks, or numpy is missing")
-print(" ".join(work for (work, name), verdict in found.items() if name == "new" and verdict == "slower"))
+print(" ".join(workload for (workload, name), verdict in found.items() if name == "new" and verdict == "slower"))
 END
 }
 
 check_speed() {
-    local tag new=$OUT/build/src/libhakmem.so.0 old how=(-n 21) works
+    local tag new=$OUT/build/src/libhakmem.so.0 old how=(-n 21) workloads
     tag=$(last_tag)
     if [ "$TRY" -eq 1 ]; then
-        old=$new how=(-n 8 --quick --works '^fixed_64$')
+        old=$new how=(-n 8 --quick --workloads '^fixed_64$')
     elif [ -z "$tag" ]; then
         say "left out: speed; there is no earlier release to compare with"
         return 0
@@ -131,9 +131,9 @@ check_speed() {
     quietly speed "$PYTHON" bench/run.py "${how[@]}" --cpu --build "$OUT/build" --csv "$OUT/speed.csv" \
         --allocators "last=$old" "last2=$old" "new=$new"
     [ -z "$tag" ] || [ "$TRY" -eq 1 ] || git worktree remove --force "$OUT/last"
-    works=$(slower "$OUT/speed.csv")
-    [ -z "$works" ] || [ "$TRY" -eq 1 ] ||
-        fail "slower than the last release: $works (docs: bench/run.py --from $OUT/speed.csv)"
+    workloads=$(slower "$OUT/speed.csv")
+    [ -z "$workloads" ] || [ "$TRY" -eq 1 ] ||
+        fail "slower than the last release: $workloads (docs: bench/run.py --from $OUT/speed.csv)"
 }
 
 main() {

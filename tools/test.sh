@@ -363,13 +363,14 @@ reconfigure() {
 # --long: unit, api and stress tests, unit tests with pages of 16 and 64 KiB, and those of the cache `cpu`: qemu-user
 # has no restartable sequences, so they see its caches of threads, and what each sequence does alone.
 cross() {
-    local work library tests=false dir=$OUT/aarch64
+    local workload library tests=false dir=$OUT/aarch64
     [ "$LONG" -eq 0 ] || tests=true
     cross_build "$dir" -Dtests=$tests || return 1
     library=$(library_of aarch64)
-    for work in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" "larson --ops 100000 8 128 1024 1 12345 4"; do
+    for workload in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" \
+        "larson --ops 100000 8 128 1024 1 12345 4"; do
         # shellcheck disable=SC2086
-        qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$dir/bench/bench_"$work |
+        qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$dir/bench/bench_"$workload |
             grep "allocator=hakmem" || return 1
     done
     [ "$LONG" -eq 0 ] || emulated "$dir"

@@ -3,7 +3,7 @@
 """The arena's settings: batches of its reserve grow as they say, and a value out of range gives one line and the
 default.
 
-  PYTHONPATH=tests arena.py LIBRARY WORK     (WORK is tests/switches/work.c)
+  PYTHONPATH=tests arena.py LIBRARY PROGRAM     (PROGRAM is tests/switches/work.c)
 """
 import sys
 
@@ -30,11 +30,11 @@ def total_of(sizes, count):
 
 
 def main():
-    library, work = sys.argv[1:3]
+    library, program = sys.argv[1:3]
     problems = []
 
     def pool_of(**settings):
-        stats, said = tracing.run_with_stats(library, [work, "pool"], settings)
+        stats, said = tracing.run_with_stats(library, [program, "pool"], settings)
         return stats, said.splitlines()
 
     default = pool_of()[0]["pool"]

@@ -63,17 +63,17 @@ def check_slabs(stats, problems):
 
 
 def main():
-    library, bench_dir, work, kind, amount = sys.argv[1:6]
+    library, bench_dir, workload, kind, amount = sys.argv[1:6]
     if "--long" in sys.argv and os.environ.get("STRESS_LONG") != "1":
         skip("the long ones run with STRESS_LONG=1")
     problems = []
-    if work == "burst":
+    if workload == "burst":
         command = [f"{bench_dir}/bench_burst_idle", kind, amount, sys.argv[6], IDLE_MS, 42]
         fields, stats = run(library, command)
         summary = check_burst(fields, int(amount), problems)
     else:
-        fields, stats = run(library, [f"{bench_dir}/bench_footprint", work, kind, amount, IDLE_MS, 42])
-        summary = check_flat(fields, FULL_RING_KIB[kind] if work == "prodcons" else 0, problems)
+        fields, stats = run(library, [f"{bench_dir}/bench_footprint", workload, kind, amount, IDLE_MS, 42])
+        summary = check_flat(fields, FULL_RING_KIB[kind] if workload == "prodcons" else 0, problems)
     check_slabs(stats, problems)
     finish(problems, summary)
 

@@ -16,7 +16,7 @@ static void (*volatile give)(void *) = free;
 
 static void *small, *large, *p;
 
-#define WORKS(X)                                                  \
+#define KINDS(X)                                                  \
     X(malloc_free, give(take(64)))                                \
     X(free_null, give(NULL))                                      \
     X(usable_size, usable(small))                                 \
@@ -29,14 +29,14 @@ static void *small, *large, *p;
     X(large_realloc_in_place, large = resize(large, 100000))
 
 #define X(name, calls)                                              \
-    void work_##name(unsigned long count);                          \
-    __attribute__((noinline)) void work_##name(unsigned long count) \
+    void make_##name(unsigned long count);                          \
+    __attribute__((noinline)) void make_##name(unsigned long count) \
     {                                                               \
         for (unsigned long i = 0; i < count; i++) {                 \
             calls;                                                  \
         }                                                           \
     }
-WORKS(X)
+KINDS(X)
 #undef X
 
 int main(int argc, char **argv)
@@ -44,8 +44,8 @@ int main(int argc, char **argv)
     unsigned long count = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
     small = take(112);
     large = take(100000);
-#define X(name, calls) work_##name(count);
-    WORKS(X)
+#define X(name, calls) make_##name(count);
+    KINDS(X)
 #undef X
     give(small);
     give(large);

@@ -32,7 +32,7 @@ LIMITS = {
 
 
 def called(program, library, count):
-    """{work: instructions of the calls that it made}"""
+    """{kind: instructions of its calls}"""
     env = {"PATH": os.environ["PATH"]} | ({"LD_PRELOAD": library} if library != "system" else {})
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
@@ -42,13 +42,13 @@ def called(program, library, count):
         if run.returncode:
             sys.exit(f"callgrind: {run.returncode}\n{run.stderr}")
         lines = out.read_text().splitlines()
-    costs, work = {}, None
+    costs, kind = {}, None
     for line, following in zip(lines, lines[1:]):
         if line.startswith("fn="):
-            match = re.fullmatch(r"fn=work_(\w+)", line)
-            work = match and match[1]
-        elif work and line.startswith("calls="):
-            costs[work] = costs.get(work, 0) + int(following.split()[-1])
+            match = re.fullmatch(r"fn=make_(\w+)", line)
+            kind = match and match[1]
+        elif kind and line.startswith("calls="):
+            costs[kind] = costs.get(kind, 0) + int(following.split()[-1])
     return costs
 
 
@@ -57,10 +57,10 @@ def main():
     if not shutil.which("valgrind"):
         skip("no valgrind")
     few, many = called(program, library, FEW), called(program, library, MANY)
-    each = {work: (many[work] - few[work]) / (MANY - FEW) for work in many}
-    finish([f"{work}: {each[work]:.1f} instructions, more than {limit}" for work, limit in LIMITS.items()
-            if each[work] > limit and library != "system"],
-           "instructions: " + ", ".join(f"{work} {n:.1f}" for work, n in each.items()))
+    each = {kind: (many[kind] - few[kind]) / (MANY - FEW) for kind in many}
+    finish([f"{kind}: {each[kind]:.1f} instructions, more than {limit}" for kind, limit in LIMITS.items()
+            if each[kind] > limit and library != "system"],
+           "instructions: " + ", ".join(f"{kind} {n:.1f}" for kind, n in each.items()))
 
 
 if __name__ == "__main__":

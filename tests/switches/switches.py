@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Each setting moves its own counter, and only counters that depend on that.
 
-  PYTHONPATH=tests switches.py LIBRARY WORK [SETTING]...
+  PYTHONPATH=tests switches.py LIBRARY PROGRAM [SETTING]...
 
-WORK is work.c. A setting's own description names the counter that it moves. A setting with a row in ROWS is tested
+PROGRAM is work.c. A setting's own description names the counter that it moves. A setting with a row in ROWS is tested
 strictly: a value, a workload on which it acts, the direction in which the counter moves, and which others may move. The
-work runs with and without the setting; all counters are compared. For a setting without a row other values are tried,
-on one workload after the other and with each backend, until its counter moves. Settings that are texts, or that only
-print, need a row, since only their author knows a value or the output. Without arguments all settings are tested.
+workload runs with and without the setting; all counters are compared. For a setting without a row other values are
+tried, on one workload after the other and with each backend, until its counter moves. Settings that are texts, or that
+only print, need a row, since only their author knows a value or the output. Without arguments all settings are tested.
 """
 import fnmatch
 import itertools
@@ -48,20 +48,20 @@ SPANS = ("large.*", "lru.*") + GROWTH
 class Row:
     """`way`: "+" or "-" for the counter, "other" for a text, or how stderr reads with the setting."""
     value: str
-    work: str
+    workload: str
     way: str
     follows: tuple = ()
     base: dict = None
-    elsewhere: tuple = ()   # works on which the setting must change nothing
-    prefix: tuple = ()      # a program that runs the work
+    elsewhere: tuple = ()   # workloads on which the setting must change nothing
+    prefix: tuple = ()      # a command in front of the program's
 
 
 def cap(size, *other_sizes):
     return Row("16", f"churn {size}", "+", ("bins.*",) + SLABS, elsewhere=tuple(f"churn {n}" for n in other_sizes))
 
 
-def output(work, pattern, value="1"):
-    return Row(value, work, pattern)
+def output(workload, pattern, value="1"):
+    return Row(value, workload, pattern)
 
 
 # Simulates a kernel that cannot populate pages.
@@ -146,28 +146,28 @@ def differences(before, after):
 
 
 class Tester:
-    def __init__(self, library, work):
-        self.library, self.work = library, work
+    def __init__(self, library, program):
+        self.library, self.program = library, program
         self.problems, self.baselines = [], {}
 
-    def run(self, work, settings, prefix=()):
+    def run(self, workload, settings, prefix=()):
         """({counter: number or text}, stderr, statistics)."""
-        stats, stderr = tracing.run_with_stats(self.library, [self.work, *work.split()], settings, prefix)
+        stats, stderr = tracing.run_with_stats(self.library, [self.program, *workload.split()], settings, prefix)
         counters = {f"{group}.{name}": value for group, members in stats.items() if isinstance(members, dict)
                     for name, value in members.items() if isinstance(value, (int, str))}
         counters |= {f"os_calls.{cause}": n for cause, n in tracing.ledger_by_cause(stats).items()}
         return counters, stderr, stats
 
-    def baseline(self, work, settings, prefix=()):
-        key = work, tuple(sorted(settings.items())), prefix
+    def baseline(self, workload, settings, prefix=()):
+        key = workload, tuple(sorted(settings.items())), prefix
         if key not in self.baselines:
-            self.baselines[key] = self.run(work, settings, prefix)
+            self.baselines[key] = self.run(workload, settings, prefix)
         return self.baselines[key]
 
-    def changed(self, work, base, name, value, prefix=()):
+    def changed(self, workload, base, name, value, prefix=()):
         """({counter: (without, with)} of all that differ, stderr without, stderr with)."""
-        without, quiet, _ = self.baseline(work, base, prefix)
-        with_it, said, _ = self.run(work, base | {name: value}, prefix)
+        without, quiet, _ = self.baseline(workload, base, prefix)
+        with_it, said, _ = self.run(workload, base | {name: value}, prefix)
         return differences(without, with_it), quiet, said
 
     def unexpected(self, differing, allowed):
@@ -175,25 +175,26 @@ class Tester:
                 if not any(fnmatch.fnmatchcase(key, pattern) for pattern in STATE + tuple(allowed))}
 
     def test_output(self, name, row):
-        differing, quiet, said = self.changed(row.work, NEVER, name, row.value)
+        differing, quiet, said = self.changed(row.workload, NEVER, name, row.value)
         if not re.search(row.way, said, re.M):
-            self.problems.append(f"{name}={row.value} on {row.work}: no output like {row.way!r}, but {said[:300]!r}")
+            self.problems.append(f"{name}={row.value} on {row.workload}: no output like {row.way!r}, "
+                                 f"but {said[:300]!r}")
         if re.search(row.way, quiet, re.M):
-            self.problems.append(f"{row.work} prints what {name} is to print without it: {quiet[:300]!r}")
+            self.problems.append(f"{row.workload} prints what {name} is to print without it: {quiet[:300]!r}")
         return self.unexpected(differing, ())
 
     def test_counter(self, name, row, counter):
         base = NEVER if row.base is None else row.base
-        differing, _, said = self.changed(row.work, base, name, row.value, row.prefix)
+        differing, _, said = self.changed(row.workload, base, name, row.value, row.prefix)
         before, after = differing.get(counter, (0, 0))
         moved = {"+": before < after, "-": before > after, "other": before != after}[row.way] if counter in differing \
             else False
         if not moved:
-            self.problems.append(f"{name}={row.value} on {row.work}: {counter} does not move ({row.way}): "
-                                 f"{self.baseline(row.work, base, row.prefix)[0].get(counter, 0)} without, "
+            self.problems.append(f"{name}={row.value} on {row.workload}: {counter} does not move ({row.way}): "
+                                 f"{self.baseline(row.workload, base, row.prefix)[0].get(counter, 0)} without, "
                                  f"{after} with it")
         if said:
-            self.problems.append(f"{name}={row.value} on {row.work}: stderr {said[:300]!r}")
+            self.problems.append(f"{name}={row.value} on {row.workload}: stderr {said[:300]!r}")
         return self.unexpected(differing, row.follows + (counter,))
 
     def test(self, name, row, counter):
@@ -212,28 +213,28 @@ class Tester:
     def test_once(self, name, row, counter):
         output_only = counter.startswith("none")
         stray = self.test_output(name, row) if output_only else self.test_counter(name, row, counter)
-        for work in row.elsewhere:
-            differing, _, _ = self.changed(work, NEVER, name, row.value)
-            stray |= {f"{key} on {work}": values for key, values in self.unexpected(differing, ()).items()}
+        for workload in row.elsewhere:
+            differing, _, _ = self.changed(workload, NEVER, name, row.value)
+            stray |= {f"{key} on {workload}": values for key, values in self.unexpected(differing, ()).items()}
         if stray:
-            self.problems.append(f"{name}={row.value} on {row.work} also moves {stray}")
+            self.problems.append(f"{name}={row.value} on {row.workload} also moves {stray}")
 
     def test_repeatable(self):
         """Otherwise no comparison is valid."""
-        for (work, settings, prefix), (counters, _, _) in list(self.baselines.items()):
+        for (workload, settings, prefix), (counters, _, _) in list(self.baselines.items()):
             if dict(settings) != NEVER or prefix:
                 continue
             strays = []
             for _ in range(TIMES):
-                again, _, _ = self.run(work, dict(settings))
+                again, _, _ = self.run(workload, dict(settings))
                 strays += [stray] if (stray := self.unexpected(differences(counters, again), ())) else []
             if len(strays) > 1:
-                self.problems.append(f"{work} is not always the same: {strays}")
+                self.problems.append(f"{workload} is not always the same: {strays}")
 
 
 # --- settings without a row ------------------------------------------------------------------------------
 
-WORKS = "shrink", "whole", "remote", "pool", "large", "churn 48", "churn 700", "pool-idle"
+WORKLOADS = "shrink", "whole", "remote", "pool", "large", "churn 48", "churn 700", "pool-idle"
 
 
 def other_values(setting):
@@ -256,23 +257,23 @@ def test_unlisted(t, setting, backends):
         t.problems.append(f"{name}: needs a row in the table, with a value and with what it moves or prints")
         return
     own_first = sorted(backends, key=lambda backend: not counter.startswith(f"{backend}."))
-    for backend, work, value in itertools.product(own_first, WORKS, values):
-        differing, _, said = t.changed(work, NEVER | {"HAKMEM_BACKEND": backend}, name, value)
+    for backend, workload, value in itertools.product(own_first, WORKLOADS, values):
+        differing, _, said = t.changed(workload, NEVER | {"HAKMEM_BACKEND": backend}, name, value)
         if said:
-            t.problems.append(f"{name}={value} on {work}: stderr {said[:300]!r}")
+            t.problems.append(f"{name}={value} on {workload}: stderr {said[:300]!r}")
         if counter in differing:
             before, after = differing[counter]
-            print(f"{name}={value} on {work}, backend {backend}: {counter} {before} -> {after}")
+            print(f"{name}={value} on {workload}, backend {backend}: {counter} {before} -> {after}")
             return
-    t.problems.append(f"{name}: {counter} does not move, on {', '.join(WORKS)} with {', '.join(values)}; "
-                      f"a row in the table may name a work and a value on which it does")
+    t.problems.append(f"{name}: {counter} does not move, on {', '.join(WORKLOADS)} with {', '.join(values)}; "
+                      f"a row in the table may name a workload and a value on which it does")
 
 
 # --- settings that have no counter --------------------------------------------------------------------
 
 
 def plain(t, **settings):
-    return tracing.run(t.library, [t.work, "churn", "48"], settings)
+    return tracing.run(t.library, [t.program, "churn", "48"], settings)
 
 
 def test_stats(t):
@@ -336,7 +337,7 @@ def test_profile_file(t):
     for unwind in "tables", "frames":
         with tempfile.TemporaryDirectory() as folder:
             settings = {"HAKMEM_PROFILE": 1000, "HAKMEM_PROFILE_FILE": f"{folder}/%p", "HAKMEM_PROFILE_UNWIND": unwind}
-            said = tracing.run(both, [t.work, "churn", "48"], settings).stderr
+            said = tracing.run(both, [t.program, "churn", "48"], settings).stderr
             heads = [file.read_bytes()[:8] for file in Path(folder).iterdir()]
             if said or heads != [b"HAKPROF1"]:
                 t.problems.append(f"HAKMEM_PROFILE_FILE, HAKMEM_PROFILE_UNWIND={unwind}: {heads}, "

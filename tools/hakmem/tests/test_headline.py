@@ -39,11 +39,11 @@ def build(real_library: Path) -> Path:
 
 def test_quick(build: Path, tmp_path: Path) -> None:
     output = build / "ab-quick"  # its builds are used again by the next run
-    words = ("--quick", "--works", "^fixed_64$", "--programs", build / "bench", "--output", output)
+    words = ("--quick", "--workloads", "^fixed_64$", "--programs", build / "bench", "--output", output)
     done = headline(*words)
     assert done.returncode == 0, done.stderr
     found = json.loads((output / "headline.json").read_text())
-    variants = found["works"]["fixed_64"]["variants"]
+    variants = found["workloads"]["fixed_64"]["variants"]
     builds = ["header=false", "header=true", "header=small", "cache=list", "cache=cpu"]
     assert list(variants)[:6] == [*builds, "system"]
     assert found["baseline"] == "header=false" and variants["header=false"]["ratio"] == 1
@@ -61,7 +61,7 @@ def test_quick(build: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes(build: Path, tmp_path: Path) -> None:
-    done = headline("--works", "nosuch", "--output", tmp_path)
+    done = headline("--workloads", "nosuch", "--output", tmp_path)
     assert done.returncode == 2 and "There are: random_mixed_400" in done.stderr
-    done = headline("--works", "^fixed_64$", "--programs", tmp_path, "--output", tmp_path)
+    done = headline("--workloads", "^fixed_64$", "--programs", tmp_path, "--output", tmp_path)
     assert done.returncode == 2 and "has no bench_fixed_size" in done.stderr

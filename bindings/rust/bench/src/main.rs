@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Small works of Rust programs under the allocator whose feature is on; without one, the system's. Each prints its
+//! Small workloads of Rust programs under the allocator whose feature is on; without one, the system's. Each prints its
 //! name and nanoseconds for an operation, the best of ROUNDS: cargo run --release
 //! --features hakmem [OPERATIONS [ROUNDS]]
 use std::collections::{BTreeMap, HashMap};
@@ -67,12 +67,12 @@ fn handed_over(n: usize) {
 fn main() {
     let mut numbers = env::args().skip(1).map(|word| word.parse().expect("a number"));
     let (n, rounds): (usize, usize) = (numbers.next().unwrap_or(5_000_000), numbers.next().unwrap_or(5));
-    let works: [(&str, fn(usize)); 5] =
+    let workloads: [(&str, fn(usize)); 5] =
         [("pairs", pairs), ("strings", strings), ("tree", tree), ("growth", growth), ("handed_over", handed_over)];
-    for (name, work) in works {
+    for (name, workload) in workloads {
         let time = |_| {
             let began = Instant::now();
-            work(n);
+            workload(n);
             began.elapsed().as_nanos() as f64 / n as f64
         };
         println!("{name} {:.2}", (0..rounds).map(time).fold(f64::INFINITY, f64::min));
