@@ -78,7 +78,7 @@ TEST(a_direct_mapping_has_fences_and_keeps_them)
     assert_int_equal(seen.failed[HAK_OS_munmap], 0);
     p = hak_alloc_aligned(DIRECT, DIRECT);
     assert_int_equal((uintptr_t)p % DIRECT, 0);
-    assert_true(unit_is_open(p) && unit_is_open(p + DIRECT - 1));
+    assert_fenced(p, DIRECT);
     hak_free(p);
     assert_false(unit_is_open(p));
 }

@@ -114,6 +114,34 @@ TEST(only_the_start_of_a_block_that_was_handed_out_is_freed)
     assert_dies(hak_free(a + 100 * (ptrdiff_t)hak_strides[hak_class_of(SIZE)]), "was never handed out");
 }
 
+/* The first one of the slab that is in its free bitmap. */
+static char *listed(struct hak_slab *slab)
+{
+    for (uint32_t i = 0; i < slab->carved; i++)
+        if (slab->bitmap[i / 64] >> i % 64 & 1)
+            return slab->base + (size_t)i * slab->stride;
+    return NULL;
+}
+
+static void take_many(void)
+{
+    for (int i = 0; i < 5000; i++)
+        hak_malloc(SIZE);
+}
+
+TEST(a_block_in_the_bitmap_is_no_block_of_the_program)
+{
+    start();
+    char *p = listed(hak_space_slab(a));
+    if (!p)
+        skip(); /* all carved blocks are in the bin */
+    assert_dies(hak_free(p), "free");
+    assert_dies(hak_resize(p, SIZE), "realloc");
+    assert_dies(unit_usable(p), "malloc_usable_size");
+    memset(p, 'a', 2 * sizeof(uintptr_t));
+    assert_dies(take_many(), "written after free");
+}
+
 TEST(no_block_is_freed_by_a_size_that_it_never_had)
 {
     static const size_t sizes[] = {1, SIZE, 5000, 20000, 1 << 20, 100 << 20};

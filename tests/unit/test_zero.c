@@ -50,6 +50,19 @@ TEST(they_grow_as_others_do)
     assert_int_equal(unit_stat("large", "direct_bytes"), 0);
 }
 
+TEST(what_realloc_cuts_off_is_cleared)
+{
+    static const size_t sizes[][2] = {{200, 120}, {5000, 3000}, {40000, 30000}, {40000000, 39999000}};
+    unit_start("HAKMEM_ZERO_ON_FREE=1");
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        p = hak_malloc(sizes[i][0]);
+        memset(p, 1, sizes[i][0]);
+        char *q = hak_resize(p, sizes[i][1]);
+        for (size_t at = sizes[i][1]; q == p && at < unit_usable(p); at++)
+            assert_int_equal(q[at], 0);
+    }
+}
+
 TEST(beyond_all_of_them_one_byte_serves)
 {
     unit_start(NULL);

@@ -22,12 +22,20 @@ static void *move(void *p, size_t usable, size_t size)
     return q;
 }
 
+/* The block stays where it is. Hardened builds clear the part that is cut off, if asked to. */
+static void *stay_in_place(void *p, size_t usable, size_t size)
+{
+    if (hak_zeroes_on_free())
+        memset((char *)p + size, 0, usable - size);
+    return p;
+}
+
 static void *resize_span(void *p, size_t size)
 {
     size_t usable = hak_block_usable(p, "realloc");
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab))
-        return hak_resize_fits(usable, size) ? p : move(p, usable, size);
+        return hak_resize_fits(usable, size) ? stay_in_place(p, usable, size) : move(p, usable, size);
     void *q = size > HAK_SMALL_MAX ? hak_parts.spans->span_resize(slab, p, size) : NULL;
     if (!q)
         return move(p, usable, size);
@@ -38,8 +46,11 @@ static void *resize_span(void *p, size_t size)
 
 void *hak_resize_slow(void *p, size_t size, size_t usable)
 {
-    if (HAK_LIKELY(size <= PTRDIFF_MAX))
-        return usable ? move(p, usable, size) : resize_span(p, size);
+    if (HAK_LIKELY(size <= PTRDIFF_MAX)) {
+        if (!usable)
+            return resize_span(p, size);
+        return hak_resize_fits(usable, size) ? stay_in_place(p, usable, size) : move(p, usable, size);
+    }
     errno = ENOMEM;
     return NULL;
 }

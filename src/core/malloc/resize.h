@@ -3,6 +3,7 @@
 #ifndef HAK_RESIZE_H
 #define HAK_RESIZE_H
 
+#include "core/pages/zero.h"
 #include "fast.h"
 
 /* Bytes that the program may use of a small block; 0 where p may be none, which hak_resize_slow decides. */
@@ -29,7 +30,8 @@ HAK_NOINLINE void *hak_resize_slow(void *p, size_t size, size_t usable);
 HAK_INLINE void *hak_resize(void *p, size_t size)
 {
     size_t usable = hak_resize_usable(p);
-    return HAK_LIKELY(hak_resize_fits(usable, size)) ? p : hak_resize_slow(p, size, usable);
+    bool zeroes = HAK_HARDENED && HAK_UNLIKELY(hak_zeroes_on_free());
+    return HAK_LIKELY(hak_resize_fits(usable, size) && !zeroes) ? p : hak_resize_slow(p, size, usable);
 }
 
 #endif

@@ -14,6 +14,7 @@
 #define ALLOCATED_SHIFT 18
 #define FIRST_SHIFT 32
 #define UNIT_LG 4
+#define GOLDEN 0x9e3779b97f4a7c15u /* 2^64 by the golden ratio: spreads a count over all bits */
 #define BITMAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
 
 static const char state_names[][8] = {"unused", "active", "full", "partial", "empty", "span"};
@@ -188,12 +189,13 @@ static uint32_t draw(struct hak_slab *slab, uint32_t want, void **out)
     uint64_t *word = &slab->bitmap[slab->cursor];
     for (uint64_t rest = *word; rest; rest &= rest - 1)
         bits[n++] = (uint8_t)__builtin_ctzll(rest);
-    uint64_t dice = hak_secret_mix((uintptr_t)word ^ slab->bitmap[slab->bitmap_words - 1]++ << 48);
+    uint64_t dice = hak_secret_mix((uintptr_t)word ^ slab->bitmap[slab->bitmap_words - 1]++ * GOLDEN);
     for (; taken < n && taken < want; taken++) {
         uint32_t i = taken + roll(&dice, n - taken), bit = bits[i];
         bits[i] = bits[taken];
         *word -= (uint64_t)1 << bit;
         out[taken] = slab->base + ((size_t)slab->cursor * 64 + bit) * slab->stride;
+        hak_mark_check_linked(out[taken], slab->cls);
     }
     slab->marked -= taken;
     return taken;
@@ -212,8 +214,10 @@ static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **out)
     if (!slab->marked) {
         uint32_t first = slab->carved;
         carve_run(slab, UINT32_MAX, &n);
-        for (uint32_t i = first; i < first + n; i++)
+        for (uint32_t i = first; i < first + n; i++) {
             slab->bitmap[i / 64] |= (uint64_t)1 << i % 64;
+            hak_mark_renew(slab->base + (size_t)i * slab->stride, slab->cls); /* not handed out: free rejects it */
+        }
         slab->marked = n;
     }
     for (n = 0; n < want && slab->marked;)
@@ -471,6 +475,10 @@ void hak_slab_empty(struct hak_slab *slab)
 {
     HAK_CHECK(slab->used == 0);
     wipe(slab);
+    if (HAK_HARDENED && HAK_HEADER_LIMIT > 0) { /* a header byte leads here without a tag: no block begins here */
+        slab->touched = (uint32_t)touched_before(slab);
+        slab->carved = 0;
+    }
     hak_slab_untag(slab);
     enum hak_slab_state from = hak_slab_state(slab);
     HAK_STORE_RELAXED(&slab->owner, NULL);

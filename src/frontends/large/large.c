@@ -76,6 +76,13 @@ static void *direct_alloc(size_t size, size_t align)
         hak_fence_unmap(base, total, fenced, HAK_CAUSE_large_unmap);
         return NULL;
     }
+    if (fenced && slack) { /* the fences stand at the block, not at the mapping's ends */
+        char *end = block + m.usable;
+        if (block > (char *)base)
+            hak_os_protect(base, (size_t)(block - (char *)base), PROT_NONE, HAK_CAUSE_guard);
+        if (end < (char *)base + total)
+            hak_os_protect(end, (size_t)((char *)base + total - end), PROT_NONE, HAK_CAUSE_guard);
+    }
     choose_mapping_pages(&m);
     hak_budget_take(m.usable);
     HAK_ADD_RELAXED(&directs, 1);
@@ -119,6 +126,8 @@ static void *direct_resize(void *p, size_t size)
         return NULL;
     int error = remap(m, whole_pages(size));
     void *block = m->block;
+    if (!error && hak_zeroes_on_free())
+        memset((char *)block + size, 0, m->usable - size);
     hak_registry_attach(m);
     if (error)
         TRACE_MAP_FAIL(size, -error, "realloc copies");

@@ -13,12 +13,17 @@ HAK_INLINE uint64_t hak_secret_fold(uint64_t x, uint64_t key)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+/* To be folded with a further key before anybody sees it. */
+HAK_INLINE uint64_t hak_secret_inner(uint64_t x)
+{
+    return hak_secret_fold(x ^ hak_secret.key[0], hak_secret.key[1]);
+}
+
 /* A number that depends on x and on the keys. An attacker who sees some of these numbers learns neither the keys nor
  * the number of another x: each product is folded, and the second one hides the first. */
 HAK_INLINE uint64_t hak_secret_mix(uint64_t x)
 {
-    const uint64_t *key = hak_secret.key;
-    return hak_secret_fold(hak_secret_fold(x ^ key[0], key[1]) ^ key[2], key[3]);
+    return hak_secret_fold(hak_secret_inner(x) ^ hak_secret.key[2], hak_secret.key[3]);
 }
 
 #endif
