@@ -605,9 +605,9 @@ wraps() {
         GIT_CONFIG_VALUE_0=https://github.com/microsoft/mimalloc.git \
         meson setup "$dir" --force-fallback-for cmocka -Dpeers=mimalloc,jemalloc -Dbench=false "${COMMON[@]}" ||
         return 1
-    ninja -C "$dir" tests/unit/test_words \
+    ninja -C "$dir" tests/unit/test_options \
         subprojects/{mimalloc-2.0.9/libmimalloc.so.2.0,jemalloc-5.3.0/libjemalloc.so.2} || return 1
-    "$dir/tests/unit/test_words" || return 1
+    "$dir/tests/unit/test_options" || return 1
     for library in mimalloc-2.0.9/libmimalloc.so.2.0 jemalloc-5.3.0/libjemalloc.so.2; do
         LD_PRELOAD=$dir/subprojects/$library LD_DEBUG=bindings /bin/ls / 2>&1 | grep "symbol \`malloc'" |
             grep -q "to .*/$library " || return 1
