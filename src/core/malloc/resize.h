@@ -22,7 +22,7 @@ HAK_INLINE bool hak_resize_fits(size_t usable, size_t size)
     return size - 1 < usable && (size >= usable / 2 || usable <= 64);
 }
 
-/* Handles each block that does not stay where it is. `usable`: of hak_resize_usable. Sets errno. */
+/* Handles each block that moves, or whose cut-off part is cleared. `usable`: of hak_resize_usable. Sets errno. */
 HAK_NOINLINE void *hak_resize_slow(void *p, size_t size, size_t usable);
 
 /* p: a live block; size: not 0. NULL without memory for more than it has, or above PTRDIFF_MAX: the old block is

@@ -56,7 +56,7 @@ static bool replace_sample(char *block, char *by)
     return HAK_CAS_RELAXED(&sample, &block, by);
 }
 
-/* Alignment beyond a page costs as much address space around the block, and no further call. */
+/* Alignment beyond a page costs as much address space around the block, and no further call unless there are fences. */
 static void *direct_alloc(size_t size, size_t align)
 {
     size_t slack = align > HAK_SYSTEM_PAGE ? align : 0, total;
