@@ -679,6 +679,55 @@ TEST(a_superslab_of_one_class_goes_back_when_its_claimed_pages_are_back)
     assert_ptr_equal(base_of(take(PAGES, HAK_PAGES_WHOLE)), shared);
 }
 
+enum { THREADS = 4, ROUNDS = 2000, LIVE = 8 };
+static _Atomic(unsigned) at_work;
+
+/* Each page of a run names the run, as long as it is this thread's. */
+static void *take_and_put(void *seed)
+{
+    uint64_t random = (uintptr_t)seed;
+    struct hak_slab *live[LIVE] = {0};
+    for (unsigned round = 0; round < ROUNDS + LIVE; round++) {
+        unsigned k = round < ROUNDS ? unit_random(&random) % LIVE : round - ROUNDS;
+        if (live[k]) {
+            for (unsigned i = 0; i < live[k]->pages; i++)
+                HAK_CHECK(*(struct hak_slab **)at(live[k]->base, i) == live[k]);
+            put(live[k]);
+            live[k] = NULL;
+        } else if (round < ROUNDS) {
+            struct hak_page_request r = {.set = unit_random(&random) % 3 ? HAK_SET_COMMON : OWN(k),
+                                         .until = HAK_PAGES_MAPPED};
+            r.pages = 1 + unit_random(&random) % (r.set == HAK_SET_COMMON ? PAGES + 2 : 3);
+            live[k] = hak_pages_take_run(&r, unit_random(&random) % 3);
+            HAK_CHECK(live[k] && live[k]->base == r.base);
+            for (unsigned i = 0; i < live[k]->pages; i++)
+                *(struct hak_slab **)at(r.base, i) = live[k];
+        }
+    }
+    HAK_SUB_RELAXED(&at_work, 1);
+    return NULL;
+}
+
+TEST(threads_take_and_put_while_pages_go)
+{
+    start("HAKMEM_PURGE_DELAY_MS=1 HAKMEM_SUPERSLAB_MAX_CACHED=4");
+    pthread_t threads[THREADS];
+    HAK_STORE_RELAXED(&at_work, THREADS);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        threads[i] = unit_begin(take_and_put, (void *)i);
+    for (unsigned i = 0; HAK_LOAD_RELAXED(&at_work); i++) {
+        fake_os_pass(1);
+        if (i % 2)
+            hak_pages_trim(i % 8 * HAK_SUPERSLAB);
+        else
+            hak_pages_tick(hak_clock_ms());
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        unit_join(threads[i]);
+    hak_pages_trim(0);
+    EXPECT(.evicted = unit_stat("lru", "evictions"));
+}
+
 /* --- random calls against a plain model --------------------------------------------------------------------- */
 
 enum { MOST = 200, LIVES = 32, LENGTHS = 64 };
