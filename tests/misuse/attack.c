@@ -3,14 +3,16 @@
  * attack HOW [SIZE]: what an attacker gains by reading and writing a few bytes that are not the program's. Exit
  * status 1: it worked.
  *   leftover SIZE  new blocks hold words that the program did not write
- * link a block on a remote list leads malloc into a live block of another class
- * calloc SIZE bytes written to freed blocks, before and after their pages were purged, show in calloc's new ones
+ *   link           a block on a remote list leads malloc into a live block of another class
+ *   calloc SIZE    bytes written to freed blocks, before and after their pages were purged, show in new calloc blocks
  *   order          the first blocks of a class come in the order of their addresses, up or down
  *   steer          a freed block's first word is an address, which malloc returns
  *   race           two threads free a block at the same time, and both get it again
  *   header         a byte behind a block, where header builds name the class of the next, names another; malloc returns
  * the next one for a larger size; header 1: malloc does not take it, and the bin is drained
  *   batch          two bytes of a block that another thread freed name a live block, which malloc returns
+ *   blind          a free block is overwritten and freed again; malloc returns it twice. `blind 1`: after a drain
+ *   unused         a block that no malloc returned is freed; malloc returns it twice
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
 
@@ -194,6 +196,50 @@ static int batch(void)
     return gained;
 }
 
+/* How often malloc returns the block. */
+static int times(const void *p)
+{
+    int n = 0;
+    for (int i = 0; i < 3 * HOME; i++) {
+        void *q = malloc(SMALL);
+        __asm__("" : "+r"(q));
+        n += q == p;
+    }
+    return n;
+}
+
+static int blind(size_t is_drained)
+{
+    take(HOME);
+    uintptr_t *p = block[AT];
+    give(2 * AT);
+    if (is_drained)
+        malloc_trim(0);
+    memset(p, OURS, 16);
+    free(p);
+    return times(p) > 1;
+}
+
+/* The last block of a system page, of which malloc has returned only the others that are here. */
+static int unused(void)
+{
+    enum { FEW = 10, PAGE = 4096 };
+    uintptr_t stride = PAGE;
+    take(FEW);
+    for (int i = 1; i < FEW; i++) {
+        uintptr_t a = (uintptr_t)block[i], b = (uintptr_t)block[0], apart = a > b ? a - b : b - a;
+        stride = apart < stride ? apart : stride;
+    }
+    uintptr_t p = (uintptr_t)block[0];
+    while ((p + 2 * stride - 1) / PAGE == (uintptr_t)block[0] / PAGE)
+        p += stride;
+    for (int i = 0; i < FEW; i++)
+        if ((uintptr_t)block[i] == p)
+            p -= stride, i = -1;
+    free((void *)p);
+    return times((void *)p) > 1;
+}
+
 static int order(void)
 {
     int up = 0;
@@ -219,6 +265,10 @@ int main(int argc, char **argv)
         return header(size);
     if (!strcmp(how, "batch"))
         return batch();
+    if (!strcmp(how, "blind"))
+        return blind(size);
+    if (!strcmp(how, "unused"))
+        return unused();
     if (!strcmp(how, "order"))
         return order();
     if (!strcmp(how, "link") || !strcmp(how, "forged"))

@@ -3,6 +3,8 @@
  * twice WHEN: a block freed twice.
  *   once, later        a small one, at once, or with another freed in between
  *   drained            a small one, after the thread's bins were drained; others of its slab are in use
+ *   emptied            one of many, which are all free: its slab has no block in use
+ *   purged             the same, after its pages went back to the kernel
  *   foreign            another thread's small one, by a thread that frees it twice
  *   both               first by another thread, then by its owner
  *   parked             of a thread that has ended, and whose heap waits for the next one
@@ -62,6 +64,18 @@ static void drained(void)
     free(announce(p[50]));
 }
 
+/* Those that were freed last stay in the thread's bin. */
+static void emptied(void)
+{
+    enum { MANY = 50000 };
+    static void *p[MANY];
+    for (int i = 0; i < MANY; i++)
+        p[i] = malloc(200);
+    victim = p[MANY / 2];
+    for (int i = 0; i < MANY; i++)
+        free(p[i]);
+}
+
 static void later(void)
 {
     void *p = malloc(200), *q = malloc(200);
@@ -86,6 +100,11 @@ int main(int argc, char **argv)
         later();
     } else if (!strcmp(when, "drained")) {
         drained();
+    } else if (!strcmp(when, "emptied") || !strcmp(when, "purged")) {
+        emptied();
+        if (*when == 'p')
+            malloc_trim(0);
+        free(announce(victim));
     } else if (!strcmp(when, "foreign")) {
         in_thread(free_twice, malloc(200));
     } else if (!strcmp(when, "both")) {

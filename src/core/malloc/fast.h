@@ -18,7 +18,8 @@
 HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
 {
 #if HAK_HEADER_LIMIT
-    bool asks = HAK_HARDENED && self->tag == HAK_TAG_NOBODY; /* quarantine.h */
+    bool asks = HAK_HARDENED && (self->tag == HAK_TAG_NOBODY ||     /* quarantine.h */
+                                 hak_tag_class(p) >= HAK_NCLASSES); /* the byte may be in a closed page */
     if (!asks && hak_tag_in_header_zone(p) && ((uintptr_t)p & 0xfff)) {
         unsigned cls = ((const uint8_t *)p)[-1] - HAK_HEADER_MAGIC;
         return cls < HAK_HEADER_CLASSES ? cls : HAK_NCLASSES;

@@ -475,10 +475,6 @@ void hak_slab_empty(struct hak_slab *slab)
 {
     HAK_CHECK(slab->used == 0);
     wipe(slab);
-    if (HAK_HARDENED && HAK_HEADER_LIMIT > 0) { /* a header byte leads here without a tag: no block begins here */
-        slab->touched = (uint32_t)touched_before(slab);
-        slab->carved = 0;
-    }
     hak_slab_untag(slab);
     enum hak_slab_state from = hak_slab_state(slab);
     HAK_STORE_RELAXED(&slab->owner, NULL);
