@@ -2,6 +2,7 @@
 #include "core/heap/remote_cache.h"
 #include "core/heap/share.h"
 #include "core/heap/thread.h"
+#include "core/pages/mark.h"
 
 #include "unit.h"
 
@@ -60,6 +61,25 @@ TEST(a_thread_that_only_frees_remote_blocks_hears_of_a_trim)
     shared = unit_blocks(SIZE, n + 1);
     shared_rest = shared->next;
     unit_in_thread(only_free_remote, &n);
+}
+
+/* By the heap's own functions: with `cpu`, free would put the blocks into the bin of the thread. */
+TEST(a_free_returns_few_blocks)
+{
+    start(NULL);
+    unsigned small = hak_class_of(64);
+    const struct hak_bin *b = &t->bins[small];
+    struct unit_block *block = unit_blocks_of_other(64, 1000), *next;
+    hak_share_set_heaps(1);
+    for (; block; block = next) {
+        uint64_t before = t->counters.remote_blocks;
+        next = block->next;
+        hak_mark_set(block, small);
+        hak_remote_cache_put(t, small, block);
+        assert_in_range(t->counters.remote_blocks - before, 0, 32);
+        assert_in_range(b->remote_count, 1, 64);
+    }
+    assert_int_equal(t->counters.remote_blocks + b->remote_count, 1000);
 }
 
 #if HAK_CACHE_SLOTS

@@ -10,17 +10,20 @@
 
 #define REMOTE_MIN 4u               /* fewer blocks do not make a refill, */
 #define REMOTE_LARGE 1024u          /* unless they are larger than this */
-#define REMOTE_BYTES (32 * HAK_KIB) /* most bytes of a class here, or two blocks */
+#define REMOTE_BYTES (32 * HAK_KIB) /* most bytes of a class here, or two blocks; */
+#define REMOTE_MOST 64u             /* most blocks */
+#define REMOTE_FLUSH 32u            /* returned by one free, so that none takes long */
 
 static uint32_t remote_capacity(unsigned cls)
 {
-    return (uint32_t)hak_min(hak_parts.capacity[cls], hak_max(2, REMOTE_BYTES / hak_strides[cls]));
+    uint32_t most = (uint32_t)hak_min(hak_parts.capacity[cls], REMOTE_MOST);
+    return (uint32_t)hak_min(most, hak_max(2, REMOTE_BYTES / hak_strides[cls]));
 }
 
 /* --- how much, and when -------------------------------------------------------------------------------- */
 
-/* The blocks that were freed last stay: one, so that a second free of it is detected, or as many as a thread that
- * shares the class keeps. */
+/* The blocks that were freed longest ago return. At least one stays, so that a second free of it is detected, or as
+ * many as a thread that shares the class keeps. */
 void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -31,9 +34,10 @@ void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
     hak_remote_put_last(heap, b, block, capacity);
     if (b->remote_count < capacity)
         return;
-    hak_work_add(b->remote_count);
+    uint32_t n = (uint32_t)hak_min(b->remote_count - keep, REMOTE_FLUSH);
+    hak_work_add(n);
     hak_share_count_use(b);
-    hak_remote_flush_to(heap, b, keep);
+    hak_remote_flush_to(heap, b, b->remote_count - n);
 }
 
 void hak_remote_cache_flush_class(struct hak_heap *heap, unsigned cls)
