@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * fork, vfork and posix_spawn: among threads, in a thread, in a signal handler, with the handlers of another library,
  * beside the C library's streams. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -183,13 +185,33 @@ static void by_plain_fork(unsigned count)
 /* HAKMEM_BACKGROUND=1: whether the thread has made a round, which the delay may postpone. */
 static void wait_for_rounds(void)
 {
-    for (unsigned i = 0; i < 500 && !life_statistic("rounds"); i++) {
+    for (unsigned i = 0; i < 2000 && !life_statistic("rounds"); i++) {
         life_traffic(20, i);
         usleep(10000);
     }
     if (!life_statistic("rounds"))
         die("the thread makes no round");
-    usleep(20000); /* it rests */
+}
+
+/* Waits until no other thread of the process runs: none is within a round then, and holds locks. */
+static void wait_for_rest(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    bool rests;
+    do {
+        rests = true;
+        rewinddir(tasks);
+        for (struct dirent *e; (e = readdir(tasks)) != NULL;) {
+            char name[64], line[200] = "";
+            snprintf(name, sizeof name, "%.20s/stat", e->d_name);
+            int tid = atoi(e->d_name), fd = tid && tid != getpid() ? openat(dirfd(tasks), name, O_RDONLY) : -1;
+            if (fd >= 0 && read(fd, line, sizeof line - 1) > 0)
+                rests &= !strstr(line, ") R") && !strstr(line, ") D");
+            if (fd >= 0)
+                close(fd);
+        }
+    } while (!rests);
+    closedir(tasks);
 }
 
 pid_t _Fork(void) __attribute__((weak)); /* since glibc 2.34 */
@@ -209,6 +231,7 @@ static pid_t bare_fork(unsigned way)
 static void by_bare_fork(unsigned count)
 {
     for (unsigned i = 0; i < 6 * count; i++) {
+        wait_for_rest();
         pid_t child = bare_fork(i % 3);
         if (child == 0 && i / 3 % 2)
             exit(0);

@@ -56,9 +56,13 @@ static void read_core(int dir, const char *name, const char *what)
         die("%s holds %zu words of a block of %zu", what, found, (size_t)WORDS);
 }
 
-/* A child that has used a little, and then does `end`. */
+/* A child that has used a little, as this process then knows, and then does `end`. */
 static pid_t start_child(void (*end)(void))
 {
+    int ready[2];
+    char word;
+    if (pipe(ready))
+        die("pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (pid < 0)
         die("fork: %s", strerror(errno));
@@ -66,9 +70,15 @@ static pid_t start_child(void (*end)(void))
         alarm(60);
         prctl(PR_SET_DUMPABLE, 1);
         use_a_little();
+        close(ready[0]);
+        close(ready[1]);
         end();
         _exit(0);
     }
+    close(ready[1]);
+    if (read(ready[0], &word, 1))
+        die("read: %s", strerror(errno));
+    close(ready[0]);
     return pid;
 }
 
@@ -107,7 +117,6 @@ static void core_of_the_debugger(int dir)
 {
     char command[200];
     pid_t pid = start_child(wait_for_the_end);
-    usleep(300000);
     /* never more than 256 MiB of file */
     snprintf(command, sizeof(command),
              "ulimit -f 524288; gdb -nx -batch -p %d -ex 'generate-core-file debugged' >/dev/null 2>&1", (int)pid);

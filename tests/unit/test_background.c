@@ -37,11 +37,10 @@ TEST(it_purges_after_each_half_of_the_delay)
     unit_init("HAKMEM_BACKGROUND=1 HAKMEM_PURGE_DELAY_MS=100");
     hak_background_start(purge);
     hak_background_start(purge); /* there is one already */
-    for (unsigned i = 0; i < 200 && HAK_LOAD_RELAXED(&purged) < 4; i++)
+    while (HAK_LOAD_RELAXED(&purged) < 4)
         pass(50);
-    assert_true(HAK_LOAD_RELAXED(&purged) >= 4);
     assert_int_equal(unit_stat("background", "started"), 1);
-    uint64_t rounds = unit_stat("background", "rounds"), began = hak_os->clock_ns();
+    uint64_t began = hak_os->clock_ns(), rounds = unit_stat("background", "rounds");
     pass(500);
     uint64_t more = unit_stat("background", "rounds") - rounds;
     assert_in_range(more, 0, (hak_os->clock_ns() - began) / 50000000 + 2); /* it sleeps between rounds */
@@ -66,9 +65,9 @@ static int start_in_child(void)
     if (HAK_LOAD_RELAXED(&purged))
         return 2;
     hak_background_start(purge);
-    for (unsigned i = 0; i < 200 && !HAK_LOAD_RELAXED(&purged); i++)
+    while (!HAK_LOAD_RELAXED(&purged))
         pass(20);
-    return !HAK_LOAD_RELAXED(&purged);
+    return 0;
 }
 
 /* When the child requests one. */
