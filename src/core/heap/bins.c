@@ -4,6 +4,7 @@
 
 #include "caches/chosen.h"
 #include "core/base/clock.h"
+#include "core/base/lock.h"
 #include "core/parts/parts.h"
 #include "core/parts/sparse.h"
 #include "owned.h"
@@ -43,15 +44,17 @@ static void give_up_slabs(struct hak_heap *heap, unsigned cls)
     }
 }
 
-static bool holds_any(const struct hak_bin *b, unsigned cls)
+/* Of the CPU's arrays, hak_cache_first would show nothing. */
+static bool is_bin_empty(const struct hak_heap *heap, unsigned cls)
 {
-    return hak_cache_first(cls) || b->remote_count || b->slabs;
+    return hak_heaps_are_of_cpus() ? !hak_cache_retired_length(heap, cls) : !hak_cache_first(cls);
 }
 
 static bool purge_sparse(struct hak_heap *heap, unsigned cls)
 {
     size_t bytes = 0;
-    for (struct hak_slab *slab = heap->bins[cls].slabs; slab && bytes < SPARSE_BYTES; slab = slab->next)
+    for (struct hak_slab *slab = heap->bins[cls].slabs; slab && bytes < SPARSE_BYTES && !hak_lock_is_fork_waiting();
+         slab = slab->next)
         bytes += hak_sparse_is_due(slab) ? hak_sparse_purge(slab) : 0;
     return bytes;
 }
@@ -64,24 +67,21 @@ static bool scan_class(struct hak_heap *heap, unsigned cls)
     bool served = b->seen != (uint8_t)b->refills;
     bool purged = purge_sparse(heap, cls);
     b->seen = (uint8_t)b->refills;
-    if (served || !holds_any(b, cls))
+    if (served || (is_bin_empty(heap, cls) && !b->remote_count && !b->slabs))
         return purged;
     hak_count(&heap->counters.idle_classes, 1);
     hak_cache_halve(heap, cls);
     hak_remote_cache_flush_class(heap, cls);
     release_idle_slabs(heap, cls);
-    if (!hak_cache_first(cls))
+    if (is_bin_empty(heap, cls))
         give_up_slabs(heap, cls);
     return true;
 }
 
 /* The scan visits each class once per purge delay. */
-void hak_bins_scan(uint64_t now_ms)
+void hak_bins_scan_heap(struct hak_heap *heap, uint64_t now_ms)
 {
-    struct hak_heap *heap = hak_self.heap;
     uint64_t delay = hak_max(hak_purge_delay_ms(), HAK_NCLASSES), step = delay / HAK_NCLASSES;
-    if (!heap)
-        return;
     if (!heap->scanned_ms)
         heap->scanned_ms = now_ms;
     if (hak_clock_age(heap->scanned_ms, now_ms) > delay)
@@ -92,6 +92,12 @@ void hak_bins_scan(uint64_t now_ms)
         if (scan_class(heap, heap->scan_next))
             return;
     }
+}
+
+void hak_bins_scan(uint64_t now_ms)
+{
+    if (hak_self.heap)
+        hak_bins_scan_heap(hak_self.heap, now_ms);
 }
 
 size_t hak_bins_free_bytes(void)

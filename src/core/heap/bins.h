@@ -7,10 +7,11 @@
 
 /* Empties all bins of the calling thread, and releases its slabs without allocated blocks. */
 void hak_bins_flush(struct hak_heap *heap);
-/* The decay scan, which each thread runs at intervals. For a class that needed no refill since its last scan, it drains
- * half of the bin and the remote cache, and releases idle slabs; if the bin is then empty, it gives up all slabs. It
- * shrinks at most one class per call. */
-void hak_bins_scan(uint64_t now_ms);
+/* The decay scan, which each thread runs at intervals, on its heap or on that of its CPU, which it has entered. For a
+ * class that needed no refill since its last scan, it drains half of the bin and the remote cache, and releases idle
+ * slabs; if the bin is then empty, it gives up all slabs. It shrinks at most one class per call. */
+void hak_bins_scan_heap(struct hak_heap *heap, uint64_t now_ms);
+void hak_bins_scan(uint64_t now_ms); /* the calling thread's own heap, if it has one */
 /* Moves the blocks of the calling thread's bins to its heap, for its next owner; and back. */
 void hak_bins_retire(struct hak_heap *heap);
 void hak_bins_resume(struct hak_heap *heap);

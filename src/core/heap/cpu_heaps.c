@@ -31,6 +31,7 @@ static struct hak_heap *new_heap(unsigned cpu)
         return NULL;
     }
     heap->number = cpu;
+    heap->scan_ms = hak_clock_ms();
     heap->lock = (struct hak_lock)HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
     return heap;
 }
@@ -83,8 +84,6 @@ struct hak_heap *hak_cpu_heap_enter(void)
         enter_locked(heap);
     else if (cpu >= 0)
         heap = start_heap((unsigned)cpu);
-    if (heap)
-        HAK_STORE_RELAXED(&heap->entered, true);
     return heap;
 }
 
@@ -98,17 +97,23 @@ void hak_cpu_heap_leave(struct hak_heap *heap)
     leave_locked(heap);
 }
 
-/* --- idle CPUs ---------------------------------------------------------------------------------- */
+/* --- scans, idle CPUs --------------------------------------------------------------------------- */
 
-/* A CPU whose threads use only the arrays, without a slow path, looks idle: its heap is dissolved now and then, and
- * refills follow. */
-static bool is_idle(struct hak_heap *heap, uint64_t since_ms)
+void hak_cpu_heap_scan(uint64_t now_ms)
 {
-    if (HAK_LOAD_RELAXED(&heap->entered)) {
-        HAK_STORE_RELAXED(&heap->entered, false);
-        heap->idle_ms = hak_clock_ms();
-    }
-    return heap->idle_ms <= since_ms && (HAK_LOAD_RELAXED(&heap->slabs) || hak_bins_retired_bytes(heap));
+    struct hak_heap *heap = hak_cpu_heap_enter();
+    if (!heap)
+        return;
+    heap->scan_ms = now_ms;
+    hak_bins_scan_heap(heap, now_ms);
+    hak_cpu_heap_leave(heap);
+}
+
+/* A CPU whose threads do too little for a maintenance step looks idle: its heap is dissolved now and then, and refills
+ * follow. */
+static bool is_idle(const struct hak_heap *heap, uint64_t since_ms)
+{
+    return heap->scan_ms <= since_ms && (HAK_LOAD_RELAXED(&heap->slabs) || hak_bins_retired_bytes(heap));
 }
 
 static void dissolve_on_cpu(struct hak_heap *heap)

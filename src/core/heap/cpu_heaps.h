@@ -12,9 +12,10 @@ void hak_cpu_heaps_start(void);
  * memory, or if the thread is not registered with rseq: callers then use the orphan. */
 struct hak_heap *hak_cpu_heap_enter(void);
 void hak_cpu_heap_leave(struct hak_heap *heap);
-/* Dissolves the heaps of CPUs on which no slow path has run since then: they give up all blocks and slabs. The caller
- * has entered no heap.
- */
+/* hak_bins_scan_heap, for the CPU that the calling thread runs on. The caller has entered no heap. */
+void hak_cpu_heap_scan(uint64_t now_ms);
+/* Dissolves the heaps of CPUs on which no scan has run since then: they give up all blocks and slabs. The caller has
+ * entered no heap. */
 void hak_cpu_heaps_dissolve(uint64_t since_ms);
 /* For fork: locks all of them; a heap that begins in the meantime is locked, too. */
 void hak_cpu_heaps_lock(void);

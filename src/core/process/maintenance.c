@@ -136,7 +136,10 @@ void hak_maintain_now(void)
 {
     uint64_t now = hak_clock_ms();
     hak_work = 0;
-    hak_bins_scan(now);
+    if (hak_heaps_are_of_cpus())
+        hak_cpu_heap_scan(now);
+    else
+        hak_bins_scan(now);
     tick_awake(now);
     if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_signal_waiting)))
         hak_signal_write();

@@ -26,9 +26,8 @@ extern HAK_HIDDEN struct hak_arrays hak_arrays_closed; /* of no CPU: empty, with
     struct hak_arrays *arrays;                                                                                     \
     struct hak_lock lock; /* of a CPU's heap: the thread that holds it may use the rest as if the heap were its */ \
     unsigned number; /* of its CPU; of a thread's heap, if not 0, one of its own */                                \
-    bool forking;          /* the thread that forks holds the lock */                                              \
-    void *kept;            /* of the blocks that a refill took, the one for the caller */                          \
-    _Atomic(bool) entered; /* since the last scan, */                                                              \
-    uint64_t idle_ms;      /* when that scan last found it entered; written under the lock */
+    bool forking;     /* the thread that forks holds the lock */                                                   \
+    void *kept;       /* of the blocks that a refill took, the one for the caller */                               \
+    uint64_t scan_ms; /* of a CPU: the time of the last scan; under the lock */
 
 #endif
