@@ -252,6 +252,44 @@ TEST(a_very_large_heap_is_let_be)
     assert_int_equal(kept_small(), 1);
 }
 
+static const struct {
+    const char *settings;
+    bool huge;
+} wishes[] = {{"HAKMEM_PURGE_DELAY_MS=100 HAKMEM_THP=always", true},
+              {"HAKMEM_PURGE_DELAY_MS=100 HAKMEM_THP=never", false}};
+
+/* Takes three pages of a new superslab; returns the first. */
+static char *take_new(void)
+{
+    struct hak_page_request r = {.pages = 3, .slab = true};
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    return r.base;
+}
+
+TEST_EACH(a_trim_takes_what_a_huge_page_made_resident_although_no_block_used_it, wishes)
+{
+    start(row->settings);
+    take_new();
+    size_t held = hak_budget_held(), most = row->huge ? (HAK_SUPERSLAB_PAGES - 3) * HAK_PAGE : 0;
+    assert_int_equal(hak_pages_trim(0), most);
+    assert_int_equal(hak_pages_trim(0), 0);
+    assert_int_equal(hak_budget_held(), held);
+    assert_int_equal(hak_dirty_allowance(hak_clock_ms()), DELAY * HAK_DIRTY_UNWANTED_PER_MS); /* no demand for it */
+}
+
+TEST_EACH(so_does_a_tick_that_purges_another_page_of_the_superslab, wishes)
+{
+    start(row->settings);
+    unit_needs_delay();
+    char *first = take_new();
+    hak_pages_put_rest(first + HAK_PAGE, 1, false);
+    fake_os_pass(DELAY);
+    size_t purged = queue->purged, pages = row->huge ? HAK_SUPERSLAB_PAGES - 2 : 1;
+    tick();
+    assert_int_equal(queue->waiting, 0);
+    assert_int_equal(queue->purged - purged, pages * HAK_PAGE);
+}
+
 TEST(nothing_is_said_where_there_are_no_huge_pages)
 {
     start("HAKMEM_THP=never");

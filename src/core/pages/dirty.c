@@ -147,17 +147,18 @@ void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now
     queue->waiting += bytes;
 }
 
-void hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
+HAK_COLD uint64_t hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
 {
     pages &= ~d->used;
     if (!pages || !d->used)
-        return;
+        return 0;
     d->used |= pages;
     queue->purged -= bytes_of(pages & d->purged);
     d->purged &= ~pages;
     add_dirty(d, pages, hak_clock_ms());
     queue->waiting += bytes_of(pages);
     hak_budget_take(bytes_of(pages));
+    return pages;
 }
 
 /* Pages that were purged lazily may still hold their old content. */

@@ -59,9 +59,9 @@ void hak_dirty_close(struct hak_dirty *d);
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged);
 /* Taken pages become free: dirty, or, if they were never charged, as they were before. */
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms);
-/* If only some of these pages were taken, the free ones become dirty: a huge page made them resident with their
- * neighbours. */
-void hak_dirty_soil(struct hak_dirty *d, uint64_t pages);
+/* If some page of the superslab was taken, these free pages, as far as they never were, become dirty: a huge page made
+ * them resident with their neighbours. Returns those that became dirty. */
+uint64_t hak_dirty_soil(struct hak_dirty *d, uint64_t pages);
 /* The pages with old content. The bits of taken pages mean nothing. */
 uint64_t hak_dirty_old(const struct hak_dirty *d);
 

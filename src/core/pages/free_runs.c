@@ -51,6 +51,14 @@ size_t hak_free_runs_count(void)
     return runs;
 }
 
+void hak_free_runs_each(void (*visit)(char *base, size_t pages))
+{
+    for (unsigned set = 0; set < HAK_NSETS; set++)
+        for (unsigned i = 0; i < LENGTHS; i++)
+            for (const struct hak_slab *run = free_runs[set].lists[i]; run; run = run->next)
+                visit(run->free, run->run_pages);
+}
+
 /* --- neighbours ----------------------------------------------------------------------------------------- */
 
 /* The next page in that direction, which lies in another superslab, if it is free and of the same set; else NULL.

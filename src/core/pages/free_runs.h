@@ -33,5 +33,6 @@ void hak_free_runs_cut(struct hak_place at, size_t pages);
 /* Merges pages, whose bits are set, with their free neighbours into one run. */
 void hak_free_runs_join(char *base, size_t pages);
 size_t hak_free_runs_count(void);
+void hak_free_runs_each(void (*visit)(char *base, size_t pages));
 
 #endif

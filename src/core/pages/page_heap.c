@@ -444,6 +444,22 @@ void hak_pages_settle(struct hak_superslab *s, unsigned first, unsigned pages)
         enter_cache(s, hak_clock_ms());
 }
 
+static void soil_run(char *base, size_t pages)
+{
+    struct part x;
+    EACH_PART(x, base, pages)
+    {
+        hak_dirty_soil(&x.s->pages, x.bits);
+    }
+}
+
+HAK_COLD void hak_pages_soil(void)
+{
+    hak_lock_acquire(&hak_pages_lock);
+    hak_free_runs_each(soil_run);
+    hak_lock_release(&hak_pages_lock);
+}
+
 void hak_pages_evict(struct hak_superslab *s)
 {
     leave_cache(s, true);

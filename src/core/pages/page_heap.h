@@ -69,6 +69,9 @@ extern struct hak_lock hak_pages_lock;
 /* A purge claims dirty pages: they are no longer free. Settling makes them free again. */
 void hak_pages_claim(struct hak_superslab *s, unsigned first, unsigned pages);
 void hak_pages_settle(struct hak_superslab *s, unsigned first, unsigned pages);
+/* Called without the lock, where there are huge pages: free pages that no block ever used become dirty, if they lie in
+ * a superslab with others that were used. */
+void hak_pages_soil(void);
 /* A cached superslab that must go: one that is marked as leaving, else the oldest one if the cache exceeds its limits
  * (number, bytes, age) or `keep` bytes. NULL: none. */
 struct hak_superslab *hak_pages_unwanted(size_t keep, uint64_t now_ms);

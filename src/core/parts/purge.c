@@ -108,10 +108,13 @@ static unsigned cut_range(const struct hak_dirty *d, unsigned first, unsigned pa
     return over < pages ? pages - over : batch.n ? 0 : pages;
 }
 
-/* Adds the chosen pages of a superslab, from where the last batch ended. True: all of them. */
+/* Adds the chosen pages of a superslab, from where the last batch ended. True: all of them. A purge that splits a huge
+ * page takes with it what no block ever used. */
 static bool add_superslab(struct hak_superslab *s, struct wish *w)
 {
     uint64_t choice = chosen(&s->pages, w);
+    if (choice && hak_huge_page_is_on())
+        choice |= hak_dirty_soil(&s->pages, s->free);
     for (unsigned run, pages; (run = run_of(choice, &w->at)); w->at += pages) {
         pages = room_in_wish(run, w);
         if (pages && pages < run)
@@ -377,6 +380,8 @@ size_t hak_pages_trim(size_t keep)
 {
     bool more;
     size_t bytes = 0;
+    if (hak_huge_page_is_on())
+        hak_pages_soil();
     if (begin_purging(true)) {
         bytes = purge((struct wish){.of = TRIM, .now_ms = hak_clock_ms(), .keep = keep}, &more);
         hak_lock_release(&purging);
