@@ -72,6 +72,34 @@ TEST(threads_among_many_share_slabs_and_keep_little)
     assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
+static uint64_t purged_inside(void)
+{
+    const struct hak_ledger_entry *e = hak_ledger[HAK_CAUSE_partial_release];
+    return e[HAK_OS_madvise].bytes + e[HAK_OS_process_madvise].bytes;
+}
+
+static const struct {
+    uint32_t threads;
+    bool purges;
+} crowds[] = {{2, false}, {MANY, true}};
+
+/* Of a class too small to be shared. The thread may use a few blocks and wait, with all old pages of the slab. */
+TEST_EACH(among_many_the_first_slab_of_a_thread_has_one_page, crowds)
+{
+    const size_t size = 40;
+    unit_start(NULL);
+    struct hak_heap *t = start_among(row->threads);
+    assert_int_equal(t->bins[hak_class_of(size)].uses, 0);
+    uint64_t before = purged_inside(),
+             expected = row->purges && !HAK_BLOCKS_ARE_MARKED ? HAK_PAGE - hak_os_page_size() : 0;
+    struct unit_block *few = unit_blocks(size, 5);
+    assert_int_equal(purged_inside() - before, expected);
+    struct unit_block *many = unit_blocks(size, 3 * HAK_PAGE / size); /* further slabs */
+    assert_int_equal(purged_inside() - before, expected);
+    unit_free_blocks(few);
+    unit_free_blocks(many);
+}
+
 TEST(a_thread_that_goes_on_gets_slabs_of_its_own)
 {
     unit_start(NULL);

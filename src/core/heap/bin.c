@@ -15,6 +15,7 @@
 #include "core/pages/mark.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "core/parts/sparse.h"
 #include "owned.h"
 #include "remote_cache.h"
 #include "share.h"
@@ -60,6 +61,8 @@ static bool own(struct hak_heap *heap, struct hak_slab *slab)
         return false;
     }
     hak_slab_tag(slab, heap->tag);
+    if (HAK_UNLIKELY(hak_share_wants_new_pages(&heap->bins[slab->cls], slab->cls)) && !slab->carved)
+        hak_sparse_purge_new(slab);
     hak_owned_add(heap, slab);
     hak_count(&heap->counters.slabs_acquired, 1);
     hak_work_add(SLAB_WORK);

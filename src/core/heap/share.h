@@ -14,6 +14,7 @@
  * few refills in any case. */
 #define HAK_SHARE_STRIDE_LARGE 2048u
 #define HAK_SHARE_USES_LARGE 4u
+#define HAK_SHARE_USES_MANY 64u /* with nine heaps */
 
 /* Number of refills of a class after which a thread owns slabs of it; below UINT16_MAX. */
 extern _Atomic(uint32_t) hak_share_uses;
@@ -29,6 +30,14 @@ HAK_INLINE bool hak_share_is_on(const struct hak_bin *b, unsigned cls)
     if (uses && hak_strides[cls] > HAK_SHARE_STRIDE_LARGE)
         uses = (uint32_t)hak_max(uses, HAK_SHARE_USES_LARGE);
     return b->uses < uses && hak_strides[cls] >= HAK_SHARE_STRIDE_MIN;
+}
+
+/* Among many threads, the first slab of a class too small to be shared: the thread may use a few blocks and wait, and
+ * would keep all of the slab's old pages resident. */
+HAK_INLINE bool hak_share_wants_new_pages(const struct hak_bin *b, unsigned cls)
+{
+    return !b->uses && hak_strides[cls] < HAK_SHARE_STRIDE_MIN &&
+           HAK_LOAD_RELAXED(&hak_share_uses) >= HAK_SHARE_USES_MANY;
 }
 
 /* Counts a refill, or a flush of the remote cache. */

@@ -11,4 +11,7 @@ bool hak_sparse_is_due(const struct hak_slab *slab);
 /* Purges such pages of an ACTIVE slab that is due; its owner calls this. Returns the bytes. */
 size_t hak_sparse_purge(struct hak_slab *slab);
 
+/* Purges all but the first system page of a slab from which no block was carved yet. */
+void hak_sparse_purge_new(const struct hak_slab *slab);
+
 #endif
