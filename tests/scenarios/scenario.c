@@ -43,7 +43,7 @@
 
 int malloc_trim(size_t pad); /* not in every malloc.h */
 
-enum { SECONDS = 100, ACTORS = 2000, LETTERS = 26, BOARD = 40000, SLOTS = 8192, ROOM = 1 << 20, REFUSALS = 20 };
+enum { SECONDS = 200, ACTORS = 2000, LETTERS = 26, BOARD = 40000, SLOTS = 8192, ROOM = 1 << 20, REFUSALS = 20 };
 enum { WORDS = 8, WORD = 24 };
 
 /* --- blocks: each has its size in front, and its own content behind ---------------------------------------- */

@@ -193,7 +193,7 @@ def served(real_library: Path) -> Iterator[subprocess.Popen[bytes]]:
     }
     python = os.path.realpath(sys.executable)
     child = subprocess.Popen([python, "-c", WORK], env=environment)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while child.pid not in shm.running() and time.monotonic() < deadline:
         time.sleep(0.02)
     yield child
