@@ -147,6 +147,34 @@ TEST(a_bin_as_long_as_its_capacity_does_not_overflow)
     assert_int_equal(t->counters.overflows, overflows + 1);
 }
 
+static void allocate_and_free_in_rows(void **blocks, uint32_t n, unsigned rounds)
+{
+    for (unsigned round = 0; round < rounds; round++) {
+        for (uint32_t i = 0; i < n; i++)
+            blocks[i] = hak_malloc(64);
+        for (uint32_t i = 0; i < n; i++)
+            hak_free(blocks[i]);
+    }
+}
+
+TEST(a_bin_grows_with_the_rows_of_frees_until_it_is_idle)
+{
+    static void *blocks[512];
+    t = unit_init_heap(NULL);
+    unsigned cls = hak_class_of(64);
+    uint32_t row = 2u * hak_parts.capacity[cls];
+    if (!HAK_CACHE_ARRAY || row > COUNT(blocks))
+        skip();
+    allocate_and_free_in_rows(blocks, row, 50);
+    uint64_t overflows = t->counters.overflows, drained = t->counters.drained_blocks;
+    allocate_and_free_in_rows(blocks, row, 50);
+    assert_int_equal(t->counters.overflows, overflows);
+    assert_int_equal(t->counters.drained_blocks, drained);
+    hak_cache_halve(t, cls); /* as a scan does */
+    allocate_and_free_in_rows(blocks, row, 50);
+    assert_in_range(t->counters.overflows, overflows + 1, UINT64_MAX);
+}
+
 /* Each of them may be the last block of its slab, and nothing takes it when the program stops calling. */
 TEST(after_a_long_burst_of_frees_a_bin_holds_few_blocks)
 {

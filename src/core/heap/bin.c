@@ -264,6 +264,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     struct hak_bin *b = &heap->bins[cls];
     if (!b->batch)
         start_bin(heap, cls);
+    b->swings += b->overflows && b->swings < HAK_SWINGS;
     b->overflows = 0;
     uint32_t taken = 0;
     if (!has_own_free(b))

@@ -9,6 +9,8 @@
 #include "core/base/counters.h"
 #include "core/plugin.h"
 
+#define HAK_SWINGS 8u /* after so many, an array becomes longer */
+
 /* The slabs behind one bin. */
 struct hak_bin {
     struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
@@ -19,6 +21,7 @@ struct hak_bin {
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
     uint16_t remote_capacity; /* blocks that it takes before a check; 0 before the first block */
+    uint8_t swings;           /* times that it was refilled after it had overflowed, up to HAK_SWINGS */
     uint8_t seen;             /* `refills` at the last scan (hak_bins_scan; low 8 bits) */
     HAK_BIN_FIELDS
     hak_remote_blocks remote_cache; /* blocks of other heaps that were freed here */

@@ -12,8 +12,10 @@
 #include "core/heap/share.h"
 #include "core/pages/block_batch.h"
 
-#define BURST 16u /* overflows without a refill: some thousand frees */
-#define TICKS 15u /* until the next check, where at the latest the thread follows a trim's request */
+#define BURST 16u                   /* overflows without a refill: some thousand frees */
+#define LONGER 4u                   /* capacities that a longer bin holds, */
+#define LONGER_BYTES (64 * HAK_KIB) /* and how many bytes at most */
+#define TICKS 15u                   /* until the next check, where at the latest the thread follows a trim's request */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
@@ -56,9 +58,16 @@ static uint32_t grow_array(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 
 /* --- room ---------------------------------------------------------------------------------------------- */
 
+/* If a bin overflows and is refilled in turn, the program frees and allocates more blocks in a row than it holds. Such
+ * a bin may be longer, until a scan finds it idle. */
 static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 {
-    return hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
+    uint32_t capacity = hak_parts.capacity[cls];
+    if (hak_share_is_on(b, cls))
+        return hak_share_capacity(cls);
+    if (b->swings < HAK_SWINGS)
+        return capacity;
+    return (uint32_t)hak_max(capacity, hak_min(LONGER * capacity, LONGER_BYTES / hak_strides[cls]));
 }
 
 /* Sets the frees until the next tick. There are slots for them; few, if the thread shares slabs of the class. */
@@ -150,6 +159,7 @@ void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 
 void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
+    heap->bins[cls].swings = 0;
     drain_to(heap, cls, hak_array_length(&heap->bins[cls], cls) / 2);
 }
 
