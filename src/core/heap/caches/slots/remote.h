@@ -15,9 +15,11 @@ HAK_INLINE void *hak_remote_cache_last(const struct hak_bin *b)
     return b->remote_count ? b->remote_cache[b->remote_count - 1] : NULL;
 }
 
-/* True: the block is stored. False: the array may be full; the caller runs hak_remote_put_last. */
+/* True: the block is stored. False: the array may be full; the caller runs hak_remote_put_last. Nothing here reads the
+ * block; but a drain will write to it, or the program, which gets it from a refill. */
 HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
 {
+    __builtin_prefetch(block, 1);
     bool room = b->remote_count < b->remote_capacity;
     if (HAK_LIKELY(room))
         b->remote_cache[b->remote_count++] = block;
