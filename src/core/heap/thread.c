@@ -32,8 +32,8 @@ static struct hak_heap *start_thread(void)
     if (HAK_LOAD_RELAXED(&ended_work))
         hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
     int saved = errno;
-    if (key_exists)
-        pthread_setspecific(key, heap);
+    if (!key_exists || pthread_setspecific(key, heap))
+        heap->cache = NULL; /* no destructor will say that the thread's storage is gone */
     hak_heap_start_parts(heap);
     errno = saved;
     return heap;
