@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Threads start and end, and heaps are retired, resumed and dissolved (core/heap/thread.c as it is). The bins only
  * record their owner: a heap and everything in it belongs to one thread at a time. */
+#include <limits.h>
 #include <pthread.h>
 
 #include "core/heap/bins.h"
@@ -31,7 +32,7 @@ static void setup(void)
 static void come_and_go(unsigned self)
 {
     if (self == 2) {
-        hak_heaps_dissolve(UINT64_MAX);
+        hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
         return;
     }
     struct hak_heap *t = hak_thread_heap();
@@ -49,7 +50,7 @@ static void expect_two(void)
     model_reached(totals.retired);
     if (totals.resumed)
         model_reached(2);
-    hak_heaps_dissolve(UINT64_MAX);
+    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
     hak_heaps_totals(&totals);
     MODEL_CHECK(totals.retired == 0 && used_descriptors <= 2);
 }

@@ -29,6 +29,7 @@
  *   cost | cost P                  begins to measure; the script ends here if giving back took at most P % of the time
  *                                  since then, and fails the third time it took more
  *   early                          fails if memory has gone back for its age
+ *   fork                           continues in a child, where no actor runs yet; its parent waits for it
  *   loop N ... again */
 #include <fcntl.h>
 #include <pthread.h>
@@ -531,6 +532,23 @@ static void call_actors(unsigned from, unsigned to, bool as_many, char words[][W
     }
 }
 
+/* The actors that run sleep, or are about to. */
+static void continue_in_child(void)
+{
+    pid_t child = fork();
+    if (child < 0)
+        die("fork: %s", strerror(errno));
+    if (child > 0) {
+        expect_success(child, "the child");
+        exit(0);
+    }
+    watchdog_start(SECONDS);
+    memset(actors, 0, sizeof actors);
+    pthread_mutex_init(&stage, NULL);
+    pthread_cond_init(&call, NULL);
+    pthread_cond_init(&done, NULL);
+}
+
 /* --- scripts -------------------------------------------------------------------------------------------------------
  */
 
@@ -573,6 +591,8 @@ static void play(const char *script, const char *value)
         } else if (is(words, "loop")) {
             rounds = (unsigned)atoi(words[1]);
             loop = at;
+        } else if (is(words, "fork")) {
+            continue_in_child();
         } else if (is(words, "again")) {
             at = --rounds ? loop : at;
         } else if (words[0][0]) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The contract of all caches (core/heap/caches/contract.h), and what each cache adds. */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -226,7 +227,7 @@ TEST(slots_of_ended_threads_are_used_again)
     size_t settled = 0;
     for (unsigned i = 0; i < 40; i++) {
         unit_in_thread(use_all_classes, NULL);
-        hak_heaps_dissolve(UINT64_MAX);
+        hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
         if (i == 20)
             settled = hak_meta_bytes();
     }

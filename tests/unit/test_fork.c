@@ -53,15 +53,22 @@ TEST(a_child_of_a_child)
 
 static pthread_barrier_t barrier;
 static struct unit_block *others;
+static void *remote;
 
-static void *own_slabs(void *unused)
+/* Owns slabs, has blocks in bins, and one in its remote cache. */
+static void *own_slabs(void *in_slow_path)
 {
     others = unit_blocks(SIZE, 10);
     unit_free_blocks(unit_blocks(100, 10));
+    unit_free_blocks(unit_blocks(SIZE, 2));
+    hak_free(remote);
+    if (in_slow_path)
+        hak_heap_begin_change(unit_thread());
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier);
+    hak_heap_end_change(unit_thread());
     unit_free_blocks(others);
-    return unused;
+    return NULL;
 }
 
 static int others_are_pinned(void)
@@ -74,22 +81,72 @@ static int others_are_pinned(void)
     return result ? result : hak_slab_state(slab) != HAK_SLAB_ACTIVE;
 }
 
-TEST(other_threads_slabs_are_pinned_and_counted)
+/* What the other thread had free serves the child, or goes back. */
+static int others_are_taken_over(void)
+{
+    struct hak_heaps_totals totals;
+    hak_heaps_totals(&totals);
+    if (totals.retired != 1)
+        return 3;
+    unit_free_blocks(others);
+    hak_bins_flush(unit_thread());
+    int result = use_everything();
+    hak_bins_flush(unit_thread());
+    return result ? result : unit_census().used != 0;
+}
+
+static void *allocate(void *unused)
+{
+    unit_free_blocks(unit_blocks(SIZE, 2));
+    return unused;
+}
+
+static int next_thread_continues(void)
+{
+    struct hak_heaps_totals totals;
+    unit_join(unit_begin(allocate, NULL));
+    hak_heaps_totals(&totals);
+    return totals.resumed != 1 || totals.pinned_slabs || fork_again();
+}
+
+/* Forks while another thread waits. */
+static void fork_beside(bool in_slow_path, int (*in_child)(void))
 {
     unit_start(NULL);
     mine = unit_blocks(SIZE, 100);
+    remote = hak_malloc(SIZE);
     pthread_barrier_init(&barrier, NULL, 2);
-    pthread_t thread = unit_begin(own_slabs, NULL);
+    pthread_t thread = unit_begin(own_slabs, in_slow_path ? &barrier : NULL);
     pthread_barrier_wait(&barrier);
     pinned = (unsigned)hak_space_slab(others)->owner->slabs;
     assert_true(pinned >= 2);
-    unit_in_child(others_are_pinned);
+    pinned = in_slow_path ? pinned : 0;
+    unit_in_child(in_child);
     pthread_barrier_wait(&barrier);
     unit_join(thread);
     pinned = 0;
     use_everything();
     hak_bins_flush(unit_thread());
     assert_int_equal(unit_census().used, 0);
+}
+
+TEST(slabs_of_a_thread_in_a_slow_path_are_pinned_and_counted)
+{
+    fork_beside(true, others_are_pinned);
+}
+
+TEST(a_child_takes_over_the_heap_of_a_thread_outside_of_slow_paths)
+{
+    if (!HAK_BLOCKS_ARE_BARE)
+        skip();
+    fork_beside(false, others_are_taken_over);
+}
+
+TEST(a_childs_first_thread_continues_with_such_a_heap)
+{
+    if (!HAK_BLOCKS_ARE_BARE || HAK_SANITIZED) /* a sanitizer: a thread in the child of a process with threads */
+        skip();
+    fork_beside(false, next_thread_continues);
 }
 
 static int go_on(void)
@@ -112,6 +169,125 @@ TEST(a_fork_by_who_holds_a_lock_waits_for_nobody)
 
 #if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
 static _Atomic(bool) stop;
+
+/* --- among threads that allocate ----------------------------------------------------------------------------- */
+
+#define BUSY 3u
+#define HELD 256u
+#define FORKS 20u
+#define TAKEN (64 * HAK_KIB) /* of each size, by a child: more than those threads have free */
+
+/* Blocks that a thread holds, each filled with its own number: it is stored here after it is filled, and until it is
+ * freed. */
+static unsigned char *_Atomic shown[BUSY][HELD];
+
+static size_t size_held(unsigned thread, unsigned i)
+{
+    static const size_t sizes[] = {8, 40, 100, 300, 700, 1500, 3000, 9000, 30000};
+    return sizes[(thread + i) % COUNT(sizes)];
+}
+
+static unsigned char number_of(unsigned thread, unsigned i)
+{
+    return (unsigned char)(1 + thread * 7 + i);
+}
+
+static bool is_filled(const unsigned char *block, size_t size, unsigned char with)
+{
+    return block[0] == with && !memcmp(block, block + 1, size - 1);
+}
+
+/* Every fourth block is freed by the next thread. */
+static void *allocate_and_free(void *number)
+{
+    static void *_Atomic passed[BUSY];
+    unsigned thread = (unsigned)(uintptr_t)number, random = thread;
+    while (!stop) {
+        random = random * 1664525u + 1013904223u;
+        unsigned i = random >> 8 & (HELD - 1);
+        void *block = HAK_EXCHANGE_ACQUIRE(&shown[thread][i], NULL);
+        if (block && random >> 30 == 0)
+            block = atomic_exchange(&passed[(thread + 1) % BUSY], block);
+        hak_free(block);
+        if (random >> 29 & 1) {
+            hak_free(atomic_exchange(&passed[thread], NULL));
+            block = memset(hak_malloc(size_held(thread, i)), number_of(thread, i), size_held(thread, i));
+            HAK_STORE_RELEASE(&shown[thread][i], block);
+        }
+    }
+    return number;
+}
+
+static bool all_are_whole(void)
+{
+    for (unsigned i = 0; i < BUSY * HELD; i++) {
+        const unsigned char *block = shown[i / HELD][i % HELD];
+        if (block && !is_filled(block, size_held(i / HELD, i % HELD), number_of(i / HELD, i % HELD)))
+            return false;
+    }
+    return true;
+}
+
+/* Takes blocks of each size, which nobody else may have: it fills each, and looks at all when the last one is filled.
+ */
+static void *take_all_sizes(void *unused)
+{
+    struct {
+        unsigned char *block;
+        size_t size;
+    } *taken = hak_malloc(HAK_NCLASSES * TAKEN / 8 * sizeof *taken);
+    unsigned n = 0;
+    (void)unused;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        for (size_t bytes = 0; bytes < TAKEN; bytes += hak_strides[cls], n++) {
+            taken[n].size = hak_class_usable(cls);
+            taken[n].block = memset(hak_malloc(taken[n].size), (unsigned char)n, taken[n].size);
+        }
+    for (unsigned i = 0; i < n; i++)
+        if (!is_filled(taken[i].block, taken[i].size, (unsigned char)i))
+            _exit(4);
+    return NULL;
+}
+
+static int take_and_look(void)
+{
+    take_all_sizes(NULL);
+    return all_are_whole() ? 0 : 5;
+}
+
+/* One child in two starts with threads, which continue with heaps of the parent's threads; the other with a trim. */
+static int take_among_whole(void)
+{
+    static unsigned depth;
+    if (!all_are_whole())
+        return 3;
+    if (getpid() % 2) {
+        pthread_t threads[] = {unit_begin(take_all_sizes, NULL), unit_begin(take_all_sizes, NULL)};
+        for (unsigned i = 0; i < COUNT(threads); i++)
+            unit_join(threads[i]);
+    } else {
+        hak_trim(0);
+    }
+    int result = take_and_look();
+    if (!result && !depth++)
+        unit_in_child(take_among_whole);
+    return result;
+}
+
+TEST(no_block_serves_twice_in_children_of_threads_that_allocate)
+{
+    unit_start(NULL);
+    pthread_t busy[BUSY];
+    alarm(120);
+    for (unsigned i = 0; i < BUSY; i++)
+        busy[i] = unit_begin(allocate_and_free, (void *)(uintptr_t)i);
+    for (unsigned i = 0; i < FORKS; i++)
+        unit_in_child(take_among_whole);
+    stop = true;
+    for (unsigned i = 0; i < BUSY; i++)
+        unit_join(busy[i]);
+    assert_int_equal(all_are_whole(), true);
+}
 
 /* --- a purge by another thread ----------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A thread gets a heap at its first slow path. When it ends, its heap is retired for the next thread, and dissolved if
  * none comes. */
+#include <limits.h>
 #include <stdlib.h>
 
 #include "core/heap/bin.h"
@@ -124,7 +125,7 @@ TEST(the_next_thread_goes_on_with_what_the_last_one_had)
     assert_int_equal(unit_census().free, 0); /* all are in bins */
     assert_int_equal(unit_census().used, used);
     hak_orphan_acquire(); /* a debug build stops at locks taken in the wrong order */
-    hak_heaps_dissolve(UINT64_MAX);
+    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
     hak_orphan_release();
     assert_int_equal(unit_totals().retired, 0);
     assert_int_equal(unit_totals().active_slabs, 0);

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -231,7 +232,7 @@ void unit_join(pthread_t thread)
 void unit_in_thread(void *(*fn)(void *), void *context)
 {
     unit_join(unit_begin(fn, context));
-    hak_heaps_dissolve(UINT64_MAX);
+    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
 }
 
 void unit_start(const char *settings)

@@ -15,6 +15,9 @@
 
 #define HAKMEM_INLINE static inline __attribute__((__always_inline__, __unused__))
 
+/* Writes before it stay before it: the program's to the block, and those that a child sees if another thread forks. */
+#define HAKMEM_INLINE_ORDER() __asm__ __volatile__("" : : : "memory")
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -62,6 +65,7 @@ HAKMEM_INLINE void *hakmem_inline_malloc(size_t size)
     if (__builtin_expect(!block, 0))
         return hakmem_inline_refill(size);
     *bin = HAKMEM_INLINE_LIST ? *(hakmem_inline_link *)block : (void **)*bin - 1;
+    HAKMEM_INLINE_ORDER();
     return block;
 }
 
@@ -76,7 +80,7 @@ __attribute__((__nonnull__)) HAKMEM_INLINE void hakmem_inline_free(void *ptr, si
     unsigned cls = hakmem_inline_classes[HAKMEM_INLINE_INDEX(size)];
     void **bin = &HAKMEM_INLINE_NAME.bin[cls];
     uint64_t *room = &HAKMEM_INLINE_NAME.room[cls];
-    __asm__ __volatile__("" : : : "memory"); /* orders the program's writes to the block before this */
+    HAKMEM_INLINE_ORDER();
     void *held = *bin, **last = HAKMEM_INLINE_LIST ? &held : (void **)held;
     if (__builtin_expect(hakmem_inline_spend(room, last, ptr), 0)) {
         hakmem_inline_check(ptr, cls);
@@ -85,6 +89,7 @@ __attribute__((__nonnull__)) HAKMEM_INLINE void hakmem_inline_free(void *ptr, si
         *bin = ptr;
     } else {
         last[1] = ptr;
+        HAKMEM_INLINE_ORDER();
         *bin = last + 1;
     }
 }

@@ -15,6 +15,8 @@
 
 /* Bins and remote caches are arrays of pointers. */
 #define HAK_BLOCKS_IN_SLOTS HAK_CACHE_SLOTS
+/* Blocks in them carry nothing, so metadata and a thread's storage have all of a heap (hak_heaps_fork_child). */
+#define HAK_BLOCKS_ARE_BARE (HAK_CACHE_SLOTS && !HAK_HARDENED)
 /* A block on a remote list names others of its slab (pages/block_batch.h). A mark takes the place of these numbers. */
 #define HAK_BLOCK_BATCHES (HAK_CACHE_SLOTS && !HAK_HARDENED)
 /* A free block carries marks, which each free and each malloc checks (pages/link.h), */

@@ -160,23 +160,17 @@ static unsigned bit_of(const struct hak_lock *lock)
     return 1u << lock->rank;
 }
 
-/* Orders writes as seen by a signal handler in the same thread. */
-HAK_INLINE void keep_order(void)
-{
-    __asm__ volatile("" ::: "memory");
-}
-
 static const struct hak_lock *begin_change(const struct hak_lock *lock)
 {
     const struct hak_lock *interrupted = self.changing;
     self.changing = lock;
-    keep_order();
+    HAK_KEEP_ORDER();
     return interrupted;
 }
 
 static void end_change(const struct hak_lock *interrupted)
 {
-    keep_order();
+    HAK_KEEP_ORDER();
     self.changing = interrupted;
 }
 
@@ -196,7 +190,7 @@ static HAK_COLD void check_owns_all(struct hak_lock *lock)
 /* `taken` is written under the lock only; atomic because the statistics read it without. */
 static void note_taken(struct hak_lock *lock)
 {
-    keep_order();
+    HAK_KEEP_ORDER();
     self.held |= bit_of(lock);
     HAK_STORE_RELAXED(&lock->taken, HAK_LOAD_RELAXED(&lock->taken) + 1);
 }
@@ -241,7 +235,7 @@ void hak_lock_release(struct hak_lock *lock)
         return;
     const struct hak_lock *interrupted = begin_change(lock);
     self.held &= ~bit_of(lock);
-    keep_order();
+    HAK_KEEP_ORDER();
     release_word(&lock->word);
     end_change(interrupted);
 }

@@ -39,6 +39,9 @@
 #define HAK_PAGE_LG 16
 #define HAK_PAGE ((size_t)1 << HAK_PAGE_LG)
 
+/* Orders writes as seen by a signal handler in the same thread, and by a child that another thread forks. */
+#define HAK_KEEP_ORDER() __asm__ volatile("" ::: "memory")
+
 /* Each argument is evaluated once. */
 #define HAK_LOAD_RELAXED(p) atomic_load_explicit(p, memory_order_relaxed)
 #define HAK_LOAD_ACQUIRE(p) atomic_load_explicit(p, memory_order_acquire)

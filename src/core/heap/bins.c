@@ -89,7 +89,10 @@ void hak_bins_scan_heap(struct hak_heap *heap, uint64_t now_ms)
     while (hak_clock_age(heap->scanned_ms, now_ms) >= step) {
         heap->scanned_ms += step;
         heap->scan_next = (heap->scan_next + 1) % HAK_NCLASSES;
-        if (scan_class(heap, heap->scan_next))
+        hak_heap_begin_change(heap);
+        bool changed = scan_class(heap, heap->scan_next);
+        hak_heap_end_change(heap);
+        if (changed)
             return;
     }
 }
@@ -162,5 +165,6 @@ static void abandon(struct hak_heap *heap, unsigned cls)
 void hak_bins_dissolve(struct hak_heap *heap)
 {
     hak_heap_each_class(heap, hak_cache_drain_retired);
+    hak_remote_cache_flush(heap);
     hak_heap_each_class(heap, abandon);
 }

@@ -7,7 +7,6 @@
 #include "core/base/clock.h"
 #include "drain.h"
 #include "heaps.h"
-#include "remote_cache.h"
 
 /* Stored with release when complete; loaded with acquire by a thread that enters. */
 static _Atomic(struct hak_heap *) heaps[HAK_CPUS];
@@ -120,7 +119,6 @@ static void dissolve_on_cpu(struct hak_heap *heap)
 {
     if (!hak_arrays_close(heap->number))
         return;
-    hak_remote_cache_flush(heap);
     hak_bins_dissolve(heap);
     hak_heap_end_parts(heap);
     hak_arrays_open(heap->number, heap->arrays);

@@ -12,13 +12,22 @@
 /* NULL in the same cases as hak_thread_heap. */
 HAK_INLINE struct hak_heap *hak_heap_enter(void)
 {
-    return hak_heaps_are_of_cpus() ? hak_cpu_heap_enter() : hak_thread_heap();
+    if (hak_heaps_are_of_cpus())
+        return hak_cpu_heap_enter();
+    struct hak_heap *heap = hak_thread_heap();
+    if (HAK_LIKELY(heap))
+        hak_heap_begin_change(heap);
+    return heap;
 }
 
 HAK_INLINE void hak_heap_leave(struct hak_heap *heap)
 {
-    if (hak_heaps_are_of_cpus() && heap)
+    if (HAK_UNLIKELY(!heap))
+        return;
+    if (hak_heaps_are_of_cpus())
         hak_cpu_heap_leave(heap);
+    else
+        hak_heap_end_change(heap);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #define HAK_HEAP_H
 
 #include "cache.h"
+#include "core/base/block_policy.h"
 #include "core/base/counters.h"
 #include "core/plugin.h"
 
@@ -35,7 +36,8 @@ struct hak_quarantine {
 
 struct hak_heap {
     uint64_t tag;
-    const struct hak_cache *cache; /* its thread's bins, for external tools; NULL if it has none */
+    struct hak_cache *cache;       /* its thread's bins; NULL while the thread starts, and once it has ended */
+    _Atomic(bool) changing;        /* a slow path of its thread has begun, and not ended */
     struct hak_heap *next, *prev;  /* the heaps in use, or the retired, or the recycled ones */
     uint64_t retired_ms;           /* when it was retired last, */
     size_t retired_bytes;         /* and the bytes of blocks cut from its slabs then */
@@ -52,6 +54,25 @@ struct hak_heap {
     struct hak_bin bins[HAK_NCLASSES];
     HAK_HEAP_FIELDS
 };
+
+/* Between these two calls the heap's thread changes it, or its bins other than by one malloc or free. If another thread
+ * forks meanwhile, the child leaves the heap alone (hak_heaps_fork_child). An inner pair ends the outer one, so nothing
+ * may follow it there. */
+HAK_INLINE void hak_heap_begin_change(struct hak_heap *heap)
+{
+    if (!HAK_BLOCKS_ARE_BARE)
+        return;
+    HAK_STORE_RELAXED(&heap->changing, true);
+    HAK_KEEP_ORDER();
+}
+
+HAK_INLINE void hak_heap_end_change(struct hak_heap *heap)
+{
+    if (!HAK_BLOCKS_ARE_BARE)
+        return;
+    HAK_KEEP_ORDER();
+    HAK_STORE_RELAXED(&heap->changing, false);
+}
 
 /* What owns the heaps of this process, for reports. */
 HAK_INLINE const char *hak_heap_owners(void)

@@ -2,13 +2,17 @@
  * See heaps.h. */
 #include "heaps.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "bins.h"
+#include "caches/contract.h"
 #include "caches/slots/slots.h"
+#include "core/base/clock.h"
 #include "core/base/layout.h"
 #include "core/base/list.h"
 #include "core/os/meta.h"
+#include "core/os/os.h"
 #include "core/parts/parts.h"
 #include "share.h"
 
@@ -48,11 +52,128 @@ static void unlink_retired(struct hak_heap *heap)
     HAK_SUB_RELAXED(&retired_bytes, heap->retired_bytes);
 }
 
+static void push_retired(struct hak_heap *heap)
+{
+    HAK_LIST_PUSH(&retired, heap);
+    HAK_ADD_RELAXED(&retired_count, 1);
+    HAK_ADD_RELAXED(&retired_bytes, heap->retired_bytes);
+}
+
+/* --- fork ------------------------------------------------------------------------------------------------ */
+
+/* In a forked child: the heaps of threads that are not in it, in the order of the copies of their caches. Under
+ * hak_heaps_lock. */
+static struct {
+    struct hak_heap *first;
+    struct hak_cache *caches, *next; /* the copies; that of the first heap */
+    size_t bytes;                    /* of all copies */
+    uint64_t since_ms;
+} left;
+static _Atomic(bool) any_left;
+
+/* Retires up to `most` of them. */
+static void retire_left(unsigned most)
+{
+    if (!HAK_BLOCKS_ARE_BARE)
+        return;
+    for (struct hak_heap *heap; most-- && (heap = left.first); left.next++) {
+        left.first = heap->next;
+        heap->cache = left.next;
+        hak_cache_retire(heap);
+        heap->cache = NULL;
+        heap->retired_ms = left.since_ms;
+        heap->retired_bytes = 0; /* not bounded */
+        push_retired(heap);
+    }
+    if (!left.first && left.caches) {
+        hak_meta_free_pages(left.caches, left.bytes);
+        left.caches = NULL;
+        HAK_STORE_RELAXED(&any_left, false);
+    }
+}
+
+/* Whether the thread's storage is in the child, too: a program can exclude it (MADV_DONTFORK), or end a thread so that
+ * no destructor runs. */
+static bool has_cache(const struct hak_heap *heap)
+{
+    uintptr_t page = hak_os_page_size(), first = (uintptr_t)heap->cache & ~(page - 1);
+    size_t size = hak_align_up((uintptr_t)(heap->cache + 1) - first, page);
+    return hak_os_resident((void *)first, size, HAK_CAUSE_metadata) >= 0 && heap->cache->heap == heap;
+}
+
+/* Whether the heap's thread, which is not in the child, was outside of all slow paths.
+ *
+ * The child has each thread as it was between two instructions. The kernel holds the lock of the address space while it
+ * write-protects and shares page after page, and flushes the processors' translations before it releases the lock. So
+ * what a thread stores meanwhile goes to a page that the child shares, whichever page it is, until one store meets a
+ * protected page: that one, and all behind it, wait for the lock, and the child has none of them. So if `changing` is
+ * false in the child, then so it was when the thread stopped, and all that it did to the heap before is there,
+ * complete. Its bins change outside of slow paths, too; there each malloc removes a block by one store, and each free
+ * adds one, after it has stored the pointer.
+ *
+ * The kernel copies pages at once that are pinned for a device. Metadata never are. A program's blocks can be, so this
+ * holds only where blocks in bins carry nothing; and the end of a thread's stack beside its storage could be, but no
+ * program is known that gives it to a device and allocates meanwhile. */
+static bool is_complete(const struct hak_heap *heap)
+{
+    return heap->cache && !HAK_LOAD_RELAXED(&heap->changing) && has_cache(heap);
+}
+
+/* The copies, so that the storage of those threads can serve others. */
+static void make_copies(void)
+{
+    retire_left(UINT_MAX); /* of the parent's parent */
+    left.bytes = used_count * sizeof *left.caches;
+    left.caches = HAK_BLOCKS_ARE_BARE && used_count > (hak_self.heap != NULL) ? hak_meta_alloc_pages(left.bytes) : NULL;
+    left.next = left.caches;
+    left.since_ms = hak_clock_ms();
+    HAK_STORE_RELAXED(&any_left, left.caches != NULL);
+}
+
+static void pin(struct hak_heap *heap)
+{
+    pinned_slabs += HAK_LOAD_RELAXED(&heap->slabs);
+    hak_counters_add(&ended_counters, &heap->counters);
+    if (!heap->cache) /* if a signal handler forks, the call that it interrupted may remove it from a list */
+        heap->next = heap->prev = heap;
+}
+
+/* The heaps are not touched before they are needed: most children execute another program. */
+HAK_SNAPSHOT void hak_heaps_fork_child(void)
+{
+    struct hak_heap *own = hak_self.heap, *next, **last = &left.first;
+    if (hak_heaps_are_of_cpus())
+        return; /* the child has all heaps, complete */
+    make_copies();
+    struct hak_cache *copy = left.caches;
+    for (struct hak_heap *heap = used; heap; heap = next) {
+        next = heap->next;
+        if (heap == own)
+            continue;
+        if (!copy || !is_complete(heap)) {
+            pin(heap);
+            continue;
+        }
+        *copy++ = *heap->cache;
+        if (*last != heap)
+            *last = heap;
+        last = &heap->next;
+    }
+    if (*last)
+        *last = NULL;
+    used = NULL;
+    used_count = 0;
+    if (own)
+        link_used(own);
+}
+
 /* The tag of a recycled heap may be reused: tags are hints, and the last owner has no slab left. */
 struct hak_heap *hak_heap_new(void)
 {
     hak_lock_acquire(&hak_heaps_lock);
     struct hak_heap *heap;
+    if (!retired)
+        retire_left(1);
     if ((heap = retired)) {
         unlink_retired(heap);
         resumed++;
@@ -102,6 +223,7 @@ void hak_heap_recycle(struct hak_heap *heap)
 
 static void dissolve(struct hak_heap *heap)
 {
+    hak_heap_end_parts(heap); /* a heap that fork left has not ended */
     hak_bins_dissolve(heap);
     if (HAK_BLOCKS_IN_SLOTS && HAK_LOAD_RELAXED(&recycled_count) >= WARM)
         hak_slots_release(heap);
@@ -123,9 +245,7 @@ static bool retire(struct hak_heap *heap)
     bool may = may_retire(heap->retired_bytes);
     if (may) {
         unlink_used(heap);
-        HAK_LIST_PUSH(&retired, heap);
-        HAK_ADD_RELAXED(&retired_count, 1);
-        HAK_ADD_RELAXED(&retired_bytes, heap->retired_bytes);
+        push_retired(heap);
     }
     hak_lock_release(&hak_heaps_lock);
     return may;
@@ -152,9 +272,20 @@ static struct hak_heap *take_retired(uint64_t since_ms)
     return heap;
 }
 
-void hak_heaps_dissolve(uint64_t since_ms)
+/* Retires the heaps that fork left at that time or before, at most `most`. */
+static HAK_COLD void retire_left_since(uint64_t since_ms, unsigned most)
+{
+    hak_lock_acquire(&hak_heaps_lock);
+    if (left.since_ms <= since_ms)
+        retire_left(most);
+    hak_lock_release(&hak_heaps_lock);
+}
+
+void hak_heaps_dissolve(uint64_t since_ms, unsigned most_left)
 {
     struct hak_heap *heap;
+    if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&any_left)))
+        retire_left_since(since_ms, most_left);
     while (HAK_LOAD_RELAXED(&retired_count) && (heap = take_retired(since_ms)))
         dissolve(heap);
 }
@@ -169,24 +300,6 @@ struct hak_heap *hak_orphan_acquire(void)
 void hak_orphan_release(void)
 {
     hak_lock_release(&hak_orphan_lock);
-}
-
-void hak_heaps_fork_child(void)
-{
-    struct hak_heap *heap = used, *next;
-    if (hak_heaps_are_of_cpus())
-        return; /* the child has all heaps, complete */
-    used = NULL;
-    used_count = 0;
-    for (; heap; heap = next) {
-        next = heap->next;
-        if (heap == hak_self.heap) {
-            link_used(heap);
-        } else {
-            pinned_slabs += HAK_LOAD_RELAXED(&heap->slabs);
-            hak_counters_add(&ended_counters, &heap->counters);
-        }
-    }
 }
 
 static void add_heap(struct hak_heaps_totals *totals, const struct hak_heap *heap)
@@ -221,6 +334,7 @@ void hak_heaps_totals(struct hak_heaps_totals *totals)
 {
     show_heaps();
     hak_lock_acquire(&hak_heaps_lock);
+    retire_left(UINT_MAX);
     memset(totals, 0, sizeof *totals);
     totals->started = started;
     totals->retired = HAK_LOAD_RELAXED(&retired_count);
@@ -240,6 +354,7 @@ size_t hak_heaps_free_bytes(void)
 {
     size_t bytes = hak_bins_free_bytes();
     hak_lock_acquire(&hak_heaps_lock);
+    retire_left(UINT_MAX);
     for (const struct hak_heap *heap = retired; heap; heap = heap->next)
         bytes += hak_bins_retired_bytes(heap);
     for (const struct hak_heap *heap = hak_heaps_are_of_cpus() ? used : NULL; heap; heap = heap->next)

@@ -18,15 +18,19 @@ void hak_heap_end_parts(struct hak_heap *heap);
 void hak_heap_retire_or_dissolve(struct hak_heap *heap);
 /* Recycles a heap without blocks and slabs. */
 void hak_heap_recycle(struct hak_heap *heap);
-/* Dissolves the heaps that were retired at `since_ms` or before. The caller holds no lock but the orphan's. */
-void hak_heaps_dissolve(uint64_t since_ms);
+#define HAK_LEFT_AT_ONCE 4u /* heaps that a fork left: dissolving so many takes some 100 us */
+/* Dissolves the heaps that were retired at `since_ms` or before, and of those that a fork left by then at most
+ * `most_left`. The caller holds no lock but the orphan's. */
+void hak_heaps_dissolve(uint64_t since_ms, unsigned most_left);
 
 /* Between the two calls the caller has exclusive use of the orphan. No thread has the orphan's tag, so blocks of its
  * slabs are always freed through the remote lists. */
 struct hak_heap *hak_orphan_acquire(void);
 void hak_orphan_release(void);
 
-/* In a forked child: forgets the heaps of the parent's other threads. Their slabs stay pinned, and are counted. */
+/* In a forked child, by the thread that holds all locks: the heaps of the parent's other threads will be retired as
+ * memory is needed or time goes by, unless their threads were in slow paths. Slabs of these stay pinned, and are
+ * counted. */
 void hak_heaps_fork_child(void);
 
 /* Sums the counters of all heaps, recycled ones included. */

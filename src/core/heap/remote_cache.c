@@ -30,14 +30,16 @@ void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
     bool shares = hak_share_is_on(b, cls);
     uint32_t keep = shares ? hak_share_capacity(cls) : 1;
     uint32_t capacity = shares ? keep + (uint32_t)hak_max(1, keep / 2) : remote_capacity(cls);
+    hak_heap_begin_change(heap);
     hak_owned_mark_used(heap, cls);
     hak_remote_put_last(heap, b, block, capacity);
-    if (b->remote_count < capacity)
-        return;
-    uint32_t n = (uint32_t)hak_min(b->remote_count - keep, REMOTE_FLUSH);
-    hak_work_add(n);
-    hak_share_count_use(b);
-    hak_remote_flush_to(heap, b, b->remote_count - n);
+    if (b->remote_count >= capacity) {
+        uint32_t n = (uint32_t)hak_min(b->remote_count - keep, REMOTE_FLUSH);
+        hak_work_add(n);
+        hak_share_count_use(b);
+        hak_remote_flush_to(heap, b, b->remote_count - n);
+    }
+    hak_heap_end_change(heap);
 }
 
 void hak_remote_cache_flush_class(struct hak_heap *heap, unsigned cls)

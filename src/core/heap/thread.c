@@ -25,17 +25,20 @@ static struct hak_heap *start_thread(void)
         return NULL;
     heap->flush_done = HAK_LOAD_RELAXED(&hak_flush_request);
     hak_self.tag = hak_quarantine_is_on() ? HAK_TAG_NOBODY : heap->tag;
-    heap->cache = &hak_self;
     hak_self.heap = heap; /* before setspecific, which may allocate */
     hak_counters_own = &heap->counters;
     hak_bins_resume(heap);
     if (HAK_LOAD_RELAXED(&ended_work))
         hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
     int saved = errno;
-    if (!key_exists || pthread_setspecific(key, heap))
-        heap->cache = NULL; /* no destructor will say that the thread's storage is gone */
+    bool will_end = key_exists && !pthread_setspecific(key, heap);
     hak_heap_start_parts(heap);
     errno = saved;
+    if (will_end) {
+        hak_heap_begin_change(heap);
+        heap->cache = &hak_self;
+        hak_heap_end_change(heap);
+    }
     return heap;
 }
 
@@ -52,8 +55,10 @@ struct hak_heap *hak_thread_heap_slow(void)
     if (!heap)
         return start_thread();
     heap->flush_done = HAK_LOAD_RELAXED(&hak_flush_request);
+    hak_heap_begin_change(heap);
     hak_bins_flush(heap);
     hak_heap_each_class(heap, tag_again);
+    hak_heap_end_change(heap);
     return heap;
 }
 
@@ -71,6 +76,7 @@ static void end_thread(void *value)
     if (heap != hak_self.heap)
         return;
     int saved = errno;
+    hak_heap_begin_change(heap);
     hak_heap_end_parts(heap);
     hak_bins_retire(heap);
     hak_self.tag = HAK_TAG_NOBODY;

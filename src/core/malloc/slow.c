@@ -146,7 +146,9 @@ HAK_INLINE void *borrow(size_t size)
     if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || HAK_UNLIKELY(!heap || hak_options.guard_rate))
         return NULL;
     unsigned cls = hak_class_of(size);
+    hak_heap_begin_change(heap);
     void *p = hak_bin_fall_back(heap, cls);
+    hak_heap_end_change(heap);
     if (!p)
         return NULL;
     hak_mark_check_whole(p, cls);

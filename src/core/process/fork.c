@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See fork.h. In the child only the forking thread continues. The other threads may have stopped anywhere, so the child
- * never walks their lists: their slabs stay pinned and are counted. */
+ * See fork.h. In the child only the forking thread continues. The other threads may have stopped anywhere: the child
+ * uses only heaps that are complete (heap/heaps.c). Slabs of others stay pinned and are counted. */
 #include "fork.h"
 
 #include <dlfcn.h>
@@ -91,9 +91,9 @@ static void done(bool in_child)
     if (!hak_lock_owns_all())
         return;
     bool locked = streams_locked;
-    hak_lock_disown_all();
     if (in_child)
         hak_heaps_fork_child();
+    hak_lock_disown_all();
     if (hak_heaps_are_of_cpus())
         hak_cpu_heaps_unlock();
     hak_lock_release_all();

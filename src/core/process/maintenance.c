@@ -2,6 +2,8 @@
  * See maintenance.h. */
 #include "maintenance.h"
 
+#include <limits.h>
+
 #include "background.h"
 #include "container.h"
 #include "core/base/clock.h"
@@ -34,16 +36,16 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
 }
 
 /* Dissolves heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since. */
-static void dissolve_idle(uint64_t since_ms)
+static void dissolve_idle(uint64_t since_ms, unsigned most_left)
 {
-    hak_heaps_dissolve(since_ms);
+    hak_heaps_dissolve(since_ms, most_left);
     if (hak_heaps_are_of_cpus())
         hak_cpu_heaps_dissolve(since_ms);
 }
 
 static void purge_after_sleep(void)
 {
-    dissolve_idle(UINT64_MAX);
+    dissolve_idle(UINT64_MAX, HAK_LEFT_AT_ONCE);
     HAK_STORE_RELAXED(&hak_slept_ms, hak_clock_ms());
 }
 
@@ -62,7 +64,7 @@ static void purge_idle(uint64_t now_ms, bool slept)
     if (slept)
         purge_after_sleep();
     else if (now_ms >= delay)
-        dissolve_idle(now_ms - delay);
+        dissolve_idle(now_ms - delay, HAK_LEFT_AT_ONCE);
     HAK_STORE_RELAXED(&hak_purge_waits, tick_parts(slept ? HAK_LOAD_RELAXED(&hak_slept_ms) : now_ms));
 }
 
@@ -155,7 +157,7 @@ void hak_maintenance_background(void)
 
 size_t hak_purge_all(size_t keep)
 {
-    dissolve_idle(UINT64_MAX);
+    dissolve_idle(UINT64_MAX, UINT_MAX);
     if (hak_parts.backend->flush)
         hak_parts.backend->flush();
     for (unsigned i = 0; hak_frontends[i]; i++)

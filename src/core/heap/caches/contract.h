@@ -63,7 +63,7 @@ void hak_cache_leave(unsigned cls, void *p);
 void hak_cache_drain(struct hak_heap *heap, unsigned cls);
 void hak_cache_halve(struct hak_heap *heap, unsigned cls);
 
-/* Moves all bins of the calling thread to its heap, and back; drains those of a retired heap. */
+/* Moves all bins of the heap's thread to the heap, or to the calling thread; drains those of a retired heap. */
 void hak_cache_retire(struct hak_heap *heap);
 void hak_cache_resume(struct hak_heap *heap);
 void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls);

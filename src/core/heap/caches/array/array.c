@@ -221,10 +221,12 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 static void retire_array(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
-    b->retired = (uint16_t)hak_array_length(b, cls);
-    b->retired_room = (uint8_t)hak_room_left(hak_self.room[cls]);
-    hak_self.bin[cls] = (void *)hak_cache_no_slots;
-    hak_self.room[cls] = HAK_ROOM_NONE;
+    struct hak_cache *cache = heap->cache;
+    int room = hak_room_left(cache->room[cls]); /* -1: a fork came right before the slow path that sets it */
+    b->retired = (uint16_t)(b->slots_lg ? (void **)cache->bin[cls] - b->slots : 0);
+    b->retired_room = (uint8_t)(room < 0 ? 0 : room);
+    cache->bin[cls] = (void *)hak_cache_no_slots;
+    cache->room[cls] = HAK_ROOM_NONE;
 }
 
 void hak_cache_retire(struct hak_heap *heap)

@@ -16,8 +16,8 @@
 
 #define HAK_ARRAY_FREES 64u /* slots beyond the capacity, once the thread uses the class a lot */
 
-/* Moves the end of a bin by one slot. In C, gcc would use one more instruction, since it keeps the value that it
- * loaded. */
+/* Moves the end of a bin by one slot; what the compiler finds before or after this stays there, since another thread
+ * may fork in between. In C, gcc would use one more instruction, since it keeps the value that it loaded. */
 HAK_INLINE void hak_array_move(hak_cache_ref self, uint64_t cls, const int slots)
 {
 #if HAK_CACHE_BY_SEGMENT
@@ -27,7 +27,9 @@ HAK_INLINE void hak_array_move(hak_cache_ref self, uint64_t cls, const int slots
               [by] "i"(slots * (int)sizeof(void *))
             : "memory", "cc");
 #else
+    HAK_KEEP_ORDER();
     self->bin[cls] = (void **)self->bin[cls] + slots;
+    HAK_KEEP_ORDER();
 #endif
 }
 
@@ -110,6 +112,7 @@ HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
     if (!--b->later)
         b->steady = 0;
     end[1] = p;
+    HAK_KEEP_ORDER();
     hak_self.bin[cls] = end + 1;
     uint32_t room = hak_bin_tick(heap);
     hak_self.room[cls] = hak_room(room);

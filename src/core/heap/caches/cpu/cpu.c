@@ -276,9 +276,9 @@ void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 /* Only threads' heaps retire and resume: sequences are off. A heap keeps its arrays and their number. */
 void hak_cache_retire(struct hak_heap *heap)
 {
-    (void)heap;
-    hak_rseq_set_none(-1);
-    hak_self.arrays = &hak_arrays_closed;
+    if (heap->cache == &hak_self) /* else a fork left it */
+        hak_rseq_set_none(-1);
+    heap->cache->arrays = &hak_arrays_closed;
 }
 
 /* Without memory, and with more heaps than numbers, the thread finds closed arrays. */

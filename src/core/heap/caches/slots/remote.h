@@ -21,8 +21,11 @@ HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
 {
     __builtin_prefetch(block, 1);
     bool room = b->remote_count < b->remote_capacity;
-    if (HAK_LIKELY(room))
-        b->remote_cache[b->remote_count++] = block;
+    if (HAK_LIKELY(room)) {
+        b->remote_cache[b->remote_count] = block;
+        HAK_KEEP_ORDER(); /* also on the fast path: a fork may come in between */
+        b->remote_count++;
+    }
     return room;
 }
 
