@@ -21,13 +21,19 @@ static uint32_t free_blocks(const struct hak_slab *slab)
     return hak_slab_free_blocks(slab) + hak_slab_remote_count(slab);
 }
 
+/* Ages beyond HAK_SLAB_TIMES cannot be told. */
+static bool may_purge(void)
+{
+    return !HAK_BLOCKS_ARE_MARKED && !hak_limit_is_tight && hak_options.ss_partial &&
+           hak_purge_delay_ms() >> HAK_SLAB_TIME_LG < HAK_SLAB_TIMES - 2;
+}
+
 bool hak_sparse_is_due(const struct hak_slab *slab)
 {
     uint32_t n = free_blocks(slab);
     /* Adds one: the time of the last tick may go back a little, when a thread stores its time late. */
     uint32_t age = (hak_slab_time() + 1 - slab->taken_at) % HAK_SLAB_TIMES;
-    if (HAK_BLOCKS_ARE_MARKED || hak_limit_is_tight || !hak_options.ss_partial ||
-        (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)))
+    if (!may_purge() || (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)))
         return false;
     return age > 1 + hak_max(1, hak_purge_delay_ms() >> HAK_SLAB_TIME_LG) && n > slab->sparse &&
            (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST;
@@ -37,7 +43,7 @@ void hak_sparse_purge_new(const struct hak_slab *slab)
 {
     size_t page = hak_os_page_size();
     struct iovec rest = {slab->base + page, slab->pages * HAK_PAGE - page};
-    if (!HAK_BLOCKS_ARE_MARKED && !hak_limit_is_tight && hak_options.ss_partial)
+    if (may_purge())
         hak_pages_purge_inside(&rest, 1);
 }
 
