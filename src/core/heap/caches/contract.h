@@ -63,7 +63,8 @@ void hak_cache_leave(unsigned cls, void *p);
 void hak_cache_drain(struct hak_heap *heap, unsigned cls);
 void hak_cache_halve(struct hak_heap *heap, unsigned cls);
 
-/* Moves all bins of the heap's thread to the heap, or to the calling thread; drains those of a retired heap. */
+/* Moves all bins of the heap's thread to the heap; from the heap to the calling thread; drains one bin of a retired
+ * heap. */
 void hak_cache_retire(struct hak_heap *heap);
 void hak_cache_resume(struct hak_heap *heap);
 void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls);
