@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The end of threads and of the process: exit among threads that allocate or end, threads of constructors, threads
- * whose first call is free, children that leave without exit. */
-#include <glob.h>
-#include <sys/wait.h>
-
+ * whose first call is free. */
 #include "cases.h"
 
 /* --- exit -------------------------------------------------------------------------------------------------- */
@@ -106,79 +103,10 @@ static void first_call_frees(unsigned count)
         die("%ld blocks more are away after %u threads that freed one each", lost, count);
 }
 
-/* --- children that end without a report ----------------------------------------------------------------- */
-
-static void leave(unsigned how)
-{
-    char *const arguments[] = {"true", NULL}, *const environment[] = {NULL};
-    if (how == 0)
-        _exit(0);
-    if (how == 1)
-        execve("/bin/true", arguments, environment);
-    if (how == 2)
-        quick_exit(0);
-    kill(getpid(), SIGKILL);
-}
-
-/* Opened through its descriptor: it has no other name. */
-static bool shows_counters(void)
-{
-    char path[32], target[64];
-    for (int fd = 0; fd < 1024; fd++) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        ssize_t n = readlink(path, target, sizeof target - 1);
-        target[n > 0 ? n : 0] = 0;
-        if (strstr(target, "memfd:hakmem.live"))
-            return true;
-    }
-    return false;
-}
-
-static unsigned named_files(pid_t of)
-{
-    glob_t found;
-    char pattern[64];
-    snprintf(pattern, sizeof pattern, "/dev/shm/*%d*", (int)of);
-    unsigned n = glob(pattern, 0, NULL, &found) ? 0 : (unsigned)found.gl_pathc;
-    globfree(&found);
-    return n;
-}
-
-/* The counters appear at a slow path, some time after the child began. */
-static void live_and_leave(unsigned how)
-{
-    unsigned before = named_files(getpid()); /* of another process with this id */
-    for (unsigned i = 0; i < 30; i++) {
-        life_traffic(200, i);
-        usleep(1000);
-    }
-    if (!shows_counters())
-        die("a child shows no live counters");
-    if (named_files(getpid()) != before)
-        die("the live counters have a name in /dev/shm");
-    leave(how);
-}
-
-static void leaves_no_file(unsigned count)
-{
-    life_traffic(200, 1);
-    for (unsigned i = 0; i < count; i++) {
-        pid_t child = fork();
-        if (child == 0)
-            live_and_leave(i % 4);
-        int status;
-        if (waitpid(child, &status, 0) != child || (WIFEXITED(status) && WEXITSTATUS(status)))
-            die("a child failed");
-    }
-    if (!shows_counters())
-        die("the parent shows no live counters");
-}
-
 const struct life_case life_ends[] = {
     {"exit_busy", exit_busy, 20},
     {"exit_ending", exit_ending, 20},
     {"threads_of_constructor", threads_of_constructor, 0},
     {"first_call_frees", first_call_frees, 2000},
-    {"leaves_no_file", leaves_no_file, 8},
     {0},
 };

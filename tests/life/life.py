@@ -62,7 +62,6 @@ CASES = {
     "fork_in_destructor": tuple(WORLDS), "vfork": tuple(WORLDS), "spawn": tuple(WORLDS),
     "streams_flushed": SERVING, "streams_written": SERVING, "exit_busy": tuple(WORLDS), "exit_ending": tuple(WORLDS),
     "threads_of_constructor": (*SERVING, "opened"), "first_call_frees": ("linked_first", "opened"),
-    "leaves_no_file": ("linked_first", "opened"),
     "cancelled": ("linked_first", "opened"), "told_cancelled": ONE,
     "exit_cancelled": ONE,
     "bare_fork": tuple(WORLDS), "bare_fork_after_rounds": tuple(WORLDS), "sleepers": SERVING,
@@ -73,10 +72,9 @@ CASES = {
 LIMITS = {("opened_late", "atfork_threads"): "a thread has waited 10 s for a thread that forks"}
 BACKGROUND = {"HAKMEM_BACKGROUND": "1"}
 # Enables everything that a slow path can do.
-OFTEN = BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "0", "HAKMEM_STATS_SHM": "1"}
+OFTEN = BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "0"}
 LOGS = OFTEN | {"HAKMEM_GUARD_RATE": "1", "HAKMEM_STATS": "1", "HAKMEM_VERBOSE": "1", "HAKMEM_SS_ACQUIRE_DEBUG": "1"}
 SETTINGS_OF = {
-    "leaves_no_file": {"HAKMEM_STATS_SHM": "1"},
     "bare_fork": BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "3600000"},
     "bare_fork_after_rounds": BACKGROUND | {"HAKMEM_PURGE_DELAY_MS": "1000"},
     "sleepers": BACKGROUND,

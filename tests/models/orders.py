@@ -42,7 +42,6 @@ UNMET = {
     ("core/heap/caches/cpu/cpu.c", "heap->arrays"): BY_CPU,
     ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_CPU,
     ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",
-    ("core/process/live.c", "file->header."): "another process reads it",
     ("frontends/large/spans.c", "newest[kind]"): "for advice about huge pages; no model maps as much",
     ("frontends/large/large.c", "HAK_SLAB_SPAN"): "a thread finds the span through a block",
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What happens once in a process or an interval: start (core/process/start.c, life.c), the purge tick (pulse.c), and
- * live counters (live.c), as they are, with parts that only record their calls. */
+ * What happens once in a process or an interval: start (core/process/start.c, life.c), and the purge tick
+ * (maintenance.c), as they are, with parts that only record their calls. */
 #include <sys/mman.h>
 
 #include "core/heap/thread.h"
@@ -14,7 +14,6 @@
 #include "core/parts/purge.h"
 #include "core/process/fork.h"
 #include "core/process/life.h"
-#include "core/process/live.h"
 #include "core/process/maintenance.h"
 #include "core/process/report.h"
 #include "core/process/signal.h"
@@ -105,25 +104,6 @@ static void expect_pending(void)
     unsigned n = atomic_load_explicit(&ticks, memory_order_relaxed);
     MODEL_CHECK(n >= 1 && waits());
     model_reached(n - 1);
-}
-
-/* --- live counters: one writer at a time ------------------------------------------------------------------------- */
-
-static void refresh(unsigned self)
-{
-    (void)self;
-    hak_live_refresh();
-}
-
-static uint64_t clock_ns(void)
-{
-    return 1000000;
-}
-
-static void setup_live(void)
-{
-    static const struct hak_os os = {.clock_ns = clock_ns};
-    hak_os = &os;
 }
 
 static void nothing(void)
@@ -244,18 +224,9 @@ bool hak_stats_sink_wants_stderr(void)
     return false;
 }
 
-/* There are no live counters. */
-int memfd_create(const char *name, unsigned flags)
-{
-    (void)name, (void)flags;
-    errno = EACCES;
-    return -1;
-}
-
 const struct model models[] = {
     {"start", 3, nothing, start, expect_started, 2},
     {"tick", 3, setup_tick, tick, expect_once, 0},
     {"tick_more", 3, setup_more, tick, expect_pending, 3},
-    {"live", 2, setup_live, refresh, nothing, 0},
     {0},
 };

@@ -74,7 +74,6 @@ ROWS = {
     "HAKMEM_DISABLE_BATCH": Row("1", "large", "other", RELEASES + SPANS + ("shared_pool.*",)),
     "HAKMEM_VERBOSE": output("shrink", r"^hakmem: version \S+, backend shared_pool"),
     "HAKMEM_STATS_SIGNAL": output("shrink", r"^hakmem: HAKMEM_STATS_SIGNAL=11: not with this signal", "11"),
-    "HAKMEM_STATS_SHM": Row("1", "churn 48", "+"),
 
     "HAKMEM_TINY_P0_ENABLE": Row("0", "churn 48", "-", ("bins.*",) + SLABS),
     "HAKMEM_TINY_P0_DISABLE": Row("1", "churn 48", "-", ("bins.*",) + SLABS),

@@ -68,11 +68,6 @@ static intptr_t fake_map(void *hint, size_t size, int prot, int flags)
                              : hak_os_linux.map(hint, size, prot, flags));
 }
 
-static intptr_t fake_map_file(int fd, size_t size)
-{
-    PASS(mmap, size, hak_os_linux.map_file(fd, size));
-}
-
 static intptr_t fake_unmap(void *addr, size_t size)
 {
     PASS(munmap, size, hak_os_linux.unmap(addr, size));
@@ -175,7 +170,6 @@ static uint64_t fake_clock_ns(void)
 
 static const struct hak_os fake = {
     .map = fake_map,
-    .map_file = fake_map_file,
     .unmap = fake_unmap,
     .protect = fake_protect,
     .remap = fake_remap,

@@ -163,6 +163,7 @@ TEST(unknown_names_get_the_closest_one_and_other_programs_are_left_alone)
         {"HAKMEM_BACKENT=legacy", "closest known one is HAKMEM_BACKEND"},
         {"HAKMEM_SUPERSLAB_TTL=1", "closest known one is HAKMEM_SUPERSLAB_TTL_SEC"},
         {"HAKMEM_=1", "unknown setting"},
+        {"HAKMEM_STATS_SHM=1", "HAKMEM_STATS_SHM=1: removed; `hakmem stat PID` needs no setting"},
         {"MALLOC_ARENA_MAX=x", NULL},
         {"HAKMEM=1", NULL},
         {"HAKMEM_QUIET", NULL},

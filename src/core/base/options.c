@@ -234,8 +234,11 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     }
     char name[64], why[160];
     hak_text_format(name, sizeof name, "%.*s", (int)length, entry);
-    hak_text_format(why, sizeof why, "unknown setting; the closest known one is %s",
-                    closest_name(entry, hak_min(length, 63)));
+    if (!strcmp(name, "HAKMEM_STATS_SHM")) /* for one release */
+        hak_text_format(why, sizeof why, "removed; `hakmem stat PID` needs no setting");
+    else
+        hak_text_format(why, sizeof why, "unknown setting; the closest known one is %s",
+                        closest_name(entry, hak_min(length, 63)));
     hak_options_reject(options, name, equals + 1, why);
 }
 

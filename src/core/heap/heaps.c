@@ -325,6 +325,7 @@ static void show_heaps(void)
     HAK_SHOW_FIELD(hak_heap, bins);
     HAK_SHOW_SIZE(hak_bin);
     HAK_SHOW_FIELD(hak_bin, remote_count);
+    HAK_SHOW_FIELD(hak_counters, stages);
 #define X(name, meaning) HAK_SHOW_FIELD(hak_counters, name);
     HAK_COUNTERS(X)
 #undef X

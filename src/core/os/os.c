@@ -72,12 +72,6 @@ static intptr_t linux_map(void *hint, size_t size, int prot, int flags)
     return p == MAP_FAILED ? -errno : (intptr_t)p;
 }
 
-static intptr_t linux_map_file(int fd, size_t size)
-{
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return p == MAP_FAILED ? -errno : (intptr_t)p;
-}
-
 static intptr_t linux_unmap(void *addr, size_t size)
 {
     return munmap(addr, size) ? -errno : 0;
@@ -124,7 +118,6 @@ static uint64_t linux_clock_ns(void)
 
 const struct hak_os hak_os_linux = {
     .map = linux_map,
-    .map_file = linux_map_file,
     .unmap = linux_unmap,
     .protect = linux_protect,
     .remap = linux_remap,
@@ -207,15 +200,6 @@ int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause)
     }
     hak_os_unmap((void *)p, size, cause); /* the kernel took the address as a hint, as before 4.17 */
     return -EEXIST;
-}
-
-int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause)
-{
-    intptr_t p = CALL_KERNEL(cause, mmap, size, hak_os->map_file(fd, size));
-    if (p < 0 && p > -4096)
-        return (int)p;
-    *addr = (void *)p;
-    return 0;
 }
 
 int hak_os_unmap(void *addr, size_t size, enum hak_cause cause)

@@ -13,7 +13,7 @@
 
 /* cause, and what it means */
 #define HAK_CAUSES(X)                                                   \
-    X(metadata, "tables and descriptors, live counters")               \
+    X(metadata, "tables and descriptors")                              \
     X(superslab_map, "superslabs mapped")                              \
     X(large_map, "a large block mapped directly")                      \
     X(large_unmap, "a direct mapping unmapped")                      \
@@ -49,7 +49,6 @@ enum hak_os_call {
 /* The primitives; each returns the system call's result, or -errno. */
 struct hak_os {
     intptr_t (*map)(void *hint, size_t size, int prot, int flags);
-    intptr_t (*map_file)(int fd, size_t size); /* shared, to read and write */
     intptr_t (*unmap)(void *addr, size_t size);
     intptr_t (*protect)(void *addr, size_t size, int prot);
     intptr_t (*remap)(void *addr, size_t old_size, size_t new_size, int flags, void *to);
@@ -91,8 +90,6 @@ size_t hak_os_page_size(void);
 int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause);
 /* As above, but exactly at `hint`; -EEXIST if something is mapped there. */
 int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause);
-/* Maps the first bytes of a file, shared with other processes that map it. */
-int hak_os_map_file(void **addr, size_t size, int fd, enum hak_cause cause);
 /* May fail at the map count limit: the caller then keeps the range. */
 int hak_os_unmap(void *addr, size_t size, enum hak_cause cause);
 int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause);

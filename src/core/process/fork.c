@@ -13,7 +13,6 @@
 #include "core/base/sealed.h"
 #include "core/heap/cpu_heaps.h"
 #include "core/heap/heaps.h"
-#include "live.h"
 #include "maintenance.h"
 #include "start.h"
 
@@ -81,8 +80,6 @@ static void forget_others(void)
         hak_cpu_heaps_lose_others();
     hak_background_fork_child(forking_process);
     hak_maintenance_fork_child();
-    if (hak_options.stats_shm)
-        hak_live_fork_child();
 }
 
 static void done(bool in_child)

@@ -15,7 +15,6 @@
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
-#include "live.h"
 #include "report.h"
 #include "signal.h"
 #include "start.h"
@@ -86,8 +85,6 @@ static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
             hak_thread_request_flush();
             hak_purge_all(0);
         }
-        if (HAK_UNLIKELY(hak_options.stats_shm))
-            hak_live_refresh();
         if (HAK_UNLIKELY(hak_options.stats == HAK_STATS_PROMETHEUS))
             hak_stats_tick(now);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The maintenance step at the end of each slow entry. At intervals it runs a purge tick, which returns idle memory to
- * the kernel, and refreshes the live counters. The caller holds no lock. */
+ * the kernel. The caller holds no lock. */
 #ifndef HAK_MAINTENANCE_H
 #define HAK_MAINTENANCE_H
 

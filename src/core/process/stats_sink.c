@@ -24,11 +24,6 @@ static int copy_number(void)
     return getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > NUMBER_MAX ? NUMBER_MAX : (int)r.rlim_cur - 1;
 }
 
-int hak_stats_sink_copy(int fd)
-{
-    return fcntl(fd, F_DUPFD_CLOEXEC, copy_number());
-}
-
 bool hak_stats_sink_wants_stderr(void)
 {
     const struct hak_option_values *o = &hak_options;
@@ -44,7 +39,7 @@ void hak_stats_sink_keep_stderr(void)
         inode = st.st_ino;
         ssize_t n = readlink("/proc/self/fd/2", file_name, sizeof file_name - 1);
         file_name[n > 0 ? n : 0] = 0;
-        kept = hak_stats_sink_copy(STDERR_FILENO);
+        kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, copy_number());
     }
     errno = saved;
 }

@@ -6,8 +6,8 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
 
     errors, text, glossary, screen    words and numbers for people
     children, elf, observe, ldtrace,  what the system says
-    machine, timing, sidecar
-    statsfile, shm, library,          what the library says
+    machine, process, timing, sidecar
+    statsfile, library,               what the library says
     settings, explain, heapprofile
     symbols, pprof, flame             what a heap profile shows
     resolve, checks, preload,         is it in effect, which policy is meant,

@@ -28,7 +28,7 @@ COMMANDS = {
     "get": "settings of a running process",
     "set": "change settings of a running process",
     "log": "last lines that a running process logged",
-    "stat": "live counters of a running process",
+    "stat": "counters of a running process, refreshing",
     "top": "processes by live, retained and resident memory",
     "profile": "which code holds the memory: heap profile, leaks",
     "export": "statistics in the text format of Prometheus",

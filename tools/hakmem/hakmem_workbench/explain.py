@@ -26,7 +26,7 @@ CAUSES = {
     "purge": "dirty pages had been idle for the purge delay",
     "trim": "malloc_trim or hakmem_trim was called",
     "huge_page": "the kernel was advised on transparent huge pages",
-    "metadata": "descriptors and tables of the allocator itself, and its live counters",
+    "metadata": "descriptors and tables of the allocator itself",
     "guard": "guarded blocks (HAKMEM_GUARD_RATE): their pages were opened, or closed again",
     "seal": "tables were made read-only after start",
     "name": "mappings were named for /proc/PID/maps",
@@ -99,7 +99,6 @@ REASONS = {
     "arena": Reason("the rest of thread arenas that nothing was carved from yet"),
     "large": Reason("freed large spans kept for reuse"),
 }
-_WATCHING = ("HAKMEM_STATS_SHM",)
 
 # Counters of settings that also change a cause or a reason with another name.
 _LEADS_TO = {
@@ -244,7 +243,6 @@ def settings_that_move(stats: Stats, name: str) -> tuple[Setting, ...]:
         setting
         for setting in stats.settings
         if not setting.maps_to
-        and setting.name not in _WATCHING
         and names & {*re.findall(r"[a-z0-9_.]+", setting.moves), *re.findall(r"\w+", setting.moves)}
     )
 

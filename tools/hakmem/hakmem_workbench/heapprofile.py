@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import shm
+from . import process
 from .errors import Problem
 
 OBSERVER = "libhakmem-profile.so"
@@ -124,7 +124,7 @@ def _mappings(text: bytes) -> list[Mapping]:
 
 def of_process(pid: int) -> Path:
     """The file of the process's profile; a Problem says why there is none."""
-    if not shm.alive(pid):
+    if not process.alive(pid):
         raise Problem(f"there is no process {pid}", "A profile in a file can be read after its process has ended.", 1)
     try:
         for path in _candidates(pid):
@@ -161,7 +161,7 @@ def _is_of(path: Path, pid: int) -> bool:
             head = stream.read(HEADER.size)
     except OSError:
         return False
-    inner = shm.number_inside(pid)
+    inner = process.number_inside(pid)
     return len(head) == HEADER.size and head.startswith(MAGIC) and HEADER.unpack(head)[3] == inner
 
 

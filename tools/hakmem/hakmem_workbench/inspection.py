@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from . import elf
+from . import elf, process
 from .errors import Problem
-from .shm import Snapshot
 from .statsfile import OsCall, Retained, Stats
 from .text import count, duration, plural, size
 
@@ -98,6 +97,8 @@ class Process:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         try:
+            if not process.alive(pid):
+                raise FileNotFoundError
             self.mappings = mappings(pid)
             self.library, self.layout, self.bias = self._find()
             self.memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
@@ -108,7 +109,7 @@ class Process:
         except PermissionError as error:
             raise Problem(
                 f"process {pid} can't be read: {error.strerror}",
-                f"Look {RIGHTS}. Processes started with HAKMEM_STATS_SHM=1 show their counters to their user.",
+                f"Look {RIGHTS}.",
                 code=1,
             ) from error
 
@@ -312,7 +313,7 @@ class Heap:
         )
 
     def values(self) -> dict[str, int]:
-        """The same as numbers by name, as the live counters have them."""
+        """The same as numbers by name."""
         found = {"memory.live_bytes": self.live, "memory.resident_bytes": self.resident}
         found |= {f"memory.retained.{row.reason}_bytes": row.bytes for row in self.retained()}
         found |= self.counters
@@ -336,33 +337,6 @@ class Heap:
             )
             for reason, amount in sorted(self.kept.items(), key=lambda row: -row[1])
         )
-
-
-@dataclass(frozen=True)
-class Seen(Snapshot):
-    """A moment that was read from outside."""
-
-    heap: Heap
-
-
-class Outside:
-    """The interface of `shm.Live` for a process that shows no live counters."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid, self.path, self.updates = pid, Path(f"/proc/{pid}"), 0
-        self.read()
-
-    def read(self) -> Seen:
-        heap = look(self.pid)
-        self.updates += 1
-        started = time.time() - heap.age_seconds
-        return Seen(self.pid, self.updates, int(started * 1e9), heap.values(), heap)
-
-    def follow(self) -> None:
-        """Each call reads the process anew."""
-
-    def close(self) -> None:
-        """Nothing stays open between two calls."""
 
 
 def look(pid: int) -> Heap:
@@ -399,14 +373,17 @@ class _Look:
 
     def _count(self) -> None:
         p, heap = self.p, self.heap
-        names = [name for name in p.layout.fields if name.startswith("hak_counters.")]
+        first, _ = p.layout.fields["hak_counters.stages"]
+        places = {f"bins.{name.partition('.')[2]}": at for name, (at, _) in p.layout.fields.items()
+                  if name.startswith("hak_counters.") and at != first}
+        places |= {f"stages.{name}": first + 8 * row for name, row in self._stages().items() if name != "failed"}
         base = p.layout.fields["hak_heap.counters"][0]
         orphan = p.variable("orphan")
         sums = [(p.variable("ended_counters"), 0), (p.variable("hak_counters_nobodys"), 0)]
         sums += [(orphan, base), *((data, base) for _, _, data in self.threads)]
-        for name in names:
-            total = sum(p.get(data, name, at) for data, at in sums)
-            heap.counters[f"bins.{name.partition('.')[2]}"] = total
+        for name, place in places.items():
+            words = (data[at + place : at + place + 8] for data, at in sums)
+            heap.counters[name] = sum(int.from_bytes(word, "little") for word in words)
         heap.counters["threads.live"] = heap.heaps
         heap.counters["threads.parked"] = len(self.threads) - heap.heaps
         heap.counters["threads.started"] = p.number("started")
@@ -464,8 +441,7 @@ class _Look:
         chunks = self._chunks()
         direct = list(self._direct())
         guard = self._guard()
-        live_file = self._live_file()
-        ranges = [plan, *chunks, *((at, at + size) for at, size, _ in direct), *guard, *live_file]
+        ranges = [plan, *chunks, *((at, at + size) for at, size, _ in direct), *guard]
         heap.ranges = [one for one in ranges if one[1] > one[0]]
         self.resident = Residence(p, heap.ranges)
         heap.resident = self.resident.total
@@ -483,7 +459,7 @@ class _Look:
         self._free_blocks()
         heap.live += self.held - binned
         heap.add("bins", binned)
-        heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in [*chunks, *live_file]))
+        heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in chunks))
         for at, size, usable in direct:
             amount = self.resident.bytes(at, at + size)
             heap.live += min(amount, usable)
@@ -538,11 +514,6 @@ class _Look:
             return []
         size = self.p.layout.numbers["guard_places"] * self.p.number("stride") + SYSTEM_PAGE
         return [(first, first + size)]
-
-    def _live_file(self) -> list[tuple[int, int]]:
-        if not self.p.has("file") or not (first := self.p.number("file")):
-            return []
-        return [(first, first + self.p.layout.numbers["live_file_bytes"])]
 
     def _cached_spans(self) -> dict[int, int]:
         """Cached spans: when each was freed, by address."""

@@ -155,7 +155,7 @@ def test_live_counters_as_json_need_nothing() -> None:
 
 LAYERS = (
     {"errors", "text", "glossary", "screen", "children"},
-    {"elf", "observe", "ldtrace", "machine", "statsfile", "shm", "timing", "blocks"},
+    {"elf", "observe", "ldtrace", "machine", "statsfile", "process", "timing", "blocks"},
     {"library", "sidecar", "explain", "inference", "inspection", "heapprofile"},
     {"settings", "resolve", "mesonbuild", "factorial", "symbols"},
     {"preload", "checks", "running"},

@@ -13,7 +13,7 @@ from conftest import Hakmem
 def test_every_setting_is_listed(hakmem: Hakmem, library: Path) -> None:
     done = hakmem("options", "--long", "--library", library)
     assert done.code == 0
-    assert done.out.count("  from ") == 10
+    assert done.out.count("  from ") == 9
     for words in (
         "HAKMEM_TINY_SS_PARTIAL = 1  from default",
         "int, 0 – 65536, default 256",
@@ -35,7 +35,7 @@ def test_source_of_values(hakmem: Hakmem, library: Path) -> None:
 def test_the_short_view_has_one_line_each(hakmem: Hakmem, library: Path) -> None:
     done = hakmem("options", "--library", library, env={"HAKMEM_SS_PREFAULT": "1"})
     lines = [line for line in done.out.splitlines() if line.startswith("HAKMEM_")]
-    assert len(lines) == 10
+    assert len(lines) == 9
     assert "HAKMEM_BACKEND               shared_pool  What supplies spans." in lines
     (changed,) = (line for line in lines if line.startswith("HAKMEM_SS_PREFAULT "))
     assert changed.split()[1:4] == ["1", "from", "environment:"]
@@ -102,7 +102,7 @@ def test_words_choose(hakmem: Hakmem, library: Path) -> None:
 def test_json(hakmem: Hakmem, library: Path) -> None:
     rows = json.loads(hakmem("options", "--library", library, "--json").out)
     names = [row["name"] for row in rows]
-    assert "HAKMEM_BACKEND" in names and len(names) == len(set(names)) == 10
+    assert "HAKMEM_BACKEND" in names and len(names) == len(set(names)) == 9
     assert {"type", "default", "value", "source", "sentence", "moves"} <= rows[0].keys()
 
 

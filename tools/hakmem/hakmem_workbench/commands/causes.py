@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .. import inspection, library, preload, settings, shm, statsfile
+from .. import inspection, library, preload, process, settings, statsfile
 from ..errors import Problem
 from ..explain import Item, Section, explain
 from ..running import Running
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _running(printer: Printer, heap: inspection.Heap) -> None:
     """The same for a running process, and how full its slabs are."""
-    printer.line(f"process {heap.pid}  {shm.program(heap.pid)[:80]}", "bold")
+    printer.line(f"process {heap.pid}  {process.program(heap.pid)[:80]}", "bold")
     printer.line(f"  {heap.library}")
     for words in heap.lines():
         printer.paragraph(words, "  ")

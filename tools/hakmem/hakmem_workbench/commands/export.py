@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from .. import inspection, shm, statsfile
+from .. import inspection, process, statsfile
 from ..errors import Problem
 from ..statsfile import OsCall, Retained, Stats
 from .stat import seconds
@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
         try:
             text = _of_process(int(args.source)) if running else _of_file(Path(args.source))
         except Problem:
-            if args.every is None or shm.alive(int(args.source)):
+            if args.every is None or process.alive(int(args.source)):
                 raise
             return 0
         if args.output is None:
@@ -79,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _of_process(pid: int) -> str:
     heap = inspection.look(pid)
-    labels = {"pid": str(pid), "program": os.path.basename(shm.program(pid).partition(" ")[0])}
+    labels = {"pid": str(pid), "program": os.path.basename(process.program(pid).partition(" ")[0])}
     rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
     return render(labels, heap.stats(), rest, heap.counters)
 

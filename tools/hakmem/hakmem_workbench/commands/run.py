@@ -42,11 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where they go instead of stderr; %%p is the process id",
     )
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="let 'hakmem stat PID' show more counters (HAKMEM_STATS_SHM=1)",
-    )
     parser.add_argument("-v", "--verbose", action="store_true", help="print which library is used")
     add_command(parser)
 
@@ -59,8 +54,6 @@ def main(args: argparse.Namespace) -> int:
         assigned["HAKMEM_STATS"] = "json" if args.stats == "json" else "1"
     if args.stats_file:
         assigned["HAKMEM_STATS_FILE"] = args.stats_file
-    if args.live:
-        assigned["HAKMEM_STATS_SHM"] = "1"
     if assigned:
         settings.check(chosen, assigned)
     if args.verbose:

@@ -1,34 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Show the live counters of a running process, refreshing."""
+"""Show the counters of a running process, refreshing."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import re
 import time
 from typing import TYPE_CHECKING
 
-from .. import inspection, shm
+from .. import inspection, process
 from ..errors import Problem
-from ..shm import Live, Snapshot
-from ..text import count, duration, listing, size
+from ..inspection import Heap
+from ..text import count, duration, size
 from .common import need, process_id
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.text import Text
 
 EPILOG = """\
 A process is read from outside: it needs no setting, and is not stopped.
-Started with HAKMEM_STATS_SHM=1 (hakmem run --live -- CMD) it shows more
-counters, and to a user who may not read its memory, too.
-Without PID, the one process that shows live counters is taken.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pid", type=process_id, metavar="PID", nargs="?", help="the process to show")
+    parser.add_argument("pid", type=process_id, metavar="PID", help="the process to show")
     parser.add_argument(
         "-i",
         "--interval",
@@ -54,48 +50,23 @@ def seconds(text: str) -> float:
 
 
 def main(args: argparse.Namespace) -> int:
-    if not args.json:
-        need("rich")
-    live = _open(args.pid if args.pid is not None else _only_one())
-    try:
-        if args.json:
-            now = live.read()
-            print(json.dumps(_as_json(live.pid, now), indent=2))
-            return 0
-        return _show(live, args.interval, args.once, args.all)
-    finally:
-        live.close()
+    if args.json:
+        print(json.dumps(_as_json(inspection.look(args.pid)), indent=2))
+        return 0
+    need("rich")
+    return _show(args.pid, args.interval, args.once, args.all)
 
 
-def _open(pid: int) -> Live | inspection.Outside:
-    """Its live counters, or else figures read from outside. A Problem says why neither is available."""
-    return shm.open_live(pid) if shm.shows(pid) else inspection.Outside(pid)
-
-
-def _only_one() -> int:
-    pids = shm.running()
-    if len(pids) == 1:
-        return pids[0]
-    if pids:
-        found = [f"{pid} ({shm.program(pid)[:40]})" for pid in pids]
-        raise Problem(f"several processes show counters: {listing(found)}", "Name one by its PID.")
-    raise Problem(
-        "no process shows live counters", "Name a process by its PID; 'hakmem top' lists them.", code=1
-    )
-
-
-def _as_json(pid: int, now: Snapshot) -> dict[str, object]:
+def _as_json(heap: Heap) -> dict[str, object]:
     return {
-        "pid": now.pid,
-        "program": shm.program(pid),
-        "updates": now.updates,
-        "settings": shm.settings(pid),
-        "configuration": now.configuration(),
-        "values": now.counters(),
+        "pid": heap.pid,
+        "program": process.program(heap.pid),
+        "settings": process.settings(heap.pid),
+        "values": heap.values(),
     }
 
 
-def _show(live: Live | inspection.Outside, interval: float, once: bool, everything: bool) -> int:
+def _show(pid: int, interval: float, once: bool, everything: bool) -> int:
     from rich.live import Live as Screen
 
     from ..glossary import explained
@@ -103,122 +74,74 @@ def _show(live: Live | inspection.Outside, interval: float, once: bool, everythi
     from ..screen import legend
 
     console = make_console()
-    now, at = live.read(), time.monotonic()
-    first = _picture(live.pid, now, None, 0, everything)
+    now, at = inspection.look(pid), time.monotonic()
+    first = _picture(now, {}, 0, everything)
     if once or not console.is_terminal:
         console.print(first)
         console.print(legend(explained("live")))
         return 0
     with Screen(first, console=console, auto_refresh=False) as screen:
-        while live.path.exists() and shm.alive(live.pid):
+        while True:
             try:
                 time.sleep(interval)
             except KeyboardInterrupt:
                 return 0
-            before, since = now, at
-            live.follow()
-            now, at = live.read(), time.monotonic()
-            screen.update(_picture(live.pid, now, before, at - since, everything), refresh=True)
-    console.print(f"process {live.pid} has ended")
+            before, since = now.values(), at
+            try:
+                now, at = inspection.look(pid), time.monotonic()
+            except Problem:
+                if process.alive(pid):
+                    raise
+                break
+            screen.update(_picture(now, before, at - since, everything), refresh=True)
+    console.print(f"process {pid} has ended")
     return 0
 
 
-def _picture(
-    pid: int, now: Snapshot, before: Snapshot | None, seconds: float, everything: bool
-) -> Group:
+def _picture(heap: Heap, before: dict[str, int], seconds: float, everything: bool) -> Group:
     """The process, its counters (one heading per group, one line per call in the ledger), and its settings."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    memory = _memory(pid, now)
     head = Text.assemble(
         ("process ", "dim"),
-        (str(now.pid), "bold"),
-        ("  " + shm.program(pid)[:80], "bold"),
-        ("   updates ", "dim"),
-        count(now.updates),
+        (str(heap.pid), "bold"),
+        ("  " + process.program(heap.pid)[:80], "bold"),
+        (f"   up {duration(heap.age_seconds)}", "dim"),
     )
-    if now.started_ns:
-        head.append(f"   up {duration(max(time.time() - now.started_ns / 1e9, 0))}", "dim")
+    memory = [Text(f"  {line}") for line in heap.lines()]
+    now = heap.values()
     table = Table(box=None, padding=(0, 2), header_style="dim")
     table.add_column("counter", min_width=30)
     for title in ("value", "per second", "bytes", "time", "regret"):
         table.add_column(title, justify="right")
-    for group, values in now.groups().items():
-        rows = [
-            _row(group, name, now, before, seconds)
-            for name, value in _lines(values)
-            if value or everything
-        ]
+    for group, names in itertools.groupby(_shown(now), lambda name: name.partition(".")[0]):
+        rows = [_row(name, now, before, seconds) for name in names if now[name] or everything]
         if rows:
             table.add_row(Text(group, "bold cyan"))
             for row in rows:
                 table.add_row(*row)
     counters = table if table.row_count else Text("all counters are zero", "dim")
-    return Group(head, *memory, counters, Text(), *_configuration(pid, now))
-
-
-def _memory(pid: int, now: Snapshot) -> list[Text]:
-    """The five lines of memory, or one that says why there are none."""
-    from rich.text import Text
-
-    try:
-        lines = (now.heap if isinstance(now, inspection.Seen) else inspection.look(pid)).lines()
-    except Problem as problem:
-        lines = [f"memory    {problem.line}"]
-    return [Text(f"  {line}") for line in lines]
-
-
-def _configuration(pid: int, now: Snapshot) -> list[Text]:
-    """Its settings, which are not counters."""
-    from rich.text import Text
-
-    lines = [Text("configuration", "bold cyan")]
-    lines += [Text(f"    {words}") for words in shm.settings(pid)]
-    lines += [Text(f"    {words}", "dim") for words in _set_values(now.configuration())]
-    return lines
-
-
-def _set_values(values: dict[str, int]) -> list[str]:
-    """One line each; a table, whose names contain numbers, is also one line."""
-    lines: dict[str, list[str]] = {}
-    for name, value in values.items():
-        table = re.fullmatch(r"(.+)\.\d+\.(\w+)", name)
-        if table and table[2] == "size":
-            lines.setdefault(table[1], []).append(f"{size(value)}:")
-        elif table:
-            lines.setdefault(table[1], []).append(f"{count(value)} {table[2]}")
-        elif value:
-            lines[name] = [_value(name, value)]
-    return [f"{name}  {' '.join(words)}" for name, words in lines.items()]
+    settings = [Text(f"    {words}") for words in process.settings(heap.pid)]
+    return Group(head, *memory, counters, Text(), Text("settings", "bold cyan"), *settings)
 
 
 _PIVOT = ("bytes", "ns", "regret_bytes")
 
 
-def _lines(values: dict[str, int]) -> list[tuple[str, int]]:
-    """The names to show: of NAME.calls, .bytes, .ns and .regret_bytes only the first."""
-    calls = {name.removesuffix(".calls") for name in values if name.endswith(".calls")}
-    shown = []
-    for name, value in values.items():
-        stem, _, last = name.rpartition(".")
-        if not (stem in calls and last in _PIVOT):
-            shown.append((name, value))
-    return shown
+def _shown(values: dict[str, int]) -> list[str]:
+    """Of NAME.calls, .bytes, .ns and .regret_bytes only the first."""
+    names = [name.rpartition(".") for name in values]
+    return [f"{stem}.{last}" for stem, _, last in names if not (f"{stem}.calls" in values and last in _PIVOT)]
 
 
-def _row(
-    group: str, name: str, now: Snapshot, before: Snapshot | None, seconds: float
-) -> tuple[str, ...]:
-    key = name if group == "other" else f"{group}.{name}"
-    value = now.values[key]
-    rate = ""
-    if before is not None and seconds > 0:
-        change = value - before.values.get(key, 0)
-        rate = _rate(name, change / seconds)
+def _row(key: str, now: dict[str, int], before: dict[str, int], seconds: float) -> tuple[str, ...]:
+    _, _, name = key.partition(".")
+    value = now[key]
+    rate = _rate(name, (value - before.get(key, 0)) / seconds) if before and seconds > 0 else ""
     stem = key.removesuffix(".calls")
-    beside = [now.values.get(f"{stem}.{last}", 0) if stem != key else 0 for last in _PIVOT]
+    beside = [now.get(f"{stem}.{last}", 0) if stem != key else 0 for last in _PIVOT]
     cells = [
         _value(last, amount) if amount else ""
         for last, amount in zip(_PIVOT, beside, strict=True)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import elf, inspection, shm
+from .. import elf, inspection, process
 from ..errors import Problem
 from ..inspection import Heap
 from ..text import count, duration, plural, size
@@ -113,7 +113,7 @@ def _picture(
             _rate(_slow(heap), _slow(old) if old else None, passed, count),
             _rate(_given_back(heap), _given_back(old) if old else None, passed, size),
             duration(heap.age_seconds),
-            shm.program(heap.pid)[:40],
+            process.program(heap.pid)[:40],
         )
     foot = f"{plural(len(heaps), 'process', 'processes')}, read {time.strftime('%H:%M:%S')}"
     if refused:

@@ -88,7 +88,6 @@ static struct setting table[] = {
      0, 0},
     {"HAKMEM_STATS", "enum", "0", "\"choices\": [\"0\", \"1\", \"json\"]", 0, 0},
     {"HAKMEM_STATS_FILE", "string", "", "\"sentence\": \"Where statistics go.\"", 0, 0},
-    {"HAKMEM_STATS_SHM", "bool", "0", "\"sentence\": \"Shows live counters.\"", 0, 0},
     {"HAKMEM_STRICT", "bool", "0", "\"sentence\": \"Unknown settings are fatal.\"", 0, 0},
     {"HAKMEM_QUIET", "bool", "0", "\"sentence\": \"No message at all.\"", 0, 0},
 };
