@@ -52,7 +52,8 @@ readonly PROBES MOST VARIANTS=(
         | --suite stress | --suite unit"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape \
         | --suite api --suite limits --suite life --suite switches"
-    "checks       | gcc   | -Dhardened=checks -Dbench=false | --suite misuse | --suite unit --suite stress"
+    "checks       | gcc   | -Dhardened=checks -Dbench=false | --suite misuse --suite settings \
+        | --suite unit --suite stress"
     "hardened-header | gcc | -Dhardened=true -Dtiny_header=true -Dbench=false \
         | --suite misuse | --suite unit --suite stress"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"

@@ -193,6 +193,8 @@ TEST(neighbours_are_looked_at_one_by_one)
     fill_row(first, stride);
     hak_drain_array(t, row + 6, 1);
     assert_dies(hak_drain_array(t, row, COUNT(row)), "is free already");
+    hak_drain_array(t, row, 0);
+    assert_int_equal(t->counters.drained_blocks, 1);
     row[6] = first + 6 * stride + 16;
     assert_dies(hak_drain_array(t, row, COUNT(row)), "is not the start of a block");
 }

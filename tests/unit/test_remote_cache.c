@@ -64,9 +64,11 @@ TEST(a_thread_that_only_frees_remote_blocks_hears_of_a_trim)
 }
 
 /* By the heap's own functions: with `cpu`, free would put the blocks into the bin of the thread. */
-TEST(a_free_returns_few_blocks)
+static const char *const capacities[] = {NULL, "HAKMEM_TINY_FAST_CAP_C3=1 HAKMEM_TINY_FAST_CAP_C4=1",
+                                         "HAKMEM_TINY_FAST_CAP_C3=2 HAKMEM_TINY_FAST_CAP_C4=2"};
+TEST_EACH(a_free_returns_few_blocks, capacities)
 {
-    start(NULL);
+    start(*row);
     unsigned small = hak_class_of(64);
     const struct hak_bin *b = &t->bins[small];
     struct unit_block *block = unit_blocks_of_other(64, 1000), *next;

@@ -320,7 +320,8 @@ void hak_drain(struct hak_heap *heap, void *blocks)
 #if HAK_CACHE_SLOTS
 void hak_drain_array(struct hak_heap *heap, void *const *blocks, uint32_t count)
 {
-    HAK_ASSERT(count);
-    drain_rest(heap, (struct rest){blocks[0], blocks + 1, blocks + count}, true);
+    struct rest rest = {.at = blocks, .end = blocks + count};
+    skip_first(&rest, true);
+    drain_rest(heap, rest, true);
 }
 #endif

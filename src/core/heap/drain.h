@@ -8,7 +8,7 @@
 /* The blocks may belong to any slabs. heap: the heap that the calling thread has entered, or a retired one that it
  * dissolves; NULL if it has none. */
 void hak_drain(struct hak_heap *heap, void *blocks);
-/* The same for an array of at least one pointer to a block: it does not touch blocks that go to a bitmap. */
+/* The same for an array of pointers to blocks: it does not touch blocks that go to a bitmap. */
 void hak_drain_array(struct hak_heap *heap, void *const *blocks, uint32_t count);
 
 #endif

@@ -10,14 +10,15 @@
 
 #define REMOTE_MIN 4u               /* fewer blocks do not make a refill, */
 #define REMOTE_LARGE 1024u          /* unless they are larger than this */
-#define REMOTE_BYTES (32 * HAK_KIB) /* most bytes of a class here, or two blocks; */
-#define REMOTE_MOST 64u             /* most blocks */
+#define REMOTE_BYTES (32 * HAK_KIB) /* most bytes of a class here; */
+#define REMOTE_MOST 64u             /* most blocks; */
+#define REMOTE_LEAST 2u             /* in any case: the one that stays, and one that makes a flush worthwhile */
 #define REMOTE_FLUSH 32u            /* returned by one free, so that none takes long */
 
 static uint32_t remote_capacity(unsigned cls)
 {
     uint32_t most = (uint32_t)hak_min(hak_parts.capacity[cls], REMOTE_MOST);
-    return (uint32_t)hak_min(most, hak_max(2, REMOTE_BYTES / hak_strides[cls]));
+    return (uint32_t)hak_max(REMOTE_LEAST, hak_min(most, REMOTE_BYTES / hak_strides[cls]));
 }
 
 /* --- how much, and when -------------------------------------------------------------------------------- */
