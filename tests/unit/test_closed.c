@@ -8,6 +8,7 @@
 #include "core/malloc/aligned.h"
 #include "core/malloc/resize.h"
 #include "core/malloc/trim.h"
+#include "core/os/limit.h"
 #include "unit.h"
 
 #define SPAN (256 * HAK_KIB)
@@ -48,6 +49,38 @@ TEST(what_went_back_is_closed_and_calloc_shows_zeros)
         for (size_t k = 0; k < SPAN; k++)
             assert_int_equal(q[k], 0);
     }
+}
+
+TEST(closed_pages_split_few_mappings)
+{
+    char *p[200];
+    unsigned closed = 0;
+    start_closing();
+    for (unsigned i = 0; i < COUNT(p); i++)
+        p[i] = new_span(SPAN);
+    HAK_STORE_RELAXED(&hak_limit_mappings, 50);
+    for (unsigned i = 0; i < COUNT(p); i += 2)
+        hak_free(p[i]);
+    for (unsigned i = 0; i < COUNT(p); i += 2)
+        closed += !unit_is_open(p[i]);
+    assert_in_range(closed, 1, 25);
+    for (unsigned i = 0; i < COUNT(p); i += 2)
+        new_span(SPAN);
+}
+
+TEST(pages_that_would_split_too_many_open_with_their_neighbours)
+{
+    start_closing();
+    char *p = new_span(64 * SPAN);
+    hak_free(p);
+    hak_trim(0);
+    assert_false(unit_is_open(p + 63 * SPAN));
+    HAK_STORE_RELAXED(&hak_limit_mappings, 1);
+    assert_ptr_equal(new_span(SPAN), p);
+    assert_false(unit_is_open(p + SPAN));
+    char *q = hak_alloc_aligned(8 * SPAN, SPAN);
+    assert_true(q > p + SPAN && q + SPAN < p + 64 * SPAN);
+    assert_true(unit_is_open(p + SPAN) && unit_is_open(q) && unit_is_open(p + 63 * SPAN));
 }
 
 TEST(what_realloc_cuts_off_is_closed_and_opens_again)

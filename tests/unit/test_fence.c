@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "core/malloc/malloc.h"
+#include "core/os/limit.h"
 #include "core/os/meta.h"
 #include "unit.h"
 
@@ -90,6 +91,15 @@ TEST(their_number_is_bounded)
         assert_true(unit_is_open(hak_space_alloc(1, 1, false)));
     assert_true(protects() <= 9);
     assert_true(unit_is_open(hak_malloc(DIRECT)));
+}
+
+TEST(they_split_few_mappings)
+{
+    HAK_STORE_RELAXED(&hak_limit_mappings, 30);
+    unit_init(NULL);
+    for (unsigned i = 0; i < 20; i++)
+        assert_true(unit_is_open(hak_space_alloc(1, 1, false)));
+    assert_true(protects() <= 15);
 }
 
 TEST(those_of_a_mapping_that_is_gone_serve_again)

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/os/limit.h"
 #include "unit.h"
 
 #define PLACES 256u
@@ -79,6 +80,13 @@ TEST(none_without_memory)
     assert_true(hak_init());
     assert_null(hak_guard_sample(16, CALLER));
     assert_int_equal(hak_guard_usable(&page, "free"), 0);
+}
+
+TEST(none_where_mappings_are_few)
+{
+    HAK_STORE_RELAXED(&hak_limit_mappings, 500);
+    start(1);
+    assert_null(hak_guard_sample(16, CALLER));
 }
 
 /* --- where -------------------------------------------------------------------------------------------- */

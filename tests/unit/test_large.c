@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "core/os/limit.h"
 #include "core/os/meta.h"
 #include "core/plugin.h"
 #include "unit.h"
@@ -115,6 +116,19 @@ TEST(a_mapping_is_resized_without_a_copy)
     assert_true(hak_space_contains(p));
     assert_int_equal(unit_stat("large", "direct_bytes"), 0);
     hak_free(p);
+}
+
+/* They could not be joined: some other blocks of this size are spans. */
+TEST(blocks_that_grow_have_few_mappings)
+{
+    unit_start(NULL);
+    HAK_STORE_RELAXED(&hak_limit_mappings, 60);
+    for (unsigned i = 0; i < 80; i++) {
+        char *p = hak_malloc(100000), *beside = hak_malloc(100000);
+        p = hak_resize(p, 5 * HAK_MIB);
+        assert_true(p && beside && unit_is_open(p + 5 * HAK_MIB - 1));
+    }
+    assert_in_range(unit_stat("large", "direct_mappings"), 1, 61);
 }
 
 TEST(a_refused_resize_copies_or_leaves)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/heap/bins.h"
+#include "core/os/limit.h"
 #include "unit.h"
 
 /* The expected places of superslabs are those without fences between them (test_fence.c). */
@@ -282,6 +283,24 @@ TEST(a_trim_lets_go_of_the_lock_for_each_superslab)
 }
 
 /* --- the tables --------------------------------------------------------------------------------------- */
+
+/* Under a limit on address space, a trim unmaps what is free. */
+TEST(a_trim_makes_few_holes)
+{
+    void *p[40];
+    start();
+    for (unsigned i = 0; i < COUNT(p); i++)
+        p[i] = take(1);
+    for (unsigned i = 0; i < COUNT(p); i += 2)
+        hak_space_free(p[i], 1, HAK_CAUSE_trim);
+    if (HAK_SANITIZED || setrlimit(RLIMIT_AS, &(struct rlimit){64 * HAK_GIB, RLIM_INFINITY}))
+        skip();
+    HAK_STORE_RELAXED(&hak_limit_mappings, 10);
+    hak_space_trim();
+    assert_in_range(fake_os_count(HAK_OS_munmap), 1, 11);
+    for (unsigned i = 0; i < COUNT(p); i += 2)
+        memset(take(1), 1, HAK_SUPERSLAB);
+}
 
 TEST(addresses_find_the_head_of_their_slab)
 {

@@ -25,6 +25,17 @@ bool hak_file_read(const char *path, char *text, size_t size)
     return n > 0;
 }
 
+uint64_t hak_file_number(const char *path)
+{
+    char text[32];
+    uint64_t n = 0;
+    if (!hak_file_read(path, text, sizeof text) || text[0] < '0' || text[0] > '9')
+        return UINT64_MAX;
+    for (const char *c = text; *c >= '0' && *c <= '9'; c++)
+        n = n * 10 + (uint64_t)(*c - '0');
+    return n;
+}
+
 /* False if a seccomp filter refuses. */
 static bool take_signal(uint64_t waited)
 {

@@ -9,6 +9,8 @@
 
 /* The beginning of a small file of the kernel, as a string; false if it cannot be read. */
 bool hak_file_read(const char *path, char *text, size_t size);
+/* The number with which such a file begins; UINT64_MAX if there is none. */
+uint64_t hak_file_number(const char *path);
 /* Return the system call's result, or -errno. A pipe without a reader (SIGPIPE) or RLIMIT_FSIZE (SIGXFSZ) does not kill
  * the process: the library's output must not end a program. */
 ssize_t hak_file_write(int fd, const void *bytes, size_t size);

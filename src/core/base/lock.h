@@ -32,6 +32,7 @@ enum hak_rank {
     HAK_RANK_PAGES,
     HAK_RANK_RANGE,
     HAK_RANK_META,
+    HAK_RANK_CLOSED,
     HAK_RANK_GUARD,
     HAK_NRANKS
 };

@@ -29,9 +29,9 @@ static uint64_t limit_in_text(const char *text)
 /* A limit of the folder; "max", and none, are no limit. */
 static uint64_t limit_in(const char *folder, const char *name)
 {
-    char text[32];
-    return read_in(folder, name, text, sizeof text) && text[0] >= '0' && text[0] <= '9' ? limit_in_text(text)
-                                                                                        : UINT64_MAX;
+    char path[PATH_SIZE + 32];
+    hak_text_format(path, sizeof path, "%s/%s", folder, name);
+    return hak_file_number(path);
 }
 
 static uint64_t stalled_in(const char *folder)

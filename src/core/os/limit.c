@@ -4,11 +4,16 @@
 
 #include <sys/resource.h>
 
+#include "core/base/file.h"
 #include "os.h"
 
 #define TIGHT (256 * HAK_MIB) /* fifty times what start maps ahead of use */
 
+#define USUAL_MAPPINGS 65530u
+
 bool hak_limit_is_tight;
+_Atomic(uint64_t) hak_limit_mappings;
+static _Atomic(int64_t) split;
 
 static size_t rlimit_of(int resource)
 {
@@ -27,6 +32,31 @@ bool hak_limit_tighten(void)
     bool was_tight = hak_limit_is_tight;
     hak_limit_is_tight = hak_os_page_size() == HAK_SYSTEM_PAGE;
     return hak_limit_is_tight && !was_tight;
+}
+
+static int64_t most_mappings(void)
+{
+    uint64_t most = HAK_LOAD_RELAXED(&hak_limit_mappings);
+    if (!most) {
+        most = hak_file_number("/proc/sys/vm/max_map_count");
+        most = (most < UINT64_MAX ? most : USUAL_MAPPINGS) / 2;
+        HAK_STORE_RELAXED(&hak_limit_mappings, most);
+    }
+    return (int64_t)most;
+}
+
+bool hak_limit_allows(int64_t mappings)
+{
+    return HAK_LOAD_RELAXED(&split) + mappings <= most_mappings();
+}
+
+bool hak_limit_split(int64_t mappings)
+{
+    HAK_ADD_RELAXED(&split, mappings);
+    bool few = mappings < 0 || hak_limit_allows(0);
+    if (!few)
+        HAK_SUB_RELAXED(&split, mappings);
+    return few;
 }
 
 void hak_limit_look(void)

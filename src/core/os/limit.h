@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The limits RLIMIT_AS and RLIMIT_DATA: both count address space, used or not. */
+ * The limits RLIMIT_AS and RLIMIT_DATA, which both count address space, used or not; and vm.max_map_count, the most
+ * mappings of a process, of which the library takes at most half for what is not the program's memory. */
 #ifndef HAK_LIMIT_H
 #define HAK_LIMIT_H
 
@@ -15,5 +16,13 @@ void hak_limit_look(void);
 /* At start, if the kernel refused the mappings made ahead of use: sets hak_limit_is_tight. False if it is set already,
  * or cannot be set. */
 bool hak_limit_tighten(void);
+
+/* Half of vm.max_map_count, read at the first call; tests change it. */
+extern HAK_HIDDEN _Atomic(uint64_t) hak_limit_mappings;
+/* Whether the library may have so many beside those that are counted. */
+bool hak_limit_allows(int64_t mappings);
+/* Counts mappings that the library splits off, or joins again (negative). False, and none is counted: there would be
+ * too many. */
+bool hak_limit_split(int64_t mappings);
 
 #endif

@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/base/work.h"
+#include "core/os/limit.h"
 
 #define PER_MISS 4u /* bytes that may stay dirty for each missed byte */
 #define DECAY 16u   /* delays until the demand is forgotten */
@@ -121,6 +122,7 @@ static size_t return_purged(struct hak_dirty *d, uint64_t pages)
 void hak_dirty_close(struct hak_dirty *d)
 {
     queue->purged -= bytes_of(d->purged);
+    hak_limit_split(-2 * __builtin_popcount(d->torn));
 }
 
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)

@@ -11,6 +11,7 @@
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/os/limit.h"
 #include "core/os/os.h"
 
 #define PLACES 256u
@@ -124,8 +125,9 @@ bool hak_guard_start(void)
     void *base;
     if (hak_guard_is_on)
         return true;
-    if (hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard))
+    if (!hak_limit_allows(2 * PLACES) || hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard))
         return false;
+    hak_limit_split(2 * PLACES);
     struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&handler.sa_mask);
     sigaction(SIGSEGV, &handler, &before);

@@ -484,12 +484,15 @@ void hak_space_free(void *base, size_t superslabs, enum hak_cause cause)
     hak_lock_release(&hak_space_lock);
 }
 
-static void close_if_free(const struct zone *z, size_t i)
+/* Whether the superslab is unmapped. */
+static bool close_if_free(const struct zone *z, size_t i, bool may_close)
 {
+    char *base = z->base + i * HAK_SUPERSLAB;
     hak_lock_acquire(&hak_space_lock);
-    if (is_free(z, i))
-        hak_space_close(z->base + i * HAK_SUPERSLAB, HAK_SUPERSLAB, HAK_CAUSE_trim);
+    bool closed = mapped_of(base) < HAK_PAGE ||
+                  (may_close && is_free(z, i) && hak_space_close(base, HAK_SUPERSLAB, HAK_CAUSE_trim));
     hak_lock_release(&hak_space_lock);
+    return closed;
 }
 
 /* The lock is held for one system call at a time, so a fork or a thread that maps waits for one call at most. */
@@ -497,9 +500,12 @@ void hak_space_trim(void)
 {
     if (hak_limit_is_tight || hak_limit() == SIZE_MAX)
         return;
+    int64_t holes = 0; /* each splits a mapping */
     for (struct zone *z = zones; z < &zones[HAK_LOAD_ACQUIRE(&zone_count)]; z++)
-        for (size_t i = 0; i < mapped_bytes(z) / HAK_SUPERSLAB; i++)
-            close_if_free(z, i);
+        for (size_t i = 0, in_hole = 0, closed; i < mapped_bytes(z) / HAK_SUPERSLAB; i++, in_hole = closed) {
+            closed = close_if_free(z, i, in_hole || hak_limit_allows(holes));
+            holes += closed && !in_hole;
+        }
 }
 
 /* --- looking up ---------------------------------------------------------------------------------- */

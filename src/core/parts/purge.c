@@ -12,10 +12,9 @@
 
 #define TICK_NS 200000u /* of a thread that came here for another reason */
 #define PIECES 32u
-#define BATCH_BYTES (2 * HAK_MIB)      /* some 100 us */
-#define SPLITS 64u                     /* of refused ranges per batch, to find the pages that the kernel refuses */
-#define KEPT_SMALL_MOST (64 * HAK_GIB) /* of heap: half of the default max_map_count in mappings */
-#define REFUSAL_MS 10000u              /* until a tick tries refused pages again */
+#define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
+#define SPLITS 64u                /* of refused ranges per batch, to find the pages that the kernel refuses */
+#define REFUSAL_MS 10000u         /* until a tick tries refused pages again */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* from claim to settle */
@@ -193,16 +192,11 @@ static unsigned torn_at(const struct hak_dirty *d, size_t offset)
 /* Keeps split huge pages small. Each becomes a mapping of its own, whose number the kernel limits for a process. */
 static HAK_COLD void keep_small(struct hak_dirty *d, struct iovec range)
 {
-    struct hak_space_stats space;
     size_t offset = (size_t)((char *)range.iov_base - d->base);
     unsigned torn = torn_at(d, offset) | torn_at(d, offset + range.iov_len);
     uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
-    torn &= ~d->torn;
-    d->torn |= torn;
-    if (!torn)
-        return;
-    hak_space_stats(&space);
-    for (; torn && space.handed_out <= KEPT_SMALL_MOST; torn &= torn - 1) {
+    for (torn &= ~d->torn; torn && hak_limit_split(2); torn &= torn - 1) {
+        d->torn |= torn & -torn;
         uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctz(torn)) * HAK_HUGE_PAGE;
         uintptr_t low = hak_max(page, from), high = hak_min(page + HAK_HUGE_PAGE, end);
         hak_huge_page_keep_small((void *)low, high - low);

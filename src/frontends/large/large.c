@@ -233,11 +233,16 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     return !slab && hak_registry_find(p, &m) ? m.usable : 0;
 }
 
-/* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. */
+/* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. The
+ * kernel does not join mappings that it has moved, so there are not too many. */
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
     struct span_request r = {.pages = pages_for(size), .align = 1, .growing = true};
-    void *q = size < GROWING_DIRECT_MIN ? span_from_pages(size, &r) : direct_alloc(size, 1);
+    size_t mappings = 0;
+    if (size >= GROWING_DIRECT_MIN)
+        hak_registry_bytes(&mappings);
+    bool direct = size >= DIRECT_MIN || (size >= GROWING_DIRECT_MIN && hak_limit_allows((int64_t)mappings));
+    void *q = direct ? direct_alloc(size, 1) : span_from_pages(size, &r);
     if (!q)
         return NULL;
     memcpy(q, p, hak_min(slab->requested, size));

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * See core/pages/closed.h. A table has one bit for each page of the plan; it is mapped when the first page closes. */
+ * See core/pages/closed.h. A table has one bit for each page of the plan; it is mapped when the first page closes. Each
+ * border of closed and open pages is that of a mapping, and counts towards the mappings that the library may split. */
 #include "core/pages/closed.h"
 
 #include <sys/mman.h>
 
+#include "core/base/lock.h"
 #include "core/base/sealed.h"
 #include "core/os/limit.h"
 #include "core/os/os.h"
-#include "core/pages/page_map.h"
+#include "core/pages/space.h"
 
 static _Atomic(_Atomic(uint64_t) *) table;
+static HAK_LOCK(turning, HAK_RANK_CLOSED); /* held while pages turn, so that borders are counted exactly */
 
 /* Two threads may map the table at the same time: then one of them uses the other's. */
 static _Atomic(uint64_t) *get_table(void)
@@ -54,18 +57,45 @@ static size_t length_of(const _Atomic(uint64_t) *closed, const char *p, size_t m
     return n;
 }
 
+static int64_t new_borders(const _Atomic(uint64_t) *closed, const char *p, const char *end, bool is)
+{
+    return 2 - 2 * ((is_closed(closed, p - HAK_PAGE) == is) + (is_closed(closed, end) == is));
+}
+
+/* Changes the protection of pages that are all closed, or all open. With too many borders, none close, and those that
+ * open take the closed pages on both sides along: these are free, too. */
+static bool turn_run(_Atomic(uint64_t) *closed, char *p, char *end, bool is)
+{
+    int64_t borders = new_borders(closed, p, end, is);
+    if (borders > 0 && !hak_limit_split(borders)) {
+        if (is)
+            return true;
+        while (is_closed(closed, p - HAK_PAGE) && hak_space_contains(p - HAK_PAGE))
+            p -= HAK_PAGE;
+        while (is_closed(closed, end) && hak_space_contains(end))
+            end += HAK_PAGE;
+        borders = -2;
+    }
+    bool done = !hak_os_protect(p, (size_t)(end - p), is ? PROT_NONE : PROT_READ | PROT_WRITE, HAK_CAUSE_guard);
+    for (; done && p < end; p += HAK_PAGE)
+        set_closed(closed, p, is);
+    if (done ? borders < 0 : borders > 0)
+        hak_limit_split(done ? borders : -borders);
+    return done;
+}
+
 /* Changes the protection of those pages that differ from `is`. */
 static bool turn(_Atomic(uint64_t) *closed, char *base, size_t size, bool is)
 {
-    for (size_t at = 0, n; at < size; at += n) {
+    bool done = true;
+    for (size_t at = 0, n; done && at < size; at += n) {
+        hak_lock_acquire(&turning);
         at += length_of(closed, base + at, size - at, is);
         n = length_of(closed, base + at, size - at, !is);
-        if (n && hak_os_protect(base + at, n, is ? PROT_NONE : PROT_READ | PROT_WRITE, HAK_CAUSE_guard))
-            return false;
-        for (size_t i = 0; i < n; i += HAK_PAGE)
-            set_closed(closed, base + at + i, is);
+        done = !n || turn_run(closed, base + at, base + at + n, is);
+        hak_lock_release(&turning);
     }
-    return true;
+    return done;
 }
 
 void hak_closed_shut(char *base, size_t size)

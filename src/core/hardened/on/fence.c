@@ -7,11 +7,20 @@
 
 static _Atomic(uint32_t) fences;
 
+static void give_number(uint32_t n)
+{
+    HAK_SUB_RELAXED(&fences, n);
+    hak_limit_split(-2);
+}
+
+/* One fence splits a mapping in three, as do two at the ends of one. */
 static bool take_number(uint32_t n)
 {
+    if (!hak_limit_split(2))
+        return false;
     bool room = HAK_ADD_RELAXED(&fences, n) + n <= hak_options.guard_pages;
     if (!room)
-        HAK_SUB_RELAXED(&fences, n);
+        give_number(n);
     return room;
 }
 
@@ -36,7 +45,7 @@ int hak_fence_map(void **addr, size_t size, bool *fenced, enum hak_cause cause)
     if (*fenced && !map_between(addr, size, cause))
         return 0;
     if (*fenced)
-        HAK_SUB_RELAXED(&fences, 2);
+        give_number(2);
     *fenced = false;
     return hak_os_map(addr, size, PROT_READ | PROT_WRITE, cause);
 }
@@ -48,7 +57,7 @@ int hak_fence_unmap(void *addr, size_t size, bool fenced, enum hak_cause cause)
         return hak_os_unmap(addr, size, cause);
     int error = hak_os_unmap((char *)addr - page, size + 2 * page, cause);
     if (!error)
-        HAK_SUB_RELAXED(&fences, 2);
+        give_number(2);
     return error;
 }
 
@@ -57,7 +66,7 @@ static void unmap_fences(char *addr, size_t size, enum hak_cause cause)
 {
     size_t page = hak_os_page_size();
     if (!hak_os_unmap(addr - page, page, cause) && !hak_os_unmap(addr + size, page, cause))
-        HAK_SUB_RELAXED(&fences, 2);
+        give_number(2);
 }
 
 /* Moves the pages between two new fences, since the old ones prevent growing in place. */
@@ -92,7 +101,7 @@ bool hak_fence_close(void *addr, size_t size)
         return false;
     bool closed = hak_os_protect(addr, size, PROT_NONE, HAK_CAUSE_guard) == 0;
     if (!closed)
-        HAK_SUB_RELAXED(&fences, 1);
+        give_number(1);
     return closed;
 }
 
