@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -168,6 +169,27 @@ static void test_free_null(void **state)
     assert_int_equal(api.usable_size(NULL), 0);
 }
 
+static void refuse(size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *p = (void *)&page;
+    assert_refused(api.malloc(n), ENOMEM);
+    assert_refused(api.calloc(1, n), ENOMEM);
+    assert_refused(api.calloc(n, 1), ENOMEM);
+    assert_refused(api.realloc(NULL, n), ENOMEM);
+    assert_refused(api.reallocarray(NULL, n, 1), ENOMEM);
+    assert_refused(api.memalign(16, n), ENOMEM);
+    assert_refused(api.memalign(page, n), ENOMEM);
+    assert_refused(api.aligned_alloc(16, n), ENOMEM);
+    assert_refused(api.aligned_alloc(2 * MIB, n), ENOMEM);
+    assert_refused(api.valloc(n), ENOMEM);
+    assert_refused(api.pvalloc(n), ENOMEM);
+    errno = EDOM;
+    assert_int_equal(api.posix_memalign(&p, 64, n), ENOMEM);
+    assert_int_equal(errno, ENOMEM);
+    assert_ptr_equal(p, &page);
+}
+
 static void test_too_big(void **state)
 {
     (void)state;
@@ -175,25 +197,29 @@ static void test_too_big(void **state)
         (size_t)PTRDIFF_MAX + 1, (size_t)PTRDIFF_MAX, SIZE_MAX,        SIZE_MAX - 1,     SIZE_MAX - 15,
         SIZE_MAX - 16,           SIZE_MAX - 4095,     SIZE_MAX - 4096, SIZE_MAX - 65536, SIZE_MAX / 2,
     };
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        refuse(sizes[i]);
+}
+
+/* The kernel refuses what the machine cannot have, unless it is set to grant all. */
+static void test_more_than_the_machine_has(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {100, 5000, 100000, MIB, 5 * MIB, 33 * MIB};
+    struct sysinfo machine;
+    FILE *f = fopen("/proc/sys/vm/overcommit_memory", "r");
+    if (!f || getc(f) == '1' || sysinfo(&machine))
+        skip();
+    fclose(f);
+    size_t all = (machine.totalram + machine.totalswap) * machine.mem_unit;
+    for (size_t n = all + all / 2; n <= 40 * all; n *= 5)
+        refuse(n);
     for (size_t i = 0; i < COUNT(sizes); i++) {
-        size_t n = sizes[i];
-        void *p = (void *)&page;
-        assert_refused(api.malloc(n), ENOMEM);
-        assert_refused(api.calloc(1, n), ENOMEM);
-        assert_refused(api.calloc(n, 1), ENOMEM);
-        assert_refused(api.realloc(NULL, n), ENOMEM);
-        assert_refused(api.reallocarray(NULL, n, 1), ENOMEM);
-        assert_refused(api.memalign(16, n), ENOMEM);
-        assert_refused(api.memalign(page, n), ENOMEM);
-        assert_refused(api.aligned_alloc(16, n), ENOMEM);
-        assert_refused(api.aligned_alloc(2 * MIB, n), ENOMEM);
-        assert_refused(api.valloc(n), ENOMEM);
-        assert_refused(api.pvalloc(n), ENOMEM);
-        errno = EDOM;
-        assert_int_equal(api.posix_memalign(&p, 64, n), ENOMEM);
-        assert_int_equal(errno, ENOMEM);
-        assert_ptr_equal(p, &page);
+        char *p = api.malloc(sizes[i]);
+        fill(p, sizes[i], 4);
+        assert_refused(api.realloc(p, 2 * all), ENOMEM);
+        check_fill(p, sizes[i], 4);
+        api.free(p);
     }
 }
 
@@ -795,6 +821,7 @@ int main(void)
         cmocka_unit_test(test_zero_size),
         cmocka_unit_test(test_free_null),
         cmocka_unit_test(test_too_big),
+        cmocka_unit_test(test_more_than_the_machine_has),
         cmocka_unit_test(test_product_overflow),
         cmocka_unit_test(test_realloc_null),
         cmocka_unit_test(test_realloc_zero),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs other than CPython: a compiler, git, a server, a database, node.
+"""Programs other than CPython's tests: a compiler, git, a server, a database, node.
 
 Each class does visible work in a given world and returns the results that must be the same in every world. Results that
 may differ between runs (speed, process ids, the size of a pack) are checked here or left out.
@@ -197,9 +197,30 @@ class Php(Program):
         return {"result": done.out, "stderr": done.err}
 
 
+class TooMuch(Program):
+    """A program is told when it requests more than the machine has."""
+    name = "memory_error"
+    program = "/usr/bin/python3"
+    script = """
+import os
+memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+swap = sum(int(line.split()[2]) for line in open("/proc/swaps").readlines()[1:]) << 10
+for size in (3 * (memory + swap) // 2, 30 * (memory + swap)):
+    try:
+        bytes(size)  # from calloc: nothing fills it, should it be granted
+        print("granted")
+    except MemoryError:
+        print("MemoryError")
+"""
+
+    def run(self, world):
+        done = world.run([self.program, "-c", self.script], main=True)
+        return {"result": done.out, "stderr": done.err}
+
+
 def hash_file(path):
     with open(path, "rb") as file:
         return digest(file.read())
 
 
-PROGRAMS = [Gcc(), Git(), Redis(), Sqlite(), Node(), Php()]
+PROGRAMS = [Gcc(), Git(), Redis(), Sqlite(), Node(), Php(), TooMuch()]

@@ -181,7 +181,8 @@ size_t hak_os_page_size(void)
 
 int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)
 {
-    intptr_t p = CALL_KERNEL(cause, mmap, size, hak_os->map(NULL, size, prot, MAP_NORESERVE));
+    int flags = cause == HAK_CAUSE_guard ? MAP_NORESERVE : 0;
+    intptr_t p = CALL_KERNEL(cause, mmap, size, hak_os->map(NULL, size, prot, flags));
     if (p < 0 && p > -4096)
         return (int)p;
     *addr = (void *)p;

@@ -86,9 +86,10 @@ const char *hak_os_call_name(enum hak_os_call call);
 
 size_t hak_os_page_size(void);
 
-/* Maps fresh zeroed pages anywhere. prot: PROT_NONE, PROT_READ or PROT_READ | PROT_WRITE. */
+/* Maps fresh zeroed pages anywhere. prot: PROT_NONE, PROT_READ or PROT_READ | PROT_WRITE. The kernel's policy on
+ * overcommit decides, except on guards, which are inaccessible for the most part. */
 int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause);
-/* As above, but exactly at `hint`; -EEXIST if something is mapped there. */
+/* Maps exactly at `hint`, most of it ahead of use, so without that policy; -EEXIST if something is mapped there. */
 int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause);
 /* May fail at the map count limit: the caller then keeps the range. */
 int hak_os_unmap(void *addr, size_t size, enum hak_cause cause);
