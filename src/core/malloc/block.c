@@ -31,9 +31,8 @@ void hak_block_check(const struct hak_slab *slab, const void *p, const char *cal
     hak_slab_check_header(slab, p);
 }
 
-static size_t usable_or_zero(const void *p, const char *call)
+static size_t usable_or_zero(struct hak_slab *slab, const void *p, const char *call)
 {
-    struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab)) {
         hak_slab_check_block(slab, p, call);
         hak_mark_check(p, slab->cls, call);
@@ -45,14 +44,17 @@ static size_t usable_or_zero(const void *p, const char *call)
     return hak_init() ? hak_parts.spans->span_usable(slab, p) : 0;
 }
 
-size_t hak_block_usable(const void *p, const char *call)
+size_t hak_block_usable_in(struct hak_slab *slab, const void *p, const char *call)
 {
-    if (!p)
-        return 0;
-    size_t usable = usable_or_zero(p, call);
+    size_t usable = usable_or_zero(slab, p, call);
     if (!usable && !hak_zero_is_block(p, call))
         hak_block_fail_foreign(p, call);
     return usable;
+}
+
+size_t hak_block_usable(const void *p, const char *call)
+{
+    return p ? hak_block_usable_in(hak_space_slab(p), p, call) : 0;
 }
 
 #if HAK_HARDENED

@@ -16,6 +16,8 @@ void hak_block_check(const struct hak_slab *slab, const void *p, const char *cal
 _Noreturn HAK_COLD void hak_block_fail_foreign(const void *p, const char *call);
 /* Usable bytes; 0 for NULL. Stops the process if p is no block of ours. */
 size_t hak_block_usable(const void *p, const char *call);
+/* The same for p in `slab`, or outside of all (NULL). */
+size_t hak_block_usable_in(struct hak_slab *slab, const void *p, const char *call);
 
 /* In hardened builds: */
 

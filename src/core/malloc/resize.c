@@ -32,8 +32,10 @@ static void *stay_in_place(void *p, size_t usable, size_t size)
 
 static void *resize_span(void *p, size_t size)
 {
-    size_t usable = hak_block_usable(p, "realloc");
     struct hak_slab *slab = hak_space_slab(p);
+    size_t usable = hak_block_usable_in(slab, p, "realloc");
+    if (size > HAK_SMALL_MAX && usable - size < hak_min(usable / 32, HAK_PAGE)) /* little to give back */
+        return stay_in_place(p, usable, size);
     if (slab && hak_block_in_slab(slab))
         return hak_resize_fits(usable, size) ? stay_in_place(p, usable, size) : move(p, usable, size);
     void *q = size > HAK_SMALL_MAX ? hak_parts.spans->span_resize(slab, p, size) : NULL;

@@ -69,7 +69,7 @@ static void *direct_alloc(size_t size, size_t align)
         TRACE_MAP_FAIL(size, -error, "the request fails");
         return NULL;
     }
-    char *block = slack ? (char *)hak_align_up((uintptr_t)base, align) : base;
+    char *block = slack ? (char *)hak_align_up((uintptr_t)base + 1, align) : base;
     struct mapping m = {.block = block, .base = base, .size = total, .usable = whole_pages(size), .fenced = fenced};
     if (!hak_registry_add(m)) {
         TRACE_MAP_FAIL(size, ENOMEM, "no memory for its entry, the request fails");
@@ -103,19 +103,40 @@ static HAK_NOINLINE bool direct_free(void *p)
     return true;
 }
 
-static int remap(struct mapping *m, size_t wanted)
+static int remap(struct mapping *m, size_t size)
 {
     void *base = m->base;
-    int error =
-        m->base == m->block ? hak_fence_remap(&base, m->size, wanted, &m->fenced, HAK_CAUSE_realloc_remap) : -EINVAL;
+    int error = hak_fence_remap(&base, m->size, size, &m->fenced, HAK_CAUSE_realloc_remap);
+    if (error)
+        return error;
+    replace_sample(m->block, base);
+    m->block = m->base = base;
+    m->size = size;
+    HAK_ADD_RELAXED(&remaps, 1);
+    return 0;
+}
+
+/* A block that grows gets an eighth more addresses, so that the next calls only use up the room. The program touches
+ * none of it, so it takes no memory. Where a fence follows, or addresses are limited, only small steps get a little. */
+static int grow(struct mapping *m, size_t wanted)
+{
+    size_t room = wanted / 8;
+    if (m->fenced || hak_limit_is_tight)
+        room = wanted - m->usable < HAK_PAGE ? hak_min(room, HAK_PAGE) : 0;
+    int error = wanted > m->size ? remap(m, whole_pages(wanted + room)) : 0;
+    return error && room ? remap(m, wanted) : error;
+}
+
+static int resize_mapping(struct mapping *m, size_t wanted)
+{
+    if (m->base != m->block)
+        return -EINVAL;
+    int error = wanted < m->usable ? remap(m, wanted) : grow(m, wanted);
     if (error)
         return error;
     hak_budget_give(m->usable);
     hak_budget_take(wanted);
-    replace_sample(m->block, base);
-    m->block = m->base = base;
-    m->size = m->usable = wanted;
-    HAK_ADD_RELAXED(&remaps, 1);
+    m->usable = wanted;
     return 0;
 }
 
@@ -124,7 +145,7 @@ static void *direct_resize(void *p, size_t size)
     struct mapping *m;
     if ((size < GROWING_DIRECT_MIN / 2 && !hak_limit_is_tight) || !(m = hak_registry_detach(p)))
         return NULL;
-    int error = remap(m, whole_pages(size));
+    int error = resize_mapping(m, whole_pages(size));
     void *block = m->block;
     if (!error && hak_zeroes_on_free())
         memset((char *)block + size, 0, m->usable - size);
@@ -227,10 +248,9 @@ static bool span_free(struct hak_slab *slab, void *p)
 
 static size_t span_usable(struct hak_slab *slab, const void *p)
 {
-    struct mapping m;
     if (is_span(slab, p))
         return slab->requested;
-    return !slab && hak_registry_find(p, &m) ? m.usable : 0;
+    return slab ? 0 : hak_registry_usable(p);
 }
 
 /* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. The

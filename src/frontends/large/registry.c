@@ -81,14 +81,13 @@ void hak_registry_attach(struct mapping *entry)
     hak_lock_release(&registry_lock);
 }
 
-bool hak_registry_find(const void *block, struct mapping *out)
+size_t hak_registry_usable(const void *block)
 {
     hak_lock_acquire(&registry_lock);
-    struct mapping *entry = *find_mapping(block);
-    if (entry)
-        *out = *entry;
+    const struct mapping *entry = *find_mapping(block);
+    size_t usable = entry ? entry->usable : 0;
     hak_lock_release(&registry_lock);
-    return entry != NULL;
+    return usable;
 }
 
 size_t hak_registry_bytes(size_t *count)

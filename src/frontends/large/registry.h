@@ -9,7 +9,7 @@ struct mapping {
     char *block;
     void *base; /* of the mapping; below the block if alignment required it */
     size_t size;
-    size_t usable;
+    size_t usable; /* less than mapped if it is aligned, or has grown */
     bool fenced; /* core/os/fence.h */
     struct mapping *next;
 };
@@ -21,7 +21,8 @@ bool hak_registry_remove(const void *block, struct mapping *out);
 /* Detaches an entry, for the caller to change; NULL if there is none. Attaching it again cannot fail. */
 struct mapping *hak_registry_detach(const void *block);
 void hak_registry_attach(struct mapping *entry);
-bool hak_registry_find(const void *block, struct mapping *out);
+/* Usable bytes of a block; 0 if the address has no entry. */
+size_t hak_registry_usable(const void *block);
 /* Usable bytes of all mappings, and their number. */
 size_t hak_registry_bytes(size_t *count);
 
