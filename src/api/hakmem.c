@@ -2,7 +2,6 @@
  * The entry points. Arguments are checked here; errno is set here, and by core's slow entries. With HAK_OVERRIDE the C
  * library's names are aliases of hakmem_*, all in this one object, so that static linking takes all of them or none.
  * malloc and free are the fast path of core/malloc/fast.h and nothing more. */
-#include "core/base/cancel.h"
 #include "core/os/os.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
@@ -11,6 +10,7 @@
 #include "core/process/maintenance.h"
 #include "core/process/report.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -127,10 +127,7 @@ HAK_EXPORT void hakmem_free_aligned_sized(void *ptr, size_t alignment, size_t si
 HAK_EXPORT size_t hakmem_trim(size_t keep)
 {
     HAK_UNSEEN;
-    int saved = errno;
-    size_t returned = hak_trim(keep);
-    errno = saved;
-    return returned;
+    return hak_trim(keep);
 }
 
 HAK_EXPORT int hakmem_malloc_trim(size_t pad)
@@ -206,14 +203,15 @@ HAK_EXPORT int hakmem_malloc_info(int options, FILE *stream)
     if (options != 0)
         return EINVAL;
     struct hakmem_mallinfo2 i = hakmem_mallinfo2();
-    int cancel = hak_cancel_suspend();
+    int before = PTHREAD_CANCEL_ENABLE; /* no function of malloc's family is a cancellation point */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     int n =
         fprintf(stream,
                 "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n"
                 "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n"
                 "<system type=\"current\" size=\"%zu\"/>\n<aspace type=\"total\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
                 i.ordblks, i.fordblks, i.hblks, i.hblkhd, i.arena, i.arena);
-    hak_cancel_resume(cancel);
+    pthread_setcancelstate(before, &before);
     return n < 0 ? -1 : 0;
 }
 

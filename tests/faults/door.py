@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Whole programs on a kernel that refuses, delays or partially serves calls (door.c).
 
-  PYTHONPATH=tests door.py LIBRARY DOOR HOW WORK          tests/faults/work.c; it judges itself
-  PYTHONPATH=tests door.py LIBRARY DOOR HOW sqlite|python  a program of the system; its result is known
+  PYTHONPATH=tests door.py DOOR HOW WORK           tests/faults/work.c; it judges itself
+  PYTHONPATH=tests door.py DOOR HOW sqlite|python  a program of the system; its result is known
 
 For every kind of call and each n up to EVERY_ONE, and a sample beyond, there are three runs: HOW is the answer to the
 n-th call alone, to five calls from the n-th on, and to all calls from there on. STRESS_LONG=1 runs more of them. A run
@@ -52,8 +52,8 @@ def command_of(what):
 
 
 class Runs:
-    def __init__(self, library, door, what):
-        self.preload = f"{door}:{library}"
+    def __init__(self, door, what):
+        self.door = door
         self.command, self.input = command_of(what)
         self.own = what not in ("sqlite", "python")
         self.expected = None
@@ -63,7 +63,7 @@ class Runs:
         files = {"HAKMEM_STATS_FILE": f"{folder}/stats", "FAULTS_COUNTS": f"{folder}/counts"}
         env = tracing.settings_only(SETTINGS | {"HAKMEM_STATS": "json"} | files)
         env.pop("FAULTS", None)
-        words = ["env", f"LD_PRELOAD={self.preload}", *([f"FAULTS={faults}"] if faults else []), *self.command]
+        words = ["env", f"LD_PRELOAD={self.door}", *([f"FAULTS={faults}"] if faults else []), *self.command]
         try:
             ended = subprocess.run(words, input=self.input, capture_output=True, text=True, errors="replace", env=env,
                                    timeout=SECONDS)
@@ -108,8 +108,8 @@ def all_faults(counts, how):
 
 
 def main():
-    library, door, how, what = sys.argv[1:]
-    runs = Runs(library, door, what)
+    door, how, what = sys.argv[1:]
+    runs = Runs(door, what)
     with tempfile.TemporaryDirectory() as folder:
         status, runs.expected, err, stats, counts = runs.run(folder, None)
     if status or not stats or not int(counts.get("mmap", 0)):

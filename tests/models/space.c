@@ -8,6 +8,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include "core/base/kernel.h"
 #include "core/os/limit.h"
 #include "core/os/meta.h"
 #include "world.h"
@@ -174,7 +175,7 @@ bool hak_limit_tighten(void)
     return false;
 }
 
-unsigned long getauxval(unsigned long type)
+uintptr_t hak_kernel_auxv(uintptr_t type)
 {
     (void)type;
     return STACK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The age of memory on a clock that threads read out of order, that stands still, and that leaps. Memory that was just
- * used never counts as idle. Each kind of idle memory returns to the kernel after the delay, whatever the program does
- * meanwhile, as long as it takes some slow path. */
+ * The age of memory on a clock that threads read out of order, that stands still, that leaps, and that is set back.
+ * Memory that was just used never counts as idle. Each kind of idle memory returns to the kernel after the delay,
+ * whatever the program does meanwhile, as long as it takes some slow path. */
+#include "core/base/kernel.h"
 #include "core/heap/bins.h"
 #include "core/plugin.h"
 #include "touched.h"
@@ -162,6 +163,36 @@ TEST(only_a_leap_beyond_the_delay_makes_all_old)
     leap(HOUR_MS + 1000);
     for (unsigned i = 0; i < COUNT(sizes); i++)
         assert_gone(&idle[i], "after a leap of an hour");
+}
+
+/* --- the kernel's clock is set back ------------------------------------------------------------------------ */
+
+static uint64_t kernel_ns;
+
+uint64_t __real_hak_kernel_clock(int clock);
+uint64_t __wrap_hak_kernel_clock(int clock);
+uint64_t __wrap_hak_kernel_clock(int clock)
+{
+    return kernel_ns ? kernel_ns : __real_hak_kernel_clock(clock);
+}
+
+uint64_t __real_hak_clock_ms(void);
+
+TEST(a_clock_that_is_set_back_goes_on_from_its_last_reading)
+{
+    uint64_t step = 7 * (uint64_t)1000000000;
+    kernel_ns = 1000 * step;
+    uint64_t ms = __real_hak_clock_ms(), ns = hak_clock_ns();
+    for (unsigned i = 1; i < 5; i++) {
+        kernel_ns /= i * 2;
+        assert_int_equal(__real_hak_clock_ms(), ms);
+        assert_int_equal(hak_clock_ns(), ns);
+        kernel_ns += step;
+        ms += step / 1000000;
+        ns += step;
+        assert_int_equal(__real_hak_clock_ms(), ms);
+        assert_int_equal(hak_clock_ns(), ns);
+    }
 }
 
 /* --- everything idle goes back ------------------------------------------------------------------------------ */

@@ -76,7 +76,7 @@ TEST(a_file_is_named_by_the_process_and_gives_one_line_if_it_cannot_be_written)
     assert_int_equal(fcntl(fd, F_GETFD), -1);
     assert_int_equal(unlink(name), 0);
     snprintf(start, sizeof start, "hakmem: HAKMEM_STATS_FILE=/nowhere/%d: cannot be written", (int)getpid());
-    unit_stderr_of(assert_int_equal(hak_stats_sink_file("/nowhere/%p"), -1), text, sizeof text);
+    unit_stderr_of(assert_int_equal(hak_stats_sink_file("/nowhere/%p"), -ENOENT), text, sizeof text);
     assert_memory_equal(text, start, strlen(start));
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
@@ -86,7 +86,7 @@ static void open_pipe(void)
     char pipe_name[HAK_PATH_MAX];
     hak_text_path(pipe_name, "/tmp/unit-sink-pipe.%p");
     assert_int_equal(mkfifo(pipe_name, 0600), 0);
-    assert_int_equal(hak_stats_sink_file(pipe_name), -1);
+    assert_int_equal(hak_stats_sink_file(pipe_name), -ENXIO);
     int reader = open(pipe_name, O_RDONLY | O_NONBLOCK), fd = hak_stats_sink_file(pipe_name);
     assert_true(fd >= 0);
     assert_false(fcntl(fd, F_GETFL) & O_NONBLOCK);

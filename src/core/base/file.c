@@ -4,24 +4,33 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "kernel.h"
 
 /* Signal sets as the kernel has them, one bit for each signal. Such a signal is directed to the thread, so it is taken
  * before one that another process sent. If one was pending before, the two are merged, and it stays pending. */
 #define BIT(signal) ((uint64_t)1 << ((signal)-1))
 static const uint64_t ours = BIT(SIGPIPE) | BIT(SIGXFSZ);
 
+int hak_file_open(const char *path, int flags)
+{
+    return (int)HAK_SYSCALL(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, 0644);
+}
+
+void hak_file_close(int fd)
+{
+    HAK_SYSCALL(SYS_close, fd);
+}
+
 bool hak_file_read(const char *path, char *text, size_t size)
 {
-    int saved = errno;
-    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC), n = -1;
+    int fd = hak_file_open(path, O_RDONLY);
+    long n = -1;
     if (fd >= 0) {
-        n = syscall(SYS_read, fd, text, size - 1);
-        syscall(SYS_close, fd);
+        n = HAK_SYSCALL(SYS_read, fd, text, size - 1);
+        hak_file_close(fd);
     }
     text[n > 0 ? n : 0] = 0;
-    errno = saved;
     return n > 0;
 }
 
@@ -41,7 +50,8 @@ static bool take_signal(uint64_t waited)
 {
     uint64_t raised = ours & ~waited;
     struct timespec now = {0, 0};
-    return syscall(SYS_rt_sigtimedwait, &raised, NULL, &now, sizeof raised) >= 0 || errno == EAGAIN;
+    long taken = HAK_SYSCALL(SYS_rt_sigtimedwait, &raised, NULL, &now, sizeof raised);
+    return taken >= 0 || taken == -EAGAIN;
 }
 
 /* Makes a system call that may raise these signals; returns its result, or -errno. A signal that cannot be taken stays
@@ -49,18 +59,14 @@ static bool take_signal(uint64_t waited)
 static long call_kernel(long number, long a, long b, long c)
 {
     uint64_t before, waited = 0;
-    int saved = errno;
-    long result = syscall(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof before);
+    long result = HAK_SYSCALL(SYS_rt_sigprocmask, SIG_BLOCK, &ours, &before, sizeof before);
     bool blocked = !result;
     if (blocked) {
-        syscall(SYS_rt_sigpending, &waited, sizeof waited);
-        result = syscall(number, a, b, c);
+        HAK_SYSCALL(SYS_rt_sigpending, &waited, sizeof waited);
+        result = HAK_SYSCALL(number, a, b, c);
     }
-    if (result < 0)
-        result = -errno;
     if (blocked && ((result != -EPIPE && result != -EFBIG) || take_signal(waited)))
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
-    errno = saved;
+        HAK_SYSCALL(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
     return result;
 }
 

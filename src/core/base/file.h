@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * File access by direct system calls: the C library's functions are cancellation points. They leave errno unchanged. */
+ * File access by system calls (kernel.h). */
 #ifndef HAK_FILE_H
 #define HAK_FILE_H
 
@@ -7,6 +7,9 @@
 
 #include "words.h"
 
+/* The descriptor, which a program that is executed does not inherit, or -errno. A new file is readable by all. */
+int hak_file_open(const char *path, int flags);
+void hak_file_close(int fd);
 /* The beginning of a small file of the kernel, as a string; false if it cannot be read. */
 bool hak_file_read(const char *path, char *text, size_t size);
 /* The number with which such a file begins; UINT64_MAX if there is none. */

@@ -3,10 +3,9 @@
 #include "lock.h"
 
 #include <limits.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "kernel.h"
 #include "log.h"
 
 #define PATIENCE_S 10
@@ -41,26 +40,19 @@ extern struct hak_lock *const __stop_hak_locks[] __attribute__((weak)) HAK_HIDDE
 
 static struct timespec after_patience(void)
 {
-    struct timespec t = {0}; /* 0 if a seccomp filter refuses the clock: times out at once */
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += PATIENCE_S;
-    return t;
+    uint64_t ns = hak_kernel_clock(CLOCK_MONOTONIC); /* 0 if a seccomp filter refuses: times out at once */
+    return (struct timespec){(time_t)(ns / 1000000000) + PATIENCE_S, (long)(ns % 1000000000)};
 }
 
 /* False after a timeout; `until` NULL: never times out. A spurious wakeup returns true; the caller checks again. */
 static bool sleep_on(_Atomic(unsigned) *word, unsigned value, const struct timespec *until)
 {
-    int saved = errno;
-    bool late = syscall(SYS_futex, word, WAIT_UNTIL | PRIVATE, value, until, NULL, ~0u) < 0 && errno == ETIMEDOUT;
-    errno = saved;
-    return !late;
+    return HAK_SYSCALL(SYS_futex, word, WAIT_UNTIL | PRIVATE, value, until, NULL, ~0u) != -ETIMEDOUT;
 }
 
 static HAK_COLD void wake(_Atomic(unsigned) *word, int most)
 {
-    int saved = errno;
-    syscall(SYS_futex, word, WAKE | PRIVATE, most);
-    errno = saved;
+    HAK_SYSCALL(SYS_futex, word, WAKE | PRIVATE, most);
 }
 
 static unsigned mine(void)

@@ -1,21 +1,102 @@
 /* SPDX-License-Identifier: MIT
- * Formats a line on the stack and writes it at once; only integer and string conversions are used, which neither glibc
- * nor musl allocate for. errno is kept. The ring takes no memory until the first line. */
+ * Formats a line on the stack and writes it at once. The ring takes no memory until the first line. */
 #include "log.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cancel.h"
 #include "file.h"
+#include "kernel.h"
 
 HAK_SELDOM char hak_log_ring[HAK_LOG_RING];
 _Atomic(uint32_t) hak_log_written;
 const char *hak_log_file = "";
+
+/* --- formats ---------------------------------------------------------------------------------------------- */
+
+struct text {
+    char *at, *end;
+};
+
+static void put(struct text *t, char c)
+{
+    if (t->at < t->end)
+        *t->at++ = c;
+}
+
+static void put_digits(struct text *t, uint64_t n, unsigned base, unsigned width)
+{
+    char digits[20];
+    unsigned i = 0;
+    do
+        digits[i++] = "0123456789abcdef"[n % base];
+    while (n /= base);
+    for (; width > i; width--)
+        put(t, '0');
+    while (i)
+        put(t, digits[--i]);
+}
+
+static void put_part(struct text *t, const char *part, int most)
+{
+    for (; most-- && *part; part++)
+        put(t, *part);
+}
+
+/* One conversion: c, s, .*s, p, d, u or x, these three with l, ll or z, x with a width that zeros fill. Returns its
+ * last character. */
+static const char *convert(struct text *t, const char *f, va_list *args)
+{
+    unsigned width = 0;
+    int most = -1;
+    bool is_long = false;
+    for (; !strchr("csdupx", *f); f++) {
+        if (*f == '*')
+            most = va_arg(*args, int);
+        else if (*f == 'l' || *f == 'z')
+            is_long = true;
+        else if (*f != '.')
+            width = width * 10 + (unsigned)(*f - '0');
+    }
+    if (*f == 'c') {
+        put(t, (char)va_arg(*args, int));
+    } else if (*f == 's') {
+        put_part(t, va_arg(*args, const char *), most);
+    } else if (*f == 'd') {
+        long n = is_long ? va_arg(*args, long) : va_arg(*args, int);
+        put_part(t, "-", n < 0);
+        put_digits(t, n < 0 ? -(uint64_t)n : (uint64_t)n, 10, width);
+    } else {
+        put_part(t, "0x", 2 * (*f == 'p'));
+        uint64_t n = is_long || *f == 'p' ? va_arg(*args, unsigned long) : va_arg(*args, unsigned);
+        put_digits(t, n, *f == 'u' ? 10 : 16, width);
+    }
+    return f;
+}
+
+/* The C library's functions may be replaced by some that allocate, and lines are written under locks. The length; the
+ * text is terminated, and cut off where there is no room. */
+static size_t format_text(char *out, size_t size, const char *format, va_list args)
+{
+    struct text t = {out, out + size - 1};
+    va_list rest;
+    va_copy(rest, args);
+    for (const char *f = format; *f; f++) {
+        if (*f == '%' && f[1] != '%')
+            f = convert(&t, f + 1, &rest);
+        else
+            put(&t, *f == '%' ? *f++ : *f);
+    }
+    va_end(rest);
+    *t.at = 0;
+    return (size_t)(t.at - out);
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------ */
 
 /* Concurrent lines of two threads do not overlap. */
 static void keep(const char *line, uint32_t n)
@@ -34,32 +115,28 @@ static void write_out(const char *line, size_t n)
     int fd = -1;
     if (*hak_log_file) {
         hak_text_path(path, hak_log_file);
-        fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0644);
+        fd = hak_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
     }
     hak_file_write(fd < 0 ? STDERR_FILENO : fd, line, n);
     if (fd >= 0)
-        close(fd);
+        hak_file_close(fd);
 }
 
 static void write_line(const char *format, va_list args)
 {
     char line[512] = "hakmem: ";
-    int saved = errno, cancel = hak_cancel_suspend();
-    const int prefix = 8, room = (int)sizeof line - prefix - 1;
-    int n = vsnprintf(line + prefix, (size_t)room, format, args);
-    n = prefix + (n < 0 ? 0 : n < room ? n : room - 1);
+    const size_t prefix = 8;
+    size_t n = prefix + format_text(line + prefix, sizeof line - prefix, format, args);
     line[n++] = '\n';
     keep(line, (uint32_t)n);
-    write_out(line, (size_t)n);
-    hak_cancel_resume(cancel);
-    errno = saved;
+    write_out(line, n);
 }
 
 void hak_text_format(char *out, size_t size, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(out, size, format, args);
+    format_text(out, size, format, args);
     va_end(args);
 }
 
@@ -68,7 +145,7 @@ void hak_text_path(char *out, const char *pattern)
     size_t n = 0;
     for (; *pattern && n + 1 < HAK_PATH_MAX; pattern++) {
         if (pattern[0] == '%' && pattern[1] == 'p') {
-            hak_text_format(out + n, HAK_PATH_MAX - n, "%d", (int)getpid());
+            hak_text_format(out + n, HAK_PATH_MAX - n, "%d", hak_kernel_pid());
             n += strlen(out + n);
             pattern++;
         } else {

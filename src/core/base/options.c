@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "kernel.h"
 #include "layout.h"
 #include "log.h"
 
@@ -245,7 +246,7 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
 void hak_options_parse(struct hak_option_values *options, char **environment)
 {
     memset(hak_options_from_environment, 0, sizeof hak_options_from_environment);
-    if (!environment || getauxval(AT_SECURE))
+    if (!environment || hak_kernel_auxv(AT_SECURE))
         return;
     /* The two settings that decide how errors are treated come first. */
     static const char first[][16] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};

@@ -14,11 +14,14 @@
 _Atomic(uint32_t) hak_flush_request;
 static _Atomic(uint32_t) ended_work; /* of ended threads since their last tick; the next thread takes it over */
 static pthread_key_t key;
-static bool key_exists; /* without a key, ended threads keep their heaps; nothing breaks */
+/* Without a key, ended threads keep their heaps; nothing breaks. While it is made, threads use the orphan. */
+static _Atomic(unsigned) key_state;
+enum { NO_KEY, KEY_BEING_MADE, KEY_EXISTS, KEY_REFUSED };
 
 static struct hak_heap *start_thread(void)
 {
-    if (hak_self.ended || hak_heaps_are_of_cpus())
+    unsigned state = HAK_LOAD_ACQUIRE(&key_state);
+    if (hak_self.ended || hak_heaps_are_of_cpus() || state == KEY_BEING_MADE)
         return NULL;
     struct hak_heap *heap = hak_heap_new();
     if (!heap)
@@ -31,9 +34,9 @@ static struct hak_heap *start_thread(void)
     if (HAK_LOAD_RELAXED(&ended_work))
         hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
     int saved = errno;
-    bool will_end = key_exists && !pthread_setspecific(key, heap);
-    hak_heap_start_parts(heap);
+    bool will_end = state == KEY_EXISTS && !pthread_setspecific(key, heap);
     errno = saved;
+    hak_heap_start_parts(heap);
     if (will_end) {
         hak_heap_begin_change(heap);
         heap->cache = &hak_self;
@@ -75,7 +78,6 @@ static void end_thread(void *value)
     struct hak_heap *heap = value;
     if (heap != hak_self.heap)
         return;
-    int saved = errno;
     hak_heap_begin_change(heap);
     hak_heap_end_parts(heap);
     hak_bins_retire(heap);
@@ -88,10 +90,11 @@ static void end_thread(void *value)
     if (hak_work)
         HAK_ADD_RELAXED(&ended_work, hak_work);
     hak_heap_retire_or_dissolve(heap);
-    errno = saved;
 }
 
 void hak_thread_make_key(void)
 {
-    key_exists = key_exists || !pthread_key_create(&key, end_thread);
+    unsigned state = NO_KEY;
+    if (HAK_CAS_RELAXED(&key_state, &state, KEY_BEING_MADE))
+        HAK_STORE_RELEASE(&key_state, pthread_key_create(&key, end_thread) ? KEY_REFUSED : KEY_EXISTS);
 }

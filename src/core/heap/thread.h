@@ -17,7 +17,7 @@ HAK_INLINE struct hak_heap *hak_thread_heap(void)
     return HAK_LIKELY(heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request)) ? heap : hak_thread_heap_slow();
 }
 
-/* At the library's start, before any thread has a heap: makes the key whose destructor retires heaps. */
+/* Before the library's start: makes the key whose destructor retires heaps, once. The caller holds no lock. */
 void hak_thread_make_key(void);
 /* Asks every thread to flush its bins at its next slow path. */
 void hak_thread_request_flush(void);

@@ -23,7 +23,7 @@ static uint64_t touch_ns(char *base, size_t size)
     uint64_t start = hak_os->clock_ns();
     *page = *page;
     HAK_ADD_RELAXED(&timed, 1);
-    return hak_os->clock_ns() - start;
+    return hak_clock_age(start, hak_os->clock_ns());
 }
 
 bool hak_huge_page_advise(void *base, size_t size)

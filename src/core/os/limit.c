@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "core/base/file.h"
+#include "core/base/kernel.h"
 #include "os.h"
 
 #define TIGHT (256 * HAK_MIB) /* fifty times what start maps ahead of use */
@@ -18,7 +19,7 @@ static _Atomic(int64_t) split;
 static size_t rlimit_of(int resource)
 {
     struct rlimit r;
-    return getrlimit(resource, &r) ? SIZE_MAX : r.rlim_cur;
+    return HAK_SYSCALL(SYS_prlimit64, 0, resource, NULL, &r) ? SIZE_MAX : r.rlim_cur;
 }
 
 size_t hak_limit(void)

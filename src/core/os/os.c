@@ -2,12 +2,11 @@
  * The OS layer: the Linux primitives, and around each of them the ledger. See os.h. */
 #include "os.h"
 
+#include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "core/base/clock.h"
+#include "core/base/kernel.h"
 #include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/memcheck.h"
@@ -66,54 +65,52 @@ const char *hak_os_call_name(enum hak_os_call call)
     return call_names[call];
 }
 
+/* Thread sanitizer has to know of mappings. */
 static intptr_t linux_map(void *hint, size_t size, int prot, int flags)
 {
-    void *p = mmap(hint, size, prot, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    return p == MAP_FAILED ? -errno : (intptr_t)p;
+    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+    if (!HAK_SANITIZED)
+        return HAK_SYSCALL(SYS_mmap, hint, size, prot, flags, -1);
+    int saved = errno;
+    void *p = mmap(hint, size, prot, flags, -1, 0);
+    intptr_t result = p == MAP_FAILED ? -errno : (intptr_t)p;
+    errno = saved;
+    return result;
 }
 
 static intptr_t linux_unmap(void *addr, size_t size)
 {
-    return munmap(addr, size) ? -errno : 0;
+    return HAK_SYSCALL(SYS_munmap, addr, size);
 }
 
 static intptr_t linux_protect(void *addr, size_t size, int prot)
 {
-    return mprotect(addr, size, prot) ? -errno : 0;
+    return HAK_SYSCALL(SYS_mprotect, addr, size, prot);
 }
 
 static intptr_t linux_remap(void *addr, size_t old_size, size_t new_size, int flags, void *to)
 {
-    void *p = mremap(addr, old_size, new_size, flags, to);
-    return p == MAP_FAILED ? -errno : (intptr_t)p;
+    return HAK_SYSCALL(SYS_mremap, addr, old_size, new_size, flags, to);
 }
 
 static intptr_t linux_advise(void *addr, size_t size, int advice)
 {
-    return madvise(addr, size, advice) ? -errno : 0;
+    return HAK_SYSCALL(SYS_madvise, addr, size, advice);
 }
 
 static intptr_t linux_advise_vector(const struct iovec *ranges, size_t count, int advice)
 {
-    ssize_t n = syscall(PROCESS_MADVISE, SELF_PROCESS, ranges, count, advice, 0);
-    return n < 0 ? -errno : n;
+    return HAK_SYSCALL(PROCESS_MADVISE, SELF_PROCESS, ranges, count, advice);
 }
 
 static intptr_t linux_resident(void *addr, size_t size, unsigned char *each_page)
 {
-    return mincore(addr, size, each_page) ? -errno : 0;
+    return HAK_SYSCALL(SYS_mincore, addr, size, each_page);
 }
 
 static intptr_t linux_name(void *addr, size_t size, const char *name)
 {
-    return prctl(SET_VMA, SET_VMA_ANON_NAME, addr, size, name) ? -errno : 0;
-}
-
-static uint64_t linux_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return HAK_SYSCALL(SYS_prctl, SET_VMA, SET_VMA_ANON_NAME, addr, size, name);
 }
 
 const struct hak_os hak_os_linux = {
@@ -125,18 +122,16 @@ const struct hak_os hak_os_linux = {
     .advise_vector = linux_advise_vector,
     .resident = linux_resident,
     .name = linux_name,
-    .clock_ns = linux_clock_ns,
+    .clock_ns = hak_clock_ns,
 };
 const struct hak_os *hak_os = &hak_os_linux;
 
-/* Makes one call: evaluates EXPR, times and records it, preserves errno; yields the value of EXPR. */
+/* Makes one call: evaluates EXPR, times and records it; yields the value of EXPR. */
 #define CALL_KERNEL(cause, call, nbytes, expr)                                       \
     ({                                                                               \
-        int saved_ = errno;                                                          \
         uint64_t start_ = hak_os->clock_ns();                                        \
         intptr_t result_ = (expr);                                                   \
         enter_in_ledger(&hak_ledger[cause][HAK_OS_##call], result_, nbytes, start_); \
-        errno = saved_;                                                              \
         result_;                                                                     \
     })
 
@@ -169,14 +164,20 @@ static void enter_in_ledger(struct hak_ledger_entry *e, intptr_t result, size_t 
         HAK_ADD_RELAXED(&e->failed, 1);
     else
         HAK_ADD_RELAXED(&e->bytes, bytes);
-    uint64_t ns = hak_os->clock_ns() - start;
+    uint64_t ns = hak_clock_age(start, hak_os->clock_ns());
     HAK_ADD_RELAXED(&e->ns, ns);
     hak_latency_note(&hak_latencies[(e - &hak_ledger[0][0]) / HAK_NOSCALLS], ns);
 }
 
 size_t hak_os_page_size(void)
 {
-    return (size_t)sysconf(_SC_PAGESIZE);
+    static _Atomic(size_t) found;
+    size_t size = HAK_LOAD_RELAXED(&found);
+    if (HAK_UNLIKELY(!size)) {
+        size = hak_kernel_auxv(AT_PAGESZ);
+        HAK_STORE_RELAXED(&found, size);
+    }
+    return size;
 }
 
 int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause)

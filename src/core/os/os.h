@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The OS layer: the only file that makes the kernel's memory calls. Every call carries its cause and is recorded in the
  * ledger: calls, bytes, nanoseconds, and for purges the bytes that were needed again within a second (regret). Each
- * call may fail: functions return 0 or -errno, and leave errno as it was.
+ * call may fail: functions return 0 or -errno, and leave errno alone.
  * The primitives are a table of functions, so that a test can count them or make the n-th fail. */
 #ifndef HAK_OS_H
 #define HAK_OS_H
@@ -56,7 +56,7 @@ struct hak_os {
     intptr_t (*advise_vector)(const struct iovec *ranges, size_t count, int advice);
     intptr_t (*resident)(void *addr, size_t size, unsigned char *each_page);
     intptr_t (*name)(void *addr, size_t size, const char *name);
-    uint64_t (*clock_ns)(void); /* monotonic */
+    uint64_t (*clock_ns)(void); /* hak_clock_ns */
 };
 
 extern const struct hak_os hak_os_linux;

@@ -2,8 +2,7 @@
  * See rseq.h. */
 #include "rseq.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "core/base/kernel.h"
 
 /* linux/membarrier.h, since Linux 5.10 */
 #define FENCE_SEQUENCES (1 << 7)
@@ -35,25 +34,16 @@ static int cpu_at(ptrdiff_t at)
     return *(const volatile int32_t *)(own_area() + at + HAK_RSEQ_CPU);
 }
 
-/* glibc's syscall() would set errno. */
-static long raw_call(long number, long a, long b, long c)
-{
-    int saved = errno;
-    long result = syscall(number, a, b, c);
-    errno = saved;
-    return result;
-}
-
 static bool register_for_fences(void)
 {
-    return !raw_call(SYS_membarrier, REGISTER_FOR_FENCES, 0, 0);
+    return !HAK_SYSCALL(SYS_membarrier, REGISTER_FOR_FENCES, 0, 0);
 }
 
 /* The kernel refuses a mask shorter than its own, and returns the number of bytes that it has written. */
 static unsigned count_cpus(void)
 {
     uint64_t mask[HAK_CPUS / 64];
-    long bytes = raw_call(SYS_sched_getaffinity, 0, sizeof mask, (long)mask);
+    long bytes = HAK_SYSCALL(SYS_sched_getaffinity, 0, sizeof mask, mask);
     return bytes > 0 ? (unsigned)bytes * 8 : 0;
 }
 
@@ -83,7 +73,7 @@ int hak_rseq_cpu(void)
 
 static bool fence_cpu(int cpu)
 {
-    return !raw_call(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
+    return !HAK_SYSCALL(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
 }
 
 /* A forked child may have to register again. */

@@ -13,6 +13,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include "core/base/kernel.h"
 #include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
@@ -134,7 +135,7 @@ static void show_pages(void)
 int hak_space_init(void)
 {
     show_pages();
-    uintptr_t stack = getauxval(AT_RANDOM), quarter;
+    uintptr_t stack = hak_kernel_auxv(AT_RANDOM), quarter;
     if (!stack)
         stack = (uintptr_t)__builtin_frame_address(0);
     uint64_t random = ((uintptr_t)&hak_page_map ^ stack * 0x9e3779b97f4a7c15u) * 0x94d049bb133111ebu >> 32;

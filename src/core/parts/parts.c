@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/pages/block_batch.h"
 #include "core/pages/page_heap.h"
 
@@ -136,7 +137,7 @@ static HAK_NOINLINE struct hak_slab *acquire_timed(struct hak_heap *heap, unsign
     memcpy(before, counts, sizeof before);
     uint64_t start = hak_os->clock_ns();
     struct hak_slab *slab = acquire_by_class(heap, cls);
-    uint64_t ns = hak_os->clock_ns() - start;
+    uint64_t ns = hak_clock_age(start, hak_os->clock_ns());
     unsigned stage = slab ? 0 : HAK_STAGES;
     while (stage < HAK_STAGES && HAK_LOAD_RELAXED(&counts[stage]) == before[stage])
         stage++;

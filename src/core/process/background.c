@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "core/base/kernel.h"
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 
@@ -23,7 +23,8 @@ static bool rest(void)
 {
     uint64_t ms = hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms / 2);
     struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
-    return nanosleep(&time, NULL) == 0 || errno == EINTR;
+    long result = HAK_SYSCALL(SYS_nanosleep, &time, NULL);
+    return !result || result == -EINTR;
 }
 
 static void *run(void *purge)
@@ -58,7 +59,7 @@ static bool create(void *purge)
 /* If no thread can be made, only the slow paths purge. */
 void hak_background_start(void (*purge)(void))
 {
-    pid_t self = getpid();
+    pid_t self = hak_kernel_pid();
     if (HAK_EXCHANGE_RELAXED(&process, self) != self)
         HAK_ADD_RELAXED(&started, create((void *)(uintptr_t)purge));
 }
@@ -66,7 +67,7 @@ void hak_background_start(void (*purge)(void))
 /* Another library's handler may have started the child's thread already: then `process` is not the parent's id. */
 void hak_background_fork_child(pid_t parent)
 {
-    pid_t self = getpid();
+    pid_t self = hak_kernel_pid();
     if (self == parent || HAK_LOAD_RELAXED(&process) != self)
         HAK_STORE_RELAXED(&process, 0);
 }

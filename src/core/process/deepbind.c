@@ -2,28 +2,24 @@
  * See deepbind.h. */
 #include "deepbind.h"
 
-#include <dlfcn.h>
-
 #include "core/base/log.h"
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 #include "start.h"
 
-#ifndef RTLD_DEEPBIND
-#define RTLD_DEEPBIND 0
-#endif
+#define DEEPBIND 8 /* glibc's RTLD_DEEPBIND; other C libraries have no such flag */
 
 static _Atomic(uint64_t) left_out;
 
 int hak_deepbind_flags(const char *file, int flags)
 {
     HAK_UNSEEN;
-    if (!(flags & RTLD_DEEPBIND) || !hak_start() || hak_options.deepbind)
+    if (!(flags & DEEPBIND) || !hak_start() || hak_options.deepbind)
         return flags;
     HAK_ADD_RELAXED(&left_out, 1);
     if (hak_options.verbose)
         hak_log("RTLD_DEEPBIND is left out for %s, so that its free is this malloc's", file ? file : "the program");
-    return flags & ~RTLD_DEEPBIND;
+    return flags & ~DEEPBIND;
 }
 
 void hak_deepbind_stats(struct hak_stats_writer *w)

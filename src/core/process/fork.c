@@ -5,9 +5,9 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include "background.h"
+#include "core/base/kernel.h"
 #include "core/base/lock.h"
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
@@ -69,7 +69,7 @@ static void prepare(void)
     bool locked = lock_streams();
     hak_lock_acquire_all(hak_heaps_are_of_cpus() ? hak_cpu_heaps_lock : NULL);
     streams_locked = locked;
-    forking_process = getpid();
+    forking_process = hak_kernel_pid();
 }
 
 /* Resets what threads that do not exist in this child had begun. */

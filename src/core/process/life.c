@@ -2,7 +2,6 @@
  * See life.h. */
 #include "life.h"
 
-#include "core/base/cancel.h"
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 #include "fork.h"
@@ -36,9 +35,6 @@ __attribute__((constructor)) static void construct(void)
 __attribute__((destructor)) static void destruct(void)
 {
     HAK_UNSEEN;
-    if (!hak_is_ready_for("HAKMEM_STATS"))
-        return;
-    int cancel = hak_cancel_suspend();
-    hak_stats_at_exit();
-    hak_cancel_resume(cancel);
+    if (hak_is_ready_for("HAKMEM_STATS"))
+        hak_stats_at_exit();
 }

@@ -4,15 +4,16 @@
 #include "report.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "background.h"
 #include "container.h"
-#include "core/base/cancel.h"
 #include "core/base/clock.h"
 #include "core/base/file.h"
+#include "core/base/kernel.h"
 #include "core/base/log.h"
 #include "core/heap/heaps.h"
 #include "core/os/huge_page.h"
@@ -55,7 +56,7 @@ static void write_allocator(struct hak_stats_writer *w)
     write_names(w, "backends", hak_backends);
     write_names(w, "releases", hak_releases);
     hak_stats_bool(w, "sealed", hak_is_sealed());
-    hak_stats_number(w, "pid", (uint64_t)getpid());
+    hak_stats_number(w, "pid", (uint64_t)hak_kernel_pid());
     hak_stats_text(w, "program", program_invocation_short_name);
     hak_stats_end(w);
 }
@@ -405,7 +406,6 @@ void hak_stats_collect(struct hak_stats_writer *w)
 {
     struct hak_census c;
     struct hak_heaps_totals t;
-    int cancel = hak_cancel_suspend();
     hak_stats_census(&c);
     hak_heaps_totals(&t);
     hak_stats_begin(w, NULL);
@@ -420,7 +420,6 @@ void hak_stats_collect(struct hak_stats_writer *w)
     write_counters(w, &t);
     write_census(w, &c);
     hak_stats_end(w);
-    hak_cancel_resume(cancel);
 }
 
 int hak_stats_write(int fd, bool json)
@@ -453,7 +452,8 @@ static void print_sections(int fd)
 static void write_sample(struct hak_stats_writer *w, const char *path, uint64_t value)
 {
     char line[200];
-    hak_text_format(line, sizeof line, "hakmem_%s{pid=\"%d\"} %llu\n", path, (int)getpid(), (unsigned long long)value);
+    hak_text_format(line, sizeof line, "hakmem_%s{pid=\"%d\"} %llu\n", path, hak_kernel_pid(),
+                    (unsigned long long)value);
     for (char *p = line; *p != '{'; p++)
         if (*p == '.' || *p == '-')
             *p = '_';
@@ -483,16 +483,14 @@ static int write_file(void)
     int error = write_to(hak_stats_sink_file(pattern));
     hak_text_path(beside, pattern);
     hak_text_path(path, hak_options.stats_file);
-    return error || !rewrites ? error : rename(beside, path);
+    return error || !rewrites ? error : (int)HAK_SYSCALL(SYS_renameat, AT_FDCWD, beside, AT_FDCWD, path);
 }
 
 void hak_stats_tick(uint64_t now_ms)
 {
     static uint64_t due_ms;
-    int saved = errno;
     if (now_ms >= due_ms && hak_options.stats_file[0])
         due_ms = write_file() ? UINT64_MAX : now_ms + REWRITE_MS;
-    errno = saved;
 }
 
 void hak_stats_now(void)

@@ -2,10 +2,11 @@
  * See start.h. */
 #include "start.h"
 
-#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "core/base/clock.h"
+#include "core/base/kernel.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/secret.h"
@@ -19,8 +20,6 @@
 #include "stats_sink.h"
 
 extern char **environ;
-/* Set by glibc's dynamic linker: where the kernel put argc, argv and the environment. Other C libraries lack it. */
-extern void *__libc_stack_end __attribute__((weak));
 
 /* Defined by libhakmem-trace.so (tools/trace), if it is loaded. */
 extern const int hak_trace_is_loaded __attribute__((weak));
@@ -32,15 +31,19 @@ static _Atomic(bool) ready; /* stored with release when everything is set up; lo
 static bool sealed;
 uint64_t hak_started_ms;
 
-/* The dynamic linker may allocate before libc has set `environ`: then this finds the environment on the initial
- * stack. */
+/* The dynamic linker may allocate before libc has set `environ`. */
 static char **environment(void)
 {
-    if (environ || !&__libc_stack_end || !__libc_stack_end)
-        return environ;
-    intptr_t *stack = __libc_stack_end, argc = stack[0];
-    bool plausible = argc >= 0 && argc < 1 << 20 && !stack[1 + argc];
-    return plausible ? (char **)&stack[2 + argc] : NULL;
+    return environ ? environ : hak_kernel_environment();
+}
+
+static bool has_setting(const char *name)
+{
+    size_t length = strlen(name);
+    for (char **e = environment(); e && *e; e++)
+        if (!strncmp(*e, name, length) && (*e)[length] == '=')
+            return true;
+    return false;
 }
 
 static void seal(void)
@@ -52,7 +55,6 @@ static void seal(void)
 
 static bool init_locked(void)
 {
-    hak_thread_make_key();
     hak_started_ms = hak_clock_ms();
     hak_options_defaults(&hak_options);
     hak_options_parse(&hak_options, environment());
@@ -78,8 +80,6 @@ static bool init_locked(void)
         hak_stats_sink_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first maintenance step is at the end of this slow path: it makes the file of live
                                    counters */
-    if (hak_options.guard_rate)
-        hak_guard_start();
     seal();
     return true;
 }
@@ -100,16 +100,19 @@ bool hak_start(void)
 {
     if (HAK_LIKELY(HAK_LOAD_ACQUIRE(&ready)))
         return true;
+    hak_thread_make_key();
     hak_lock_acquire(&init_lock);
-    bool ok = HAK_LOAD_RELAXED(&ready) || init_locked();
+    bool was = HAK_LOAD_RELAXED(&ready), ok = was || init_locked();
     HAK_STORE_RELEASE(&ready, ok);
     hak_lock_release(&init_lock);
+    if (!was && ok && hak_options.guard_rate)
+        hak_guard_start(); /* calls the C library, so after the lock */
     return ok;
 }
 
 bool hak_is_ready_for(const char *setting)
 {
-    return HAK_LOAD_ACQUIRE(&ready) || (getenv(setting) && hak_start());
+    return HAK_LOAD_ACQUIRE(&ready) || (has_setting(setting) && hak_start());
 }
 
 bool hak_is_sealed(void)

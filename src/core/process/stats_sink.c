@@ -3,11 +3,12 @@
 #include "stats_sink.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
+#include "core/base/kernel.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 
@@ -21,7 +22,8 @@ static HAK_SELDOM char file_name[256];
 static int copy_number(void)
 {
     struct rlimit r;
-    return getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur > NUMBER_MAX ? NUMBER_MAX : (int)r.rlim_cur - 1;
+    return HAK_SYSCALL(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &r) || r.rlim_cur > NUMBER_MAX ? NUMBER_MAX
+                                                                                             : (int)r.rlim_cur - 1;
 }
 
 bool hak_stats_sink_wants_stderr(void)
@@ -33,21 +35,19 @@ bool hak_stats_sink_wants_stderr(void)
 void hak_stats_sink_keep_stderr(void)
 {
     struct stat st;
-    int saved = errno;
-    if (fstat(STDERR_FILENO, &st) == 0) {
+    if (HAK_SYSCALL(SYS_fstat, STDERR_FILENO, &st) == 0) {
         device = st.st_dev;
         inode = st.st_ino;
-        ssize_t n = readlink("/proc/self/fd/2", file_name, sizeof file_name - 1);
+        long n = HAK_SYSCALL(SYS_readlinkat, AT_FDCWD, "/proc/self/fd/2", file_name, sizeof file_name - 1);
         file_name[n > 0 ? n : 0] = 0;
-        kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, copy_number());
+        kept = (int)HAK_SYSCALL(SYS_fcntl, STDERR_FILENO, F_DUPFD_CLOEXEC, copy_number());
     }
-    errno = saved;
 }
 
 static bool is_it(int fd)
 {
     struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+    return fd >= 0 && HAK_SYSCALL(SYS_fstat, fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
 }
 
 int hak_stats_sink_stderr(void)
@@ -56,11 +56,11 @@ int hak_stats_sink_stderr(void)
         return kept;
     if (is_it(STDERR_FILENO))
         return STDERR_FILENO;
-    int fd = file_name[0] == '/' ? open(file_name, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY) : -1;
+    int fd = file_name[0] == '/' ? hak_file_open(file_name, O_WRONLY | O_APPEND) : -1;
     if (is_it(fd))
         return fd;
     if (fd >= 0)
-        close(fd);
+        hak_file_close(fd);
     return -1;
 }
 
@@ -68,16 +68,16 @@ int hak_stats_sink_file(const char *pattern)
 {
     char path[HAK_PATH_MAX];
     hak_text_path(path, pattern);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0644);
+    int fd = hak_file_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
     if (fd < 0)
-        hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, errno);
+        hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, -fd);
     else
-        fcntl(fd, F_SETFL, 0); /* only open must not wait: a pipe may have no reader, or a slow one */
+        HAK_SYSCALL(SYS_fcntl, fd, F_SETFL, 0); /* only open must not wait: a pipe may have no reader, or a slow one */
     return fd;
 }
 
 void hak_stats_sink_close(int fd)
 {
     if (fd > STDERR_FILENO && fd != kept)
-        close(fd);
+        hak_file_close(fd);
 }

@@ -13,7 +13,7 @@ void hak_stats_sink_keep_stderr(void);
 /* A descriptor to write to, for hak_stats_sink_close; -1 if there is none. A program may have closed all descriptors,
  * or reused the duplicate's number: then stderr is opened again by its name, if it has one. */
 int hak_stats_sink_stderr(void);
-/* Opens the file; -1, after one line that says why. */
+/* Opens the file; -errno, after one line that says why. */
 int hak_stats_sink_file(const char *pattern);
 void hak_stats_sink_close(int fd);
 

@@ -2,29 +2,25 @@
  * See trace.h. */
 #include "trace.h"
 
-#include <fcntl.h>
+#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include "core/base/cancel.h"
+#include "core/base/file.h"
+#include "core/base/kernel.h"
 
 /* A number from /proc/sys; "?" if it cannot be read. */
 static void read_setting(const char *path, char *out, size_t size)
 {
-    int cancel = hak_cancel_suspend(), fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
-    if (fd >= 0)
-        close(fd);
-    hak_cancel_resume(cancel);
-    while (n > 0 && out[n - 1] == '\n')
-        n--;
-    hak_text_format(n > 0 ? out + n : out, n > 0 ? 1 : size, n > 0 ? "" : "?");
+    if (hak_file_read(path, out, size))
+        out[strcspn(out, "\n")] = 0;
+    else
+        hak_text_format(out, size, "?");
 }
 
 static void format_limit(char *out, size_t size)
 {
     struct rlimit r;
-    if (getrlimit(RLIMIT_AS, &r))
+    if (HAK_SYSCALL(SYS_prlimit64, 0, RLIMIT_AS, NULL, &r))
         hak_text_format(out, size, "?");
     else if (r.rlim_cur == RLIM_INFINITY)
         hak_text_format(out, size, "unlimited");
@@ -40,12 +36,10 @@ static const char *name_of(int error)
 void hak_trace_map_fail(size_t size, int error, const char *what)
 {
     char address_space[32], maps[32], overcommit[32];
-    int saved = errno;
     format_limit(address_space, sizeof address_space);
     read_setting("/proc/sys/vm/max_map_count", maps, sizeof maps);
     read_setting("/proc/sys/vm/overcommit_memory", overcommit, sizeof overcommit);
     hak_log("ACE MapFail: %zu bytes, errno %d (%s), %s; RLIMIT_AS=%s vm.max_map_count=%s vm.overcommit_memory=%s "
             "HAKMEM_LIMIT_MB=%u",
             size, error, name_of(error), what, address_space, maps, overcommit, hak_options.limit_mb);
-    errno = saved;
 }
