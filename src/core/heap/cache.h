@@ -51,7 +51,8 @@ struct hak_cache {
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)
 #define HAK_TAG_CPUS (~(uint64_t)0 << 31) /* of slabs of all CPUs' heaps; a 32-bit immediate operand */
-#define HAK_TAG_SHARED (hak_heaps_are_of_cpus() ? HAK_TAG_CPUS : (uint64_t)1 << 32) /* of slabs that no thread owns */
+/* Of slabs that no thread owns. */
+#define HAK_TAG_SHARED (hak_heaps_are_of_cpus() ? HAK_TAG_CPUS : (uint64_t)1 << 32 | HAK_TAG_LOW)
 
 /* Whether heaps belong to CPUs, not to threads: decided when the library starts. */
 #define hak_heaps_are_of_cpus() (HAK_CACHE_CPU && hak_heaps_of_cpus)
