@@ -2,49 +2,79 @@
  *
  * calls COUNT: each function below makes the calls that it is named for COUNT times. calls.py runs this under callgrind
  * and reads the cost of each function's calls. The calls go through pointers, so nothing of this program is counted.
- */
-#include <malloc.h>
+ * The clock stands still (the linker puts it in place of hak_clock_ms), so each run has the same counts. */
+#include <stdint.h>
 #include <stdlib.h>
 
-static void *(*volatile take)(size_t) = malloc;
-static void *(*volatile take_zeroed)(size_t, size_t) = calloc;
-static void *(*volatile take_aligned)(size_t, size_t) = aligned_alloc;
-static int (*volatile take_posix)(void **, size_t, size_t) = posix_memalign;
-static void *(*volatile resize)(void *, size_t) = realloc;
-static size_t (*volatile usable)(void *) = malloc_usable_size;
-static void (*volatile give)(void *) = free;
+#include "hakmem.h"
 
-static void *small, *large, *p;
+uint64_t __wrap_hak_clock_ms(void);
 
-#define KINDS(X)                                                  \
-    X(malloc_free, give(take(64)))                                \
-    X(free_null, give(NULL))                                      \
-    X(usable_size, usable(small))                                 \
-    X(realloc_in_place, small = resize(small, 100))               \
-    X(calloc_free, give(take_zeroed(1, 64)))                      \
-    X(aligned_alloc_free, give(take_aligned(64, 64)))             \
-    X(posix_memalign_free, if (!take_posix(&p, 32, 256)) give(p)) \
-    X(large_malloc_free, give(take(100000)))                      \
-    X(large_usable_size, usable(large))                           \
-    X(large_realloc_in_place, large = resize(large, 100000))
+static void *(*volatile take)(size_t) = hakmem_malloc;
+static void *(*volatile take_zeroed)(size_t, size_t) = hakmem_calloc;
+static void *(*volatile take_aligned)(size_t, size_t) = hakmem_aligned_alloc;
+static int (*volatile take_posix)(void **, size_t, size_t) = hakmem_posix_memalign;
+static void *(*volatile resize)(void *, size_t) = hakmem_realloc;
+static size_t (*volatile usable)(void *) = hakmem_malloc_usable_size;
+static void (*volatile give)(void *) = hakmem_free;
 
-#define X(name, calls)                                              \
-    void make_##name(unsigned long count);                          \
-    __attribute__((noinline)) void make_##name(unsigned long count) \
-    {                                                               \
-        for (unsigned long i = 0; i < count; i++) {                 \
-            calls;                                                  \
-        }                                                           \
+static void *small, *large, *p, *many[100];
+
+uint64_t __wrap_hak_clock_ms(void)
+{
+    return 1000000;
+}
+
+/* Pairs of a class of its own, from a bin whose length follows from how many blocks were in use at a time before. */
+#define PAIR(spare) X(pair_##spare, spare, give(take(64 + 32 * (spare % 17))))
+#define KINDS(X)                                                     \
+    PAIR(1)                                                          \
+    PAIR(2)                                                          \
+    PAIR(3)                                                          \
+    PAIR(5)                                                          \
+    PAIR(9)                                                          \
+    PAIR(33)                                                         \
+    PAIR(62)                                                         \
+    PAIR(63)                                                         \
+    PAIR(64)                                                         \
+    PAIR(100)                                                        \
+    X(free_null, 0, give(NULL))                                      \
+    X(usable_size, 0, usable(small))                                 \
+    X(realloc_in_place, 0, small = resize(small, 100))               \
+    X(calloc_free, 0, give(take_zeroed(1, 64)))                      \
+    X(aligned_alloc_free, 0, give(take_aligned(64, 64)))             \
+    X(posix_memalign_free, 0, if (!take_posix(&p, 32, 256)) give(p)) \
+    X(large_malloc_free, 0, give(take(100000)))                      \
+    X(large_usable_size, 0, usable(large))                           \
+    X(large_realloc_in_place, 0, large = resize(large, 100000))
+
+#define X(name, spare, calls)                                        \
+    void calls_##name(unsigned long count);                          \
+    __attribute__((noinline)) void calls_##name(unsigned long count) \
+    {                                                                \
+        for (unsigned long i = 0; i < count; i++) {                  \
+            calls;                                                   \
+        }                                                            \
     }
 KINDS(X)
 #undef X
+
+static void prepare(unsigned spare)
+{
+    for (unsigned i = 0; i < spare; i++)
+        many[i] = take(64 + 32 * (spare % 17));
+    for (unsigned i = 0; i < spare; i++)
+        give(many[i]);
+}
 
 int main(int argc, char **argv)
 {
     unsigned long count = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
     small = take(112);
     large = take(100000);
-#define X(name, calls) make_##name(count);
+#define X(name, spare, calls) \
+    prepare(spare);           \
+    calls_##name(count);
     KINDS(X)
 #undef X
     give(small);

@@ -200,7 +200,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
-    bool grows = n < keep && most - n < HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
+    bool grows = n < keep && most - n <= HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
     if (grows)
         grow_array(heap, cls, 2 * most);
     put_in_array(heap, cls, p);

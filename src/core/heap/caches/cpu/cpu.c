@@ -227,8 +227,15 @@ static void keep_newest(struct hak_heap *heap, unsigned cls, void **blocks, uint
     push_reversed(heap, cls, blocks, keep);
 }
 
-/* The array is full: half of the blocks of one transfer return to their slabs. If the array was not refilled since it
- * was last full, the program frees a lot: then all of them return. */
+/* With few free slots each free would soon be a check, however the program frees and allocates in turn. */
+static bool is_almost_full(const struct hak_heap *heap, unsigned cls)
+{
+    size_t limit = has_plain_arrays() ? array_limit(&heap->bins[cls], cls) : slots_of(cls);
+    return hak_cache_retired_length(heap, cls) >= limit - limit / 4;
+}
+
+/* The array is almost full: half of the blocks of one transfer return to their slabs. If the array was not refilled
+ * since it was last full, the program frees a lot: then all of them return. */
 static void make_array_room(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
@@ -245,13 +252,11 @@ static void make_array_room(struct hak_heap *heap, unsigned cls)
 
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
-    struct hak_bin *b = &heap->bins[cls];
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
     hak_work_add(HAK_BIN_TICK * 3 / 4); /* the mean */
     reset_closed(cls);
-    if ((!has_plain_arrays() || array_length(hak_self.arrays, cls) < array_limit(b, cls)) &&
-        push_some(heap, cls, &p, 1))
+    if (!is_almost_full(heap, cls) && push_some(heap, cls, &p, 1))
         return;
     make_array_room(heap, cls);
     push_or_drain(heap, cls, &p, 1);
