@@ -40,6 +40,28 @@ TEST(remote_blocks_serve_the_next_refill)
     unit_free_blocks(mine);
 }
 
+/* Nothing is carved while the cache has blocks; too few remote blocks of the slab to collect do not change that. */
+TEST(a_remote_block_of_the_first_slab_does_not_keep_the_cache_from_serving)
+{
+    start(NULL);
+    if (HAK_CACHE_CPU || HAK_HEADER_LIMIT)
+        skip(); /* others' blocks go to the caller's bin */
+    unsigned small = hak_class_of(512);
+    hak_share_set_heaps(1);
+    struct unit_block *mine = unit_blocks(512, 1);
+    while (hak_cache_first(small))
+        unit_blocks(512, 1);
+    shared = unit_blocks_of_other(512, 12);
+    unit_free_by_other(mine);
+    unit_free_blocks(shared);
+    const struct hak_slab *slab = t->bins[small].slabs;
+    uint32_t carved = slab->carved;
+    assert_int_equal(hak_slab_remote_count(slab), 1);
+    assert_non_null(hak_malloc(512));
+    assert_int_equal(t->counters.remote_reused, 12);
+    assert_int_equal(slab->carved, carved);
+}
+
 static void *only_free_remote(void *n)
 {
     struct hak_heap *me = unit_thread();

@@ -108,7 +108,6 @@ static struct hak_slab *usable_slab(struct hak_heap *heap, unsigned cls, enum ha
                 return NULL;
             continue;
         }
-        collect_early(heap, slab);
         if (hak_slab_has_free(slab) || collect(heap, slab)) {
             if (HAK_LIKELY(is_mapped(slab)))
                 return slab;
@@ -243,9 +242,11 @@ void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
 
 /* A slab's own freed blocks are used before the remote cache. Otherwise they would accumulate while the thread uses
  * blocks of other heaps, whose owners would carve new ones instead: memory would grow in a random walk. */
-static bool has_own_free(const struct hak_bin *b)
+static bool has_own_free(struct hak_heap *heap, struct hak_slab *slab)
 {
-    return b->slabs && (hak_slab_free_blocks(b->slabs) || hak_slab_remote_count(b->slabs));
+    if (slab)
+        collect_early(heap, slab);
+    return slab && hak_slab_free_blocks(slab);
 }
 
 /* Without memory for slots, an array holds no block; but slabs may have some. */
@@ -267,7 +268,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     b->swings += b->overflows && b->swings < HAK_SWINGS;
     b->overflows = 0;
     uint32_t taken = 0;
-    if (!has_own_free(b))
+    if (!has_own_free(heap, b->slabs))
         taken = hak_remote_cache_refill(heap, cls); /* in place of a slab */
     if (!taken)
         taken = take_to_bin(heap, cls, b->batch, mode);
