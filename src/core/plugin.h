@@ -24,6 +24,7 @@
 #include "core/os/meta.h"
 #include "core/os/os.h"
 #include "core/pages/budget.h"
+#include "core/pages/dirty.h"
 #include "core/pages/slab.h"
 #include "core/pages/slab_list.h"
 #include "core/pages/slab_stack.h"
@@ -148,11 +149,5 @@ HAK_INLINE bool hak_parts_has_header(unsigned cls)
 
 /* Makes an ACTIVE or PARTIAL slab EMPTY; none of its blocks is allocated, and it stands on no list. */
 void hak_parts_empty_slab(struct hak_slab *slab);
-
-/* The time after which free memory counts as idle. */
-HAK_INLINE uint64_t hak_purge_delay_ms(void)
-{
-    return hak_parts.release->at_once ? 0 : hak_options.purge_delay_ms;
-}
 
 #endif

@@ -16,6 +16,11 @@
 struct hak_dirty_queue hak_dirty_queue;
 static struct hak_dirty_queue *const queue = &hak_dirty_queue;
 
+uint64_t hak_purge_delay_ms(void)
+{
+    return queue->at_once ? 0 : hak_options.purge_delay_ms;
+}
+
 /* Most often the pages are adjacent. */
 static size_t bytes_of(uint64_t pages)
 {
@@ -58,7 +63,7 @@ size_t hak_dirty_most(void)
 
 size_t hak_dirty_allowance(uint64_t now_ms)
 {
-    uint64_t age = hak_clock_age(queue->decayed_ms, now_ms), delay_ms = queue->delay_ms;
+    uint64_t age = hak_clock_age(queue->decayed_ms, now_ms), delay_ms = hak_purge_delay_ms();
     if (age > delay_ms) {
         queue->drawdown = 0;
         queue->demand -= age < DECAY * delay_ms ? queue->demand / DECAY * (age / delay_ms) : queue->demand;
@@ -69,7 +74,7 @@ size_t hak_dirty_allowance(uint64_t now_ms)
 
 bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms)
 {
-    return hak_clock_age(then_ms, now_ms) >= queue->delay_ms || then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms);
+    return hak_clock_age(then_ms, now_ms) >= hak_purge_delay_ms() || then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms);
 }
 
 bool hak_dirty_is_due(uint64_t now_ms)
@@ -114,7 +119,7 @@ static size_t return_purged(struct hak_dirty *d, uint64_t pages)
     d->idle &= ~pages;
     if (age < HAK_REGRET_MS)
         hak_os_regret(d->purged_for, bytes);
-    return age < 2 * queue->delay_ms ? missed : 0;
+    return age < 2 * hak_purge_delay_ms() ? missed : 0;
 }
 
 /* --- pages come and go ------------------------------------------------------------------------------- */
@@ -184,7 +189,7 @@ HAK_COLD void hak_dirty_claim(struct hak_dirty *d, uint64_t pages)
 {
     uint64_t now = hak_clock_ms(), idle = pages & (hak_dirty_is_idle_since(d->put_ms, now) ? d->old : d->idle);
     HAK_CHECK(!(pages & ~d->old));
-    if (hak_clock_age(d->purged_ms, now) >= 2 * queue->delay_ms)
+    if (hak_clock_age(d->purged_ms, now) >= 2 * hak_purge_delay_ms())
         idle |= d->purged;
     remove_dirty(d, pages);
     d->idle |= idle;

@@ -28,8 +28,7 @@ struct hak_dirty {
 };
 
 struct hak_dirty_queue {
-    uint64_t delay_ms; /* after which a page is idle; like `at_once`, constant after start */
-    bool at_once;      /* pages are purged as soon as they are free */
+    bool at_once; /* pages are purged as soon as they are free; constant after start */
     struct hak_dirty *first, *last;
     _Atomic(unsigned) length;
     size_t waiting, refused; /* dirty bytes not refused by the kernel, and refused */
@@ -45,6 +44,9 @@ struct hak_dirty_queue {
     uint64_t decayed_ms; /* when the demand last decayed */
 };
 extern struct hak_dirty_queue hak_dirty_queue;
+
+/* The time after which free memory counts as idle. It may change at any time. */
+HAK_NOINLINE uint64_t hak_purge_delay_ms(void);
 
 #define HAK_DIRTY_UNWANTED_PER_MS (40 * HAK_KIB) /* may stay dirty without demand; 4 MiB for the default delay */
 

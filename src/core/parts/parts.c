@@ -95,7 +95,6 @@ void hak_parts_choose(void)
     hak_parts.release = hak_releases[choose(hak_releases, "HAKMEM_RELEASE", o->release, hak_releases[0]->name)];
     assign_classes();
     set_capacities();
-    hak_dirty_queue.delay_ms = hak_purge_delay_ms();
     hak_dirty_queue.at_once = hak_parts.release->at_once;
 }
 

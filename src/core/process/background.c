@@ -13,6 +13,7 @@
 
 #define STACK (64 * HAK_KIB)
 #define INTERVAL_MIN_MS 10u
+#define INTERVAL_MAX_MS 1000u /* until the thread sees that settings have changed */
 
 /* the process that last started the thread; a child made without fork handlers inherits the value */
 static _Atomic(pid_t) process;
@@ -21,7 +22,7 @@ static _Atomic(uint64_t) rounds, started;
 /* False if a seccomp filter refuses the sleep: then the thread ends, since it would spin otherwise. */
 static bool rest(void)
 {
-    uint64_t ms = hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms / 2);
+    uint64_t ms = hak_min(INTERVAL_MAX_MS, hak_max(INTERVAL_MIN_MS, hak_options.purge_delay_ms / 2));
     struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
     long result = HAK_SYSCALL(SYS_nanosleep, &time, NULL);
     return !result || result == -EINTR;
