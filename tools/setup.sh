@@ -21,7 +21,7 @@ readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3
 readonly QUICKSTART=(python3-numpy)
 readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace stress-ng git xz-utils
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
-               gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+               gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libfaketime fakeroot fakechroot libeatmydata1
                python3-pytest chromium musl-tools ccache clang-format abigail-tools zsh systemtap-sdt-dev)
 # pip builds from Debian's own packages only, so its build tools (setuptools, wheel) must be among them.
 readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-wheel

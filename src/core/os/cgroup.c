@@ -56,7 +56,7 @@ static bool find_folder(char *folder)
 {
     char text[PATH_SIZE];
     const char *chosen = hak_options.cgroup, *line;
-    if (!strcmp(chosen, "off"))
+    if (hak_options.sandbox || !strcmp(chosen, "off"))
         return false;
     if (chosen[0]) {
         hak_text_format(folder, PATH_SIZE, "%s", chosen);

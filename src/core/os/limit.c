@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/kernel.h"
+#include "core/base/sealed.h"
 #include "os.h"
 
 #define TIGHT (256 * HAK_MIB) /* fifty times what start maps ahead of use */
@@ -15,6 +16,7 @@
 bool hak_limit_is_tight;
 _Atomic(uint64_t) hak_limit_mappings;
 static _Atomic(int64_t) split;
+static size_t at_start;
 
 static size_t rlimit_of(int resource)
 {
@@ -24,6 +26,8 @@ static size_t rlimit_of(int resource)
 
 size_t hak_limit(void)
 {
+    if (hak_options.sandbox && at_start)
+        return at_start;
     return hak_min(rlimit_of(RLIMIT_AS), rlimit_of(RLIMIT_DATA));
 }
 
@@ -62,6 +66,9 @@ bool hak_limit_split(int64_t mappings)
 
 void hak_limit_look(void)
 {
-    if (hak_limit() < TIGHT)
+    at_start = hak_limit();
+    if (at_start < TIGHT)
         hak_limit_tighten();
+    if (hak_options.sandbox)
+        most_mappings(); /* while files may be read */
 }

@@ -6,7 +6,7 @@
 
 #include "core/base/words.h"
 
-/* The lesser of both; SIZE_MAX without a limit. */
+/* The lesser of both; SIZE_MAX without a limit. With HAKMEM_SANDBOX=1 as they were at start. */
 size_t hak_limit(void);
 
 /* Whether so little was available when the library started that it maps nothing ahead of its use. */

@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/base/memcheck.h"
 #include "core/base/probe.h"
+#include "core/base/sealed.h"
 
 /* Numbers of the kernel that older headers lack. */
 #define FIXED_NOREPLACE 0x100000
@@ -251,7 +252,7 @@ static _Atomic(bool) no_vectors; /* the kernel lacks the call, or does not allow
 /* One vectored call for all of `ranges`: returns its result. -EBUSY: the call was not made. */
 static intptr_t advise_at_once(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
 {
-    if (count < 2 || HAK_LOAD_RELAXED(&no_vectors))
+    if (count < 2 || hak_options.sandbox || HAK_LOAD_RELAXED(&no_vectors))
         return -EBUSY;
     intptr_t done =
         CALL_KERNEL(cause, process_madvise, total_bytes(ranges, count), hak_os->advise_vector(ranges, count, advice));
@@ -296,6 +297,8 @@ int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
     unsigned char each_page[HAK_RESIDENT_MAX / HAK_SYSTEM_PAGE];
     size_t page = hak_os_page_size();
     HAK_ASSERT(size <= HAK_RESIDENT_MAX);
+    if (hak_options.sandbox)
+        return -ENOSYS;
     int error = (int)CALL_KERNEL(cause, mincore, size, hak_os->resident(addr, size, each_page));
     size_t resident = 0;
     for (size_t i = 0; !error && i < size / page; i++)
@@ -305,7 +308,8 @@ int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
 
 void hak_os_name(void *addr, size_t size, const char *name)
 {
-    CALL_KERNEL(HAK_CAUSE_name, prctl, size, hak_os->name(addr, size, name));
+    if (!hak_options.sandbox)
+        CALL_KERNEL(HAK_CAUSE_name, prctl, size, hak_os->name(addr, size, name));
 }
 
 void hak_os_regret(enum hak_cause cause, size_t bytes)

@@ -104,10 +104,11 @@ int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
 /* Purges many ranges with as few calls as the kernel allows (process_madvise on the process itself since Linux 6.14,
  * else one madvise per range). Returns the number of bytes purged. */
 size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause);
-/* How many bytes of a range of up to HAK_RESIDENT_MAX are resident; -errno where nothing is mapped. */
+/* How many bytes of a range of up to HAK_RESIDENT_MAX are resident; -errno where nothing is mapped, or with
+ * HAKMEM_SANDBOX=1. */
 #define HAK_RESIDENT_MAX (2 * HAK_MIB)
 int hak_os_resident(void *addr, size_t size, enum hak_cause cause);
-/* Names a range in /proc/PID/maps if the kernel supports it. */
+/* Names a range in /proc/PID/maps if the kernel supports it; not with HAKMEM_SANDBOX=1. */
 void hak_os_name(void *addr, size_t size, const char *name);
 /* Records bytes that were handed out again within HAK_REGRET_MS of their purge for `cause`: an upper bound of what the
  * kernel had to supply again. They are added to the call that purges for this cause. */

@@ -3,6 +3,7 @@
 #include "rseq.h"
 
 #include "core/base/kernel.h"
+#include "core/base/sealed.h"
 
 /* linux/membarrier.h, since Linux 5.10 */
 #define FENCE_SEQUENCES (1 << 7)
@@ -50,7 +51,8 @@ static unsigned count_cpus(void)
 unsigned hak_rseq_find(void)
 {
     hak_rseq_set_distance(0);
-    if (!&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance_to_rseq()) < 0 || !register_for_fences())
+    if (hak_options.sandbox || !&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance_to_rseq()) < 0 ||
+        !register_for_fences())
         return 0;
     return count_cpus();
 }

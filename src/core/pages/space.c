@@ -405,7 +405,7 @@ static void *take_run(struct zone *z, size_t i, size_t n)
 /* If a new page is resident, the process has locked its future mappings (mlockall). */
 static bool is_scarce(char *base)
 {
-    return hak_limit() != SIZE_MAX || hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) != 0;
+    return hak_limit() != SIZE_MAX || hak_os_resident(base, hak_os_page_size(), HAK_CAUSE_guard) > 0;
 }
 
 /* Makes a superslab permanently inaccessible, as a fence between others. */

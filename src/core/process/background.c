@@ -68,7 +68,7 @@ void hak_background_start(void (*purge)(void))
 /* Another library's handler may have started the child's thread already: then `process` is not the parent's id. */
 void hak_background_fork_child(pid_t parent)
 {
-    pid_t self = hak_kernel_pid();
+    pid_t self = parent ? hak_kernel_pid() : 0;
     if (self == parent || HAK_LOAD_RELAXED(&process) != self)
         HAK_STORE_RELAXED(&process, 0);
 }

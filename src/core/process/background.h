@@ -12,7 +12,7 @@
 
 /* Starts the thread, once per process. It calls `purge` every half purge delay. pthread_create may call malloc. */
 void hak_background_start(void (*purge)(void));
-/* parent: the parent's process id. In a new namespace, the child's may be the same. */
+/* parent: the parent's process id, or 0 if the setting is off. In a new namespace, the child's may be the same. */
 void hak_background_fork_child(pid_t parent);
 void hak_background_stats(struct hak_stats_writer *w);
 

@@ -51,7 +51,7 @@ static void unlock_streams(bool locked, bool in_child)
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
 static HAK_LOCK(fork_lock, HAK_RANK_FORK);
-static pid_t forking_process; /* id of the process that forks, */
+static pid_t forking_process; /* id of the process that forks, or 0 without a background thread, */
 /* and nested forks, by handlers of this one, whose parent keeps the locks; protected by all locks */
 static unsigned inner;
 
@@ -69,7 +69,7 @@ static void prepare(void)
     bool locked = lock_streams();
     hak_lock_acquire_all(hak_heaps_are_of_cpus() ? hak_cpu_heaps_lock : NULL);
     streams_locked = locked;
-    forking_process = hak_kernel_pid();
+    forking_process = hak_options.background ? hak_kernel_pid() : 0;
 }
 
 /* Resets what threads that do not exist in this child had begun. */

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * Under HAKMEM_SYSCALLS=malloc: a sandbox that kills at every call but those of glibc's malloc, threads and fork. All
+ * sizes, threads that start and end, resizes, ticks, a trim and a fork work there. */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "check.h"
+
+static const unsigned allowed[] = {
+    /* glibc's malloc */
+    SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex,
+    /* the program; glibc's threads and fork */
+    SYS_write, SYS_wait4, SYS_clone, SYS_clone3, SYS_rseq, SYS_gettid, SYS_set_robust_list, SYS_rt_sigprocmask,
+    SYS_rt_sigaction, SYS_clock_nanosleep, SYS_exit, SYS_exit_group};
+
+static void enter_sandbox(void)
+{
+    struct sock_filter filter[COUNT(allowed) + 3] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    for (size_t i = 0; i < COUNT(allowed); i++)
+        filter[i + 1] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], (unsigned char)(COUNT(allowed) - i), 0);
+    filter[COUNT(allowed) + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    filter[COUNT(allowed) + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {COUNT(filter), filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        skip("seccomp: %s", strerror(errno));
+}
+
+static void *work(void *arg)
+{
+    enum { BLOCKS = 3000, ROUNDS = 3 };
+    static _Thread_local void *p[BLOCKS];
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            size_t size = i % 500 == 7 ? 5 * MIB : i * 7919 % 60000;
+            p[i] = malloc(size);
+            memset(p[i], 1, size);
+        }
+        for (size_t i = 0; i < BLOCKS; i++)
+            free(p[i]);
+        for (unsigned i = 0; i < 100; i++) {
+            for (size_t size = 0; size < 2000; size += 40)
+                free(malloc(size));
+            usleep(500);
+        }
+    }
+    free(realloc(malloc(40 * MIB), 50 * MIB));
+    malloc_trim(0);
+    return arg;
+}
+
+static void work_in_threads(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work, NULL))
+        die("no thread");
+    work(NULL);
+    pthread_join(thread, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 1) {
+        setenv("HAKMEM_SANDBOX", "1", 1);
+        setenv("HAKMEM_PURGE_DELAY_MS", "10", 1);
+        execl("/proc/self/exe", argv[0], "inside", NULL);
+        die("exec: %s", strerror(errno));
+    }
+    free(malloc(1));
+    enter_sandbox();
+    work_in_threads();
+    pid_t child = fork();
+    if (child == 0) {
+        work_in_threads();
+        _exit(0);
+    }
+    int status = 1;
+    if (waitpid(child, &status, 0) != child || status)
+        die("the child: status %d", status);
+    return 0;
+}
