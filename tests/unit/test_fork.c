@@ -424,7 +424,7 @@ static pthread_t interrupt_waiter(struct hak_lock *lock, void *(*wait)(void *))
     sigaction(SIGUSR1, &action, NULL);
     alarm(60);
     hak_lock_acquire(lock);
-    unsigned alone = HAK_LOAD_RELAXED(&lock->word);
+    uint64_t alone = HAK_LOAD_RELAXED(&lock->word);
     pthread_t t = unit_begin(wait, NULL);
     while (HAK_LOAD_RELAXED(&lock->word) == alone)
         usleep(1000);

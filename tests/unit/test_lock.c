@@ -2,6 +2,7 @@
 #include "core/base/lock.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,6 +113,78 @@ TEST(who_releases_a_lock_wakes_who_waits)
     }
     assert_in_range(least, 0, 50000000);
 }
+
+/* --- two threads whose storage lies a power of two apart ----------------------------------------------------- */
+
+#if !HAK_SANITIZED
+#define STACK (256 * HAK_KIB)
+
+extern struct hak_lock *const __start_hak_locks[] HAK_HIDDEN, *const __stop_hak_locks[] HAK_HIDDEN;
+static pthread_barrier_t turn;
+
+static bool is_awaited(struct hak_lock *lock)
+{
+    return HAK_LOAD_RELAXED(&lock->word) & 1;
+}
+
+static void *hold_each(void *unused)
+{
+    for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++) {
+        hak_lock_acquire(*lock);
+        pthread_barrier_wait(&turn);
+        while (!is_awaited(*lock))
+            usleep(20);
+        hak_lock_release(*lock);
+        pthread_barrier_wait(&turn);
+    }
+    return unused;
+}
+
+static void *await_each(void *unused)
+{
+    for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++) {
+        pthread_barrier_wait(&turn);
+        assert_false(hak_lock_try(*lock));
+        hak_lock_acquire(*lock);
+        hak_lock_release(*lock);
+        pthread_barrier_wait(&turn);
+    }
+    return unused;
+}
+
+static pthread_t begin_at(char *stack, void *(*fn)(void *))
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstack(&attr, stack, STACK), 0);
+    assert_int_equal(pthread_create(&thread, &attr, fn, NULL), 0);
+    pthread_attr_destroy(&attr);
+    return thread;
+}
+
+static bool map_stack(char *at)
+{
+    return mmap(at, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == at;
+}
+
+/* Other machines and Valgrind have fewer addresses. */
+TEST(threads_at_each_distance_contend_for_each_lock)
+{
+    unsigned distances = 0;
+    char *first = (char *)((uintptr_t)1 << 36);
+    assert_true(map_stack(first));
+    pthread_barrier_init(&turn, NULL, 2);
+    for (unsigned lg = 20; lg <= 46 && map_stack(first + ((uintptr_t)1 << lg)); lg++, distances++) {
+        pthread_t one = begin_at(first, hold_each), other = begin_at(first + ((uintptr_t)1 << lg), await_each);
+        unit_join(one);
+        unit_join(other);
+        munmap(first + ((uintptr_t)1 << lg), STACK);
+    }
+    munmap(first, STACK);
+    assert_in_range(distances, 15, 27);
+}
+#endif
 
 /* --- a fork ------------------------------------------------------------------------------------------------ */
 

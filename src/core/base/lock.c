@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * See lock.h. A lock is one futex word; waiters sleep on it. */
+ * See lock.h. The first half of a lock's word is a futex; waiters sleep on it. */
 #include "lock.h"
 
 #include <limits.h>
@@ -16,9 +16,10 @@
 /* From linux/futex.h, which not every C library comes with. This wait takes an absolute timeout, so that a signal does
  * not extend it. */
 enum { WAIT_UNTIL = 9, WAKE = 1, PRIVATE = 128 };
-/* A lock's word: the bits above OWNER_SHIFT are part of the address of its owner's `self`. AWAITED: a thread may sleep.
- * LOST, in a child: the owner does not exist, and has left the protected data in an inconsistent state. */
-enum { FREE, AWAITED = 1, LOST = AWAITED, OWNED = 2, OWNER_SHIFT = 2 };
+/* A lock's word is the address of its owner's `self`, whole, since threads' storage may lie at any distance. AWAITED: a
+ * thread may sleep. LOST, in a child: the owner does not exist, and has left the protected data in an inconsistent
+ * state. */
+enum { FREE, AWAITED = 1, LOST = AWAITED };
 
 #define OWNS_ALL (1u << 31)
 
@@ -45,27 +46,27 @@ static struct timespec after_patience(void)
 }
 
 /* False after a timeout; `until` NULL: never times out. A spurious wakeup returns true; the caller checks again. */
-static bool sleep_on(_Atomic(unsigned) *word, unsigned value, const struct timespec *until)
+static bool sleep_on(void *word, unsigned value, const struct timespec *until)
 {
     return HAK_SYSCALL(SYS_futex, word, WAIT_UNTIL | PRIVATE, value, until, NULL, ~0u) != -ETIMEDOUT;
 }
 
-static HAK_COLD void wake(_Atomic(unsigned) *word, int most)
+static HAK_COLD void wake(void *word, int most)
 {
     HAK_SYSCALL(SYS_futex, word, WAKE | PRIVATE, most);
 }
 
-static unsigned mine(void)
+static uint64_t mine(void)
 {
-    return (unsigned)((uintptr_t)&self >> 4) << OWNER_SHIFT | OWNED; /* unique within 16 GiB */
+    return (uintptr_t)&self;
 }
 
-static bool is_mine(unsigned word)
+static bool is_mine(uint64_t word)
 {
-    return (word & ~(unsigned)AWAITED) == mine();
+    return (word & ~(uint64_t)AWAITED) == mine();
 }
 
-static bool try_word(_Atomic(unsigned) *word, unsigned *seen)
+static bool try_word(_Atomic(uint64_t) *word, uint64_t *seen)
 {
     *seen = FREE;
     return HAK_CAS_ACQUIRE(word, seen, mine());
@@ -73,9 +74,9 @@ static bool try_word(_Atomic(unsigned) *word, unsigned *seen)
 
 /* Tries to acquire with AWAITED set, since other threads may still sleep after the last owner woke one. *seen: the
  * expected word; on failure, the value to sleep on. */
-static bool try_awaited(_Atomic(unsigned) *word, unsigned *seen)
+static bool try_awaited(_Atomic(uint64_t) *word, uint64_t *seen)
 {
-    unsigned next;
+    uint64_t next;
     do /* swaps even if AWAITED is set already: only a swap sees the newest value */
         next = (*seen == FREE ? mine() : *seen) | AWAITED;
     while (!HAK_CAS_ACQUIRE(word, seen, next));
@@ -103,9 +104,9 @@ HAK_INLINE void pause_cpu(void)
 }
 
 /* False: another thread had the lock whenever this one looked. */
-static bool spin_on(_Atomic(unsigned) *word)
+static bool spin_on(_Atomic(uint64_t) *word)
 {
-    unsigned seen;
+    uint64_t seen;
     for (unsigned i = 0; i < SPINS; i++) {
         pause_cpu();
         if (HAK_LOAD_RELAXED(word) == FREE && try_word(word, &seen))
@@ -114,7 +115,7 @@ static bool spin_on(_Atomic(unsigned) *word)
     return false;
 }
 
-static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
+static HAK_COLD void wait_for(_Atomic(uint64_t) *word, uint64_t seen)
 {
     if (is_mine(seen))
         hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
@@ -128,18 +129,18 @@ static HAK_COLD void wait_for(_Atomic(unsigned) *word, unsigned seen)
                 "thread was inside, too; such a child may only call exec or _exit");
         if (late)
             tell_of_fork();
-        late = !sleep_on(word, seen, late ? NULL : &until);
+        late = !sleep_on(word, (unsigned)seen, late ? NULL : &until);
     }
 }
 
-static void acquire_word(_Atomic(unsigned) *word)
+static void acquire_word(_Atomic(uint64_t) *word)
 {
-    unsigned seen;
+    uint64_t seen;
     if (!try_word(word, &seen))
         wait_for(word, seen);
 }
 
-static void release_word(_Atomic(unsigned) *word)
+static void release_word(_Atomic(uint64_t) *word)
 {
     if (HAK_EXCHANGE_RELEASE(word, FREE) & AWAITED)
         wake(word, 1);
@@ -211,7 +212,7 @@ bool hak_lock_try(struct hak_lock *lock)
         check_owns_all(lock);
         return true;
     }
-    unsigned seen;
+    uint64_t seen;
     const struct hak_lock *interrupted = begin_change(lock);
     bool taken = try_word(&lock->word, &seen);
     if (taken)
@@ -325,7 +326,7 @@ void hak_lock_release_all(void)
 
 void hak_lock_lose(struct hak_lock *lock)
 {
-    unsigned word = HAK_LOAD_RELAXED(&lock->word);
+    uint64_t word = HAK_LOAD_RELAXED(&lock->word);
     if (word != FREE && !is_mine(word))
         HAK_STORE_RELAXED(&lock->word, lock->rank == HAK_RANK_PURGE ? FREE : LOST);
 }

@@ -38,13 +38,13 @@ enum hak_rank {
 };
 
 struct hak_lock {
-    _Atomic(unsigned) word; /* 0 when free; else identifies the owner */
-    unsigned rank;
+    _Atomic(uint64_t) word;  /* 0 when free; else identifies the owner */
     _Atomic(uint64_t) taken; /* number of acquisitions; read by the statistics */
+    unsigned rank;
 };
 
 /* Initialises a lock that HAK_LOCK does not define. Fork does not know it. */
-#define HAK_LOCK_INIT(r) {0, (r), 0}
+#define HAK_LOCK_INIT(r) {0, 0, (r)}
 
 /* The linker collects the entries of this section, and defines symbols for its ends. */
 #if __has_attribute(retain)
