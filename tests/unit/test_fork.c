@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -287,6 +289,87 @@ TEST(no_block_serves_twice_in_children_of_threads_that_allocate)
     for (unsigned i = 0; i < BUSY; i++)
         unit_join(busy[i]);
     assert_int_equal(all_are_whole(), true);
+}
+
+/* --- storage of a thread that ended by the system call --------------------------------------------------------- */
+
+#define STACK (256 * HAK_KIB)
+
+static struct hak_cache *storage;
+static size_t page_size;
+
+static void *end_without_destructors(void *unused)
+{
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    unit_free_blocks(unit_blocks(40, 100));
+    storage = &hak_self;
+    syscall(SYS_exit, 0);
+    return unused;
+}
+
+/* What programs do with the addresses of such a thread's stack. The page is one that has a part of the storage. */
+static void close_page(char *at)
+{
+    assert_int_equal(mprotect(at, page_size, PROT_NONE), 0);
+}
+
+static void unmap_page(char *at)
+{
+    assert_int_equal(munmap(at, page_size), 0);
+}
+
+static void keep_page_from_children(char *at)
+{
+    assert_int_equal(madvise(at, page_size, MADV_DONTFORK), 0);
+}
+
+static void wipe_page_in_children(char *at)
+{
+    assert_int_equal(madvise(at, page_size, MADV_WIPEONFORK), 0);
+}
+
+static void map_end_of_file(char *at)
+{
+    int file = memfd_create("empty", 0);
+    assert_true(mmap(at, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0) == at);
+    close(file);
+}
+
+static void write_numbers(char *unused)
+{
+    struct hak_heap *heap = storage->heap;
+    (void)unused;
+    memset(storage, 0x5a, sizeof *storage);
+    storage->heap = heap;
+}
+
+static void fork_after(void (*use)(char *at), size_t shift, bool last)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_init(&attr);
+    assert_int_equal(pthread_attr_setstack(&attr, stack, STACK - shift), 0);
+    assert_int_equal(pthread_create(&thread, &attr, end_without_destructors, NULL), 0);
+    pthread_attr_destroy(&attr);
+    unit_join(thread);
+    use((char *)((uintptr_t)(last ? (char *)(storage + 1) - 1 : (char *)storage) & ~(page_size - 1)));
+    unit_in_child(take_and_look);
+}
+
+/* The storage lies in one page; or it begins in one, which the program uses, or the other, and ends in the next. */
+TEST(a_child_survives_whatever_has_become_of_an_ended_threads_storage)
+{
+    static void (*const uses[])(char *) = {
+        close_page, unmap_page, keep_page_from_children, wipe_page_in_children, map_end_of_file, write_numbers};
+    unit_start(NULL);
+    page_size = hak_os_page_size();
+    for (unsigned i = 0; i < COUNT(uses); i++) {
+        fork_after(uses[i], 0, false);
+        size_t shift = ((uintptr_t)storage + sizeof *storage / 2) % page_size & ~(size_t)63;
+        fork_after(uses[i], shift, false);
+        fork_after(uses[i], shift, true);
+    }
 }
 
 /* --- a purge by another thread ----------------------------------------------------------------------------- */

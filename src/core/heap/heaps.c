@@ -18,6 +18,7 @@
 
 #define RETIRED_BYTES (32 * HAK_MIB) /* most bytes carved from the slabs of all retired heaps */
 #define WARM 16u                     /* recycled heaps that keep their slots */
+_Static_assert(sizeof(struct hak_cache) <= HAK_SYSTEM_PAGE, "for hak_os_can_read");
 
 HAK_LOCK(hak_heaps_lock, HAK_RANK_HEAPS);
 HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
@@ -93,12 +94,10 @@ static void retire_left(unsigned most)
 }
 
 /* Whether the thread's storage is in the child, too: a program can exclude it (MADV_DONTFORK), or end a thread so that
- * no destructor runs. */
+ * no destructor runs, and use the addresses for something else. */
 static bool has_cache(const struct hak_heap *heap)
 {
-    uintptr_t page = hak_os_page_size(), first = (uintptr_t)heap->cache & ~(page - 1);
-    size_t size = hak_align_up((uintptr_t)(heap->cache + 1) - first, page);
-    return hak_os_resident((void *)first, size, HAK_CAUSE_metadata) >= 0 && heap->cache->heap == heap;
+    return hak_os_can_read(heap->cache, sizeof *heap->cache) && heap->cache->heap == heap;
 }
 
 /* Whether the heap's thread, which is not in the child, was outside of all slow paths.

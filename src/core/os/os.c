@@ -306,6 +306,19 @@ int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
     return error ? error : (int)resident;
 }
 
+/* The kernel reads the signal mask before it refuses to do with it what no number stands for. Every sandbox allows this
+ * call, unlike those that copy memory. */
+static bool can_read_mask(const char *p)
+{
+    return HAK_SYSCALL(SYS_rt_sigprocmask, -1, p, NULL, sizeof(uint64_t)) == -EINVAL;
+}
+
+bool hak_os_can_read(const void *p, size_t size)
+{
+    HAK_ASSERT(size >= sizeof(uint64_t) && size <= HAK_SYSTEM_PAGE);
+    return can_read_mask(p) && can_read_mask((const char *)p + size - sizeof(uint64_t));
+}
+
 void hak_os_name(void *addr, size_t size, const char *name)
 {
     if (!hak_options.sandbox)

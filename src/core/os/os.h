@@ -108,6 +108,8 @@ size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice
  * HAKMEM_SANDBOX=1. */
 #define HAK_RESIDENT_MAX (2 * HAK_MIB)
 int hak_os_resident(void *addr, size_t size, enum hak_cause cause);
+/* Whether up to HAK_SYSTEM_PAGE bytes can be read. True only as long as no other thread can change the mapping. */
+bool hak_os_can_read(const void *p, size_t size);
 /* Names a range in /proc/PID/maps if the kernel supports it; not with HAKMEM_SANDBOX=1. */
 void hak_os_name(void *addr, size_t size, const char *name);
 /* Records bytes that were handed out again within HAK_REGRET_MS of their purge for `cause`: an upper bound of what the

@@ -218,13 +218,15 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
 
+/* A cache that a fork left may lie in storage that the program has written to since the thread ended (has_cache). */
 static void retire_array(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
     struct hak_cache *cache = heap->cache;
+    size_t most = hak_array_most(b), n = b->slots_lg ? (size_t)((void **)cache->bin[cls] - b->slots) : 0;
     int room = hak_room_left(cache->room[cls]); /* -1: a fork came right before the slow path that sets it */
-    b->retired = (uint16_t)(b->slots_lg ? (void **)cache->bin[cls] - b->slots : 0);
-    b->retired_room = (uint8_t)(room < 0 ? 0 : room);
+    b->retired = (uint16_t)(n > most ? 0 : n);
+    b->retired_room = (uint8_t)(room < 0 ? 0 : hak_min((size_t)room, most - b->retired));
     cache->bin[cls] = (void *)hak_cache_no_slots;
     cache->room[cls] = HAK_ROOM_NONE;
 }
