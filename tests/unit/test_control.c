@@ -48,6 +48,26 @@ TEST(what_can_change_changes_and_the_rest_is_refused)
     assert_value("HAKMEM_PURGE_DELAY_MS", "0");
 }
 
+/* The kernel refuses to open the tables, or to close them, or both: each change is made, or reports its error. */
+TEST(a_refused_change_changes_nothing_also_when_repeated)
+{
+    static const char *const values[] = {"7", "8", "9"};
+    unit_init("");
+    for (unsigned refused = 0; refused < 4; refused++) {
+        fake_os_refuse(HAK_OS_mprotect, 1 + refused / 2, EPERM, refused % 2);
+        for (unsigned i = 0; i < COUNT(values); i++) {
+            char before[HAK_TEXT_MAX];
+            assert_int_equal(hak_control_get("HAKMEM_PURGE_DELAY_MS", before, sizeof before), 0);
+            int error = hak_control_set("HAKMEM_PURGE_DELAY_MS", values[i]);
+            assert_true(error == 0 || error == -EPERM);
+            assert_value("HAKMEM_PURGE_DELAY_MS", error ? before : values[i]);
+        }
+        fake_os_allow();
+        assert_int_equal(hak_control_set("HAKMEM_PURGE_DELAY_MS", "100"), 0);
+        assert_true(hak_is_sealed());
+    }
+}
+
 TEST(guarded_blocks_begin_and_end_late)
 {
     unit_init("");

@@ -88,10 +88,10 @@ int hak_change_sealed(void *number, uint32_t value)
 {
     hak_lock_acquire(&init_lock);
     int error = sealed ? hak_os_protect(&hak_sealed, sizeof hak_sealed, PROT_READ | PROT_WRITE, HAK_CAUSE_seal) : 0;
-    if (!error)
+    if (!error) {
         HAK_STORE_RELAXED((_Atomic(uint32_t) *)number, value);
-    if (sealed)
         seal();
+    }
     hak_lock_release(&init_lock);
     return error;
 }
