@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/lock.h"
 #include "core/os/limit.h"
 #include "unit.h"
 
@@ -148,6 +149,57 @@ TEST(pages_of_a_freed_block_go_back)
     struct fake_calls after = fake_os_calls();
     assert_int_equal(after.bytes[HAK_OS_madvise] - before.bytes[HAK_OS_madvise], MOST);
     assert_int_equal(after.bytes[HAK_OS_mprotect] - before.bytes[HAK_OS_mprotect], 2 * MOST);
+}
+
+/* --- the start ------------------------------------------------------------------------------------------ */
+
+static struct hak_os os_between;
+static _Atomic(bool) other_is_done;
+
+static void *start_too(void *unused)
+{
+    hak_guard_start();
+    other_is_done = true;
+    return unused;
+}
+
+extern struct hak_lock *const __start_hak_locks[] HAK_HIDDEN, *const __stop_hak_locks[] HAK_HIDDEN;
+
+static bool is_awaited(void)
+{
+    for (struct hak_lock *const *lock = __start_hak_locks; lock < __stop_hak_locks; lock++)
+        if ((*lock)->rank == HAK_RANK_GUARD && HAK_LOAD_RELAXED(&(*lock)->word) & 1)
+            return true;
+    return false;
+}
+
+/* While one thread maps the places, another one starts them too: it waits, or comes to the end. */
+static intptr_t map_beside(void *hint, size_t size, int prot, int flags)
+{
+    static pthread_t other;
+    if (!other) {
+        other = unit_begin(start_too, NULL);
+        while (!other_is_done && !is_awaited())
+            usleep(100);
+    }
+    return hak_os_linux.map(hint, size, prot, flags);
+}
+
+TEST(two_threads_that_start_them_at_once)
+{
+    start(0);
+    struct sigaction now;
+    os_between = *hak_os;
+    os_between.map = map_beside;
+    hak_os = &os_between;
+    assert_true(hak_guard_start());
+    while (!other_is_done)
+        usleep(100);
+    sample(16);
+    assert_int_equal(sigaction(SIGSEGV, NULL, &now), 0);
+    now.sa_sigaction(SIGSEGV, &(siginfo_t){.si_signo = SIGSEGV}, NULL);
+    assert_int_equal(sigaction(SIGSEGV, NULL, &now), 0);
+    assert_true(now.sa_handler == at_fault); /* not the library's own again */
 }
 
 /* --- the messages --------------------------------------------------------------------------------------- */

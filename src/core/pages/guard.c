@@ -120,21 +120,26 @@ bool hak_guard_start(void)
     HAK_SHOW_VARIABLE(first);
     HAK_SHOW_VARIABLE(stride);
     HAK_SHOW_NUMBER("guard_places", PLACES);
-    page = hak_os_page_size();
-    stride = page + hak_align_up(HAK_GUARD_MAX, page);
-    void *base;
-    if (hak_guard_is_on)
-        return true;
-    if (!hak_limit_allows(2 * PLACES) || hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard))
-        return false;
-    hak_limit_split(2 * PLACES);
-    struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-    sigemptyset(&handler.sa_mask);
-    sigaction(SIGSEGV, &handler, &before);
-    HAK_STORE_RELAXED(&blocks_left, hak_options.guard_rate);
-    first = base;
-    hak_guard_is_on = true;
-    return true;
+    void *base = NULL;
+    hak_lock_acquire(&guard_lock);
+    bool starts = !first;
+    if (starts) {
+        page = hak_os_page_size();
+        stride = page + hak_align_up(HAK_GUARD_MAX, page);
+        starts = hak_limit_allows(2 * PLACES) &&
+                 hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard) == 0;
+        HAK_STORE_RELAXED(&blocks_left, hak_options.guard_rate);
+        first = base;
+    }
+    hak_lock_release(&guard_lock);
+    if (starts) {
+        hak_limit_split(2 * PLACES);
+        struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+        sigemptyset(&handler.sa_mask);
+        sigaction(SIGSEGV, &handler, &before);
+        hak_guard_is_on = true;
+    }
+    return first;
 }
 
 static void set_up_place(struct place *p, size_t size, const void *caller)
