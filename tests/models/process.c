@@ -180,7 +180,7 @@ void hak_signal_start(void)
 {
 }
 
-void hak_signal_write(void)
+void hak_signal_send_again(void)
 {
 }
 

@@ -141,7 +141,7 @@ void hak_maintain_now(void)
         hak_bins_scan(now);
     tick_awake(now);
     if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_signal_waiting)))
-        hak_signal_write();
+        hak_signal_send_again();
 }
 
 void hak_maintenance_background(void)

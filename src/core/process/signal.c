@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * See signal.h. The handler takes locks, so it writes only in a thread that holds none: threads that hold locks
- * continue and release them. */
+ * See signal.h. The handler takes locks, so it writes only in a thread that holds none. A signal that comes to another
+ * one is kept until a slow path ends, and then sent to the process again. */
 #include "signal.h"
 
 #include <signal.h>
 
+#include "core/base/kernel.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
@@ -18,13 +19,14 @@ static const uint64_t unusable = BIT(SIGKILL) | BIT(SIGSTOP) | BIT(SIGSEGV) | BI
                                  BIT(SIGTRAP) | BIT(SIGABRT) | BIT(SIGSYS);
 static const uint64_t ending = BIT(SIGTERM) | BIT(SIGINT) | BIT(SIGHUP) | BIT(SIGQUIT);
 
-_Atomic(int) hak_signal_waiting;
+_Atomic(int) hak_signal_waiting; /* negative while a thread reads or writes `kept_info` */
+static HAK_SELDOM siginfo_t kept_info;
 static HAK_SELDOM struct sigaction action_before;
 
 static void go_on(int number, siginfo_t *info, void *context)
 {
     const struct sigaction *a = &action_before;
-    if (info && a->sa_flags & SA_SIGINFO) {
+    if (a->sa_flags & SA_SIGINFO) {
         a->sa_sigaction(number, info, context);
     } else if (a->sa_handler == SIG_DFL && ending & BIT(number)) {
         sigaction(number, a, NULL);
@@ -34,12 +36,22 @@ static void go_on(int number, siginfo_t *info, void *context)
     }
 }
 
+/* A signal that came before, and was not sent again yet, stands for this one too. */
+static void keep_signal(const siginfo_t *info)
+{
+    int self = hak_kernel_pid(), waiting = HAK_LOAD_RELAXED(&hak_signal_waiting);
+    if (waiting != self && waiting != -self && HAK_CAS_ACQUIRE(&hak_signal_waiting, &waiting, -self)) {
+        kept_info = *info;
+        HAK_STORE_RELEASE(&hak_signal_waiting, self);
+    }
+    HAK_STORE_RELAXED(&hak_purge_waits, true); /* the slow path ends in a maintenance step */
+}
+
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
     if (hak_lock_is_any_held()) {
-        HAK_STORE_RELAXED(&hak_signal_waiting, number);
-        HAK_STORE_RELAXED(&hak_purge_waits, true); /* the slow path ends in a maintenance step */
+        keep_signal(info);
     } else {
         hak_stats_now();
         go_on(number, info, context);
@@ -47,14 +59,16 @@ static void on_signal(int number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-void hak_signal_write(void)
+/* Only the first thread of a process may send the siginfo_t of kill. A child forgets its parent's signal. */
+void hak_signal_send_again(void)
 {
-    int saved = errno, number = HAK_EXCHANGE_RELAXED(&hak_signal_waiting, 0);
-    if (number) {
-        hak_stats_now();
-        go_on(number, NULL, NULL);
+    int self = hak_kernel_pid(), waiting = HAK_LOAD_RELAXED(&hak_signal_waiting);
+    if (waiting != -self && HAK_CAS_ACQUIRE(&hak_signal_waiting, &waiting, -self)) {
+        siginfo_t info = kept_info;
+        HAK_STORE_RELEASE(&hak_signal_waiting, 0);
+        if (waiting == self && HAK_SYSCALL(SYS_rt_sigqueueinfo, self, info.si_signo, &info))
+            HAK_SYSCALL(SYS_kill, self, info.si_signo);
     }
-    errno = saved;
 }
 
 /* Now the signal has its default action again: the process dies with its core and exit status at the original place. */

@@ -7,15 +7,14 @@
 
 #include "core/base/words.h"
 
-/* The signal arrived at a thread that holds a lock of the library: it writes at the end of its slow path. 0: no signal
- * is pending. */
+/* The process in which the signal came to a thread that holds a lock of the library. 0: none waits. */
 extern HAK_HIDDEN _Atomic(int) hak_signal_waiting;
 
 /* At the library's start, with the setting: installs the handler, once. Reports a signal that cannot be used. */
 void hak_signal_start(void);
 /* The same for SIGABRT, if the program has no handler for it. One that the program installs later replaces ours. */
 void hak_signal_show_ring_on_abort(void);
-/* Writes the statistics; the thread holds no lock. */
-void hak_signal_write(void);
+/* Sends that signal again, if it waits in this process; the thread holds no lock. */
+void hak_signal_send_again(void);
 
 #endif
