@@ -138,7 +138,8 @@ HAK_EXPORT int hakmem_malloc_trim(size_t pad)
 HAK_EXPORT void hakmem_main_called(void)
 {
     HAK_UNSEEN;
-    hak_maintenance_background();
+    if (hak_is_ready_for("HAKMEM_BACKGROUND"))
+        hak_maintenance_background();
 }
 
 HAK_EXPORT int hakmem_stats(int fd, int json)

@@ -91,7 +91,7 @@ int hakmem_mallopt(int parameter, int value);
  * pages this call returned to the kernel, resident or not; 0 means that there were none.
  * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
 size_t hakmem_trim(size_t keep);
-/* Starts the thread of HAKMEM_BACKGROUND=1 in a forked child, which has none. Does nothing without the setting, or if
+/* Starts the thread of HAKMEM_BACKGROUND=1 at once, however small the heap is. Does nothing without the setting, or if
  * the thread exists. Not for signal handlers.
  * Units: none. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 void hakmem_main_called(void);

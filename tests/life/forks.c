@@ -182,9 +182,12 @@ static void by_plain_fork(unsigned count)
     }
 }
 
-/* HAKMEM_BACKGROUND=1: whether the thread has made a round, which the delay may postpone. */
+/* HAKMEM_BACKGROUND=1: the thread starts when the heap has grown, and makes a round, which the delay may postpone. */
 static void wait_for_rounds(void)
 {
+    static char *blocks[100];
+    for (unsigned i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        blocks[i] = malloc(100000);
     for (unsigned i = 0; i < 2000 && !life_statistic("rounds"); i++) {
         life_traffic(20, i);
         usleep(10000);

@@ -39,8 +39,7 @@ CXX_VERSIONS = re.compile(r"@(CXXABI|GLIBCXX|GCC)_")
 # or as a macro; newer versions of glibc have their own symbol versions for these, which a library that is built with
 # 2.28 does not need.
 OLDEST = (2, 28)
-MOVED = {"dlsym", "fstat64", "pthread_attr_setstacksize", "pthread_create", "pthread_key_create", "pthread_setspecific",
-         "pthread_sigmask"}
+MOVED = {"dlsym", "fstat64", "pthread_key_create", "pthread_setspecific"}
 VERSION = re.compile(r"@GLIBC_(\d+)\.(\d+)")
 DECLARED = re.compile(r"^[\w ]+?\**(hakmem_\w+)\(", re.MULTILINE)
 TAGS_OFFSET = 192  # in struct hak_tags, of the fields that free() loads

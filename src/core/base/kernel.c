@@ -12,29 +12,89 @@
  * program its value is another one. Other C libraries lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
+/* CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID: as the C library's threads. The
+ * new thread continues behind the system call, with the registers of this one but for the stack pointer. */
+#define THREAD_FLAGS 0x3d0f00L
+
+#if defined(__x86_64__)
 long hak_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-#if defined(__x86_64__)
     register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
     __asm__ volatile("syscall"
                      : "+a"(number)
                      : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
                      : "rcx", "r11", "memory");
     return number;
+}
+
+char *hak_kernel_thread_pointer(void)
+{
+    char *pointer;
+    __asm__("movq %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+}
+
+/* At the thread pointer compilers expect its own value, and the secret of stack protectors. */
+long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void))
+{
+    char *own = hak_kernel_thread_pointer(), *pointer = own + distance;
+    memcpy(pointer, own, HAK_CACHELINE);
+    ((char **)pointer)[0] = ((char **)pointer)[2] = pointer;
+    register long r10 __asm__("r10") = (long)id, r8 __asm__("r8") = (long)pointer, r9 __asm__("r9") = (long)run;
+    long result;
+    __asm__ volatile("syscall\n\ttestq %%rax, %%rax\n\tjnz 1f\n\txorl %%ebp, %%ebp\n\tcallq *%%r9\n1:"
+                     : "=a"(result)
+                     : "0"(SYS_clone), "D"(THREAD_FLAGS), "S"(stack_end), "d"(id), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "cc", "memory");
+    return result;
+}
 #elif defined(__aarch64__)
+long hak_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
     register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c,
                      x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
     __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
     return x0;
+}
+
+char *hak_kernel_thread_pointer(void)
+{
+    return __builtin_thread_pointer();
+}
+
+long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void))
+{
+    register long x8 __asm__("x8") = SYS_clone, x0 __asm__("x0") = THREAD_FLAGS, x1 __asm__("x1") = (long)stack_end,
+                     x2 __asm__("x2") = (long)id, x3 __asm__("x3") = (long)hak_kernel_thread_pointer() + distance,
+                     x4 __asm__("x4") = (long)id, x5 __asm__("x5") = (long)run;
+    __asm__ volatile("svc #0\n\tcbnz x0, 1f\n\tmov x29, xzr\n\tblr x5\n1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "cc", "memory");
+    return x0;
+}
 #else
+long hak_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
     int saved = errno;
     long result = syscall(number, a, b, c, d, e, f);
     if (result == -1)
         result = -errno;
     errno = saved;
     return result;
-#endif
 }
+
+char *hak_kernel_thread_pointer(void)
+{
+    return __builtin_thread_pointer();
+}
+
+long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void))
+{
+    (void)stack_end, (void)distance, (void)id, (void)run;
+    return -ENOSYS;
+}
+#endif
 
 char **hak_kernel_environment(void)
 {

@@ -20,6 +20,12 @@ HAK_INLINE int hak_kernel_pid(void)
     return (int)HAK_SYSCALL(SYS_getpid, 0);
 }
 
+/* Starts a thread that the C library does not know. It calls `run`, which does not return, and blocks the signals that
+ * this one blocks. Its storage lies `distance` bytes behind this thread's. *id becomes its id, or 0 when it has ended.
+ * Returns -errno if there is none. */
+long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void));
+char *hak_kernel_thread_pointer(void);
+
 /* The environment as the kernel passed it; NULL if it cannot be found. */
 char **hak_kernel_environment(void);
 /* An entry of the auxiliary vector (AT_*); 0 if there is none. */

@@ -233,6 +233,12 @@ void hak_lock_release(struct hak_lock *lock)
     end_change(interrupted);
 }
 
+const void *hak_lock_self(size_t *size)
+{
+    *size = sizeof self;
+    return &self;
+}
+
 bool hak_lock_is_any_held(void)
 {
     return self.held || (self.changing && is_mine(HAK_LOAD_RELAXED(&self.changing->word)));

@@ -61,6 +61,8 @@ void hak_lock_acquire(struct hak_lock *lock);
 /* False, without acquiring it, if another thread holds it. It does not wait, so the order of ranks does not matter. */
 bool hak_lock_try(struct hak_lock *lock);
 void hak_lock_release(struct hak_lock *lock);
+/* This thread's state, which is zero while it holds no lock. */
+const void *hak_lock_self(size_t *size);
 /* Whether this thread holds a lock. */
 bool hak_lock_is_any_held(void);
 /* For fork: locks of one rank, which it always takes in the same order. */

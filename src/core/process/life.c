@@ -5,7 +5,6 @@
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
 #include "fork.h"
-#include "maintenance.h"
 #include "report.h"
 #include "signal.h"
 
@@ -29,7 +28,6 @@ __attribute__((constructor)) static void construct(void)
 {
     HAK_UNSEEN;
     hak_fork_register();
-    hak_maintenance_background();
 }
 
 __attribute__((destructor)) static void destruct(void)

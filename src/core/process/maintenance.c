@@ -24,6 +24,8 @@
 #define UNTAGGED_PAGES 4096u     /* per round: some 100 us */
 /* without a rest: pages that the kernel keeps refusing must not keep the thread busy */
 #define BACKGROUND_ROUNDS 1000
+#define BACKGROUND_ASLEEP 4u           /* rounds of the background thread in a sleep, in which nothing may be left */
+#define BACKGROUND_BYTES (4 * HAK_MIB) /* that the heap must hold before it starts */
 
 static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired and released by the thread that ticks */
@@ -107,28 +109,40 @@ void hak_purge_tick(void)
 }
 
 /* Untags slabs so that threads flush their bins: once in each period in which all threads sleep, a part of the heap per
- * round. Called by the background thread. */
-static void ask_sleepers(uint64_t awake, uint64_t now_ms)
+ * round. True: more is to be done. Called by the background thread. */
+static bool ask_sleepers(uint64_t awake, uint64_t now_ms)
 {
     static uint64_t asked_in;
     static size_t next;
     if (HAK_CACHE_CPU || hak_clock_age(awake, now_ms) < ASK_MIN_MS || !has_slept(awake, now_ms) ||
         (awake == asked_in && !next))
-        return;
+        return false;
     if (awake != asked_in)
         hak_thread_request_flush();
     next = hak_space_untag_open(awake == asked_in ? next : 0, UNTAGGED_PAGES);
     asked_in = awake;
+    return next;
 }
 
-/* The background thread's ticks do not count as activity of the program. */
-static void purge_in_background(void)
+/* The background thread's ticks do not count as activity of the program. False: nothing is left to do in this sleep;
+ * the first round of a sleep makes all idle, and what it releases may be purged in later ones. */
+static bool purge_in_background(void)
 {
+    static unsigned asleep;
     unsigned rounds = 0;
-    ask_sleepers(HAK_LOAD_RELAXED(&hak_awake_ms), hak_clock_ms());
+    uint64_t awake = HAK_LOAD_RELAXED(&hak_awake_ms), now = hak_clock_ms();
+    bool more = ask_sleepers(awake, now) || hak_options.stats == HAK_STATS_PROMETHEUS;
     do
         tick(hak_clock_ms(), HAK_LOAD_RELAXED(&hak_awake_ms));
     while (HAK_LOAD_RELAXED(&hak_purge_waits) && ++rounds < BACKGROUND_ROUNDS);
+    asleep = has_slept(awake, now) && !more ? asleep + 1 : 0;
+    return asleep < BACKGROUND_ASLEEP;
+}
+
+void hak_maintenance_background(void)
+{
+    if (hak_options.background)
+        hak_background_start(purge_in_background);
 }
 
 void hak_maintain_now(void)
@@ -142,14 +156,8 @@ void hak_maintain_now(void)
     tick_awake(now);
     if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_signal_waiting)))
         hak_signal_send_again();
-}
-
-void hak_maintenance_background(void)
-{
-    int saved = errno;
-    if (hak_is_ready_for("HAKMEM_BACKGROUND") && hak_options.background)
-        hak_background_start(purge_in_background);
-    errno = saved;
+    if (hak_budget_held() >= BACKGROUND_BYTES || hak_options.stats == HAK_STATS_PROMETHEUS)
+        hak_maintenance_background();
 }
 
 size_t hak_purge_all(size_t keep)

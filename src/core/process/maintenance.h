@@ -23,7 +23,7 @@ void hak_maintenance_fork_child(void);
 size_t hak_purge_all(size_t keep);
 /* Called before a request that would exceed the memory budget: purges everything idle. */
 void hak_make_room(size_t bytes);
-/* HAKMEM_BACKGROUND=1: its thread starts, unless this process has one. */
+/* With HAKMEM_BACKGROUND=1 its thread starts, unless this process has it. The library has started. */
 void hak_maintenance_background(void);
 
 #endif
