@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <grp.h>
 #include <hakmem.h>
-#include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -167,8 +166,13 @@ enum { NOBODY = 65534 };
 
 static void set_capabilities(bool effective, bool permitted)
 {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2];
+    struct {
+        uint32_t version;
+        int pid;
+    } header = {0x20080522, 0}; /* as linux/capability.h, which not every C library comes with */
+    struct {
+        uint32_t effective, permitted, inheritable;
+    } data[2];
     if (syscall(SYS_capget, &header, data))
         die("capget: %s", strerror(errno));
     for (unsigned i = 0; i < 2; i++) {
