@@ -3,8 +3,8 @@
 """Instructions that a call of the malloc family executes, its return among them: what programs call on their hot paths.
 
   calls.py PROGRAM LIMIT all|pairs [PRELOAD]   LIMIT: of a malloc/free pair, whatever its bin holds
-By callgrind: PROGRAM (calls.c) makes each kind of calls a few times and many times, and the difference counts. Ticks are
-counted, too. PRELOAD: a library that comes before.
+By callgrind: PROGRAM (calls.c) makes each kind of calls a few times and many times, and the difference counts. Ticks
+are counted, too. PRELOAD: a library that comes before.
 """
 import os
 import re

@@ -5,7 +5,8 @@
  * settings run SEED COMMAND...  runs the command with such a choice, but of settings that only print
  *
  * The library's own table names the settings. Each choice is a process: two threads allocate, resize and free blocks
- * of all kinds, exchange them, and check their content; a third one meanwhile trims and forks. */
+ * of all kinds, exchange them, and check their content; a third one meanwhile trims and forks, and with random
+ * choices changes settings. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -118,6 +119,60 @@ static void release(struct block *b)
     b->ptr = NULL;
 }
 
+/* --- values ----------------------------------------------------------------------------------------------- */
+
+/* What a text can be: the parts, and a name that is no part, file or folder. */
+static unsigned texts_of(const char *name, const char **values)
+{
+    unsigned n = 0;
+    values[n++] = "";
+    if (!strcmp(name, "HAKMEM_BACKEND"))
+        for (unsigned i = 0; hak_backends[i]; i++)
+            values[n++] = hak_backends[i]->name;
+    else if (!strcmp(name, "HAKMEM_RELEASE"))
+        for (unsigned i = 0; hak_releases[i]; i++)
+            values[n++] = hak_releases[i]->name;
+    else
+        values[n++] = "/proc/nothing";
+    return n;
+}
+
+/* The values of a setting to try; returns their number. */
+static unsigned values_of(unsigned setting, char values[MAX_VALUES][32])
+{
+    const struct hak_option_info *info = &hak_option_table[setting];
+    const char *texts[MAX_VALUES], *choice;
+    size_t length;
+    unsigned n = 0;
+    if (info->type == HAK_TYPE_TEXT) {
+        n = texts_of(hak_option_text(info, HAK_TEXT_NAME), texts);
+        for (unsigned i = 0; i < n; i++)
+            snprintf(values[i], sizeof values[i], "%s", texts[i]);
+        return n;
+    }
+    if (info->type == HAK_TYPE_ENUM) {
+        while ((choice = hak_option_choice(hak_option_text(info, HAK_TEXT_CHOICES), n, &length)))
+            snprintf(values[n++], sizeof values[n], "%.*s", (int)length, choice);
+        return n;
+    }
+    const uint32_t numbers[] = {0, 1, 2, info->min, info->max};
+    for (unsigned i = 0; i < COUNT(numbers); i++) {
+        bool again = numbers[i] < info->min || numbers[i] > info->max;
+        for (unsigned k = 0; k < i; k++)
+            again |= numbers[k] == numbers[i];
+        if (!again)
+            snprintf(values[n++], sizeof values[n], "%u", numbers[i]);
+    }
+    return n;
+}
+
+static void change_a_setting(uint64_t *random)
+{
+    char values[MAX_VALUES][32];
+    unsigned setting = next_random(random) % HAK_OPTION_COUNT, n = values_of(setting, values);
+    hakmem_set(hak_option_text(&hak_option_table[setting], HAK_TEXT_NAME), values[next_random(random) % n]);
+}
+
 /* --- one process ------------------------------------------------------------------------------------------ */
 
 static uint64_t cpu_ms(void)
@@ -176,8 +231,9 @@ static void fork_once(void)
         expect_success(pid, "a forked child");
 }
 
-static void exchange_blocks(void)
+static void exchange_blocks(bool changes)
 {
+    uint64_t random = 7;
     pthread_t threads[THREADS];
     struct hak_census census;
     for (unsigned i = 0; i < MAILBOXES; i++)
@@ -189,6 +245,8 @@ static void exchange_blocks(void)
     hakmem_main_called();
     for (unsigned turn = 0; running; turn++, usleep(2000)) {
         hakmem_trim(turn % 2 * MIB);
+        for (unsigned i = 0; changes && i < 20; i++)
+            change_a_setting(&random);
         if (turn == 1)
             fork_once();
     }
@@ -262,51 +320,6 @@ static void refuse_calls(unsigned one)
 
 /* --- choices ---------------------------------------------------------------------------------------------- */
 
-/* What a text can be: the parts, and a name that is no part, file or folder. */
-static unsigned texts_of(const char *name, const char **values)
-{
-    unsigned n = 0;
-    values[n++] = "";
-    if (!strcmp(name, "HAKMEM_BACKEND"))
-        for (unsigned i = 0; hak_backends[i]; i++)
-            values[n++] = hak_backends[i]->name;
-    else if (!strcmp(name, "HAKMEM_RELEASE"))
-        for (unsigned i = 0; hak_releases[i]; i++)
-            values[n++] = hak_releases[i]->name;
-    else
-        values[n++] = "/proc/nothing";
-    return n;
-}
-
-/* The values of a setting to try; returns their number. */
-static unsigned values_of(unsigned setting, char values[MAX_VALUES][32])
-{
-    const struct hak_option_info *info = &hak_option_table[setting];
-    const char *texts[MAX_VALUES], *choice;
-    size_t length;
-    unsigned n = 0;
-    if (info->type == HAK_TYPE_TEXT) {
-        n = texts_of(hak_option_text(info, HAK_TEXT_NAME), texts);
-        for (unsigned i = 0; i < n; i++)
-            snprintf(values[i], sizeof values[i], "%s", texts[i]);
-        return n;
-    }
-    if (info->type == HAK_TYPE_ENUM) {
-        while ((choice = hak_option_choice(hak_option_text(info, HAK_TEXT_CHOICES), n, &length)))
-            snprintf(values[n++], sizeof values[n], "%.*s", (int)length, choice);
-        return n;
-    }
-    const uint32_t numbers[] = {0, 1, 2, info->min, info->max};
-    for (unsigned i = 0; i < COUNT(numbers); i++) {
-        bool again = numbers[i] < info->min || numbers[i] > info->max;
-        for (unsigned k = 0; k < i; k++)
-            again |= numbers[k] == numbers[i];
-        if (!again)
-            snprintf(values[n++], sizeof values[n], "%u", numbers[i]);
-    }
-    return n;
-}
-
 static char chosen[4096]; /* for messages */
 
 static void choose(unsigned setting, const char *value)
@@ -334,7 +347,7 @@ static int said; /* what the child writes to stderr */
 static unsigned failures;
 
 /* Runs this program again, as the library reads its settings once; of `one_of` calls the kernel refuses one. */
-static void run(const char *program, unsigned one_of)
+static void run(const char *program, unsigned one_of, bool changes)
 {
     int status;
     static char text[1 << 16];
@@ -342,7 +355,7 @@ static void run(const char *program, unsigned one_of)
     if (pid == 0) {
         snprintf(text, sizeof text, "%u", one_of);
         dup2(said, STDERR_FILENO);
-        execl(program, program, "one", text, NULL);
+        execl(program, program, "one", text, changes ? "changes" : NULL, NULL);
         _exit(99);
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
@@ -368,7 +381,7 @@ static unsigned run_each(const char *program)
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
         for (unsigned k = 0, count = values_of(i, values); k < count; k++, n++) {
             choose(i, values[k]);
-            run(program, 0);
+            run(program, 0, false);
         }
     return n;
 }
@@ -377,16 +390,16 @@ static unsigned run_random(const char *program, unsigned count, uint64_t random)
 {
     for (unsigned n = 0; n < count; n++) {
         choose_at_random(&random, true);
-        run(program, n % 2 ? 2u << next_random(&random) % 7 : 0);
+        run(program, n % 2 ? 2u << next_random(&random) % 7 : 0, true);
     }
     return count;
 }
 
-static _Noreturn void run_here(unsigned one_of)
+static _Noreturn void run_here(unsigned one_of, bool changes)
 {
     alarm(PATIENCE);
     refuse_calls(one_of);
-    exchange_blocks();
+    exchange_blocks(changes && !one_of);
     refuses = false;
     exit(0);
 }
@@ -396,7 +409,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "", *number = argc > 2 ? argv[2] : "0";
     unsigned runs = 0;
     if (!strcmp(what, "one"))
-        run_here((unsigned)atoi(number));
+        run_here((unsigned)atoi(number), argc > 3);
     if (!strcmp(what, "run") && argc > 3) {
         uint64_t random = strtoull(number, NULL, 10);
         choose_at_random(&random, false);

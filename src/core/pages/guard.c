@@ -180,11 +180,18 @@ static void *make_block(size_t size, const void *caller)
     return block;
 }
 
+/* If the rate was changed, what was left of the old one does not count. */
+static uint64_t left_of_rate(uint64_t left)
+{
+    return hak_min(left - 1, hak_options.guard_rate - (uint64_t)1) + 1;
+}
+
 /* Several threads may find that a block is due: only one of them allocates it. */
 void *hak_guard_sample(size_t size, const void *caller)
 {
     uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
-    if (!first || size > HAK_GUARD_MAX || left > 1 || !HAK_CAS_RELAXED(&blocks_left, &left, hak_options.guard_rate))
+    if (!first || size > HAK_GUARD_MAX || left_of_rate(left) > 1 ||
+        !HAK_CAS_RELAXED(&blocks_left, &left, hak_options.guard_rate))
         return NULL;
     return make_block(hak_max(size, 1), caller);
 }
@@ -192,7 +199,7 @@ void *hak_guard_sample(size_t size, const void *caller)
 /* Two simultaneous calls may count as one: the rate is approximate. */
 void hak_guard_count(uint32_t blocks)
 {
-    uint64_t left = HAK_LOAD_RELAXED(&blocks_left);
+    uint64_t left = left_of_rate(HAK_LOAD_RELAXED(&blocks_left));
     HAK_STORE_RELAXED(&blocks_left, left > blocks ? left - blocks : 1);
 }
 

@@ -15,6 +15,7 @@
 #include "core/parts/parts.h"
 #include "maintenance.h"
 #include "start.h"
+#include "stats_sink.h"
 
 /* Defined by libhakmem-profile.so, if it is loaded. */
 extern int hak_profile_set(size_t mean) __attribute__((weak));
@@ -123,6 +124,8 @@ int hak_control_set(const char *name, const char *value)
         error = -ENOMEM;
     if (!error)
         error = hak_change_sealed((char *)&hak_options + info->offset, number);
+    if (number && info->offset == offsetof(struct hak_option_values, stage_stats))
+        hak_stats_sink_keep_stderr();
     hak_maintenance_background(); /* if that was the setting */
     return error;
 }

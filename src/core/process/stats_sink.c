@@ -35,7 +35,7 @@ bool hak_stats_sink_wants_stderr(void)
 void hak_stats_sink_keep_stderr(void)
 {
     struct stat st;
-    if (HAK_SYSCALL(SYS_fstat, STDERR_FILENO, &st) == 0) {
+    if (kept < 0 && HAK_SYSCALL(SYS_fstat, STDERR_FILENO, &st) == 0) {
         device = st.st_dev;
         inode = st.st_ino;
         long n = HAK_SYSCALL(SYS_readlinkat, AT_FDCWD, "/proc/self/fd/2", file_name, sizeof file_name - 1);

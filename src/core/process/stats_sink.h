@@ -8,7 +8,7 @@
 
 /* Whether the settings want some statistics on stderr. */
 bool hak_stats_sink_wants_stderr(void);
-/* At start, if they do: keeps a duplicate of stderr, with a high number and close-on-exec. */
+/* At start, or when they do: keeps a duplicate of stderr, with a high number and close-on-exec. */
 void hak_stats_sink_keep_stderr(void);
 /* A descriptor to write to, for hak_stats_sink_close; -1 if there is none. A program may have closed all descriptors,
  * or reused the duplicate's number: then stderr is opened again by its name, if it has one. */
