@@ -144,7 +144,8 @@ def draw(found, first, path):
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", dest="repetitions", type=int, default=5)
     parser.add_argument("--workloads", "--works", default="", metavar="REGEX")
     parser.add_argument("--libraries", nargs="+", metavar="NAME=LIBRARY")

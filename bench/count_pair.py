@@ -28,7 +28,7 @@ def fail(message):
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lib", metavar="LIB")
     parser.add_argument("size", metavar="SIZE", nargs="?")
@@ -100,6 +100,8 @@ def main():
         lib = Path(args.lib).resolve()
         if not lib.is_file():
             fail(f'{args.lib}: no such file; give a shared library or "system"')
+        if re.search(r"[\s:]", str(lib)):
+            fail(f"{lib}: LD_PRELOAD splits names at spaces and colons; copy it to a path without them")
     too_many = False
     for size, ws in [(args.size, args.ws)] if args.size else ROWS:
         figure, name = per_pair(program, lib, args.preload, size, ws)

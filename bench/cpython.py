@@ -72,7 +72,8 @@ def samples(args, scratch):
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benchmarks", nargs="*", metavar="BENCHMARK", help=f"default: {' '.join(DEFAULT)}")
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has pyperformance")
     parser.add_argument("--allocators", nargs="+", metavar="ALLOCATOR", help="besides system")

@@ -40,7 +40,8 @@ WORKLOADS = ("random_mixed_400", "random_mixed_8192", "fixed_64", "fixed_256", "
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=Path, default=Path("build/bench"), help="folder of the bench_* programs")
     parser.add_argument("--output", type=Path, default=Path("build/ab"), help="folder for the results")
     parser.add_argument("--workloads", "--works", default="", metavar="REGEX", help=f"of {', '.join(WORKLOADS)}")
@@ -150,11 +151,11 @@ def duration_of(commands, runs):
 
 
 def main():
+    args = arguments()
     need("numpy", "matplotlib", "rich")
     from hakmem_workbench.commands.ab import write
     from hakmem_workbench.text import duration
 
-    args = arguments()
     chosen = [workload for workload in workloads.OWN
               if workload.name in WORKLOADS and re.search(args.workloads, workload.name)]
     if not chosen:

@@ -4,6 +4,8 @@
 # line, and wait. Prints the private MiB of all processes of the server when it started, and a second after the last one
 # was done. The allocator is the one of LD_PRELOAD. The server refuses to run as root; then it runs as the user nobody.
 set -eu
+. "$(dirname "$0")/../tools/usage.sh"
+usage "" "$@"
 programs=$(dirname "$1")
 library=${LD_PRELOAD:-}
 unset LD_PRELOAD

@@ -4,6 +4,8 @@
 # resident MiB after its start, when it was full, and after an idle second, in which only its own timer ran. The
 # allocator is the one of LD_PRELOAD; the clients use the system's.
 set -eu
+. "$(dirname "$0")/../tools/usage.sh"
+usage "" "$@"
 socket=$1/redis.sock
 redis-server --port 0 --unixsocket "$socket" --save '' --appendonly no --dir "$1" > /dev/null &
 server=$!

@@ -20,7 +20,8 @@ CC = ["gcc", "-O3", "-DNDEBUG", "-std=gnu11", "-fno-builtin", "-ftls-model=initi
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path, metavar="BUILD")
     parser.add_argument("--mimalloc", type=Path)
     parser.add_argument("--snmalloc", type=Path)

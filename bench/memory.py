@@ -77,7 +77,8 @@ def samples(args, scratch):
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--allocators", nargs="+", metavar="ALLOCATOR", help="the first is compared with the rest")
     parser.add_argument("--workloads", "--works", default="", metavar="REGEX")
     parser.add_argument("-n", dest="repetitions", type=int, default=1)

@@ -149,6 +149,9 @@ def preload_of(workload, allocator, setup):
     """The library to preload: also the system's malloc, if a program brings another allocator."""
     if allocator.library is None and workload.links_allocator:
         return setup.libc
+    if re.search(r"[\s:]", str(allocator.library)):
+        raise BenchError(f"{allocator.library}: LD_PRELOAD splits names at spaces and colons; "
+                         "copy it to a path without them")
     return allocator.library
 
 
@@ -328,7 +331,7 @@ def run(args, scratch):
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(description=__doc__,
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the workloads and end")
     parser.add_argument("--group", choices=["all", "calls", "service"], default="all",

@@ -17,6 +17,12 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent / "hakmem"))
 
+if "--help" in sys.argv[1:2]:
+    sys.exit(print(__doc__))
+if len(sys.argv) < 4 or sys.argv[1].startswith("-"):
+    print("compare.py: LIBRARY BLOCKS COMMAND [ARGUMENT]...; --help says more", file=sys.stderr)
+    sys.exit(2)
+
 import numpy  # noqa: E402
 from hakmem_workbench import inference, text  # noqa: E402
 from hakmem_workbench.blocks import interleaved  # noqa: E402

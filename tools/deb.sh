@@ -8,6 +8,8 @@
 # Needs dpkg-dev, lintian, and what debian/control asks for (apt-get build-dep .). `try` needs root,
 # and a machine to throw away: `tools/fresh.sh deb` makes one.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "" "$@"
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly OUT=$ROOT/build-test/deb

@@ -376,7 +376,8 @@ def carried_out(experiment, lab):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, help="Meson build directory")
     parser.add_argument("-n", dest="runs", type=int, default=5)
     parser.add_argument("--check", type=Path, metavar="PAGE")

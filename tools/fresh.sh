@@ -1,27 +1,35 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The README's two commands on a machine made new: a minimal Debian 12 by
+# The README's two commands on a machine made new: a minimal Debian by
 # debootstrap, this checkout's files in it, and nothing else.
 #
 #   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (default: all)
+#   tools/fresh.sh --release trixie [STAGE]...    on Debian 13 instead of 12 (bookworm)
 #   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
 #   tools/fresh.sh deb            the Debian packages, built, tried and purged, and the service of tools/docker, instead
 #
-# Needs root, debootstrap and a Debian 12 whose apt works: mirror, keys and proxies are those of this machine. Takes as
+# Needs root, debootstrap and a Debian whose apt works: mirror, keys and proxies are those of this machine. Takes as
 # long as both commands on an empty machine: 5 minutes for the packages, then the time that they print.
 #
 # All mounts lie in a namespace of their own, and all processes too, so nothing is left of them however this ends.
 # build-test/fresh holds the root; it is removed if all passed, and kept for inspection if something failed.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "--in-namespace --release --long" "$@"
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+RELEASE=bookworm
+ARGUMENTS=("$@")
+[ "${1:-}" != --in-namespace ] || shift
+[ "${1:-}" != --release ] || { RELEASE=${2:?--release needs a name}; shift 2; }
 case " $* " in
     *" deb "*) readonly WHAT=deb ;;
     *" readme "*) readonly WHAT=readme ;;
     *) readonly WHAT= ;;
 esac
-readonly FRESH=$ROOT/build-test/fresh${WHAT:+-$WHAT}
-readonly RELEASE=bookworm
+readonly FRESH=$ROOT/build-test/fresh-$RELEASE${WHAT:+-$WHAT}
+readonly HERE=$(. /etc/os-release && echo "$VERSION_CODENAME")
+readonly RELEASE ARGUMENTS
 readonly CHECKOUT=/root/hakmem
 readonly LINE_SECONDS=3600 # the longest line of README's compares many workloads
 
@@ -30,10 +38,10 @@ fail() {
     exit 1
 }
 
-# The mirror from which apt would get the release itself.
+# The mirror from which apt gets this machine's release.
 mirror() {
     apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' |
-        awk -v release="$RELEASE" '$2 == release { print $1; exit }'
+        awk -v release="$HERE" '$2 == release { print $1; exit }'
 }
 
 # Copies how this machine reaches it: sources, keys, proxies, names.
@@ -43,6 +51,7 @@ carry_apt() {
     for folder in sources.list sources.list.d trusted.gpg trusted.gpg.d keyrings auth.conf auth.conf.d; do
         [ ! -e "/etc/apt/$folder" ] || cp -RL "/etc/apt/$folder" "$FRESH/etc/apt/"
     done
+    find "$FRESH"/etc/apt/sources.list* -type f -exec sed -i "s/\b$HERE\b/$RELEASE/g" {} +
     apt-config dump | grep -E '^Acquire::(https?|Check-|Retries|Force)' >"$FRESH/etc/apt/apt.conf.d/00carried"
     cp -L /etc/resolv.conf /etc/hosts "$FRESH/etc/"
     [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
@@ -60,8 +69,8 @@ carry_checkout() {
 make_root() {
     local from
     from=$(mirror)
-    [ -n "$from" ] || fail "apt's sources name no mirror of $RELEASE"
-    echo "fresh.sh: making a minimal Debian in ${FRESH#"$ROOT"/} (about a minute)"
+    [ -n "$from" ] || fail "apt's sources name no mirror of $HERE"
+    echo "fresh.sh: making a minimal Debian ($RELEASE) in ${FRESH#"$ROOT"/} (about a minute)"
     rm -rf --one-file-system "$FRESH"
     mkdir -p "$FRESH"
     debootstrap --variant=minbase "$RELEASE" "$FRESH" "$from" >"$FRESH.log" 2>&1 ||
@@ -161,12 +170,14 @@ run_commands() {
         "run_$WHAT"
         return
     fi
-    inside tools/quickstart.sh
+    inside tools/quickstart.sh --help
+    inside tools/test.sh --help
+    inside sh -c '! command -v gcc' || fail "--help installed something"
+    inside tools/quickstart.sh "/root/a build"
     inside tools/test.sh "$@"
 }
 
-if [ "${1:-}" = --in-namespace ]; then
-    shift
+if [ "${ARGUMENTS[0]:-}" = --in-namespace ]; then
     run_commands "$@"
     exit
 fi
@@ -175,7 +186,7 @@ command -v debootstrap >/dev/null || fail "install debootstrap"
 began=$SECONDS
 # unshare ignores termination signals, and so does the first process of a namespace; this ends both.
 trap 'kill -KILL "$namespace"; exit 1' INT TERM
-unshare --mount --pid --fork --kill-child "$0" --in-namespace "$@" &
+unshare --mount --pid --fork --kill-child "$0" --in-namespace "${ARGUMENTS[@]}" &
 namespace=$!
 wait "$namespace" ||
     fail "FAILED after $((SECONDS - began)) s; the machine is kept: chroot $FRESH"

@@ -238,7 +238,8 @@ def report(sample, results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", type=int, default=300, help="mutants in the sample (300)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", help="compare, logic, store, call, constant or order")

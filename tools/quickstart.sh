@@ -10,6 +10,8 @@
 # meanwhile slows both; it prints all results, whichever is ahead, and claims
 # a difference by the rule of the workbench only.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "" "$@"
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$(realpath -m "${1:-$ROOT/build}")
@@ -42,9 +44,14 @@ build() {
     echo "$LIBRARY"
 }
 
+# PRELOAD: where LD_PRELOAD can name the library.
 run_program() {
-    headline "Python under hakmem: LD_PRELOAD=$LIBRARY python3 ${PROGRAM##*/}"
-    env LD_PRELOAD="$LIBRARY" HAKMEM_STATS=json HAKMEM_STATS_FILE="$WORK/stats.json" PYTHONMALLOC=malloc \
+    PRELOAD=$LIBRARY
+    is_preloadable "$LIBRARY" || PRELOAD=$WORK/${LIBRARY##*/}
+    is_preloadable "$PRELOAD" || fail "TMPDIR has a space or a colon in its path, at which LD_PRELOAD splits names"
+    [ "$PRELOAD" = "$LIBRARY" ] || ln -s "$LIBRARY" "$PRELOAD"
+    headline "Python under hakmem: LD_PRELOAD=$PRELOAD python3 ${PROGRAM##*/}"
+    env LD_PRELOAD="$PRELOAD" HAKMEM_STATS=json HAKMEM_STATS_FILE="$WORK/stats.json" PYTHONMALLOC=malloc \
         "$PYTHON" "$PROGRAM"
     [ -s "$WORK/stats.json" ] || fail "the library wrote no report: it did not serve the program"
     "$PYTHON" - "$WORK/stats.json" <<'EOF'
@@ -62,7 +69,7 @@ compare() {
     local blocks=$1 title=$2
     shift 2
     echo "$title"
-    "$PYTHON" tools/compare.py "$LIBRARY" "$blocks" "$@" || fail "$title could not be compared"
+    "$PYTHON" tools/compare.py "$PRELOAD" "$blocks" "$@" || fail "$title could not be compared"
 }
 
 echo "quickstart.sh: builds hakmem, runs Python under it, compares: about a minute,"
@@ -79,4 +86,8 @@ compare 15 "random sizes (bench_random_mixed 1000000 400 1)" "$BUILD/bench/bench
 compare 9 "Python (${PROGRAM##*/})" "$PYTHON" "$PROGRAM"
 
 headline "next, after $SECONDS s"
+if [ "$PRELOAD" != "$LIBRARY" ]; then
+    echo "LD_PRELOAD splits names at spaces and colons: link $LIBRARY to a path without them."
+    LIBRARY=THAT_PATH
+fi
 echo "Try it on your own program, LD_PRELOAD=$LIBRARY PROGRAM, then let docs/tuning.md lead you to its best policy."

@@ -7,6 +7,8 @@
 #
 # Each check that fails ends it with one line, before the commit. Build and logs: build-release/.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "--try" "$@"
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TRY=0

@@ -235,7 +235,8 @@ winner on a replay is a candidate: `hakmem ab VARIANT... -- program` shows wheth
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", nargs="?")
     parser.add_argument("--only", action="append", metavar="NAME")
     parser.add_argument("-n", "--blocks", type=int, default=5)

@@ -8,6 +8,8 @@
 #
 # Needs cargo, and what it gets from a registry: the crate cc; for bench the other allocators and cmake.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "" "$@"
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../bindings/rust"
 readonly FEATURES=("" cache-list cache-cpu header header-small hardened override "header hardened"

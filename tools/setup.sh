@@ -14,12 +14,14 @@
 # (update, install), through sudo when not root.
 # A step that fails prints its line with the error, and keeps its log.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "" "$@"
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly QUICKSTART=(python3-numpy)
-readonly TEST=(clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace stress-ng git xz-utils
+readonly TEST=(make clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace stress-ng git xz-utils
                python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libfaketime fakeroot fakechroot libeatmydata1
                python3-pytest chromium musl-tools ccache clang-format abigail-tools zsh systemtap-sdt-dev)
@@ -270,7 +272,7 @@ setup() {
             fetch_suites
             ;;
         wraps)
-            install_packages "${BUILD[@]}" git make
+            install_packages "${BUILD[@]}" git make xz-utils
             fetch_wraps
             ;;
         site) install_packages "${SITE[@]}" ;;

@@ -8,6 +8,7 @@ mkdocs makes it, with the theme of Material. Each page has the path of its file 
 unchanged; files to which pages link are copied beside them. Ends with an error at a warning of mkdocs, or at a link
 within the site that leads nowhere.
 """
+import argparse
 import html.parser
 import json
 import re
@@ -162,6 +163,8 @@ def dead_links():
 
 
 def main():
+    argparse.ArgumentParser(usage=argparse.SUPPRESS, description=__doc__,
+                            formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for program in "mkdocs", "mandoc":
         if not shutil.which(program):
             fail(f"{program} is missing: tools/setup.sh site")

@@ -102,6 +102,7 @@ readonly REFUSALS=(
 )
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+is_preloadable "$PWD" || { echo "test.sh: LD_PRELOAD splits names at spaces and colons, and $PWD has one" >&2; exit 2; }
 readonly OUT=$PWD/build-test
 readonly PYTHON=/usr/bin/python3
 readonly WIDTH=$(nproc)

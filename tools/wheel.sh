@@ -8,6 +8,8 @@
 # Needs what a build needs, and python3-venv, -setuptools, -wheel. The wheel works on every system whose glibc has the
 # newest symbol that the library calls: 2.34 if built on Debian 12.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "" "$@"
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly OUT=$(realpath -m -- "${1:-$ROOT/build-test/wheel}")
@@ -61,7 +63,6 @@ try() {
     [ -z "$(find "$home" -name '*hakmem*')" ]
 }
 
-[[ ${1:-} != -* ]] || { echo "usage: tools/wheel.sh [FOLDER]" >&2; exit 2; }
 build "$@"
 try
 echo "wheel.sh: $(ls "$OUT"/*.whl)"
