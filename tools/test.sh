@@ -7,6 +7,8 @@
 #
 # A stage is one of STAGES or LONG_STAGES below, the name of a variant, or
 # `variants` for all of them; without one, STAGES and all variants run.
+# The stage `machine` must be named: it changes vm.overcommit_memory, a setting
+# of the whole machine, for some seconds.
 # --long also runs LONG_STAGES, the long stress in every variant without a sanitizer, and the suites that the table
 # assigns to it.
 #
@@ -15,19 +17,20 @@
 # line is "N passed, N failed"; the exit status says whether anything failed.
 # If ccache is installed, stages share compiled objects.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/usage.sh"
+usage "--long" "$@"
 
 # name | compiler | options | which tests, all when empty | which more by --long
 # Suite `second` runs in the default build, elsewhere by --long only: with a backend that is not the default one unit,
 # api, stress and misuse; the api but by its plain names; all ways into a process but one; compilers that have malloc in
 # line. Suite `again` runs by --long only: limits, faults, memory, ledger and soak with such a backend. Suite `threads`:
 # the unit tests that start threads.
-# Tests of the suite `machine` change a setting of the whole machine for a moment: see stage_machine.
 # Static probes are built where their header is.
 PROBES=$(find /usr/include -path "*/sys/sdt.h" -printf " -Dprobes=true" -quit)
 # All suites but these.
 MOST="--no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak"
 readonly PROBES MOST VARIANTS=(
-    "default      | gcc   | | --no-suite machine |"
+    "default      | gcc   | | |"
     "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false \
         | --suite threads --suite stress | --suite unit"
     "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false \
@@ -257,7 +260,7 @@ stage_variant() {
         tests_of "$name" "$line"
         meson_test "$name" "$log" "${TESTS[@]}"
         if [ "$LONG" -eq 1 ]; then
-            [ ${#more[@]} -eq 0 ] || meson_test "$name" "$log" "${more[@]}" --no-suite machine
+            [ ${#more[@]} -eq 0 ] || meson_test "$name" "$log" "${more[@]}"
             [[ $line == *b_sanitize* ]] || STRESS_LONG=1 meson_test "$name" "$log" --suite long --no-suite soak-long
         fi
     else
@@ -266,12 +269,14 @@ stage_variant() {
     report "$name" "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
-# Runs when no other stage does.
+# Runs when no other stage does. Its tests skip themselves unless they are told to go on.
 stage_machine() {
     local log=$OUT/machine.log began=$SECONDS passed=0 failed=0
+    echo "test.sh: as root, the tests of machine set vm.overcommit_memory=2 for the whole machine for some seconds each:"
+    echo "         other programs may be refused memory meanwhile"
     : >"$log"
     if build_variant default "$log"; then
-        meson_test default "$log" --suite machine
+        TEST_MACHINE=1 meson_test default "$log" --suite machine
     else
         failed=1
     fi
@@ -834,12 +839,12 @@ main() {
         esac
         case $word in
             --long) LONG=1 ;;
-            variants) chosen+=("${names[@]}" machine) ;;
+            variants) chosen+=("${names[@]}") ;;
             *) chosen+=("$word") ;;
         esac
     done
     if [ ${#chosen[@]} -eq 0 ]; then
-        chosen=(setup "${STAGES[@]}" "${names[@]}" machine)
+        chosen=(setup "${STAGES[@]}" "${names[@]}")
         if [ "$LONG" -eq 1 ]; then
             chosen+=("${LONG_STAGES[@]}")
             echo "test.sh: all tests, and the long ones: some hours"
