@@ -12,6 +12,8 @@
  * the next one for a larger size; header 1: malloc does not take it, and the bin is drained
  *   batch          two bytes of a block that another thread freed name a live block, which malloc returns
  *   blind          a free block is overwritten and freed again; malloc returns it twice. `blind 1`: after a drain
+ *   owner SIZE     a block is freed by its owner, and then by another thread; malloc returns it twice
+ *   other SIZE     the same in the other order
  *   unused         a block that no malloc returned is freed; malloc returns it twice
  *   forged         the same as `link`, by a mark and a link that are computed from those that were read */
 #include "misuse.h"
@@ -220,6 +222,36 @@ static int blind(size_t is_drained)
     return times(p) > 1;
 }
 
+static void *give_one(void *p)
+{
+    free(p);
+    return NULL;
+}
+
+/* The program clears each block that it gets. */
+static int both(size_t size, int owner_first)
+{
+    enum { OTHERS = 64, NEXT = 2000 };
+    static void *next[NEXT];
+    pthread_t t;
+    void *p[OTHERS];
+    for (int i = 0; i < OTHERS; i++)
+        p[i] = malloc(size);
+    if (owner_first)
+        free(p[20]);
+    pthread_create(&t, NULL, give_one, p[20]);
+    pthread_join(t, NULL);
+    if (!owner_first)
+        free(p[20]);
+    for (int i = 0; i < NEXT; i++) {
+        next[i] = memset(malloc(size), 0, size);
+        *(int *)next[i] = i;
+    }
+    for (int i = 0; i < NEXT; i++)
+        gained |= *(int *)next[i] != i;
+    return gained;
+}
+
 /* The last block of a system page, of which malloc has returned only the others that are here. */
 static int unused(void)
 {
@@ -267,6 +299,8 @@ int main(int argc, char **argv)
         return batch();
     if (!strcmp(how, "blind"))
         return blind(size);
+    if (!strcmp(how, "owner") || !strcmp(how, "other"))
+        return both(size, *(how + 1) == 'w');
     if (!strcmp(how, "unused"))
         return unused();
     if (!strcmp(how, "order"))

@@ -163,10 +163,13 @@ static void expect_found_by(void (*reader)(void), const char *number, const char
     b->count--;
     assert_dies(reader(), count);
     b = spoiled();
-    b->next = (char *)block_at(30) + 8;
+    hak_next_store(b, (char *)block_at(30) + 8);
     assert_dies(reader(), reader == take_few ? count : "is not the start of a block");
     b = spoiled();
-    b->next = b;
+    b->next = NULL; /* cleared */
+    assert_dies(reader(), "was written to");
+    b = spoiled();
+    hak_next_store(b, b);
     assert_dies(reader(), reader == take_few ? count : "double free");
 }
 
@@ -189,6 +192,6 @@ TEST(links_are_looked_at_before_they_are_followed)
         batcher = hak_batcher_start(&slab, block_at(i));
         hak_slab_remote_put(&slab, hak_batcher_end(&batcher));
     }
-    ((struct hak_block_batch *)block_at(5))->next = &no_block;
-    assert_dies(hak_slab_collect(&slab), "is not the start of a block");
+    hak_next_store(block_at(5), &no_block);
+    assert_dies(hak_slab_collect(&slab), "was written to");
 }

@@ -286,9 +286,13 @@ void hak_free_slow(void *p)
         after_remote_check();
 }
 
+/* A class whose bin was drained has no room, so that the next free comes here: it may be the second of its block. */
 static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 {
     struct hak_heap *heap = enter_to_free();
+    const struct hak_slab *slab = heap && !HAK_BLOCKS_ARE_MARKED ? hak_space_slab_of_block(p) : NULL;
+    if (slab && HAK_LOAD_RELAXED(&slab->owner) == heap)
+        hak_slab_check_used(slab, p);
     if (HAK_LIKELY(heap))
         hak_cache_check(heap, cls, p);
     else

@@ -54,7 +54,7 @@ bool hak_block_batches_move(struct hak_slab *slab)
     uint32_t n = 0;
     if (HAK_UNLIKELY(!hak_slab_has_bitmap(slab)))
         return false;
-    for (const struct hak_block_batch *batch = slab->free; batch; batch = hak_next_load(batch))
+    for (const struct hak_block_batch *batch = slab->free; batch; batch = hak_slab_next(slab, batch))
         n += mark(slab, batch);
     if (HAK_UNLIKELY(n != slab->free_count))
         fail_batch(slab, slab->free);
@@ -91,7 +91,7 @@ uint32_t hak_block_batches_take_closed(struct hak_slab *slab, uint32_t want, voi
             fail_batch(slab, batch);
         n += take_named(slab, batch, want - n, slots + n);
         if (n < want) {
-            slab->free = hak_next_load(batch);
+            slab->free = hak_slab_next(slab, batch);
             slots[n++] = batch;
         }
     }

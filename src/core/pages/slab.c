@@ -377,6 +377,16 @@ void hak_slab_fail_free(const struct hak_slab *slab, const void *block)
                   slab->stride);
 }
 
+/* The program may have freed a block twice, got it again, and written to it. */
+void *hak_slab_next(const struct hak_slab *slab, const void *block)
+{
+    char *next = hak_next_load(block);
+    if (HAK_UNLIKELY(next && (size_t)(next - slab->base) >= slab->pages * HAK_PAGE))
+        hak_log_fatal("double free or corruption: block %p of slab %p (%u-byte blocks) is free, and was written to",
+                      block, (void *)slab->base, slab->stride);
+    return next;
+}
+
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain)
 {
     if (HAK_UNLIKELY(chain.count > slab->used))
@@ -400,7 +410,7 @@ static void *last_of(const struct hak_slab *slab, uint64_t word)
 {
     void *last = NULL, *block = first_of(slab, word);
     uint32_t n = 0;
-    for (; block && n < count_of(word); n++, block = hak_next_load(last)) {
+    for (; block && n < count_of(word); n++, block = hak_slab_next(slab, last)) {
         hak_slab_check_block(slab, block, "free"); /* before this block is read, and the last one written */
         hak_mark_check_linked(block, slab->cls);
         last = block;

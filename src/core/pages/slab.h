@@ -213,6 +213,19 @@ HAK_INLINE void hak_slab_mark_number(struct hak_slab *slab, uint32_t i)
     *word |= bit;
 }
 
+/* The block after this one, which is on a list of the slab. Stops the process if the link leads out of the slab. */
+void *hak_slab_next(const struct hak_slab *slab, const void *block);
+
+/* Called by the owner for a block that is freed. Stops the process if it is free in the bitmap. */
+HAK_INLINE void hak_slab_check_used(const struct hak_slab *slab, const void *block)
+{
+    uint64_t place = hak_slab_place_of(slab, block);
+    uint32_t i = (uint32_t)(place >> 32);
+    if (slab->bitmap_divisor && i < slab->carved && hak_slab_is_start(slab, block, place) &&
+        HAK_UNLIKELY(slab->bitmap[i / 64] >> i % 64 & 1))
+        hak_slab_fail_free(slab, block);
+}
+
 /* Puts a block on the free list of a slab without a bitmap. The caller adds it to `free_count`. */
 HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
 {

@@ -3,9 +3,13 @@
 #ifndef HAK_OFF_LINK_H
 #define HAK_OFF_LINK_H
 
+/* With bins that are arrays, links are only on lists of slabs. Encoded, a list does not end at a block that the program
+ * cleared, since it was freed twice. Decoded, such a word is an address of the kernel. */
+#define HAK_LINK_CODE (HAK_CACHE_SLOTS ? (uintptr_t)-0x5a3c6981 : 0)
+
 HAK_INLINE void *hak_next_load(const void *block)
 {
-    return *(void *const *)block;
+    return (void *)(*(const uintptr_t *)block ^ HAK_LINK_CODE);
 }
 
 HAK_INLINE bool hak_next_try_load(const void *block, void **next)
@@ -16,7 +20,7 @@ HAK_INLINE bool hak_next_try_load(const void *block, void **next)
 
 HAK_INLINE void hak_next_store(void *block, void *next)
 {
-    *(void **)block = next;
+    *(uintptr_t *)block = (uintptr_t)next ^ HAK_LINK_CODE;
 }
 
 HAK_INLINE void hak_mark_renew(void *p, unsigned cls)

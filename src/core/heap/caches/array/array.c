@@ -152,15 +152,23 @@ static void drain_to(struct hak_heap *heap, unsigned cls, uint32_t keep)
     set_length(b, cls, keep);
 }
 
+/* The next free is a check. */
+static void drain_and_check(struct hak_heap *heap, unsigned cls, uint32_t keep)
+{
+    drain_to(heap, cls, keep);
+    heap->bins[cls].steady = 0;
+    hak_array_set_room(heap, cls, 0);
+}
+
 void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 {
-    drain_to(heap, cls, 0);
+    drain_and_check(heap, cls, 0);
 }
 
 void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
     heap->bins[cls].swings = 0;
-    drain_to(heap, cls, hak_array_length(&heap->bins[cls], cls) / 2);
+    drain_and_check(heap, cls, hak_array_length(&heap->bins[cls], cls) / 2);
 }
 
 static void drain_one(struct hak_heap *heap, void *p)

@@ -91,6 +91,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 {
     hak_drain(heap, take_bin(cls));
+    hak_list_set_room(heap, cls, 0, 0); /* the next free is a check */
 }
 
 /* The last block of the first half; NULL if there are fewer than two, or if the list is a circle. */
@@ -114,6 +115,7 @@ void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
     void *last = middle(hak_self.bin[cls]);
     hak_drain(heap, last ? cut_list(last, 1) : take_bin(cls));
+    hak_list_set_room(heap, cls, 0, 0);
 }
 
 void hak_cache_retire(struct hak_heap *heap)
