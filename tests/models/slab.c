@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The slab word: remote frees against its owner's collect, retire, disown and reclaim, and against adoption
- * (core/pages/slab.c, slab_stack.h as they are). Exactly one thread must get each block, ordered after its last use. */
+ * The slab word: remote frees against its owner's collect, retire, disown and reclaim, and against visits and
+ * adoption (core/pages/slab.c, slab_stack.h as they are). Exactly one thread must get each block, ordered after its
+ * last use. */
 #include "core/pages/slab.h"
 #include "core/pages/slab_stack.h"
 #include "world.h"
@@ -8,14 +9,19 @@
 static struct hak_slab *slab;
 static void *blocks[4];
 static struct hak_slab_stack published;
-static unsigned publications[MODEL_THREADS];
+static unsigned publications[MODEL_THREADS], taken_off[MODEL_THREADS];
 
-static void free_and_publish(unsigned self, void *block)
+static void publish(unsigned self, enum hak_remote result)
 {
-    if (world_free(slab, block) == HAK_REMOTE_PUBLISH) {
+    if (result == HAK_REMOTE_PUBLISH) {
         publications[self]++;
         hak_slab_stack_push(&published, slab);
     }
+}
+
+static void free_and_publish(unsigned self, void *block)
+{
+    publish(self, world_free(slab, block));
 }
 
 /* Like a backend's stage. */
@@ -24,8 +30,10 @@ static bool adopt_and_use(unsigned self)
     struct hak_slab *found = hak_slab_stack_pop(&published);
     if (!found)
         return false;
-    hak_slab_adopt(found, world_thread(self));
-    world_use_up(found);
+    if (hak_slab_adopt(found, world_thread(self)))
+        world_use_up(found);
+    else
+        taken_off[self]++; /* a visitor is there */
     return true;
 }
 
@@ -34,7 +42,7 @@ static void expect_whole(void)
 {
     unsigned total = 0;
     for (unsigned i = 0; i < MODEL_THREADS; i++)
-        total += publications[i];
+        total += publications[i] - taken_off[i];
     MODEL_CHECK(total <= 1);
     if (hak_slab_state(slab) == HAK_SLAB_PARTIAL) {
         MODEL_CHECK(hak_slab_stack_pop(&published) == slab);
@@ -111,6 +119,30 @@ static void reclaim(unsigned self)
         free_and_publish(self, blocks[self]);
         if (adopt_and_use(self))
             model_reached(1);
+    }
+}
+
+/* --- visit: two threads put blocks into a slab without an owner, a third one adopts it ---------------------------- */
+
+static void setup_visit(void)
+{
+    world_setup();
+    slab = world_slab(0, 3, world_thread(0), 3, blocks);
+    hak_slab_retire(slab);
+}
+
+static void visit(unsigned self)
+{
+    if (self == 2) {
+        model_reached(adopt_and_use(self) && taken_off[self]);
+    } else if (hak_slab_visit(slab)) {
+        world_use(blocks[self]);
+        hak_next_store(blocks[self], NULL);
+        hak_slab_put(slab, (struct hak_chain){blocks[self], blocks[self], 1});
+        publish(self, hak_slab_leave(slab));
+    } else {
+        free_and_publish(self, blocks[self]);
+        model_reached(2);
     }
 }
 
@@ -210,6 +242,7 @@ const struct model models[] = {
     {"collect", 3, setup_collect, collect, expect_whole, 3},
     {"retire", 3, setup_retire, retire, expect_whole, 3},
     {"reclaim", 2, setup_reclaim, reclaim, expect_whole, 2},
+    {"visit", 3, setup_visit, visit, expect_whole, 3},
     {"reclaim_other", 2, setup_retire, reclaim_other, expect_whole, 1},
     {"disown", 3, setup_disown, disown, expect_whole, 3},
     {"full", 3, setup_full, full, expect_whole, 3},

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/heap/drain.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "core/heap/bins.h"
+#include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
 #include "core/pages/mark.h"
 #include "unit.h"
@@ -21,21 +23,77 @@ static void start(const char *settings)
 
 static struct unit_block *shared;
 
-TEST(remote_blocks_go_home_in_groups)
+static void *free_shared(void *unused)
+{
+    struct hak_heap *me = unit_thread();
+    unit_free_blocks(shared);
+    hak_remote_cache_flush(me);
+    assert_in_range(me->counters.remote_blocks, capacity / 2, capacity);
+    assert_in_range(me->counters.remote_batches, 1, capacity / 4 + 3); /* neighbours return together, four at a time */
+    return unused;
+}
+
+TEST(blocks_of_an_owned_slab_go_home_in_groups)
 {
     start(NULL);
     if (HAK_CACHE_CPU)
         skip(); /* others' blocks go to the caller's bin */
-    size_t n = 3 * capacity;
-    shared = unit_blocks_of_other(SIZE, n);
-    unit_free_blocks(shared);
-    hak_remote_cache_flush(t);
-    assert_int_equal(t->counters.remote_blocks, n);
-    assert_in_range(t->counters.remote_batches, 1, n / 4 + 3); /* neighbours return together, four at a time */
+    shared = unit_blocks(SIZE, capacity - 1);
+    assert_int_equal(hak_slab_state(hak_space_slab(shared)), HAK_SLAB_ACTIVE);
+    unit_in_thread(free_shared, NULL);
+    hak_bins_flush(t);
+    assert_int_equal(unit_census().used, 0);
+}
+
+enum { MANY = 20000, MANY_SIZE = 56 };
+static char *many[MANY];
+
+static void *allocate_many(void *unused)
+{
+    for (unsigned i = 0; i < MANY; i++)
+        many[i] = hak_malloc(MANY_SIZE);
+    return unused;
+}
+
+/* In an order that has nothing to do with addresses. */
+static void *free_many(void *unused)
+{
+    struct hak_heap *me = unit_thread();
+    unsigned tagged = 0;
+    uint64_t tag = me->tag;
+    for (unsigned i = 0; i < MANY; i++) {
+        char *block = many[(size_t)i * 7919 % MANY];
+        uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
+        tagged += (page ^ hak_tag_load(page) ^ tag) < HAK_NCLASSES;
+        hak_free(block);
+    }
+    hak_bins_flush(me);
+    assert_true(tagged > MANY / 100 * 90); /* most frees took the fast path, */
+    assert_in_range(me->counters.remote_blocks, 0, MANY / 10);
+    assert_in_range(me->counters.drained_blocks, MANY / 100 * 85, MANY); /* and most blocks no remote list */
+    return unused;
+}
+
+static void *(*const hands[][2])(void *unused) = {{allocate_many, NULL}, {NULL, free_many}};
+
+/* Of a thread that has ended, and of one that waits. */
+TEST_EACH(whoever_frees_blocks_of_slabs_without_owner_puts_them_there, hands)
+{
+    start(NULL);
+    if (row[0][0])
+        unit_in_thread(row[0][0], NULL);
+    else
+        allocate_many(NULL);
+    if (row[0][1])
+        unit_in_thread(row[0][1], NULL);
+    else
+        free_many(NULL);
+    hak_bins_flush(t);
+    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
     unit_sweep();
     struct hak_census c = unit_census();
     assert_int_equal(c.used, 0);
-    assert_int_equal(unit_pages_in_use(&c), 0); /* FULL -> PARTIAL -> EMPTY by remote frees alone */
+    assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
 static void drain_one(void *block)

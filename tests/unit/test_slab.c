@@ -247,6 +247,39 @@ TEST(full_is_without_owner_and_reclaimed)
     assert_int_equal(unit_transitions(HAK_SLAB_FULL, HAK_SLAB_ACTIVE), 1);
 }
 
+/* A visitor puts blocks into a slab without an owner, whatever other threads do meanwhile. */
+TEST(visits)
+{
+    make_full();
+    assert_true(hak_slab_visit(&slab));
+    assert_false(hak_slab_visit(&slab));
+    assert_false(hak_slab_reclaim(&slab, me));
+    hak_slab_put(&slab, all[0]);
+    assert_int_equal(hak_slab_leave(&slab), HAK_REMOTE_PUBLISH);
+    assert_state(HAK_SLAB_PARTIAL, NULL);
+
+    assert_true(hak_slab_visit(&slab));
+    assert_false(hak_slab_adopt(&slab, me)); /* off its list: the visitor will publish it */
+    assert_state(HAK_SLAB_FULL, NULL);
+    hak_slab_put(&slab, all[1]);
+    assert_int_equal(hak_slab_remote_put(&slab, all[2]), HAK_REMOTE_PUBLISH); /* unless another thread does so */
+    assert_int_equal(hak_slab_leave(&slab), HAK_REMOTE_DONE);
+    assert_int_equal(hak_slab_remote_count(&slab), 1);
+
+    uint32_t n = slab.capacity;
+    assert_true(hak_slab_visit(&slab));
+    for (uint32_t i = 3; i < n - 1; i++)
+        hak_slab_put(&slab, all[i]);
+    assert_int_equal(hak_slab_leave(&slab), HAK_REMOTE_DONE);
+    assert_true(hak_slab_visit(&slab));
+    hak_slab_put(&slab, all[n - 1]);
+    assert_false(hak_slab_all_back(&slab));
+    assert_int_equal(hak_slab_collect(&slab), 1);
+    assert_int_equal(hak_slab_leave(&slab), HAK_REMOTE_EMPTY);
+    assert_true(hak_slab_all_back(&slab));
+    assert_false(hak_slab_visit(&slab)); /* a block that comes now was freed twice */
+}
+
 TEST(only_the_last_remote_free_says_empty)
 {
     make_full();

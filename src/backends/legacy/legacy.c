@@ -22,12 +22,14 @@ static const struct hak_stage one_stage[] = {
 static struct hak_slab *adopt(struct hak_heap *heap, unsigned cls)
 {
     hak_lock_acquire(&lists_lock);
-    struct hak_slab *slab = partial_lists[cls];
-    if (slab) {
+    struct hak_slab *slab;
+    bool adopted = false;
+    while (!adopted && (slab = partial_lists[cls])) {
         hak_slab_list_remove(&partial_lists[cls], slab);
-        hak_slab_adopt(slab, heap);
-        hak_count_stage(STAGE_PARTIAL);
+        adopted = hak_slab_adopt(slab, heap);
     }
+    if (slab)
+        hak_count_stage(STAGE_PARTIAL);
     hak_lock_release(&lists_lock);
     return slab;
 }

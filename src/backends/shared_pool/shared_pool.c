@@ -160,7 +160,7 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
 static uint64_t partial_slabs(const struct hak_counters *c)
 {
     return c->transitions[HAK_SLAB_FULL][HAK_SLAB_PARTIAL] + c->transitions[HAK_SLAB_ACTIVE][HAK_SLAB_PARTIAL] -
-           c->transitions[HAK_SLAB_PARTIAL][HAK_SLAB_ACTIVE];
+           c->transitions[HAK_SLAB_PARTIAL][HAK_SLAB_ACTIVE] - c->transitions[HAK_SLAB_PARTIAL][HAK_SLAB_FULL];
 }
 
 static void write_pool_stats(struct hak_stats_writer *w)

@@ -162,8 +162,10 @@ static void uncount_idle(struct class_cache *c)
 struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls)
 {
     struct class_cache *c = &caches[cls];
-    struct hak_slab *slab = pop_stack(c);
-    if (slab && hak_slab_adopt(slab, heap)) {
+    struct hak_slab *slab;
+    while ((slab = pop_stack(c)) && !hak_slab_adopt(slab, heap))
+        ;
+    if (slab && slab->used == 0) {
         uncount_idle(c);
         HAK_STORE_RELAXED(&c->served, true);
     }
@@ -189,11 +191,10 @@ static bool next_pass(struct class_cache *c, unsigned turn)
 /* Its last block may have come back: then a later pass finds it. */
 static size_t purge_inside(struct hak_slab *slab)
 {
-    if (!hak_sparse_is_due(slab))
+    if (!hak_slab_visit(slab))
         return 0;
-    hak_slab_adopt(slab, NULL);
-    size_t bytes = hak_sparse_purge(slab);
-    hak_slab_disown(slab);
+    size_t bytes = hak_sparse_is_due(slab) ? hak_sparse_purge(slab) : 0;
+    hak_slab_leave(slab);
     return bytes;
 }
 

@@ -16,8 +16,8 @@
     X(borrowed, "requests served by a larger class")                \
     X(checks, "checks of a bin")                          \
     X(overflows, "checks that found a bin beyond its capacity")          \
-    X(drained_blocks, "own blocks returned to slabs")                \
-    X(remote_blocks, "remote blocks returned to slabs")                    \
+    X(drained_blocks, "blocks put into own slabs, or in visits")     \
+    X(remote_blocks, "blocks put on the remote lists of slabs")            \
     X(remote_batches, "compare-and-swaps that returned them")                 \
     X(remote_early, "remote blocks collected before own ones")         \
     X(remote_low_water, "remote blocks collected as own ones ran low") \

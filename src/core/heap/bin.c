@@ -266,7 +266,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     if (!b->batch)
         start_bin(heap, cls);
     b->swings += b->overflows && b->swings < HAK_SWINGS;
-    b->overflows = 0;
+    b->overflows = b->flushes = 0;
     uint32_t taken = 0;
     if (!has_own_free(heap, b->slabs))
         taken = hak_remote_cache_refill(heap, cls); /* in place of a slab */

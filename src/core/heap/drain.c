@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * From bins to slabs: returns a list of free blocks, of any slabs. Blocks of the heap's own slabs go to the slab's
- * bitmap, or its free list; others are grouped by slab, so that one compare-and-swap returns many of them. */
+ * bitmap, or its free list. So do those of slabs without an owner, which the thread visits. Others are grouped by slab,
+ * so that one compare-and-swap returns many of them. */
 #include "drain.h"
 
 #include "core/base/log.h"
@@ -17,11 +18,13 @@ static void untag(const char *base, unsigned pages)
         hak_tag_clear(base + i * HAK_PAGE);
 }
 
-static void put_remote(struct hak_slab *slab, struct hak_chain chain)
+/* Blocks return to a slab that the thread does not own: on its remote list; or, without a chain, they are put already,
+ * and the thread leaves the slab. */
+static void put_remote(struct hak_slab *slab, const struct hak_chain *chain)
 {
     const char *base = slab->base; /* read first: once the blocks are returned, the slab may change its class */
     unsigned cls = slab->cls, pages = slab->pages;
-    switch (hak_slab_remote_put(slab, chain)) {
+    switch (chain ? hak_slab_remote_put(slab, *chain) : hak_slab_leave(slab)) {
     case HAK_REMOTE_PUBLISH:
         hak_parts.backend->release_slab(slab);
         break;
@@ -48,7 +51,7 @@ static void flush_group(struct hak_heap *heap, struct group *g)
 {
     hak_count(&heap->counters.remote_blocks, g->chain.count);
     hak_count(&heap->counters.remote_batches, 1);
-    put_remote(g->slab, g->chain);
+    put_remote(g->slab, &g->chain);
 }
 
 static void flush_groups(struct hak_heap *heap, struct groups *groups)
@@ -76,12 +79,23 @@ static void add_to_group(struct hak_heap *heap, struct groups *groups, struct ha
     hak_next_store(chain.tail, NULL);
 }
 
-/* With `cpu` all heaps have one tag, so the slab's hint decides. */
-static bool was_mine(const struct hak_heap *heap, const struct hak_slab *slab, const void *block)
+static bool has_tag(const struct hak_heap *heap, const void *block)
 {
     uint64_t page = (uintptr_t)block >> HAK_PAGE_LG;
-    return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES &&
-           (!HAK_CACHE_CPU || HAK_LOAD_RELAXED(&slab->last_owner) == hak_slab_owner_hint(heap));
+    return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES;
+}
+
+#define BURST_STRIDE 1024u /* a bin holds 16 blocks until the next check: of larger ones too much memory */
+
+/* In a long burst of frees, the thread's next frees of the slab's blocks take the fast path, into its bin, which keeps
+ * few of them. */
+static void expect_more(struct hak_heap *heap, const struct hak_slab *slab, const void *block)
+{
+    struct hak_bin *b = &heap->bins[slab->cls];
+    if (b->flushes < HAK_BURST || slab->stride > BURST_STRIDE || has_tag(heap, block))
+        return;
+    hak_slab_tag(slab, heap->tag);
+    b->overflows = HAK_BURST;
 }
 
 /* Consecutive blocks of a list often belong to one slab; blocks of one page always do. NULL lies in no slab. */
@@ -94,7 +108,8 @@ static bool same_page(const void *a, const void *b)
  */
 static bool reclaim(struct hak_heap *heap, struct hak_slab *slab, const void *block)
 {
-    if (!was_mine(heap, slab, block) || !hak_owned_has_room(heap, slab) || !hak_slab_reclaim(slab, heap))
+    if (!has_tag(heap, block) || HAK_LOAD_RELAXED(&slab->last_owner) != hak_slab_owner_hint(heap) ||
+        !hak_owned_has_room(heap, slab) || !hak_slab_reclaim(slab, heap))
         return false;
     hak_owned_add(heap, slab);
     hak_count(&heap->counters.reclaimed, 1);
@@ -237,8 +252,6 @@ HAK_INLINE void put_own(struct hak_heap *heap, struct hak_slab *slab, struct res
     slab->used -= n;
     *count += n;
     hak_count(&heap->counters.drained_blocks, n);
-    if (HAK_UNLIKELY(slab->used == 0))
-        release_spare(heap, slab);
 }
 
 /* The number of a block. The slab's owner may be carving it now, so this cannot check how far it is carved. */
@@ -270,7 +283,7 @@ HAK_INLINE void put_others(struct hak_heap *heap, struct groups *groups, struct 
     if (heap)
         add_to_group(heap, groups, slab, chain);
     else
-        put_remote(slab, chain);
+        put_remote(slab, &chain);
 }
 
 /* Whether blocks of the slab can be allocated. A block freed twice may lead to another descriptor, whose class and
@@ -303,10 +316,17 @@ HAK_INLINE void drain_rest(struct hak_heap *heap, struct rest rest, const bool a
         }
         if (HAK_HEADER_LIMIT) /* a wrong byte that names another class brought the block to a bin of others */
             hak_slab_check_header(slab, rest.first);
-        if (HAK_UNLIKELY(!own))
-            put_others(heap, &groups, slab, &rest, array);
-        else
+        if (HAK_LIKELY(own)) {
             put_own(heap, slab, &rest, array);
+            if (HAK_UNLIKELY(slab->used == 0))
+                release_spare(heap, slab);
+        } else if (heap && hak_slab_visit(slab)) {
+            expect_more(heap, slab, rest.first);
+            put_own(heap, slab, &rest, array);
+            put_remote(slab, NULL);
+        } else {
+            put_others(heap, &groups, slab, &rest, array);
+        }
     }
     if (heap)
         flush_groups(heap, &groups);

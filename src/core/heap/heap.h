@@ -11,6 +11,7 @@
 #include "core/plugin.h"
 
 #define HAK_SWINGS 8u /* after so many, an array becomes longer */
+#define HAK_BURST 16u /* overflows, or flushes of the remote cache, without a refill: the program frees a lot */
 
 /* The slabs behind one bin. */
 struct hak_bin {
@@ -22,6 +23,7 @@ struct hak_bin {
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
     uint16_t remote_capacity; /* blocks that it takes before a check; 0 before the first block */
+    uint8_t flushes;          /* of the remote cache since the last refill, up to HAK_BURST */
     uint8_t swings;           /* times that it was refilled after it had overflowed, up to HAK_SWINGS */
     uint8_t seen;             /* `refills` at the last scan (hak_bins_scan; low 8 bits) */
     HAK_BIN_FIELDS

@@ -38,6 +38,7 @@ void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
         uint32_t n = (uint32_t)hak_min(b->remote_count - keep, REMOTE_FLUSH);
         hak_work_add(n);
         hak_share_count_use(b);
+        b->flushes += b->flushes < HAK_BURST;
         hak_remote_flush_to(heap, b, b->remote_count - n);
     }
     hak_heap_end_change(heap);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The states of a slab; slab.h has the diagram. One word of a slab, which is changed by compare-and-swap, holds: bits
- * 0..3 state | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks allocated | 32..63 first remote block / 16 A remote
- * free publishes the links it wrote with a release; the thread that takes the list acquires them. */
+ * 0..2 state | 3 a thread visits the slab | 4..17 remote blocks | 18..31 FULL, PARTIAL: blocks allocated | 32..63 first
+ * remote block / 16 A remote free publishes the links it wrote with a release; the thread that takes the list acquires
+ * them. */
 #include "slab.h"
 
 #include <string.h>
@@ -14,6 +15,8 @@
 #define ALLOCATED_SHIFT 18
 #define FIRST_SHIFT 32
 #define UNIT_LG 4
+#define VISITED 8u
+#define ALL_BUT_LIST ((uint64_t)HAK_SLAB_COUNT_MASK << ALLOCATED_SHIFT | VISITED | HAK_SLAB_STATE_MASK)
 #define GOLDEN 0x9e3779b97f4a7c15u /* 2^64 by the golden ratio: spreads a count over all bits */
 #define BITMAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
 
@@ -435,8 +438,8 @@ uint32_t hak_slab_collect(struct hak_slab *slab)
     uint64_t word = HAK_LOAD_ACQUIRE(&slab->word);
     if (!count_of(word))
         return 0;
-    word = HAK_EXCHANGE_ACQ_REL(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
-    HAK_ASSERT(state_of(word) == HAK_SLAB_ACTIVE);
+    while (!swap_word(slab, &word, word & ALL_BUT_LIST))
+        ;
     return put_remote_list(slab, word);
 }
 
@@ -504,12 +507,42 @@ bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner)
 
 bool hak_slab_adopt(struct hak_slab *slab, struct hak_heap *owner)
 {
-    uint64_t word = HAK_EXCHANGE_ACQ_REL(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));
-    HAK_ASSERT(state_of(word) == HAK_SLAB_PARTIAL);
+    uint64_t word = HAK_LOAD_ACQUIRE(&slab->word);
+    enum hak_slab_state to;
+    do {
+        HAK_ASSERT(state_of(word) == HAK_SLAB_PARTIAL);
+        to = word & VISITED ? HAK_SLAB_FULL : HAK_SLAB_ACTIVE;
+    } while (!swap_word(slab, &word, to == HAK_SLAB_FULL ? word - HAK_SLAB_PARTIAL + to : make_word(to, 0)));
+    hak_count_transition(HAK_SLAB_PARTIAL, to);
+    if (HAK_UNLIKELY(to == HAK_SLAB_FULL))
+        return false;
     HAK_STORE_RELAXED(&slab->owner, owner);
-    hak_count_transition(HAK_SLAB_PARTIAL, HAK_SLAB_ACTIVE);
     put_remote_list(slab, word);
-    return slab->used == 0;
+    return true;
+}
+
+/* No visit if all blocks are on the remote list: what comes then was freed twice. */
+bool hak_slab_visit(struct hak_slab *slab)
+{
+    uint64_t word = HAK_LOAD_ACQUIRE(&slab->word);
+    enum hak_slab_state state = state_of(word);
+    return (state == HAK_SLAB_FULL || state == HAK_SLAB_PARTIAL) && !(word & VISITED) &&
+           count_of(word) < allocated_of(word) && swap_word(slab, &word, word | VISITED);
+}
+
+/* Until here the blocks that the visitor put count as allocated, so no other thread sees all blocks back. */
+enum hak_remote hak_slab_leave(struct hak_slab *slab)
+{
+    uint64_t word = HAK_LOAD_RELAXED(&slab->word), wanted;
+    uint32_t used = slab->used;
+    do {
+        wanted = (word & ~ALL_BUT_LIST) | make_word(HAK_SLAB_PARTIAL, used);
+    } while (!swap_word(slab, &word, wanted));
+    if (state_of(word) == HAK_SLAB_FULL) {
+        hak_count_transition(HAK_SLAB_FULL, HAK_SLAB_PARTIAL);
+        return HAK_REMOTE_PUBLISH;
+    }
+    return count_of(wanted) == used ? HAK_REMOTE_EMPTY : HAK_REMOTE_DONE;
 }
 
 static bool is_all_back(uint64_t word)

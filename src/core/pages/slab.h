@@ -9,7 +9,9 @@
  * ACTIVE slabs have one owner, the only thread to touch `free`, `free_count`, `bitmap`, `marked`, `carved` and `used`.
  * Small free blocks are marked in the free bitmap and handed out in address order, as new blocks are: what a program
  * allocates together lies together, in whatever order it freed before. Larger free blocks are on a list. FULL slabs
- * have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the backend. A block in some
+ * have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the backend. A thread that frees
+ * blocks of either visits it: for a moment it alone touches those fields, while the slab stays in its state and on its
+ * list. A block in some
  * thread's bin counts as allocated: a slab with such a block is never EMPTY. */
 #ifndef HAK_SLAB_H
 #define HAK_SLAB_H
@@ -83,7 +85,7 @@ struct hak_chain {
     uint32_t count;
 };
 
-#define HAK_SLAB_STATE_MASK 0xfu
+#define HAK_SLAB_STATE_MASK 0x7u
 HAK_INLINE enum hak_slab_state hak_slab_state(const struct hak_slab *slab)
 {
     return (enum hak_slab_state)(HAK_LOAD_ACQUIRE(&slab->word) & HAK_SLAB_STATE_MASK);
@@ -122,7 +124,7 @@ uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slo
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
 /* Puts blocks of the slab on its free list; the last one's link is NULL. */
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
-/* Moves the remote list to the free list; returns how many blocks were there. */
+/* Moves the remote list to the free list; returns how many blocks were there. Also by a visitor. */
 uint32_t hak_slab_collect(struct hak_slab *slab);
 /* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
 bool hak_slab_retire(struct hak_slab *slab);
@@ -240,14 +242,20 @@ HAK_INLINE void hak_slab_push(struct hak_slab *slab, void *block)
 
 /* FULL -> ACTIVE for `owner`; false if someone else changed the state first. */
 bool hak_slab_reclaim(struct hak_slab *slab, struct hak_heap *owner);
-/* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. True: no block is allocated. */
+/* PARTIAL (just taken off its list) -> ACTIVE for `owner`, its remote list collected. False, and FULL: a thread visits
+ * the slab, and will publish it. */
 bool hak_slab_adopt(struct hak_slab *slab, struct hak_heap *owner);
-/* The result of a remote free. */
+/* Begins a visit to a FULL or PARTIAL slab, in which the thread puts blocks of it into it as its owner would. False:
+ * another thread visits or owns it. */
+bool hak_slab_visit(struct hak_slab *slab);
+/* The result of a visit, and of a remote free. */
 enum hak_remote {
     HAK_REMOTE_DONE,
     HAK_REMOTE_PUBLISH, /* this call made a FULL slab PARTIAL: the caller gives it to the backend */
     HAK_REMOTE_EMPTY,   /* PARTIAL and every block is back: the caller tells the backend */
 };
+/* Ends the visit. */
+enum hak_remote hak_slab_leave(struct hak_slab *slab);
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain);
 /* PARTIAL slabs: whether all their blocks are back. */
 bool hak_slab_all_back(const struct hak_slab *slab);

@@ -12,7 +12,6 @@
 #include "core/heap/share.h"
 #include "core/pages/block_batch.h"
 
-#define BURST 16u                   /* overflows without a refill: some thousand frees */
 #define LONGER 4u                   /* capacities that a longer bin holds, */
 #define LONGER_BYTES (64 * HAK_KIB) /* and how many bytes at most */
 #define TICKS 15u                   /* until the next check, where at the latest the thread follows a trim's request */
@@ -203,12 +202,12 @@ static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
-    bool burst = b->overflows == BURST;
+    bool burst = b->overflows == HAK_BURST;
     uint32_t keep = burst ? 1 : array_capacity(b, cls);
     uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
-    bool grows = n < keep && most - n <= HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
+    bool grows = (burst || n < keep) && most - n <= HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
     if (grows)
         grow_array(heap, cls, 2 * most);
     put_in_array(heap, cls, p);
