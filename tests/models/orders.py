@@ -21,7 +21,7 @@ WEAKER = {"acquire": ["relaxed"], "release": ["relaxed"], "acq_rel": ["acquire",
 
 # (function, operation, from, to): the reason why no model fails.
 KEPT = {
-    ("load_word_acquire", "load", "acquire", "relaxed"): "reclaim's swap acquires as well",
+    ("hak_slab_reclaim", "load", "acquire", "relaxed"): "its swap acquires as well",
     ("swap_word", "cas", "acquire (failure)", "relaxed"): "a swap that failed reads only the word",
     ("hak_slab_state", "load", "acquire", "relaxed"): "the caller got the slab from a block, a list or under a lock",
     ("hak_slab_format", "store", "release", "relaxed"): "a thread finds the slab through a block or a list",
@@ -48,7 +48,8 @@ UNMET = {
 }
 # Of two redundant orders one must remain: models detect if both are weakened.
 TOGETHER = [
-    [("load_word_acquire", "load", "acquire", "relaxed"), ("swap_word", "cas", "acq_rel", "release")],
+    [*((f"hak_slab_{call}", "load", "acquire", "relaxed") for call in ("collect", "reclaim", "adopt", "visit")),
+     ("swap_word", "cas", "acq_rel", "release")],
     [("hak_slab_stack_take_all", "load", "acquire", "relaxed"),
      ("hak_slab_stack_take_all", "cas", "acquire", "relaxed"),
      ("hak_slab_stack_take_all", "cas", "acquire (failure)", "relaxed")],
