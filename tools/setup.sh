@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Installs what is missing on Debian 12, and nothing else.
+# Installs what is missing on Debian 12 or 13, and nothing else.
 #
 #   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site]...    (default: all)
 #
@@ -19,16 +19,22 @@ usage "" "$@"
 
 readonly ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+readonly CODENAME=$(. /etc/os-release && echo "$VERSION_CODENAME")
+if [ "$CODENAME" = bookworm ]; then
+    readonly PYTHON=python3.11 CLANG_RT=libclang-rt-14-dev MIMALLOC=libmimalloc2.0 TCMALLOC=libtcmalloc-minimal4
+else
+    readonly PYTHON=python3.13 CLANG_RT=libclang-rt-dev MIMALLOC=libmimalloc3 TCMALLOC=libtcmalloc-minimal4t64
+fi
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly QUICKSTART=(python3-numpy)
-readonly TEST=(make clang clang-tidy libclang-rt-14-dev valgrind libc6-dbg strace stress-ng git xz-utils
-               python3.11 libpython3.11-testsuite sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
+readonly TEST=(make clang clang-tidy "$CLANG_RT" valgrind libc6-dbg strace stress-ng git xz-utils
+               "$PYTHON" "lib$PYTHON-testsuite" sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libfaketime fakeroot fakechroot libeatmydata1
                python3-pytest chromium musl-tools ccache clang-format abigail-tools zsh systemtap-sdt-dev)
 # pip builds from Debian's own packages only, so its build tools (setuptools, wheel) must be among them.
 readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-wheel
                     python3-numpy python3-matplotlib python3-rich)
-readonly BENCH=(libmimalloc2.0 libjemalloc2 libtcmalloc-minimal4 python3-numpy sqlite3 redis-server redis-tools)
+readonly BENCH=("$MIMALLOC" libjemalloc2 "$TCMALLOC" python3-numpy sqlite3 redis-server redis-tools)
 
 readonly SITE=(mkdocs mkdocs-material mandoc git python3)
 readonly SUITES=(make zlib1g-dev tcl perl)
@@ -36,7 +42,6 @@ readonly SUITES=(make zlib1g-dev tcl perl)
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
 readonly SUITE_PART=test_sqlite3
 readonly SUITE_DIR=$ROOT/build-test/cpython
-readonly CODENAME=$(. /etc/os-release && echo "$VERSION_CODENAME")
 readonly SUITES_DIR=$ROOT/build-test/suites
 
 fail() {
@@ -137,17 +142,17 @@ fetch_source() {
 # The missing part of the CPython suite, of the installed version.
 fetch_suite_part() {
     local version
-    version=$(dpkg-query -W -f='${source:Version}' libpython3.11-testsuite)
+    version=$(dpkg-query -W -f='${source:Version}' "lib$PYTHON-testsuite")
     if [ -f "$SUITE_DIR/$version" ]; then
         return 0
     fi
-    echo "setup.sh: getting $SUITE_PART from the source package of python3.11"
-    fetch_source python3.11 "$version"
+    echo "setup.sh: getting $SUITE_PART from the source package of $PYTHON"
+    fetch_source "$PYTHON" "$version"
     rm -rf "$SUITE_DIR"
     mkdir -p "$SUITE_DIR"
-    tar -xf "$WORK"/python3.11_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 \
+    tar -xf "$WORK/$PYTHON"_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 \
         --wildcards "*/Lib/test/$SUITE_PART/*" ||
-        fail "no $SUITE_PART in the source package of python3.11"
+        fail "no $SUITE_PART in the source package of $PYTHON"
     touch "$SUITE_DIR/$version"
 }
 

@@ -14,8 +14,8 @@ import xml.etree.ElementTree
 
 from world import Broken, how, tail
 
-PYTHON = "/usr/bin/python3.11"
-SUITE = "/usr/lib/python3.11/test"
+PYTHON = os.path.realpath("/usr/bin/python3")
+SUITE = f"/usr/lib/{os.path.basename(PYTHON)}/test"
 # Debian's package of the suite leaves test_sqlite3 out; tools/setup.sh gets it from the source package.
 EXTRA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-test/cpython")
 
