@@ -66,7 +66,8 @@ EOF
 
 # compare BLOCKS TITLE COMMAND...: the command with and without the library, by turns, and the verdict.
 compare() {
-    local blocks=$1 title=$2
+    local blocks=${TEST_SHORT:+3} title=$2
+    blocks=${blocks:-$1}
     shift 2
     echo "$title"
     "$PYTHON" tools/compare.py "$PRELOAD" "$blocks" "$@" || fail "$title could not be compared"

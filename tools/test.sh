@@ -251,8 +251,10 @@ meson_test() {
     failed=$((failed + now[1]))
 }
 
+# Random tests run in full in the default build, elsewhere by --long only.
 stage_variant() {
     local name=$1 log=$OUT/$1.log began=$SECONDS passed=0 failed=0 line more
+    [ "$name" = default ] || [ "$LONG" -eq 1 ] || local -x TEST_SHORT=1
     line=$(variant_line "$name")
     read -r -a more <<<"$(field "$line" 4)"
     : >"$log"
@@ -408,6 +410,7 @@ emulated() {
 
 # musl: the library and its tests, except for those that need seccomp (Debian's musl has no kernel headers).
 musl() {
+    [ "$LONG" -eq 1 ] || local -x TEST_SHORT=1
     local dir=$OUT/musl suites=(--no-suite machine --suite unit --suite api --suite stress --suite misuse)
     [ "$LONG" -eq 0 ] && suites+=(--no-suite second --no-suite long) || suites+=(--suite memory --suite limits)
     rm -rf "$dir"
@@ -751,7 +754,7 @@ run_stage() {
         release) stage_command release tools/release.sh --try 1.0.0 ;;
         subproject) stage_command subproject embeds ;;
         linked-backend) stage_command linked-backend links_backend ;;
-        quickstart) stage_command quickstart in_default_build tools/quickstart.sh ;;
+        quickstart) TEST_SHORT=1 stage_command quickstart in_default_build tools/quickstart.sh ;;
         *) stage_variant "$1" ;;
     esac
 }

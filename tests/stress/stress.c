@@ -458,7 +458,7 @@ int main(int argc, char **argv)
 
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    ops_per_lane = ops / count;
+    ops_per_lane = (getenv("TEST_SHORT") ? ops / 3 : ops) / count;
     start((unsigned)count);
     finish((unsigned)count);
     check_conservation();

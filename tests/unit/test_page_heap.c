@@ -3,6 +3,7 @@
  * cached; purges while other threads take pages; and random calls against a plain model of all pages. */
 #include "core/pages/page_heap.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -1143,7 +1144,7 @@ static bool do_any(void)
 
 static void random_life(unsigned rounds)
 {
-    rounds /= HAK_SANITIZED ? 8 : 1;
+    rounds /= HAK_SANITIZED ? 8 : getenv("TEST_SHORT") ? 4 : 1;
     for (unsigned round = 0; round < rounds; round++) {
         check_pages(do_any());
         check_runs();
