@@ -12,16 +12,19 @@ from .heapprofile import HeapProfile
 from .symbols import Symbols
 
 
+DEEPEST = 200  # levels of a graph: each is a call of Python's, too
+
+
 def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
     """Widths are bytes: live or allocated ones."""
     root = _node("all")
     for stack, amount in profile.stacks.items():
         node = root
         _add(node, amount.live_bytes, amount.all_bytes)
-        for address in reversed(stack):
-            for frame in reversed(symbols.frames[address]):
-                node = node["c"].setdefault(frame.function, _node(frame.function, frame.place))
-                _add(node, amount.live_bytes, amount.all_bytes)
+        frames = [frame for address in reversed(stack) for frame in reversed(symbols.frames[address])]
+        for frame in frames[:DEEPEST]:
+            node = node["c"].setdefault(frame.function, _node(frame.function, frame.place))
+            _add(node, amount.live_bytes, amount.all_bytes)
     data = json.dumps(_plain(root), ensure_ascii=False).replace("<", "\\u003c")
     frame = resources.files(__package__).joinpath("flame.html").read_text("utf-8")
     return frame.replace("@TITLE@", escape(title)).replace("@DATA@", data)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hakmem_workbench import glossary
+from hakmem_workbench import flame, glossary, heapprofile
+from hakmem_workbench.symbols import Symbols
 from hakmem_workbench.text import duration
 
 pytest.importorskip("matplotlib")
@@ -94,8 +95,8 @@ def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignor
     return json.loads(html.unescape(match[1]))
 
 
-def console_of(page: Path, folder: Path) -> list[str]:
-    """The browser's console output for the page, including refused requests."""
+def console_of(page: Path, folder: Path) -> tuple[str, list[str]]:
+    """The page as the browser leaves it, and its console output, including refused requests."""
     flags = (*FLAGS, "--enable-logging=stderr", f"--user-data-dir={folder / 'profile-console'}")
     done = subprocess.run(
         [chromium(), *flags, "--dump-dom", page.as_uri()],
@@ -105,7 +106,20 @@ def console_of(page: Path, folder: Path) -> list[str]:
         check=True,
     )
     assert "</html>" in done.stdout
-    return [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_flame_graph(tmp_path: Path) -> None:
+    """Its script runs: a box for each frame of each stack, and one for all of them."""
+    mappings = [heapprofile.Mapping(0x1000, 0x9000, 0, "[vdso]"), heapprofile.Mapping(0xA000, 0xB000, 0, "</script>")]
+    profile = heapprofile.HeapProfile(1, 0, 1, 0, mappings)
+    for stack in ((0x2000, 0xA001, 0x3000), (0x3000,)):
+        profile.stacks[stack] = heapprofile.Amount(100, 1, 200, 2, 2)
+    page = tmp_path / "flame.html"
+    page.write_text(flame.page("<i>", profile, Symbols(mappings, (0x2000, 0x3000, 0xA001))), "utf-8")
+    dom, said = console_of(page, tmp_path)
+    assert said == []
+    assert len(re.findall(r"<div [^>]*left:", dom)) == 4
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +182,11 @@ def test_long_names_and_commands(experiment: Path, tmp_path: Path) -> None:
 
 
 def test_console_is_silent(experiment: Path, tmp_path: Path) -> None:
-    assert console_of(experiment / "ab.html", tmp_path) == []
+    assert console_of(experiment / "ab.html", tmp_path)[1] == []
     page = tmp_path / "outside.html"
     picture = '<img src="https://example.org/x.png"><script>alert(1)</script></body>'
     page.write_text((experiment / "ab.html").read_text().replace("</body>", picture))
-    refused = console_of(page, tmp_path)
+    _, refused = console_of(page, tmp_path)
     assert len(refused) == 2 and all("Content Security Policy" in line for line in refused)
 
 
