@@ -226,7 +226,8 @@ def tell_log():
     library = Library()
     ring, written = library.variable("hak_log_ring"), int.from_bytes(library.variable("hak_log_written"), "little")
     at = written % len(ring)
-    print((ring[at:] + ring[:at]).lstrip(b"\0").decode(errors="replace"), end="")
+    lines = (ring[at:] + ring[:at]).lstrip(b"\0").decode(errors="replace").splitlines()
+    print("\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines))
 
 
 class Hakmem(gdb.Command):

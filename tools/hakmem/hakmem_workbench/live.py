@@ -9,12 +9,13 @@ import statistics
 import time
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from .results import Arm
+from .screen import Console
 from .text import duration
 
 

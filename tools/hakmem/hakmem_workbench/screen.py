@@ -5,15 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import rich.console
 from rich import box
-from rich.console import Console
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+
+from .text import lines
+
+
+class Console(rich.console.Console):
+    """Text never commands the terminal, and has no markup: it may come from another program."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(lines(segment.text), segment.style)
 
 
 def console() -> Console:
     """Standard output; wide if it is not a terminal."""
-    plain = Console(highlight=False)
-    return plain if plain.is_terminal else Console(highlight=False, width=120)
+    plain = Console(highlight=False, markup=False)
+    return plain if plain.is_terminal else Console(highlight=False, markup=False, width=120)
 
 
 def titled_table(title: str) -> Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -14,6 +15,22 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+# Characters that command a terminal, reorder a line, or cannot be written at all; shown as a picture instead.
+_UNSEEN = {code: 0x2400 + code for code in range(32)} | {127: 0x2421}
+for first, last in ((0x80, 0x9F), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069), (0xD800, 0xDFFF)):
+    _UNSEEN |= dict.fromkeys(range(first, last + 1), 0xFFFD)
+_LINES = {code: shown for code, shown in _UNSEEN.items() if chr(code) not in "\n\t"}
+_OWN = re.compile("\u241b(\\[(?:0|(?:[12]|3[1236])(?:;(?:[12]|3[1236]))*)m)")
+
+
+def word(text: str) -> str:
+    """Text of another program, without what would command a terminal or begin a line."""
+    return text.translate(_UNSEEN)
+
+
+def lines(text: str) -> str:
+    """The same for text that has lines of its own."""
+    return text.translate(_LINES)
 
 
 def size(count: float) -> str:
@@ -110,7 +127,8 @@ class Printer:
         return f"\x1b[{codes}m{words}\x1b[0m"
 
     def line(self, words: str = "", *styles: str) -> None:
-        print(self.style(words, *styles), file=self.stream)
+        shown = lines(self.style(words, *styles))
+        print(_OWN.sub("\x1b\\1", shown) if self.colour else shown, file=self.stream)
 
     def paragraph(self, words: str, indent: str = "", *styles: str, bullet: str = "") -> None:
         """One wrapped paragraph; `bullet` takes the place of the first indent."""

@@ -154,11 +154,11 @@ def test_live_counters_as_json_need_nothing() -> None:
 
 
 LAYERS = (
-    {"errors", "text", "glossary", "screen", "children"},
-    {"elf", "observe", "ldtrace", "machine", "statsfile", "process", "timing", "blocks"},
-    {"library", "sidecar", "explain", "inference", "inspection", "heapprofile"},
-    {"settings", "resolve", "mesonbuild", "factorial", "symbols"},
-    {"preload", "checks", "running"},
+    {"errors", "text", "glossary", "children"},
+    {"elf", "observe", "ldtrace", "machine", "statsfile", "process", "timing", "blocks", "screen"},
+    {"library", "sidecar", "explain", "inference", "inspection"},
+    {"settings", "resolve", "mesonbuild", "factorial", "heapprofile"},
+    {"preload", "checks", "running", "symbols"},
     {"variants", "pprof", "flame"},
     {"results", "trace"},
     {"experiment", "live", "report", "plots", "advice"},

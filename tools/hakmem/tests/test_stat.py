@@ -33,7 +33,8 @@ def served(real_library: Path) -> Iterator[subprocess.Popen[bytes]]:
         "HAKMEM_LIMIT_MB": "640",
         "PYTHONMALLOC": "malloc",
     }
-    child = subprocess.Popen([os.path.realpath(sys.executable), "-c", WORK], env=environment)
+    words = ["\x1b]0;owned\x07\nline", "-c", WORK]
+    child = subprocess.Popen(words, executable=os.path.realpath(sys.executable), env=environment)
     yield child
     child.kill()
     child.wait()
@@ -55,6 +56,9 @@ def test_a_living_process(hakmem: Hakmem, served: subprocess.Popen[bytes]) -> No
     assert f"process {pid} " in once.out and "HAKMEM_LIMIT_MB=640" in once.out
     assert "refill_blocks" in once.out and "metadata.mmap" in once.out
     assert "regret " in once.out and "handed out again" in once.out  # the words of the table
+    for words in ["stat", "--once"], ["causes"], ["export"]:
+        done = hakmem(*words, str(pid))
+        assert done.code == 0 and "owned" in done.out and not {*"\x1b\x07"} & {*done.text}, done.text
     assert len(everything.out.splitlines()) > len(once.out.splitlines())  # zeros too
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from .. import inspection, process, statsfile
 from ..errors import Problem
 from ..statsfile import OsCall, Retained, Stats
+from ..text import word
 from .stat import seconds
 
 EPILOG = """\
@@ -141,7 +142,7 @@ def _memory(rows: Iterable[Retained]) -> list[Retained]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return word(text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
 
 
 def _replace(path: Path, text: str) -> None:

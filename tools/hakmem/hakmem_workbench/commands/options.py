@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
     table = [_in_effect(chosen, setting, stats, assigned) for setting in stats.settings]
     rows = [row for row in table if _wanted(row, args.words) and (row.changed or not args.changed)]
     if args.json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     else:
         _print(Printer(), chosen, stats, rows, bool(args.long or args.words))
     return _judge_environment(table, args.words, rows)

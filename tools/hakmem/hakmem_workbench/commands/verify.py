@@ -94,7 +94,7 @@ def main(args: argparse.Namespace) -> int:
             raise Problem(f"there is no finding '{kind}'", f"There are: {', '.join(checks.KINDS)}.")
     verdict = _examine(args, path)
     if args.json:
-        print(json.dumps(_as_json(verdict), indent=2, ensure_ascii=False))
+        print(json.dumps(_as_json(verdict), indent=2))
     else:
         _Report(Printer(), args.all).write(verdict)
     return 1 if verdict.failures else verdict.seen.failure
