@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "kernel.h"
 
@@ -78,4 +80,34 @@ ssize_t hak_file_write(int fd, const void *bytes, size_t size)
 int hak_file_resize(int fd, size_t size)
 {
     return (int)call_kernel(SYS_ftruncate, fd, (long)size, 0);
+}
+
+/* Whether others may put something into the folder. */
+static bool is_shared(const char *path, unsigned user)
+{
+    char folder[HAK_PATH_MAX + 1];
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+    memcpy(folder, path, length);
+    strcpy(folder + length, ".");
+    return HAK_SYSCALL(SYS_newfstatat, AT_FDCWD, folder, &st, 0) || st.st_mode & (S_IWGRP | S_IWOTH) ||
+           (st.st_uid && st.st_uid != user);
+}
+
+int hak_file_create(const char *path, int flags, unsigned mode)
+{
+    struct stat st;
+    unsigned user = (unsigned)HAK_SYSCALL(SYS_geteuid, 0);
+    int shared = is_shared(path, user) ? O_NOFOLLOW : 0;
+    flags |= shared | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    int fd = (int)HAK_SYSCALL(SYS_openat, AT_FDCWD, path, flags, mode), error = fd < 0 ? fd : 0;
+    bool is_file = !error && !HAK_SYSCALL(SYS_fstat, fd, &st) && S_ISREG(st.st_mode);
+    if (is_file && shared && (st.st_uid != user || st.st_nlink != 1))
+        error = -EPERM;
+    if (is_file && !error && !(flags & O_APPEND))
+        error = hak_file_resize(fd, 0);
+    if (error && fd >= 0)
+        hak_file_close(fd);
+    return error ? error : fd;
 }

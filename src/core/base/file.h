@@ -7,8 +7,13 @@
 
 #include "words.h"
 
+#define HAK_PATH_MAX 272 /* of a name with its end */
+
 /* The descriptor, which a program that is executed does not inherit, or -errno. A new file is readable by all. */
 int hak_file_open(const char *path, int flags);
+/* The same for output: the file is made, or emptied unless O_APPEND is among the flags. In a folder to which others may
+ * write, as /tmp, no link is followed, and no file that another user made is taken. A pipe needs a reader. */
+int hak_file_create(const char *path, int flags, unsigned mode);
 void hak_file_close(int fd);
 /* The beginning of a small file of the kernel, as a string; false if it cannot be read. */
 bool hak_file_read(const char *path, char *text, size_t size);

@@ -6,7 +6,7 @@
 #ifndef HAK_LOG_H
 #define HAK_LOG_H
 
-#include "words.h"
+#include "file.h"
 
 #define HAK_LOG_RING (16 * HAK_KIB)
 extern HAK_HIDDEN char hak_log_ring[HAK_LOG_RING];
@@ -23,7 +23,6 @@ _Noreturn HAK_COLD void hak_check_failed(const char *what, const char *file, int
 /* snprintf for the library: integers and strings only; the result is always terminated. */
 void hak_text_format(char *out, size_t size, const char *format, ...) HAK_PRINTF(3, 4);
 /* The name of a file, with %p replaced by the process id; `out` has room for HAK_PATH_MAX. */
-#define HAK_PATH_MAX 272
 void hak_text_path(char *out, const char *pattern);
 
 #define HAK_CHECK(x) (HAK_LIKELY(x) ? (void)0 : hak_check_failed(#x, __FILE__, __LINE__))

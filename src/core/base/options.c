@@ -207,8 +207,11 @@ static bool apply(struct hak_option_values *options, const struct hak_option_inf
 bool hak_option_is_changeable(const struct hak_option_info *info)
 {
 #define NUMBER(field) HAK_OPTION_##field,
-    static const uint8_t rows[] = {HAK_OPTIONS_CHANGEABLE(NUMBER)};
-    return memchr(rows, (int)(info - hak_option_table), sizeof rows) != NULL;
+    static const uint8_t changeable_rows[] = {HAK_OPTIONS_CHANGEABLE(NUMBER)};
+    HAK_SHOW_VARIABLE(changeable_rows);
+    HAK_SHOW_VARIABLE(texts);
+    HAK_SHOW_VARIABLE(hak_option_table);
+    return memchr(changeable_rows, (int)(info - hak_option_table), sizeof changeable_rows) != NULL;
 }
 
 const struct hak_option_info *hak_option_find(const char *name, size_t length)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See control.h. A tool finds each setting's address by the records here, and writes changeable settings (`hakmem
- * set`). So a setting is changeable only if its readers accept any value at any time. */
+ * See control.h. A tool finds the settings by their records, and writes changeable ones (`hakmem set`). So a setting is
+ * changeable only if its readers accept any value at any time. */
 #include "control.h"
 
 #include <string.h>
@@ -20,16 +20,7 @@
 /* Defined by libhakmem-profile.so, if it is loaded. */
 extern int hak_profile_set(size_t mean) __attribute__((weak));
 
-#define SHOW(field, name)                                                            \
-    HAK_SHOW_RECORD("setting " name, "i", offsetof(struct hak_option_values, field), \
-                    sizeof(((struct hak_option_values *)0)->field));
-#define HAK_BOOL(field, name, def, moves, sentence) SHOW(field, name)
-#define HAK_NUM(field, name, def, min, max, moves, sentence) SHOW(field, name)
-#define HAK_ENUM(field, name, def, choices, moves, sentence) SHOW(field, name)
-#define HAK_TEXT(field, name, moves, sentence) SHOW(field, name)
-#define HAK_PICK(field, name, def, target, picks, moves, sentence) SHOW(field, name)
-
-/* What tools read beside the settings. Files show their static variables themselves. */
+/* What tools read. Files show their static variables themselves. */
 static void show_structures(void)
 {
     HAK_SHOW_VARIABLE(hak_page_map);
@@ -70,6 +61,14 @@ static void show_structures(void)
     HAK_SHOW_NUMBER("remote_shift", HAK_SLAB_COUNT_SHIFT);
     HAK_SHOW_NUMBER("remote_mask", HAK_SLAB_COUNT_MASK);
     HAK_SHOW_VARIABLE(hak_sealed);
+    HAK_SHOW_SIZE(hak_option_info);
+    HAK_SHOW_FIELD(hak_option_info, default_value);
+    HAK_SHOW_FIELD(hak_option_info, min);
+    HAK_SHOW_FIELD(hak_option_info, max);
+    HAK_SHOW_FIELD(hak_option_info, offset);
+    HAK_SHOW_FIELD(hak_option_info, texts);
+    HAK_SHOW_FIELD(hak_option_info, type);
+    HAK_SHOW_NUMBER("text_max", HAK_TEXT_MAX);
     HAK_SHOW_VARIABLE(hak_guard_is_on);
     HAK_SHOW_VARIABLE(hak_log_ring);
     HAK_SHOW_VARIABLE(hak_log_written);
@@ -81,7 +80,6 @@ static void show_structures(void)
 
 int hak_control_get(const char *name, char *value, size_t size)
 {
-#include "hak_settings.def"
     show_structures();
     const struct hak_option_info *info = hak_option_find(name, strlen(name));
     if (!info)

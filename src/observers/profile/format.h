@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The file of a heap profile, as libhakmem-profile.so keeps it and `hakmem profile` reads it. It is mapped and always
- * current: to read it, the process need not end, receive a signal, or be attached to by a debugger. It is
- * HAKMEM_PROFILE_FILE, or else a file in memory, /proc/PID/fd/N -> /memfd:hakmem.profile.
+ * A heap profile, as libhakmem-profile.so keeps it in memory, where `hakmem profile PID` reads it from outside
+ * (core/base/layout.h). HAKMEM_PROFILE_FILE has the same, always current: it is mapped, and only written to.
  *
  * A header of 4096 bytes is followed by entries, frames and maps, at the offsets that it names. Numbers are words of
  * the machine. An entry stands for all samples with one stack, one size and one mean; its key is a hash of these, and 0
@@ -9,14 +8,14 @@
  * innermost first. Maps are lines as in /proc/PID/maps, of code only, each ended by a newline.
  *
  * A block of s bytes is sampled with the probability 1 - exp(-s / mean). So one sample stands for the inverse of that
- * many blocks. Readers may write `mean`: 0 switches the profile off. Threads notice after HAK_PROFILE_STEP bytes. */
+ * many blocks. Tools may write `mean` in the process: 0 switches the profile off. Threads notice after HAK_PROFILE_STEP
+ * bytes. */
 #ifndef HAK_FORMAT_H
 #define HAK_FORMAT_H
 
 #include "core/base/words.h"
 
 #define HAK_PROFILE_MAGIC "HAKPROF1"
-#define HAK_PROFILE_MEMORY "hakmem.profile"
 #define HAK_PROFILE_STEP HAK_MIB
 #define HAK_PROFILE_DEPTH 128 /* frames of a stack; the outermost ones are cut */
 

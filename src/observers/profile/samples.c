@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * See samples.h. A hash table maps a live block to its entry: buckets of slots, each with a block's address and the
  * index of its entry. A slot is free (0), being written (BUSY), or taken. Only one thread knows a block while it adds
- * or removes it, so no two threads work on one address. */
+ * or removes it, so no two threads work on one address. All of it is private memory, of which a forked child has a
+ * copy; of the file, which other processes may change, nothing is read. */
 #include "samples.h"
 
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
+#include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/probe.h"
 
@@ -31,7 +33,6 @@
 #define BUCKET 8u
 #define BUSY ((uintptr_t)1)
 #define RANGES 512u
-#define DESCRIPTOR_MAX 1023 /* low numbers are left to programs that use select */
 
 struct place {
     _Atomic(uintptr_t) block;
@@ -39,155 +40,165 @@ struct place {
 };
 
 static struct place *places; /* in use: BUCKET << BUCKETS_LG of them */
-static _Atomic(char *) file; /* NULL: there is none; or not yet, in a forked child */
-static char *parents;        /* the parent's file, which a child has to copy */
-static _Atomic(bool) opening, reading;
-static bool has_none;
+static char *profile;        /* header, entries, frames and maps; NULL: no profile */
+static const char *pattern;  /* HAKMEM_PROFILE_FILE */
+static struct own {          /* the kernel clears it in every child, however that was made */
+    _Atomic(bool) begun, reading;
+    _Atomic(char *) file; /* mapped, and not inherited by children; NULL: none */
+} * own;
 static struct range {
     uintptr_t start, end;
-} ranges[RANGES]; /* code ranges that the file's maps contain */
+} ranges[RANGES]; /* code ranges that the maps contain */
 static _Atomic(unsigned) nranges;
 static unsigned entries_used, read_again; /* the number of entries from which maps are read again */
 
-static struct hak_profile_header *header_of(char *f)
+static struct hak_profile_header *header(void)
 {
-    return (struct hak_profile_header *)f;
+    return (struct hak_profile_header *)profile;
 }
 
-static struct hak_profile_entry *entries_of(char *f)
+static struct hak_profile_entry *all_entries(void)
 {
-    return (struct hak_profile_entry *)(f + ENTRIES_AT);
+    return (struct hak_profile_entry *)(profile + ENTRIES_AT);
 }
 
 /* --- the file ------------------------------------------------------------------------------------------- */
 
-static int open_profile(void)
+/* Where the file has this part of the profile; NULL without a file. */
+static void *in_file(const void *part)
+{
+    char *f = HAK_LOAD_ACQUIRE(&own->file); /* stored by open_file */
+    return f ? f + ((const char *)part - profile) : NULL;
+}
+
+static void show(const void *part, size_t size)
+{
+    void *copy = in_file(part);
+    if (copy)
+        memcpy(copy, part, size);
+}
+
+static void show_word(_Atomic(uint64_t) *word)
+{
+    _Atomic(uint64_t) *copy = in_file(word);
+    if (copy)
+        HAK_STORE_RELEASE(copy, HAK_LOAD_RELAXED(word)); /* acquired by readers */
+}
+
+/* Both sums are exact, whatever other threads add. */
+static void add(_Atomic(uint64_t) *word, uint64_t n)
+{
+    _Atomic(uint64_t) *copy = in_file(word);
+    HAK_ADD_RELAXED(word, n);
+    if (copy)
+        HAK_ADD_RELAXED(copy, n);
+}
+
+/* A child's file begins with its parent's live blocks. */
+static void open_file(void)
 {
     char path[HAK_PATH_MAX];
-    const char *pattern = getenv("HAKMEM_PROFILE_FILE");
-    int low;
-    if (pattern && *pattern) {
-        hak_text_path(path, pattern);
-        low = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    } else {
-        low = memfd_create(HAK_PROFILE_MEMORY, MFD_CLOEXEC);
-    }
-    int fd = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, DESCRIPTOR_MAX);
-    if (fd < 0)
-        return low;
-    close(low);
-    return fd;
-}
-
-/* The descriptor of a file in memory stays open, since it is the only name. */
-static char *make_profile(void)
-{
-    int fd = open_profile();
-    void *p = MAP_FAILED;
-    if (fd >= 0 && hak_file_resize(fd, FILE_SIZE) == 0)
-        p = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    const char *pattern = getenv("HAKMEM_PROFILE_FILE");
-    if (fd >= 0 && (p == MAP_FAILED || (pattern && *pattern)))
+    hak_text_path(path, pattern);
+    int fd = hak_file_create(path, O_RDWR, 0600), error = fd < 0 ? fd : hak_file_resize(fd, FILE_SIZE);
+    char *f = error ? MAP_FAILED : mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
         close(fd);
-    if (p == MAP_FAILED) {
-        hak_log("HAKMEM_PROFILE_FILE: no file can be made (errno %d); there is no profile", errno);
-        return NULL;
+    if (f == MAP_FAILED || madvise(f, FILE_SIZE, MADV_DONTFORK)) {
+        hak_log("HAKMEM_PROFILE_FILE=%s: cannot be written (errno %d); name a writable file", path,
+                error ? -error : errno);
+        return;
     }
-    struct hak_profile_header *h = p;
+    HAK_STORE_RELEASE(&own->file, f); /* acquired by in_file */
+    struct hak_profile_header *h = header();
+    show(h, sizeof *h);
+    for (unsigned i = 0; i < ENTRIES && HAK_LOAD_RELAXED(&h->frames_used); i++)
+        if (HAK_LOAD_RELAXED(&all_entries()[i].key))
+            show(&all_entries()[i], sizeof(struct hak_profile_entry));
+    show(profile + FRAMES_AT, hak_min(HAK_LOAD_RELAXED(&h->frames_used), FRAMES) * sizeof(uint64_t));
+    show(profile + MAPS_AT, HAK_LOAD_RELAXED(&h->maps_used));
+}
+
+/* A child has its parent's live blocks; earlier frees do not concern it. */
+static void forget_freed(void)
+{
+    for (unsigned i = 0; i < ENTRIES && HAK_LOAD_RELAXED(&header()->frames_used); i++) {
+        struct hak_profile_entry *e = &all_entries()[i];
+        uint64_t freed = HAK_LOAD_RELAXED(&e->freed);
+        if (freed) {
+            HAK_SUB_RELAXED(&e->allocated, freed);
+            HAK_SUB_RELAXED(&e->freed, freed);
+        }
+    }
+}
+
+/* The first sample in a process. A child that execs at once makes no file. */
+static HAK_NOINLINE void begin(void)
+{
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    *h = (struct hak_profile_header){.header_size = ENTRIES_AT,
-                                     .entry_size = sizeof(struct hak_profile_entry),
-                                     .pid = (uint64_t)getpid(),
-                                     .entries_at = ENTRIES_AT,
-                                     .entries = ENTRIES,
-                                     .started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
-                                     .frames_at = FRAMES_AT,
-                                     .frames = FRAMES,
-                                     .maps_at = MAPS_AT,
-                                     .maps = MAPS};
-    memcpy(h->magic, HAK_PROFILE_MAGIC, sizeof h->magic);
-    return p;
-}
-
-/* At first, a child's live blocks are its parent's. Earlier frees do not concern the child. */
-static void copy_entries(char *to, char *from)
-{
-    struct hak_profile_entry *t = entries_of(to), *f = entries_of(from);
-    for (unsigned i = 0; i < ENTRIES; i++) {
-        uint64_t allocated = HAK_LOAD_RELAXED(&f[i].allocated), freed = HAK_LOAD_RELAXED(&f[i].freed);
-        if (!HAK_LOAD_RELAXED(&f[i].key))
-            continue;
-        memcpy(&t[i], &f[i], sizeof t[i]);
-        HAK_STORE_RELAXED(&t[i].allocated, allocated > freed ? allocated - freed : 0);
-        HAK_STORE_RELAXED(&t[i].freed, 0);
-    }
-}
-
-static void copy_file(char *to, char *from)
-{
-    struct hak_profile_header *t = header_of(to), *f = header_of(from);
-    uint64_t frames = hak_min(HAK_LOAD_RELAXED(&f->frames_used), FRAMES);
-    copy_entries(to, from);
-    memcpy(to + FRAMES_AT, from + FRAMES_AT, frames * sizeof(uint64_t));
-    memcpy(to + MAPS_AT, from + MAPS_AT, HAK_LOAD_RELAXED(&f->maps_used));
-    HAK_STORE_RELAXED(&t->frames_used, frames);
-    HAK_STORE_RELAXED(&t->maps_used, HAK_LOAD_RELAXED(&f->maps_used));
-    HAK_STORE_RELAXED(&t->mean, HAK_LOAD_RELAXED(&f->mean));
-}
-
-/* The file. In a child the first thread makes it; threads that come in the meantime do not sample. */
-static char *get_file(void)
-{
-    char *f = HAK_LOAD_ACQUIRE(&file);
-    if (HAK_LIKELY(f) || has_none || HAK_EXCHANGE_ACQUIRE(&opening, true))
-        return f;
     int saved = errno;
-    f = make_profile();
-    has_none = !f;
-    if (f && parents)
-        copy_file(f, parents);
-    if (parents)
-        munmap(parents, FILE_SIZE);
-    parents = NULL;
-    HAK_STORE_RELEASE(&file, f); /* acquired above */
-    HAK_STORE_RELEASE(&opening, false);
+    HAK_SHOW_VARIABLE(profile);
+    HAK_SHOW_NUMBER("profile_bytes", FILE_SIZE);
+    forget_freed();
+    clock_gettime(CLOCK_REALTIME, &now);
+    header()->pid = (uint64_t)getpid();
+    header()->started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (pattern && *pattern)
+        open_file();
     errno = saved;
-    return f;
 }
 
-/* A child that execs at once makes no file. */
-static void forked(void)
+/* False if there is no profile. */
+static bool has_profile(void)
 {
-    if (!parents)
-        parents = HAK_LOAD_RELAXED(&file);
-    HAK_STORE_RELAXED(&file, NULL);
-    HAK_STORE_RELAXED(&opening, false); /* the thread that did this does not exist here */
-    HAK_STORE_RELAXED(&reading, false);
+    if (HAK_UNLIKELY(!profile))
+        return false;
+    if (HAK_UNLIKELY(!HAK_LOAD_RELAXED(&own->begun)) && !HAK_EXCHANGE_RELAXED(&own->begun, true))
+        begin();
+    return true;
 }
 
 size_t hak_samples_mean(void)
 {
-    char *f = get_file();
-    return f ? HAK_LOAD_RELAXED(&header_of(f)->mean) : 0;
+    return has_profile() ? HAK_LOAD_RELAXED(&header()->mean) : 0;
 }
 
 bool hak_samples_set_mean(size_t mean)
 {
-    char *f = get_file();
-    if (f)
-        HAK_STORE_RELAXED(&header_of(f)->mean, mean);
-    return f != NULL;
+    if (!has_profile())
+        return false;
+    HAK_STORE_RELAXED(&header()->mean, mean);
+    show_word(&header()->mean);
+    return true;
+}
+
+static void *map_private(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
 }
 
 void hak_samples_start(size_t mean)
 {
-    size_t size = (sizeof *places * BUCKET) << BUCKETS_LG;
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    has_none = p == MAP_FAILED;
-    places = has_none ? NULL : p;
-    pthread_atfork(NULL, NULL, forked);
-    hak_samples_set_mean(mean);
+    pattern = getenv("HAKMEM_PROFILE_FILE");
+    places = map_private((sizeof *places * BUCKET) << BUCKETS_LG);
+    own = map_private(sizeof *own);
+    char *p = map_private(FILE_SIZE);
+    if (!places || !own || !p || madvise(own, sizeof *own, MADV_WIPEONFORK)) {
+        hak_log("HAKMEM_PROFILE: no memory (errno %d); there is no profile", errno);
+        return;
+    }
+    *(struct hak_profile_header *)p = (struct hak_profile_header){.header_size = ENTRIES_AT,
+                                                                  .entry_size = sizeof(struct hak_profile_entry),
+                                                                  .mean = mean,
+                                                                  .entries_at = ENTRIES_AT,
+                                                                  .entries = ENTRIES,
+                                                                  .frames_at = FRAMES_AT,
+                                                                  .frames = FRAMES,
+                                                                  .maps_at = MAPS_AT,
+                                                                  .maps = MAPS};
+    memcpy(p, HAK_PROFILE_MAGIC, strlen(HAK_PROFILE_MAGIC));
+    profile = p;
+    has_profile();
 }
 
 /* --- maps ----------------------------------------------------------------------------------------------- */
@@ -213,24 +224,26 @@ static uintptr_t hexadecimal(const char **text)
 }
 
 /* Takes a line "start-end r-xp offset device inode path", if it is code, and not known yet. */
-static void take_line(char *f, const char *line, size_t length)
+static void take_line(const char *line, size_t length)
 {
-    struct hak_profile_header *h = header_of(f);
+    struct hak_profile_header *h = header();
     const char *at = line;
     uintptr_t start = hexadecimal(&at), end = (at++, hexadecimal(&at));
     unsigned n = HAK_LOAD_RELAXED(&nranges);
     uint64_t used = HAK_LOAD_RELAXED(&h->maps_used);
     if (at[3] != 'x' || is_known_code(start) || n == RANGES || used + length + 1 > MAPS)
         return;
-    memcpy(f + MAPS_AT + used, line, length);
-    f[MAPS_AT + used + length] = '\n';
+    memcpy(profile + MAPS_AT + used, line, length);
+    profile[MAPS_AT + used + length] = '\n';
+    show(profile + MAPS_AT + used, length + 1);
     HAK_STORE_RELEASE(&h->maps_used, used + length + 1); /* acquired by readers */
+    show_word(&h->maps_used);
     ranges[n] = (struct range){start, end};
     HAK_STORE_RELEASE(&nranges, n + 1); /* acquired by is_known_code */
 }
 
 /* Reads line by line through a window, since the kernel returns whole lines, up to a page. */
-static void read_maps(char *f)
+static void read_maps(void)
 {
     char text[8192];
     size_t have = 0;
@@ -242,7 +255,7 @@ static void read_maps(char *f)
         char *line = text, *end;
         for (; (end = memchr(line, '\n', have - (size_t)(line - text))); line = end + 1) {
             *end = 0;
-            take_line(f, line, (size_t)(end - line));
+            take_line(line, (size_t)(end - line));
         }
         have -= (size_t)(line - text);
         memmove(text, line, have);
@@ -253,18 +266,18 @@ static void read_maps(char *f)
 }
 
 /* Code without a file stays unknown: so maps are not read again for each entry. */
-static void learn_maps(char *f, void *const *frames, unsigned depth)
+static void learn_maps(void *const *frames, unsigned depth)
 {
     unsigned unknown = 0;
     for (unsigned i = 0; i < depth; i++)
         unknown += !is_known_code((uintptr_t)frames[i]);
-    if (!unknown || entries_used < read_again || HAK_EXCHANGE_ACQUIRE(&reading, true))
+    if (!unknown || entries_used < read_again || HAK_EXCHANGE_ACQUIRE(&own->reading, true))
         return;
     unsigned before = HAK_LOAD_RELAXED(&nranges);
-    read_maps(f);
+    read_maps();
     if (HAK_LOAD_RELAXED(&nranges) == before)
         read_again = entries_used + entries_used / 8 + 16;
-    HAK_STORE_RELEASE(&reading, false);
+    HAK_STORE_RELEASE(&own->reading, false);
 }
 
 /* --- entries -------------------------------------------------------------------------------------------- */
@@ -275,37 +288,43 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 
-static void fill(char *f, struct hak_profile_entry *e, size_t size, size_t mean, void *const *frames, unsigned depth)
+static void fill(struct hak_profile_entry *e, size_t size, size_t mean, void *const *frames, unsigned depth)
 {
-    uint64_t first = HAK_ADD_RELAXED(&header_of(f)->frames_used, depth);
+    struct hak_profile_header *h = header();
+    uint64_t first = HAK_ADD_RELAXED(&h->frames_used, depth);
     if (first + depth > FRAMES) {
         first = 0;
         depth = 1; /* no room: a stack of one frame, which other entries share */
-        HAK_ADD_RELAXED(&header_of(f)->lost, 1);
+        add(&h->lost, 1);
     } else {
-        memcpy((uint64_t *)(f + FRAMES_AT) + first, frames, depth * sizeof *frames);
+        uint64_t *to = (uint64_t *)(profile + FRAMES_AT) + first;
+        memcpy(to, frames, depth * sizeof *frames);
+        show(to, depth * sizeof *frames);
     }
+    show_word(&h->frames_used);
     e->size = size;
     e->mean = mean;
     e->first = first;
+    show(e, offsetof(struct hak_profile_entry, depth));
     HAK_STORE_RELEASE(&e->depth, depth); /* acquired by readers */
-    entries_used++;                      /* approximate */
-    learn_maps(f, frames, depth);
+    show_word(&e->depth);
+    entries_used++; /* approximate */
+    learn_maps(frames, depth);
 }
 
 /* The index of the entry; ENTRIES if there is no room. */
-static uint32_t find_entry(char *f, size_t size, size_t mean, void *const *frames, unsigned depth)
+static uint32_t find_entry(size_t size, size_t mean, void *const *frames, unsigned depth)
 {
-    struct hak_profile_entry *entries = entries_of(f);
+    struct hak_profile_entry *all = all_entries();
     uint64_t key = mix(mix(1, size), mean);
     for (unsigned i = 0; i < depth; i++)
         key = mix(key, (uintptr_t)frames[i]);
     key += !key;
     for (uint32_t i = 0; i < PROBES; i++) {
         uint32_t n = (uint32_t)(key + i) % ENTRIES;
-        uint64_t found = HAK_LOAD_RELAXED(&entries[n].key);
-        if (!found && HAK_CAS_RELAXED(&entries[n].key, &found, key)) {
-            fill(f, &entries[n], size, mean, frames, depth);
+        uint64_t found = HAK_LOAD_RELAXED(&all[n].key);
+        if (!found && HAK_CAS_RELAXED(&all[n].key, &found, key)) {
+            fill(&all[n], size, mean, frames, depth);
             return n;
         }
         if (found == key)
@@ -360,15 +379,14 @@ static void tell_alloc(const void *block, size_t size, size_t mean)
 
 void hak_samples_add(const void *block, size_t size, size_t mean, void *const *frames, unsigned depth)
 {
-    char *f = get_file();
-    if (!f)
+    if (!has_profile())
         return;
     hak_samples_remove(block); /* a block that was freed without us, through another function */
-    uint32_t entry = find_entry(f, size, mean, frames, depth);
+    uint32_t entry = find_entry(size, mean, frames, depth);
     if (entry == ENTRIES || !put_place((uintptr_t)block, entry))
-        HAK_ADD_RELAXED(&header_of(f)->lost, 1);
+        add(&header()->lost, 1);
     else
-        HAK_ADD_RELAXED(&entries_of(f)[entry].allocated, 1);
+        add(&all_entries()[entry].allocated, 1);
     tell_alloc(block, size, mean);
 }
 
@@ -376,21 +394,18 @@ static _Thread_local uint32_t last_removed __attribute__((tls_model("initial-exe
 
 bool hak_samples_remove(const void *block)
 {
-    struct place *p = places ? find_living((uintptr_t)block) : NULL;
-    if (!p)
+    struct place *p = profile ? find_living((uintptr_t)block) : NULL;
+    if (!p || !has_profile())
         return false;
     TELL_FREE(block);
     last_removed = HAK_LOAD_RELAXED(&p->entry);
     HAK_STORE_RELAXED(&p->block, 0);
-    char *f = get_file();
-    if (f)
-        HAK_ADD_RELAXED(&entries_of(f)[last_removed].freed, 1);
+    add(&all_entries()[last_removed].freed, 1);
     return true;
 }
 
 void hak_samples_restore(const void *block)
 {
-    char *f = get_file();
-    if (f && put_place((uintptr_t)block, last_removed))
-        HAK_SUB_RELAXED(&entries_of(f)[last_removed].freed, 1);
+    if (has_profile() && put_place((uintptr_t)block, last_removed))
+        add(&all_entries()[last_removed].freed, (uint64_t)-1);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * The live sampled blocks, and the file of the profile (format.h). No locks: a thread that stops anywhere, also by a
- * fork, blocks no other thread. A forked child continues in a file of its own. */
+ * fork, blocks no other thread. A forked child continues with a copy, and a file of its own. */
 #ifndef HAK_SAMPLES_H
 #define HAK_SAMPLES_H
 
 #include "format.h"
 
-/* Opens the file. The profile begins with this mean; 0: it is off until it is switched on. */
+/* The profile begins with this mean; 0: it is off until it is switched on. */
 void hak_samples_start(size_t mean);
 /* Average number of bytes between two samples; 0: off. */
 size_t hak_samples_mean(void);
-/* False without a file. */
+/* False without memory for a profile. */
 bool hak_samples_set_mean(size_t mean);
 /* Adds a sampled block. */
 void hak_samples_add(const void *block, size_t size, size_t mean, void *const *frames, unsigned depth);

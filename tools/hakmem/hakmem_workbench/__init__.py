@@ -7,9 +7,10 @@ Layers, lowest first; a module imports only from its own layer or lower ones:
     errors, text, glossary, screen    words and numbers for people
     children, elf, observe, ldtrace,  what the system says
     machine, process, timing, sidecar
-    statsfile, library,               what the library says
-    settings, explain, heapprofile
-    symbols, pprof, flame             what a heap profile shows
+    statsfile, library, inspection,   what the library says
+    settings, explain, running
+    heapprofile, symbols, pprof,      what a heap profile shows
+    flame
     resolve, checks, preload,         is it in effect, which policy is meant,
     variants, mesonbuild              and where it comes from
     blocks, inference, factorial      judging

@@ -5,7 +5,11 @@ A `Problem` becomes one line on stderr and an exit code; every other exception
 is a bug of ours and keeps its traceback.
 """
 
+import contextlib
 import signal
+import struct
+import zlib
+from collections.abc import Iterator
 
 USAGE = 2
 TOOL_FAILED = 125
@@ -28,6 +32,17 @@ class Problem(Exception):
         joint = "; " if self.hint[:1].islower() else ". "
         words = f"{self.sentence}{joint}{self.hint}" if self.hint else self.sentence
         return " ".join(part.strip() for part in words.splitlines())
+
+
+@contextlib.contextmanager
+def reading(what: str, hint: str) -> Iterator[None]:
+    """Around a reader of what others wrote, which may be anything: what does not fit is a Problem."""
+    wrong = (ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+    try:
+        yield
+    except (*wrong, struct.error, zlib.error) as error:
+        said = " ".join(str(error).split())[:100]
+        raise Problem(f"{what} is damaged: {said or type(error).__name__}", hint) from error
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""Reads the file of a heap profile (src/observers/profile/format.h), of a process that has ended or still runs.
+"""Reads a heap profile (src/observers/profile/format.h): the file of one, or the memory of a running process.
 
 A sample of a block of s bytes, drawn at a mean of m, stands for 1 / (1 - exp(-s / m)) blocks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import process
-from .errors import Problem
+from . import inspection
+from .errors import Problem, reading
+from .text import word
 
 OBSERVER = "libhakmem-profile.so"
 MAGIC = b"HAKPROF1"
 HEADER = struct.Struct("=8sIIQQQQQQQQQQQQ")
 ENTRY = struct.Struct("=QQQQQQQ8x")
 MEAN_AT = 32
-MEMORY = "/memfd:hakmem.profile"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Mapping:
     path: str
 
 
-@dataclass
+@dataclass(slots=True)
 class Amount:
     """Estimates from samples."""
 
@@ -87,9 +87,17 @@ def _parse(data: bytes, name: str) -> HeapProfile:
             f"{name} is no heap profile",
             "'hakmem profile -- CMD' makes one; so does HAKMEM_PROFILE_FILE.",
         )
+    with reading(name, "Its process may have been killed while it made the file."):
+        return _whole(data)
+
+
+def _whole(data: bytes) -> HeapProfile:
     (_, _, entry_size, pid, started, mean, entries_at, entries) = HEADER.unpack_from(data)[:8]
     (frames_at, _, _, maps_at, _, maps, lost) = HEADER.unpack_from(data)[8:]
     profile = HeapProfile(pid, started, mean, lost, _mappings(data[maps_at : maps_at + maps]))
+    if entry_size < ENTRY.size or entries * entry_size > len(data):
+        raise ValueError("its entries are longer than it is")
+    room = len(data) // 8  # stacks do not overlap
     for number in range(entries):
         at = entries_at + number * entry_size
         if data[at : at + 8] == bytes(8):
@@ -97,6 +105,9 @@ def _parse(data: bytes, name: str) -> HeapProfile:
         _, size, drawn_at, first, depth, allocated, freed = ENTRY.unpack_from(data, at)
         if not depth or not allocated:
             continue
+        room -= depth
+        if room < 0 or not drawn_at:
+            raise ValueError("its entries contradict each other")
         frames = struct.unpack_from(f"={depth}Q", data, frames_at + 8 * first)
         profile.mean = profile.mean or drawn_at  # it was switched off
         profile.stacks.setdefault(frames, Amount()).add(_estimate(size, drawn_at, allocated, freed))
@@ -111,10 +122,10 @@ def _estimate(size: int, mean: int, allocated: int, freed: int) -> Amount:
 
 def _mappings(text: bytes) -> list[Mapping]:
     found = []
-    for line in text.decode("utf-8", "replace").splitlines():
-        words = line.split(None, 5)
+    for line in text.decode("utf-8", "replace").split("\n")[:-1]:
+        words = line.split(" ", 5)
         start, _, end = words[0].partition("-")
-        path = words[5] if len(words) > 5 else ""
+        path = word(words[5].strip(" ")) if len(words) > 5 else ""
         found.append(Mapping(int(start, 16), int(end, 16), int(words[2], 16), path))
     return sorted(found, key=lambda mapping: mapping.start)
 
@@ -122,18 +133,23 @@ def _mappings(text: bytes) -> list[Mapping]:
 # --- a running process ---------------------------------------------------------------------------
 
 
-def of_process(pid: int) -> Path:
-    """The file of the process's profile; a Problem says why there is none."""
-    if not process.alive(pid):
-        raise Problem(f"there is no process {pid}", "A profile in a file can be read after its process has ended.", 1)
+def of_process(pid: int) -> HeapProfile:
+    """The profile of the process; a Problem says why there is none."""
+    with _inside(pid) as (process, address):
+        data = process.read(address, process.layout.numbers["profile_bytes"])
+    return _parse(data, f"the profile of process {pid}")
+
+
+@contextlib.contextmanager
+def _inside(pid: int, writes: bool = False) -> Iterator[tuple[inspection.Process, int]]:
+    """The process, and where in its memory the profile is."""
     try:
-        for path in _candidates(pid):
-            if _is_of(path, pid):
-                return path
-    except OSError as error:
-        raise Problem(
-            f"process {pid} belongs to another user", "Use sudo, or run this as that user."
-        ) from error
+        with inspection.of(pid, "profile", writes) as process:
+            if address := process.number("profile"):
+                yield process, address
+                return
+    except inspection.NotServed:
+        pass
     raise Problem(
         f"process {pid} has no heap profile",
         "It needs libhakmem-profile.so from its start: hakmem profile --idle -- CMD.",
@@ -141,38 +157,16 @@ def of_process(pid: int) -> Path:
     )
 
 
-def _candidates(pid: int) -> Iterable[Path]:
-    for path in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            if os.readlink(path).startswith(MEMORY):
-                yield path
-        except OSError:
-            pass  # closed meanwhile
-    for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
-        words = line.split(None, 5)
-        if len(words) == 6 and words[1] == "rw-s" and words[5].startswith("/"):
-            yield Path(f"/proc/{pid}/root{words[5]}")
-
-
-def _is_of(path: Path, pid: int) -> bool:
-    """A forked child also has its parent's."""
+def mean_of(pid: int) -> int:
+    """The current mean of bytes between two samples; 0 if it is off, or there is no profile."""
     try:
-        with path.open("rb") as stream:
-            head = stream.read(HEADER.size)
-    except OSError:
-        return False
-    inner = process.number_inside(pid)
-    return len(head) == HEADER.size and head.startswith(MAGIC) and HEADER.unpack(head)[3] == inner
+        with _inside(pid) as (process, address):
+            return process.word(address + MEAN_AT)
+    except Problem:
+        return 0
 
 
-def mean_of(path: Path) -> int:
-    """The current mean of bytes between two samples; 0 if it is off."""
-    with path.open("rb") as stream:
-        return int(HEADER.unpack(stream.read(HEADER.size))[5])
-
-
-def set_mean(path: Path, mean: int) -> None:
+def set_mean(pid: int, mean: int) -> None:
     """Switches sampling on, or off with 0; threads follow within 1 MiB of allocations."""
-    with path.open("r+b", buffering=0) as stream:
-        stream.seek(MEAN_AT)
-        stream.write(struct.pack("=Q", mean))
+    with _inside(pid, writes=True) as (process, address):
+        process.write(address + MEAN_AT, struct.pack("=Q", mean))

@@ -10,9 +10,11 @@ process belong to one moment.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
+import stat
 import struct
 import time
 from array import array
@@ -23,9 +25,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from . import elf, process
-from .errors import Problem
+from .errors import Problem, reading
 from .statsfile import OsCall, Retained, Stats
-from .text import count, duration, plural, size
+from .text import count, duration, plural, size, word
 
 SECTION = ".hakmem.layout"
 RIGHTS = (
@@ -37,6 +39,8 @@ SYSTEM_PAGE = mmap.PAGESIZE
 _WORD = struct.Struct("=QQ")
 _MOST = 1 << 20  # most nodes of one list, in case it changes while it is read
 _MOST_BINNED = 4096  # blocks of one bin; for the same reason
+_MOST_READS = 1 << 22  # of one process, which may show anything
+_MOST_BYTES = 1 << 28  # of one read
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,6 @@ class Layout:
     variables: dict[str, tuple[int, int]]
     fields: dict[str, tuple[int, int]]
     numbers: dict[str, int]
-    settings: dict[str, tuple[int, int]] = field(default_factory=dict)
     sentences: dict[str, str] = field(default_factory=dict)  # of each setting
 
 
@@ -58,14 +61,12 @@ def layout(path: str) -> Layout | None:
     tables: dict[str, dict[str, tuple[int, int]]] = {"variable": {}, "field": {}, "number": {}}
     at = 0
     while (end := data.find(b"\0", at)) >= 0 and end + 1 + _WORD.size <= len(data):
-        kind, _, name = data[at:end].decode("ascii", "replace").partition(" ")
+        kind, _, name = word(data[at:end].decode("ascii", "replace")).partition(" ")
         tables.setdefault(kind, {})[name] = _WORD.unpack_from(data, end + 1)
         at = end + 1 + _WORD.size
     numbers = {name: value for name, (value, _) in tables["number"].items()}
-    sentences = dict(text.split(" ", 1) for text in tables.get("sentence", {}))
-    return Layout(
-        tables["variable"], tables["field"], numbers, tables.get("setting", {}), sentences
-    )
+    sentences = {name: text for name, _, text in (row.partition(" ") for row in tables.get("sentence", {}))}
+    return Layout(tables["variable"], tables["field"], numbers, sentences)
 
 
 @dataclass(frozen=True)
@@ -91,17 +92,23 @@ def mappings(pid: int) -> list[Mapping]:
     return [Mapping(*line) for line in found]  # type: ignore[arg-type]
 
 
-class Process:
-    """Memory of one process, by the library's own names."""
+class NotServed(Problem):
+    """No file that it maps has the records."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+
+class Process:
+    """Memory of one process, by the names of the library that has the variable `having`."""
+
+    reads = 0
+
+    def __init__(self, pid: int, having: str = "hak_sealed", writes: bool = False) -> None:
+        self.pid, self.having = pid, having
         try:
             if not process.alive(pid):
                 raise FileNotFoundError
             self.mappings = mappings(pid)
             self.library, self.layout, self.bias = self._find()
-            self.memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+            self.memory = os.open(f"/proc/{pid}/mem", os.O_RDWR if writes else os.O_RDONLY)
             self.pages = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)
             self._stays()
         except FileNotFoundError as error:
@@ -119,7 +126,7 @@ class Process:
 
     def _stays(self) -> None:
         """The opened files belong to the program whose mappings were read: it may have executed another one since."""
-        one = next(one for one in self.mappings if one.path == self.library and not one.offset)
+        one = next(one for one in self.mappings if word(one.path) == self.library and not one.offset)
         text = Path(f"/proc/{self.pid}/maps").read_text(errors="replace")
         if not re.search(rf"(?m)^0*{one.start:x}-\S+ \S+ 0+ \S+ {one.inode} ", text):
             self.close()
@@ -131,33 +138,65 @@ class Process:
         for one in self.mappings:
             if one.offset or not one.inode or not one.path.startswith("/"):
                 continue
-            path = f"/proc/{self.pid}/root{one.path}"
-            if one.path.endswith(" (deleted)"):
-                replaced = one.path if "hakmem" in one.path else replaced
-                path = f"/proc/{self.pid}/map_files/{one.start:x}-{one.end:x}"
             try:
-                if os.stat(path).st_ino != one.inode:
-                    replaced = one.path if "hakmem" in one.path else replaced
-                    continue
-                records = layout(path)
+                file = self._open(one)
+            except OSError:
+                replaced = one.path if "hakmem" in one.path else replaced
+                continue
+            try:
+                records = layout(f"/proc/self/fd/{file}")
+                if records and self.having in records.variables:
+                    return word(one.path), records, one.start - elf.first_address(f"/proc/self/fd/{file}")
             except (OSError, elf.NotElf):
                 continue
-            if records and records.variables:
-                return one.path, records, one.start - elf.first_address(path)
+            finally:
+                os.close(file)
         if replaced:
             raise Problem(
                 f"the library of process {self.pid} was replaced while it ran ({replaced})",
                 "Only a newly started process can be read.",
                 code=1,
             )
-        raise Problem(
+        raise NotServed(
             f"process {self.pid} is not served by a hakmem that can be read from outside",
             "'hakmem verify -- CMD' shows whether hakmem is in effect.",
             code=1,
         )
 
+    def _open(self, one: Mapping) -> int:
+        """The mapped file itself, for root; else by its name, in which nothing on the way may be a link: the process
+        chose it.
+        """
+        try:
+            found = os.open(f"/proc/{self.pid}/map_files/{one.start:x}-{one.end:x}", os.O_PATH)
+        except OSError:
+            found = os.open(f"/proc/{self.pid}/root", os.O_PATH)
+            for name in one.path.split("/")[1:]:
+                folder = found
+                try:
+                    found = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=folder)
+                finally:
+                    os.close(folder)
+        about = os.fstat(found)
+        if stat.S_ISREG(about.st_mode) and about.st_ino == one.inode:
+            return found
+        os.close(found)
+        raise FileNotFoundError
+
+    def write(self, address: int, data: bytes) -> None:
+        """Through the descriptor by which it was read: only ever to the memory of that program."""
+        try:
+            os.pwrite(self.memory, data, address)
+        except OSError as error:
+            raise Problem(
+                f"process {self.pid} can't be written to: {error.strerror}", f"Do it {RIGHTS}.", code=1
+            ) from error
+
     def read(self, address: int, size: int) -> bytes:
         """Zeros where nothing can be read, as after the process has ended."""
+        self.reads += 1
+        if self.reads > _MOST_READS or size > _MOST_BYTES:
+            raise ValueError("its structures have no end")
         try:
             data = os.pread(self.memory, size, address)
         except (OSError, OverflowError, ValueError):
@@ -174,7 +213,7 @@ class Process:
         return self.layout.variables[variable][0] + self.bias
 
     def text(self, address: int) -> str:
-        return self.read(address, 64).partition(b"\0")[0].decode(errors="replace") if address else ""
+        return word(self.read(address, 64).partition(b"\0")[0].decode(errors="replace")) if address else ""
 
     def variable(self, name: str) -> bytes:
         return self.read(self.address(name), self.layout.variables[name][1])
@@ -202,6 +241,8 @@ class Process:
     def pagemap(self, start: int, end: int) -> array[int]:
         """One word for each system page."""
         first, count = start // SYSTEM_PAGE, (end - start) // SYSTEM_PAGE
+        if count * 8 > _MOST_BYTES:
+            raise ValueError("its mappings have no end")
         words = array("Q")
         data = os.pread(self.pages, count * 8, first * 8)
         words.frombytes(data + bytes(count * 8 - len(data)))
@@ -341,16 +382,19 @@ class Heap:
 
 def look(pid: int) -> Heap:
     """All of one process."""
-    process = Process(pid)
-    try:
+    with of(pid) as process:
         return _Look(process).heap
-    except KeyError as error:
-        raise Problem(
-            f"the library of process {pid} does not say where {error.args[0]} is",
-            "Library and tool differ in age: use the tool that came with the library.",
-        ) from error
-    finally:
-        process.close()
+
+
+@contextlib.contextmanager
+def of(pid: int, having: str = "hak_sealed", writes: bool = False) -> Iterator[Process]:
+    """The process while it is read. Its memory and its library's records may contain anything."""
+    with reading(f"what process {pid} shows of its heap", "Take the tool that came with its library."):
+        process = Process(pid, having, writes)
+        try:
+            yield process
+        finally:
+            process.close()
 
 
 class _Look:
@@ -532,6 +576,8 @@ class _Look:
     def _zone(self, base: int, mapped: int) -> None:
         """Walks the superslabs that have resident pages: the others have no page in use."""
         p = self.p
+        if not 16 <= p.layout.numbers["superslab_lg"] < 40:
+            raise ValueError("its superslabs have no size")
         superslab = 1 << p.layout.numbers["superslab_lg"]
         size = p.size_of("hak_slab")
         pages = superslab // PAGE

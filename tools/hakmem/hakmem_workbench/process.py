@@ -7,6 +7,8 @@ import errno
 import os
 from pathlib import Path
 
+from .text import word
+
 
 def program(pid: int) -> str:
     """The command line of the process; empty once it has ended."""
@@ -15,7 +17,7 @@ def program(pid: int) -> str:
 
 def settings(pid: int) -> list[str]:
     """The settings of hakmem in its environment, as they were at its start."""
-    return sorted(word for word in _strings(pid, "environ") if word.startswith("HAKMEM_"))
+    return sorted(one for one in _strings(pid, "environ") if one.startswith("HAKMEM_"))
 
 
 def _strings(pid: int, name: str) -> list[str]:
@@ -23,15 +25,7 @@ def _strings(pid: int, name: str) -> list[str]:
         words = Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")
     except OSError:
         return []
-    return [os.fsdecode(word) for word in words if word]
-
-
-def number_inside(pid: int) -> int:
-    """The process's id in its own namespace."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return pid
+    return [word(one.decode("utf-8", "replace")) for one in words if one]
 
 
 def alive(pid: int) -> bool:

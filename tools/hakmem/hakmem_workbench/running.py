@@ -6,63 +6,82 @@ The process's threads see a change at their next slow path. The process is not s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import os
 import struct
+from collections.abc import Iterator
 
-from . import heapprofile, inspection, library, settings
+from . import heapprofile, inspection, settings
 from .errors import Problem
 from .inspection import Process
 from .statsfile import Setting
+from .text import word
 
 _NUMBER = struct.Struct("=I")
+_FIELDS = ("default_value", "min", "max", "offset", "texts", "type")  # of struct hak_option_info
+_TYPES = ("bool", "int", "enum", "string")  # enum hak_option_type
 _PROFILE, _GUARD, _BACKGROUND = "HAKMEM_PROFILE", "HAKMEM_GUARD_RATE", "HAKMEM_BACKGROUND"
 
 
+@contextlib.contextmanager
+def of(pid: int, writes: bool = False) -> Iterator[Running]:
+    """The settings of one process, while they are read."""
+    with inspection.of(pid, writes=writes) as process:
+        yield Running(process)
+
+
 class Running:
-    """The settings of one process."""
+    """The settings of one process, by the table in its memory."""
 
-    def __init__(self, pid: int) -> None:
-        self.process = Process(pid)
-        path = f"/proc/{pid}/root{self.process.library}"
-        # The table is the library's own, read from its file.
-        self.table = settings.check(library.at(path, f"the library of process {pid}"), {}).settings
-        if not self.process.layout.settings:
-            raise Problem(f"{self.process.library} does not say where its settings are", settings.TOO_OLD)
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.places: dict[str, int] = {}
+        self.table = tuple(self._rows())
 
-    def close(self) -> None:
-        self.process.close()
+    def _rows(self) -> Iterator[Setting]:
+        p = self.process
+        data, texts, changeable = (p.variable(name) for name in ("hak_option_table", "texts", "changeable_rows"))
+        for number, at in enumerate(range(0, len(data), p.size_of("hak_option_info"))):
+            first, least, most, offset, text, row = (p.get(data, f"hak_option_info.{name}", at) for name in _FIELDS)
+            name, choices, _, moves = (
+                word(one.decode("utf-8", "replace")) for one in texts[text:].split(b"\0", 4)[:4]
+            )
+            kind = _TYPES[row]
+            listed = tuple(choices.split("|")) if choices else ()
+            sentence = p.layout.sentences.get(name, "")
+            self.places[name] = p.address("hak_sealed") + offset
+            yield Setting(
+                name,
+                kind,
+                "" if kind == "string" else listed[first] if kind == "enum" else str(first),
+                low=str(least) if kind == "int" else "",
+                high=str(most) if kind == "int" else "",
+                choices=listed,
+                sentence="" if sentence.startswith("->") else sentence,
+                moves=moves,
+                maps_to=sentence.removeprefix("->").strip() if sentence.startswith("->") else "",
+                changeable=number in changeable,
+            )
 
     def setting(self, name: str) -> Setting:
         for one in self.table:
-            if one.name == name and name in self.process.layout.settings:
+            if one.name == name:
                 return one
         hint = settings.suggestion(name, self.table) or "'hakmem options' lists all."
         raise Problem(f"{name} is not a setting of hakmem", hint)
 
-    def _place(self, name: str) -> tuple[int, int]:
-        offset, size = self.process.layout.settings[name]
-        return self.process.address("hak_sealed") + offset, size
-
     def value(self, setting: Setting) -> str:
         if setting.name == _PROFILE:
-            return str(self._profile())
-        data = self.process.read(*self._place(setting.name))
+            return str(heapprofile.mean_of(self.process.pid))
         if setting.type == "string":
-            return data.partition(b"\0")[0].decode("utf-8", "replace")
-        (number,) = _NUMBER.unpack(data)
+            data = self.process.read(self.places[setting.name], self.process.layout.numbers["text_max"])
+            return word(data.partition(b"\0")[0].decode("utf-8", "replace"))
+        (number,) = _NUMBER.unpack(self.process.read(self.places[setting.name], _NUMBER.size))
         return setting.choices[number] if setting.type == "enum" else str(number)
 
     def settings(self) -> tuple[Setting, ...]:
         """All of them, with their values."""
-        known = [one for one in self.table if one.name in self.process.layout.settings]
-        return tuple(dataclasses.replace(one, value=self.value(one)) for one in known)
-
-    def _profile(self) -> int:
-        try:
-            return heapprofile.mean_of(heapprofile.of_process(self.process.pid))
-        except Problem:
-            return 0
+        return tuple(dataclasses.replace(one, value=self.value(one)) for one in self.table)
 
     def change(self, setting: Setting, value: str) -> None:
         """Raises a Problem for an impossible change, before anything is written."""
@@ -73,7 +92,7 @@ class Running:
             )
         number = _number(setting, value)
         if setting.name == _PROFILE:
-            heapprofile.set_mean(heapprofile.of_process(self.process.pid), number)
+            heapprofile.set_mean(self.process.pid, number)
             return
         if setting.name == _BACKGROUND and number and self.value(setting) == "0":
             raise Problem(
@@ -85,19 +104,7 @@ class Running:
                 "guarded blocks have no place in this process yet",
                 "Start it with HAKMEM_GUARD_RATE, or call hakmem_set in it.",
             )
-        address, _ = self._place(setting.name)
-        try:
-            memory = os.open(f"/proc/{self.process.pid}/mem", os.O_WRONLY)
-            try:
-                os.pwrite(memory, _NUMBER.pack(number), address)
-            finally:
-                os.close(memory)
-        except OSError as error:
-            raise Problem(
-                f"process {self.process.pid} can't be written to: {error.strerror}",
-                f"Do it {inspection.RIGHTS}.",
-                code=1,
-            ) from error
+        self.process.write(self.places[setting.name], _NUMBER.pack(number))
 
 
 def _number(setting: Setting, value: str) -> int:

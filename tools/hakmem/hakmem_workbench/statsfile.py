@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import Problem
+from .errors import Problem, reading
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ def load(path: Path) -> Stats:
         raise Problem(f"{path} can't be read: {error.strerror}", _WRITE_ONE) from error
     except UnicodeDecodeError as error:
         raise Problem(f"{path} is not a stats file: it is not text", _WRITE_ONE) from error
-    return loads(text, str(path))
+    with reading(str(path), _WRITE_ONE):
+        return loads(text, str(path))
 
 
 def loads(text: str, origin: str) -> Stats:
@@ -297,7 +298,7 @@ def _numbers(value: Any) -> Mapping[str, int]:
 
 
 def _number(value: Any) -> int:
-    return int(value) if isinstance(value, (int, float)) else 0
+    return int(value) if isinstance(value, (int, float)) and abs(value) < 1e300 else 0
 
 
 def _short(build: str) -> str:

@@ -119,15 +119,39 @@ def test_a_running_process(
         assert hakmem("profile", "--on", "--mean", str(MEAN), pid).code == 0
         process.stdin.write(b"go on")  # five times 12 MB
         process.stdin.flush()
-        path = heapprofile.of_process(process.pid)
         until = time.monotonic() + 60
-        while heapprofile.load(path).total.live_bytes < 50e6 and time.monotonic() < until:
+        while heapprofile.of_process(process.pid).total.live_bytes < 50e6 and time.monotonic() < until:
             time.sleep(0.05)
         done = hakmem("profile", "-o", str(tmp_path / "now"), pid)
         assert done.code == 0 and "keeps  profiled.c:" in done.out, done.text
         assert hakmem("profile", "--off", pid).code == 0
         process.stdin.close()
     assert "there is no process" in hakmem("profile", pid).err
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_child_cannot_harm_its_parent(
+    real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path, named: bool
+) -> None:
+    """The child, which may have given up its rights, writes to all that it shares with its parent, and truncates it."""
+    program = compiled("hostile_child", "-O1", "-pthread")
+    environment = _environment(real_library, observer) | {"HAKMEM_PROFILE": "1000"}
+    environment |= {"HAKMEM_PROFILE_FILE": f"{tmp_path}/%p"} if named else {}
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout) == (0, "the child found 0\n"), done
+
+
+def test_no_file_of_the_process_is_written(hakmem: Hakmem) -> None:
+    """A descriptor that looks like a profile may be any file of root's by the time that it is opened."""
+    file = os.memfd_create("hakmem.profile", 0)
+    with subprocess.Popen(["sleep", "60"], pass_fds=[file]) as process:
+        head = heapprofile.HEADER.pack(heapprofile.MAGIC, 4096, 64, process.pid, *(0,) * 11).ljust(4096, b"\0")
+        os.write(file, head)
+        done = hakmem("profile", "--on", str(process.pid))
+        process.kill()
+    assert done.code and "has no heap profile" in done.err
+    assert os.pread(file, 8192, 0) == head
+    os.close(file)
 
 
 def test_each_block(real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path) -> None:

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Hakmem, clean_environment
+from conftest import TOOL, Hakmem, clean_environment
+
+from hakmem_workbench import inspection
 
 
 @pytest.fixture()
@@ -73,11 +77,41 @@ def test_refusals(hakmem: Hakmem, process: subprocess.Popen[bytes]) -> None:
     assert hakmem("get", pid).out == "HAKMEM_LIMIT_MB = 7  (default 0)\n"
 
 
+def test_nothing_of_the_process_is_executed(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """Its library may be anybody's; the one who looks may be root."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    calls = tmp_path / "calls"
+    words = [sys.executable, str(TOOL), "get", str(process.pid), "MADV"]
+    strace = ["strace", "-f", "-qq", "-o", str(calls), "-e", "trace=execve,open,openat"]
+    done = subprocess.run([*strace, *words], env=clean_environment(), capture_output=True, text=True, check=False)
+    assert done.stdout == "HAKMEM_MADV = dontneed\n", done.stderr
+    said = calls.read_text()
+    assert said.count("execve(") == 1
+    assert f"/proc/{process.pid}/root/" not in said
+
+
+def test_no_link_on_the_way_to_a_library(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    file, link = tmp_path / "real" / "file", tmp_path / "link"
+    file.parent.mkdir()
+    file.write_text("library")
+    link.symlink_to("real")
+    with inspection.of(process.pid) as seen:
+        for path, there in ((file, True), (link / "file", False)):
+            one = inspection.Mapping(0, 0, 0, file.stat().st_ino, str(path), 0)
+            try:
+                os.close(seen._open(one))
+                assert there
+            except OSError:
+                assert not there
+
+
 def test_log(hakmem: Hakmem, real_library: Path, tmp_path: Path) -> None:
     file = tmp_path / "log"
     environment = clean_environment() | {
         "LD_PRELOAD": str(real_library),
         "HAKMEM_VERBOSE": "1",
+        "HAKMEM_MADV": "\x1b]0;owned\x07",
         "HAKMEM_LOG_FILE": str(file),
     }
     with subprocess.Popen(
@@ -91,7 +125,8 @@ def test_log(hakmem: Hakmem, real_library: Path, tmp_path: Path) -> None:
         process.stdin.close()
     if "can't be read" in done.err:
         pytest.skip(done.err)
-    assert done.out.startswith("hakmem: version ") and done.out == file.read_text(), done.text
+    assert "hakmem: version " in done.out and "HAKMEM_MADV=\u241b]0;owned\u2407: not" in done.out, done.text
+    assert done.out.endswith("\n" + file.read_text())
 
 
 def test_times_of_stages(hakmem: Hakmem, real_library: Path) -> None:

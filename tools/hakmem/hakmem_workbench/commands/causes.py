@@ -10,10 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .. import inspection, library, preload, process, settings, statsfile
+from .. import inspection, library, preload, process, running, settings, statsfile
 from ..errors import Problem
 from ..explain import Item, Section, explain
-from ..running import Running
 from ..statsfile import Setting, Stats
 from ..text import Printer
 from .common import add_command, add_policy, policy
@@ -82,13 +81,10 @@ def _running(printer: Printer, heap: inspection.Heap) -> None:
 def _settings(pid: int) -> tuple[Setting, ...]:
     """Its settings at this moment; figures need none."""
     try:
-        running = Running(pid)
+        with running.of(pid) as process:
+            return process.settings()
     except Problem:
         return ()
-    try:
-        return running.settings()
-    finally:
-        running.close()
 
 
 def _run(args: argparse.Namespace) -> Stats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..running import Running
+from .. import running
 from ..settings import PREFIX
 from ..text import Printer
 from .common import process_id
@@ -27,18 +27,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    running = Running(args.pid)
     printer = Printer()
-    try:
+    with running.of(args.pid) as process:
         names = [name.upper() for name in args.names]
         for name in names:
-            setting = running.setting(name if name.startswith(PREFIX) else PREFIX + name)
-            printer.line(f"{setting.name} = {running.value(setting)}")
-        changed = [] if names else [one for one in running.settings() if one.value != one.default]
+            setting = process.setting(name if name.startswith(PREFIX) else PREFIX + name)
+            printer.line(f"{setting.name} = {process.value(setting)}")
+        changed = [] if names else [one for one in process.settings() if one.value != one.default]
         for setting in changed:
             printer.line(f"{setting.name} = {setting.value}  (default {setting.default or 'empty'})")
         if not names and not changed:
             print(f"hakmem: all settings of process {args.pid} have their defaults", file=sys.stderr)
-    finally:
-        running.close()
     return 0

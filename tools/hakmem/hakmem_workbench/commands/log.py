@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .. import settings
+from .. import inspection, settings
 from ..errors import Problem
-from ..inspection import Process
 from ..text import Printer
 from .common import process_id
 
@@ -28,14 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    process = Process(args.pid)
     printer = Printer()
-    try:
+    with inspection.of(args.pid) as process:
         if not process.has("hak_log_ring"):
             raise Problem(f"{process.library} keeps no log", settings.TOO_OLD)
         ring, written = process.variable("hak_log_ring"), process.number("hak_log_written")
-    finally:
-        process.close()
     if not written:
         hint = "'hakmem options debug' lists the settings that make it log"
         print(f"hakmem: process {args.pid} has logged nothing; {hint}", file=sys.stderr)

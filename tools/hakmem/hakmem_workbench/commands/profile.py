@@ -78,13 +78,13 @@ def main(args: argparse.Namespace) -> int:
     if args.command:
         return _run(args)
     running = args.what.isdecimal() and not os.path.exists(args.what)
-    path = heapprofile.of_process(int(args.what)) if running else Path(args.what)
     if args.on or args.off:
         if not running:
             raise Problem("--on and --off need a process", "Name its PID.")
-        heapprofile.set_mean(path, 0 if args.off else args.mean or DEFAULT_MEAN)
+        heapprofile.set_mean(int(args.what), 0 if args.off else args.mean or DEFAULT_MEAN)
         return 0
-    _show(heapprofile.load(path), args, "live" if running else "live at its end or now")
+    found = heapprofile.of_process(int(args.what)) if running else heapprofile.load(args.what)
+    _show(found, args, "live" if running else "live at its end or now")
     return 0
 
 

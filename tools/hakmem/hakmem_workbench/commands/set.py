@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..running import Running
+from .. import running
 from ..settings import parse_assignment
 from ..text import Printer
 from .common import process_id
@@ -35,15 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     wanted = [parse_assignment(text) for text in args.assigned]
-    running = Running(args.pid)
     printer = Printer()
-    try:
+    with running.of(args.pid, writes=True) as process:
         for name, value in wanted:
-            setting = running.setting(name)
-            before = running.value(setting)
-            running.change(setting, value)
-            printer.line(f"{name} = {running.value(setting)}  (was {before})")
+            setting = process.setting(name)
+            before = process.value(setting)
+            process.change(setting, value)
+            printer.line(f"{name} = {process.value(setting)}  (was {before})")
         printer.line("Each thread follows at its next slow path; while the program sleeps, nothing changes.", "dim")
-    finally:
-        running.close()
     return 0
