@@ -156,7 +156,8 @@ static void read_trace(const char *path)
         fail(path, "it is no trace of hakmem");
     if (t.header.version != TRACE_VERSION)
         fail(path, "a trace of another version of the format; take the hakmem-replay that came with its library");
-    if (t.header.chunk_bytes <= sizeof(struct trace_chunk) || t.header.numbers >> 40)
+    /* An event takes two bytes and more. */
+    if (t.header.chunk_bytes <= sizeof(struct trace_chunk) || t.header.numbers > t.size || t.header.time_shift > 16)
         fail(path, "its header is damaged");
     t.events = room_for(t.header.numbers + 1, sizeof *t.events);
     t.first = UINT64_MAX;
@@ -483,8 +484,7 @@ int plan_make(const char *trace, const char *plan)
     leave_out_unseen();
     p.streams = room_for(t.threads, sizeof *p.streams);
     p.sizes = room_for(t.nblocks, sizeof *p.sizes);
-    p.epochs =
-        room_for(p.header.steps / PLAN_EPOCH + PLAN_TENTHS + p.header.ended / PLAN_EPOCH_NS + 2, sizeof *p.epochs);
+    p.epochs = room_for(p.header.steps + 1, sizeof *p.epochs); /* each has a step; few are in use */
     walk(false);
     if (plan)
         write_plan(plan);

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 _PT_DYNAMIC, _PT_INTERP, _PT_NOTE, _PT_LOAD = 2, 3, 4, 1
 _DT_NEEDED, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_SONAME = 1, 4, 5, 6, 14
@@ -79,8 +80,7 @@ def objects(path: str, prefix: str) -> list[str]:
     """The names, without `prefix`, of all variables that begin with it, in order of address. Needs the full symbol
     table, which a stripped file lacks.
     """
-    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _Reader(path, data).variables(prefix)
+    return _with_reader(path, lambda reader: reader.variables(prefix))
 
 
 def section(path: str, name: str) -> bytes:
@@ -103,29 +103,38 @@ def functions(path: str) -> list[tuple[int, str]]:
     return _with_reader(path, lambda reader: reader.functions())
 
 
+def _open(path: str) -> BinaryIO:
+    """The file; nothing that is no file, such as a pipe, which may let us wait."""
+    stream = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb")  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        return stream
+    stream.close()
+    raise NotElf(f"{path}: not a file")
+
+
 _Result = TypeVar("_Result")
 
 
 def _with_reader(path: str, work: Callable[[_Reader], _Result]) -> _Result:
     try:
-        with open(path, "rb") as stream:
+        with _open(path) as stream:
             if stream.read(4) != b"\x7fELF":
                 raise NotElf(f"{path}: not an ELF file")
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return work(_Reader(path, data))
-    except (struct.error, IndexError, ValueError, OverflowError) as error:
+    except (struct.error, LookupError, ValueError, OverflowError, MemoryError) as error:
         raise NotElf(f"{path}: {error}") from error
 
 
 @lru_cache(maxsize=4096)
 def _read(path: str, length: int, _mtime: int) -> Elf:
     try:
-        with open(path, "rb") as stream:
+        with _open(path) as stream:
             if length < 64 or stream.read(4) != b"\x7fELF":
                 raise NotElf(f"{path}: not an ELF file")
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _Reader(path, data).facts()
-    except (OSError, struct.error, IndexError, ValueError, OverflowError) as error:
+    except (OSError, struct.error, LookupError, ValueError, OverflowError, MemoryError) as error:
         raise NotElf(f"{path}: {error}") from error
 
 
@@ -145,6 +154,9 @@ class _Reader:
         self.sections = (
             [self._section(shoff + i * shentsize) for i in range(shnum)] if shoff else []
         )
+        self.names = 4 * len(data)  # most bytes of names: a hostile file can name one long string often
+        if sum(row[0] in (_SHT_SYMTAB, _SHT_DYNSYM) for row in self.sections) > 4:
+            raise ValueError("too many symbol tables")
 
     def facts(self) -> Elf:
         interpreter = None
@@ -214,7 +226,11 @@ class _Reader:
         return address - offset
 
     def _string(self, at: int) -> str:
-        return self.data[at : self.data.find(b"\0", at)].decode("utf-8", "replace")
+        end = self.data.find(b"\0", at)
+        self.names -= end - at
+        if end < 0 or self.names < 0:
+            raise ValueError("names without an end")
+        return self.data[at:end].decode("utf-8", "replace")
 
     def _file_offset(self, address: int) -> int:
         for kind, offset, vaddr, filesz in self.programs:

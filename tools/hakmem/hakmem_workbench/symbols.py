@@ -14,6 +14,9 @@ from . import elf
 from .heapprofile import Mapping
 
 
+PATIENCE = 120  # seconds for the lines of one file
+
+
 @dataclass(frozen=True)
 class Frame:
     """One call; several at one address if the compiler inlined functions."""
@@ -56,7 +59,7 @@ class Symbols:
         except (OSError, elf.NotElf):
             segments, exported = [], []
         exact = {address: _linked(segments, offset) for address, offset in offsets.items()}
-        lines = _addr2line(path, [exact[address] for address in offsets])
+        lines = _addr2line(path, [exact[address] for address in offsets]) if segments else None
         for address, frames in zip(offsets, lines or [[] for _ in offsets], strict=True):
             if not frames or frames[-1].function == "??":
                 at = bisect.bisect_right(exported, (exact[address], "\xff")) - 1
@@ -76,16 +79,20 @@ def _linked(segments: list[tuple[int, int, int]], offset: int) -> int:
 def _addr2line(path: str, addresses: list[int]) -> list[list[Frame]] | None:
     """The frames of each address; None without the program or the file."""
     program = shutil.which("addr2line")
-    if not program or not os.path.exists(path):
+    if not program:
         return None
-    done = subprocess.run(
-        [program, "-afiC", "-e", path],
-        input="\n".join(f"{address:#x}" for address in addresses),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [program, "-afiC", "-e", path],
+            input="\n".join(f"{address:#x}" for address in addresses),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None
     groups: list[list[Frame]] = []
     lines = iter(done.stdout.splitlines())
     for line in lines:
