@@ -277,6 +277,25 @@ TEST(access_after_free_is_told_and_access_elsewhere_is_not)
     assert_string_equal(said, "");
 }
 
+static int send_and_go_on(void)
+{
+    kill(getpid(), SIGSEGV);
+    return 3;
+}
+
+/* The handler before ours is called, as for a fault, or the process ends. */
+TEST(a_signal_that_was_sent_is_not_swallowed)
+{
+    start(10);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(send_and_go_on());
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+}
+
 TEST(calls_that_are_wrong)
 {
     start(1);

@@ -8,6 +8,7 @@
 #include "core/base/secret.h"
 #include "core/malloc/aligned.h"
 #include "core/malloc/block.h"
+#include "core/process/start.h"
 #include "unit.h"
 
 #define SIZE 200
@@ -28,6 +29,24 @@ TEST(each_process_draws_its_own_secrets)
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < i; k++)
             assert_string_not_equal(of[i], of[k]);
+}
+
+TEST(core_dumps_leave_them_out)
+{
+    unsigned long from, to;
+    char line[256];
+    bool here = false, left_out = false;
+    unit_start(NULL);
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = (uintptr_t)&hak_sealed >= from && (uintptr_t)&hak_sealed < to;
+        else if (here && !strncmp(line, "VmFlags:", 8))
+            left_out = strstr(line, " dd") != NULL;
+    }
+    fclose(maps);
+    assert_true(left_out || !hak_is_sealed());
 }
 
 static char *a, *b;

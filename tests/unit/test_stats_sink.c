@@ -81,6 +81,47 @@ TEST(a_file_is_named_by_the_process_and_gives_one_line_if_it_cannot_be_written)
     assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
+/* Another user's names are in the folder: a link to a file, a second name of a file, or a file of that user. */
+static void open_in_shared_folder(void)
+{
+    char folder[] = "/tmp/sink.XXXXXX", own[64], name[64];
+    struct stat st;
+    assert_non_null(mkdtemp(folder));
+    snprintf(own, sizeof own, "%s/own", folder);
+    snprintf(name, sizeof name, "%s/name", folder);
+    for (unsigned mode = 0700; mode <= 01777; mode += 01077) {
+        bool shared = mode == 01777;
+        assert_int_equal(chmod(folder, mode), 0);
+        umask(0);
+        int fd = hak_stats_sink_file(own);
+        assert_true(fd >= 0 && !fstat(fd, &st));
+        assert_int_equal(st.st_mode & 0777, 0600);
+        assert_int_equal(write(fd, "kept", 4), 4);
+        close(fd);
+        for (unsigned kind = 0; kind < 2; kind++) {
+            assert_int_equal((kind ? link : symlink)(own, name), 0);
+            fd = hak_stats_sink_file(name);
+            assert_int_equal(fd < 0, shared);
+            close(fd);
+            unlink(name);
+            assert_int_equal(stat(own, &st), 0);
+            assert_int_equal(st.st_size, shared ? 4 : 0);
+        }
+        if (geteuid() == 0 && shared) {
+            assert_int_equal(chown(own, 65534, 65534), 0);
+            assert_int_equal(hak_stats_sink_file(own), -EPERM);
+        }
+        unlink(own);
+    }
+    rmdir(folder);
+}
+
+TEST(names_of_others_are_not_followed)
+{
+    unit_stderr_of(open_in_shared_folder(), text, sizeof text);
+    assert_non_null(strstr(text, "cannot be written"));
+}
+
 static void open_pipe(void)
 {
     char pipe_name[HAK_PATH_MAX];

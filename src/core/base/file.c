@@ -16,7 +16,7 @@ static const uint64_t ours = BIT(SIGPIPE) | BIT(SIGXFSZ);
 
 int hak_file_open(const char *path, int flags)
 {
-    return (int)HAK_SYSCALL(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, 0644);
+    return (int)HAK_SYSCALL(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NOCTTY, 0);
 }
 
 void hak_file_close(int fd)

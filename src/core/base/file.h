@@ -9,7 +9,7 @@
 
 #define HAK_PATH_MAX 272 /* of a name with its end */
 
-/* The descriptor, which a program that is executed does not inherit, or -errno. A new file is readable by all. */
+/* The descriptor of a file that exists, which a program that is executed does not inherit, or -errno. */
 int hak_file_open(const char *path, int flags);
 /* The same for output: the file is made, or emptied unless O_APPEND is among the flags. In a folder to which others may
  * write, as /tmp, no link is followed, and no file that another user made is taken. A pipe needs a reader. */

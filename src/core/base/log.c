@@ -115,7 +115,7 @@ static void write_out(const char *line, size_t n)
     int fd = -1;
     if (*hak_log_file) {
         hak_text_path(path, hak_log_file);
-        fd = hak_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
+        fd = hak_file_create(path, O_WRONLY | O_APPEND, 0600);
     }
     hak_file_write(fd < 0 ? STDERR_FILENO : fd, line, n);
     if (fd >= 0)

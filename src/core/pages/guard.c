@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/base/kernel.h"
 #include "core/base/layout.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
@@ -89,9 +90,12 @@ static struct place *nearest(const char *address)
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     (void)context;
-    if (place_of(info->si_addr))
+    bool is_sent = info->si_code <= 0; /* by kill or a timer: no instruction runs again */
+    if (!is_sent && place_of(info->si_addr))
         tell_access(nearest(info->si_addr), info->si_addr);
     sigaction(signal, &before, NULL); /* the instruction runs again and meets the handler installed before ours */
+    if (is_sent)
+        HAK_SYSCALL(SYS_rt_tgsigqueueinfo, hak_kernel_pid(), HAK_SYSCALL(SYS_gettid, 0), signal, info);
 }
 
 static _Noreturn HAK_COLD void fail_guarded(const struct place *p, const void *address, const char *verb,

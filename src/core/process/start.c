@@ -78,9 +78,10 @@ static bool init_locked(void)
         hak_log("HAKMEM_PROFILE: libhakmem-profile.so is not loaded, there is no profile; run hakmem profile -- CMD");
     if (hak_stats_sink_wants_stderr())
         hak_stats_sink_keep_stderr();
-    hak_work_add(HAK_WORK_MAX); /* the first maintenance step is at the end of this slow path: it makes the file of live
-                                   counters */
+    hak_work_add(HAK_WORK_MAX); /* the first maintenance step is at the end of this slow path: Prometheus's file */
     seal();
+    if (HAK_HARDENED && sealed) /* a core of this process would show the secrets of its parent and its siblings */
+        hak_os_advise(&hak_sealed, sizeof hak_sealed, MADV_DONTDUMP, HAK_CAUSE_seal);
     return true;
 }
 

@@ -68,7 +68,9 @@ int hak_stats_sink_file(const char *pattern)
 {
     char path[HAK_PATH_MAX];
     hak_text_path(path, pattern);
-    int fd = hak_file_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
+    /* The collector of Prometheus's file is another user; other reports, which contain addresses, are not for others.
+     */
+    int fd = hak_file_create(path, O_WRONLY, hak_options.stats == HAK_STATS_PROMETHEUS ? 0644 : 0600);
     if (fd < 0)
         hak_log("HAKMEM_STATS_FILE=%s: cannot be written (errno %d); name a writable file", path, -fd);
     else
