@@ -130,8 +130,8 @@ bool hak_guard_start(void)
     if (starts) {
         page = hak_os_page_size();
         stride = page + hak_align_up(HAK_GUARD_MAX, page);
-        starts = hak_limit_allows(2 * PLACES) &&
-                 hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard) == 0;
+        starts =
+            hak_limit_allows(2 * PLACES) && hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard) == 0;
         HAK_STORE_RELAXED(&blocks_left, hak_options.guard_rate);
         first = base;
     }
