@@ -33,7 +33,7 @@ static void enter_sandbox(void)
 
 static void *work(void *arg)
 {
-    enum { BLOCKS = 3000, ROUNDS = 3 };
+    enum { BLOCKS = 3000, ROUNDS = 2 };
     static _Thread_local void *p[BLOCKS];
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < BLOCKS; i++) {
