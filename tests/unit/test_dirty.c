@@ -58,8 +58,8 @@ TEST(a_random_life_as_a_naive_account_says)
         assert_int_equal(queue->waiting, waiting * HAK_PAGE);
         assert_int_equal(hak_budget_held() - held, charged * HAK_PAGE);
         assert_int_equal(a.old, bits);
-        assert_ptr_equal(queue->first, waiting ? &a : NULL);
-        assert_int_equal(queue->length, waiting != 0);
+        assert_ptr_equal(queue->lists[HAK_DIRTY_WAITING].first, waiting ? &a : NULL);
+        assert_int_equal(queue->lists[HAK_DIRTY_WAITING].length, waiting != 0);
     }
 }
 

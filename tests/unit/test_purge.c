@@ -87,7 +87,7 @@ TEST(idle_is_what_was_dirty_at_the_last_check)
         tick();
     }
     assert_int_equal(queue->waiting, 3 * HAK_PAGE);
-    assert_int_equal(queue->first->old, hak_page_bits(4, 3));
+    assert_int_equal(queue->lists[HAK_DIRTY_WAITING].first->old, hak_page_bits(4, 3));
 }
 
 TEST(what_went_back_as_idle_is_not_claimed_again)

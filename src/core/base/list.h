@@ -25,7 +25,9 @@
     } while (0)
 
 /* The same for a queue: *last points to the last item. */
-#define HAK_QUEUE_ADD(first, last, item)                \
+#define HAK_QUEUE_ADD(first, last, item) HAK_QUEUE_ADD_BEHIND(first, last, item, next, prev)
+#define HAK_QUEUE_ADD_FIRST(first, last, item) HAK_QUEUE_ADD_BEHIND(last, first, item, prev, next)
+#define HAK_QUEUE_ADD_BEHIND(first, last, item, next, prev) \
     do {                                                \
         __typeof__(item) item_ = (item);                \
         __typeof__(item) *last_ = (last);               \

@@ -104,12 +104,12 @@ HAK_INLINE void pause_cpu(void)
 }
 
 /* False: another thread had the lock whenever this one looked. */
-static bool spin_on(_Atomic(uint64_t) *word)
+static bool spin_on(_Atomic(uint64_t) *word, bool (*try)(_Atomic(uint64_t) *word, uint64_t *seen))
 {
-    uint64_t seen;
     for (unsigned i = 0; i < SPINS; i++) {
+        uint64_t seen = FREE;
         pause_cpu();
-        if (HAK_LOAD_RELAXED(word) == FREE && try_word(word, &seen))
+        if (HAK_LOAD_RELAXED(word) == FREE && try(word, &seen))
             return true;
     }
     return false;
@@ -119,7 +119,7 @@ static HAK_COLD void wait_for(_Atomic(uint64_t) *word, uint64_t seen)
 {
     if (is_mine(seen))
         hak_log_fatal("malloc or free was called by the handler of a signal that came inside of malloc or free");
-    if (spin_on(word))
+    if (spin_on(word, try_word))
         return;
     struct timespec until = after_patience();
     for (bool late = false; !try_awaited(word, &seen); seen = FREE) {
@@ -130,6 +130,8 @@ static HAK_COLD void wait_for(_Atomic(uint64_t) *word, uint64_t seen)
         if (late)
             tell_of_fork();
         late = !sleep_on(word, (unsigned)seen, late ? NULL : &until);
+        if (spin_on(word, try_awaited)) /* a thread that takes the lock often may have it again by now */
+            return;
     }
 }
 

@@ -33,17 +33,26 @@ static size_t bytes_of(uint64_t pages)
 
 /* --- the queue --------------------------------------------------------------------------------------- */
 
-static void leave_queue(struct hak_dirty *d)
+static struct hak_dirty_list *list_of(const struct hak_dirty *d)
 {
-    HAK_QUEUE_REMOVE(&queue->first, &queue->last, d);
-    HAK_SUB_RELAXED(&queue->length, 1);
+    return d->old ? &queue->lists[d->old == d->refused ? HAK_DIRTY_REFUSED : HAK_DIRTY_WAITING] : NULL;
 }
 
-static void join_queue(struct hak_dirty *d, uint64_t now_ms)
+/* Called after pages of the superslab became dirty, or ceased to be; `from`: the list that it was on. */
+static void requeue(struct hak_dirty *d, struct hak_dirty_list *from, uint64_t now_ms)
 {
-    HAK_QUEUE_ADD(&queue->first, &queue->last, d);
-    HAK_ADD_RELAXED(&queue->length, 1);
-    d->checked_ms = now_ms;
+    struct hak_dirty_list *to = list_of(d);
+    if (HAK_LIKELY(to == from))
+        return;
+    if (from) {
+        HAK_QUEUE_REMOVE(&from->first, &from->last, d);
+        HAK_SUB_RELAXED(&from->length, 1);
+    }
+    if (to) {
+        HAK_QUEUE_ADD(&to->first, &to->last, d);
+        HAK_ADD_RELAXED(&to->length, 1);
+        d->checked_ms = now_ms;
+    }
 }
 
 /* --- demand ------------------------------------------------------------------------------------------ */
@@ -57,7 +66,7 @@ static void draw_down(size_t dirty, size_t missed)
 size_t hak_dirty_most(void)
 {
     size_t most = hak_options.batch_max_mb * HAK_MIB;
-    bool many = HAK_LOAD_RELAXED(&queue->length) > hak_options.batch_max_ranges && queue->waiting;
+    bool many = HAK_LOAD_RELAXED(&queue->lists[HAK_DIRTY_WAITING].length) > hak_options.batch_max_ranges;
     return many ? hak_min(most, queue->waiting - 1) : most;
 }
 
@@ -79,7 +88,7 @@ bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms)
 
 bool hak_dirty_is_due(uint64_t now_ms)
 {
-    const struct hak_dirty *oldest = queue->first;
+    const struct hak_dirty *oldest = queue->lists[HAK_DIRTY_WAITING].first;
     if (!oldest)
         return false;
     return queue->waiting > hak_dirty_allowance(now_ms) || hak_dirty_is_idle_since(oldest->checked_ms, now_ms);
@@ -87,25 +96,27 @@ bool hak_dirty_is_due(uint64_t now_ms)
 
 /* --- dirty pages ------------------------------------------------------------------------------------- */
 
-static void add_dirty(struct hak_dirty *d, uint64_t pages, uint64_t now_ms)
+static void add_dirty(struct hak_dirty *d, uint64_t pages, bool refused, uint64_t now_ms)
 {
+    struct hak_dirty_list *from = list_of(d);
     HAK_CHECK(!(d->old & pages));
-    if (!d->old)
-        join_queue(d, now_ms);
     d->old |= pages;
+    d->refused |= refused ? pages : 0;
+    *(refused ? &queue->refused : &queue->waiting) += bytes_of(pages);
+    requeue(d, from, now_ms);
 }
 
 /* Returns how many bytes were dirty. */
 static size_t remove_dirty(struct hak_dirty *d, uint64_t pages)
 {
+    struct hak_dirty_list *from = list_of(d);
     size_t bytes = bytes_of(pages), refused = bytes_of(pages & d->refused);
     queue->waiting -= bytes - refused;
     queue->refused -= refused;
     d->old &= ~pages;
     d->idle &= ~pages;
     d->refused &= ~pages;
-    if (!d->old)
-        leave_queue(d);
+    requeue(d, from, d->checked_ms);
     return bytes;
 }
 
@@ -150,8 +161,7 @@ void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now
         return;
     }
     d->put_ms = now_ms;
-    add_dirty(d, pages, now_ms);
-    queue->waiting += bytes;
+    add_dirty(d, pages, false, now_ms);
 }
 
 HAK_COLD uint64_t hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
@@ -162,8 +172,7 @@ HAK_COLD uint64_t hak_dirty_soil(struct hak_dirty *d, uint64_t pages)
     d->used |= pages;
     queue->purged -= bytes_of(pages & d->purged);
     d->purged &= ~pages;
-    add_dirty(d, pages, hak_clock_ms());
-    queue->waiting += bytes_of(pages);
+    add_dirty(d, pages, false, hak_clock_ms());
     hak_budget_take(bytes_of(pages));
     return pages;
 }
@@ -178,11 +187,13 @@ uint64_t hak_dirty_old(const struct hak_dirty *d)
 
 HAK_COLD void hak_dirty_checked(struct hak_dirty *d, uint64_t now_ms)
 {
-    if (!d->old)
-        return;
+    struct hak_dirty_list *list = list_of(d);
     d->idle |= d->old;
-    leave_queue(d);
-    join_queue(d, now_ms);
+    if (!list)
+        return;
+    HAK_QUEUE_REMOVE(&list->first, &list->last, d);
+    HAK_QUEUE_ADD(&list->first, &list->last, d);
+    d->checked_ms = now_ms;
 }
 
 HAK_COLD void hak_dirty_claim(struct hak_dirty *d, uint64_t pages)
@@ -208,8 +219,6 @@ HAK_COLD void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, e
             d->used = 0;
         return;
     }
-    add_dirty(d, pages, now);
-    d->refused |= pages;
-    queue->refused += bytes_of(pages);
-    d->refused_ms = now;
+    add_dirty(d, pages, true, now);
+    queue->refused_ms = now;
 }

@@ -2,8 +2,9 @@
  * The page-state tracker. Each superslab has one. It knows which free pages hold old content and since when; which
  * pages were purged, for which cause, and were needed again soon after (regret); which pages the kernel refused to
  * take; which were ever handed out; and how many are charged to the memory budget. Superslabs with dirty pages stand in
- * a queue, in the order in which they were last checked. The queue also counts how many bytes are dirty, and how many
- * of those were needed lately. The lock of the page heap protects it; parts/purge.h makes the system calls.
+ * a queue, in the order in which they were last checked: those in which all of them were refused on a list of their
+ * own, so that neither frees nor purges visit them in vain. The queue also counts how many bytes are dirty, and how
+ * many of those were needed lately. The lock of the page heap protects it; parts/purge.h makes the system calls.
  *
  * A page is taken, or free, or claimed by a purge. Dirty pages are free. The budget is charged for pages that are
  * taken, claimed or dirty. A set of pages is a word: bit i is page i of the superslab. */
@@ -22,16 +23,21 @@ struct hak_dirty {
     uint64_t used;    /* taken since all that had been were purged together */
     uint64_t put_ms;     /* when a page last became dirty */
     uint64_t checked_ms; /* when the first page became dirty, or was last checked */
-    uint64_t purged_ms, refused_ms;
+    uint64_t purged_ms;
     enum hak_cause purged_for;
     unsigned torn; /* bit i: a part of the i-th huge page was purged */
 };
 
+enum { HAK_DIRTY_WAITING, HAK_DIRTY_REFUSED, HAK_DIRTY_LISTS };
+
 struct hak_dirty_queue {
     bool at_once; /* pages are purged as soon as they are free; constant after start */
-    struct hak_dirty *first, *last;
-    _Atomic(unsigned) length;
+    struct hak_dirty_list {
+        struct hak_dirty *first, *last;
+        _Atomic(unsigned) length;
+    } lists[HAK_DIRTY_LISTS];
     size_t waiting, refused; /* dirty bytes not refused by the kernel, and refused */
+    uint64_t refused_ms;     /* when it last refused some */
     size_t purged;           /* bytes that were purged and are still free */
     /* The estimate of demand:
      * 1. The drawdown is the bytes taken minus the bytes freed since, at least 0. A taken page counts if it was dirty,
@@ -55,6 +61,13 @@ HAK_INLINE uint64_t hak_page_bits(unsigned first, size_t pages)
     return (pages == 64 ? ~(uint64_t)0 : ((uint64_t)1 << pages) - 1) << first;
 }
 
+/* How many superslabs have dirty pages. */
+HAK_INLINE unsigned hak_dirty_length(void)
+{
+    return HAK_LOAD_RELAXED(&hak_dirty_queue.lists[HAK_DIRTY_WAITING].length) +
+           HAK_LOAD_RELAXED(&hak_dirty_queue.lists[HAK_DIRTY_REFUSED].length);
+}
+
 /* The superslab goes away; all its pages are free and clean. */
 void hak_dirty_close(struct hak_dirty *d);
 /* Free pages are taken. True: they read as zero, and with `uncharged` the budget is not charged for them. */
@@ -69,7 +82,7 @@ uint64_t hak_dirty_old(const struct hak_dirty *d);
 
 /* --- for a purge ------------------------------------------------------------------------------------- */
 
-/* The superslab was checked: what is dirty now is idle at the next check. It moves to the end of the queue. */
+/* The superslab was checked: what is dirty now is idle at the next check. It moves to the end of its list. */
 void hak_dirty_checked(struct hak_dirty *d, uint64_t now_ms);
 /* A purge claims dirty pages, and then settles them: they are returned to the kernel for `cause`, or refused. */
 void hak_dirty_claim(struct hak_dirty *d, uint64_t pages);

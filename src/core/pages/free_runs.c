@@ -5,6 +5,7 @@
 #include "free_runs.h"
 
 #include "core/base/list.h"
+#include "core/os/meta.h"
 
 #define LENGTHS 64u
 #define FIT_SCAN 16u /* runs of a list that a search for the best fit visits */
@@ -14,6 +15,13 @@ static struct free_runs {
     uint64_t bits; /* bit i: list i is not empty */
 } free_runs[HAK_NSETS];
 static size_t runs;
+
+/* For superslab i, bit i % 64 of word i / 64: it is wholly free, and of a set whose runs cross superslabs. 64 words are
+ * a group, which is allocated when it is needed; without memory its bits are 0. `full` has a bit for each word: it has
+ * no zero. */
+#define GROUP 4096u
+#define GROUPS (HAK_PLAN_MAX / HAK_SUPERSLAB / GROUP)
+static uint64_t *whole[GROUPS], full[GROUPS];
 
 /* --- lists ---------------------------------------------------------------------------------------------- */
 
@@ -49,14 +57,6 @@ static void unlink_run(unsigned set, struct hak_slab *run)
 size_t hak_free_runs_count(void)
 {
     return runs;
-}
-
-void hak_free_runs_each(void (*visit)(char *base, size_t pages))
-{
-    for (unsigned set = 0; set < HAK_NSETS; set++)
-        for (unsigned i = 0; i < LENGTHS; i++)
-            for (const struct hak_slab *run = free_runs[set].lists[i]; run; run = run->next)
-                visit(run->free, run->run_pages);
 }
 
 /* --- neighbours ----------------------------------------------------------------------------------------- */
@@ -122,6 +122,58 @@ void hak_free_runs_cut(struct hak_place at, size_t pages)
         link_run(set, at.run + before + pages, at.base + pages * HAK_PAGE, after);
 }
 
+/* --- superslabs that are wholly free -------------------------------------------------------------------- */
+
+/* The number of a superslab is the place of its descriptors in their table. */
+static size_t number_of(const char *p)
+{
+    return (size_t)(hak_page_at(p) - hak_page_map.descriptors) / HAK_SUPERSLAB_PAGES;
+}
+
+static uint64_t whole_word(size_t i)
+{
+    return whole[i / GROUP] ? whole[i / GROUP][i / 64 % 64] : 0;
+}
+
+void hak_free_runs_note_whole(const struct hak_superslab *s, bool is_whole)
+{
+    size_t i = number_of(s->pages.base);
+    uint64_t **group = &whole[i / GROUP], bit = (uint64_t)1 << i % 64, of_word = (uint64_t)1 << i / 64 % 64;
+    if (!*group && !(*group = hak_meta_alloc(64 * sizeof **group)))
+        return;
+    uint64_t *word = &(*group)[i / 64 % 64];
+    *word = is_whole && s->set < HAK_SET_OWN ? *word | bit : *word & ~bit;
+    full[i / GROUP] = ~*word ? full[i / GROUP] & ~of_word : full[i / GROUP] | of_word;
+}
+
+/* The number of set bits below bit `end` of a word, from there down. */
+static size_t ones_below(uint64_t word, size_t end)
+{
+    uint64_t zeros = ~word << (64 - end);
+    return zeros ? (size_t)__builtin_clzll(zeros) : end;
+}
+
+/* The lowest superslab of those that are wholly free up to the one before `end`; `end` if that one is not. */
+static size_t row_start(size_t end)
+{
+    while (end) {
+        size_t n = (end - 1) % 64 + 1, ones = ones_below(whole_word(end - 1), n);
+        end -= ones;
+        if (ones < n)
+            break;
+        while (end && (ones = ones_below(full[(end - 1) / GROUP], (end / 64 - 1) % 64 + 1)))
+            end -= 64 * ones;
+    }
+    return end;
+}
+
+/* The same place in the lowest superslab of the zone from which on all are wholly free, up to this one. */
+static char *lowest_whole(char *p)
+{
+    size_t i = number_of(p), n = i + 1 - row_start(i + 1);
+    return n ? p - hak_min(n - 1, hak_space_before(p)) * HAK_SUPERSLAB : p;
+}
+
 struct hak_place hak_free_runs_at(char *page)
 {
     for (char *p = page;;) {
@@ -132,7 +184,7 @@ struct hak_place hak_free_runs_at(char *page)
         char *first = p - below * HAK_PAGE;
         if (below < i || !free_before(s, first))
             return (struct hak_place){hak_page_at(first), page};
-        p = first - HAK_PAGE;
+        p = lowest_whole(first - HAK_PAGE);
     }
 }
 
@@ -164,17 +216,4 @@ struct hak_place hak_free_runs_best(unsigned set, struct hak_fit fit)
     for (; bits && !best.base; bits &= bits - 1)
         best = best_in(free_runs[set].lists[__builtin_ctzll(bits)], &fit);
     return best;
-}
-
-struct hak_place hak_free_runs_clean(unsigned set)
-{
-    const struct hak_fit all = {.pages = HAK_SUPERSLAB_PAGES, .align = HAK_SUPERSLAB_PAGES};
-    for (unsigned i = length_class(HAK_SUPERSLAB_PAGES); i < LENGTHS; i++)
-        for (struct hak_slab *run = free_runs[set].lists[i]; run; run = run->next) {
-            char *end = (char *)run->free + run->run_pages * HAK_PAGE;
-            for (char *base = place_in(run, &all); base && base + HAK_SUPERSLAB <= end; base += HAK_SUPERSLAB)
-                if (!hak_superslab_of(base)->pages.old)
-                    return (struct hak_place){run, base};
-        }
-    return (struct hak_place){0};
 }

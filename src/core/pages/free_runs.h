@@ -2,7 +2,8 @@
  * Free runs: maximal sequences of adjacent free pages, and the search for the run that serves a request best. Three
  * things describe a run: a bit for each of its pages in their superslabs, which the caller sets and clears; its length,
  * in the descriptor of its first page; and the distance to the first page, in the descriptor of its last page. So
- * neighbours are merged without a search. hak_pages_lock protects all of it. */
+ * neighbours are merged without a search. A bitmap tells which superslabs are wholly free, so that the first page of a
+ * run is found in a few steps from any of them. hak_pages_lock protects all of it. */
 #ifndef HAK_FREE_RUNS_H
 #define HAK_FREE_RUNS_H
 
@@ -21,8 +22,6 @@ struct hak_fit {
     bool roomy;          /* the longest one, not the shortest */
 };
 struct hak_place hak_free_runs_best(unsigned set, struct hak_fit fit);
-/* A superslab that is wholly free and clean. */
-struct hak_place hak_free_runs_clean(unsigned set);
 /* The place of a free page. */
 struct hak_place hak_free_runs_at(char *page);
 /* The free run that begins behind a run of pages, in the same set; NULL: the page there is not free. */
@@ -32,7 +31,8 @@ struct hak_slab *hak_free_runs_behind(const char *base, size_t pages);
 void hak_free_runs_cut(struct hak_place at, size_t pages);
 /* Merges pages, whose bits are set, with their free neighbours into one run. */
 void hak_free_runs_join(char *base, size_t pages);
+/* Called when a superslab has become wholly free, has ceased to be, or has moved to another set. */
+void hak_free_runs_note_whole(const struct hak_superslab *s, bool whole);
 size_t hak_free_runs_count(void);
-void hak_free_runs_each(void (*visit)(char *base, size_t pages));
 
 #endif

@@ -16,7 +16,7 @@
 HAK_LOCK(hak_pages_lock, HAK_RANK_PAGES);
 
 static struct hak_superslab *newest, *oldest; /* of the cache */
-static size_t cached, leaving;
+static size_t cached;
 static uint64_t pushes, hits, misses, evictions, mapped;
 static bool check_waiting; /* what was put may have made a purge due */
 _Atomic(bool) hak_pages_due;
@@ -38,6 +38,15 @@ HAK_INLINE struct part part_of(char *base, size_t pages)
     for (size_t done_ = 0; done_ < (count); done_ += x.pages) \
         for (bool once_ = (x = part_of((base) + done_ * HAK_PAGE, (count)-done_), true); once_; once_ = false)
 
+/* Pages become free, or cease to be. */
+HAK_INLINE void set_free_pages(struct hak_superslab *s, uint64_t pages, bool free)
+{
+    bool was_whole = s->free == HAK_ALL_PAGES;
+    s->free = free ? s->free | pages : s->free & ~pages;
+    if (HAK_UNLIKELY(was_whole != (s->free == HAK_ALL_PAGES)))
+        hak_free_runs_note_whole(s, !was_whole);
+}
+
 /* --- the cache of superslabs that are wholly free --------------------------------------------------------- */
 
 static void leave_cache(struct hak_superslab *s, bool evicted)
@@ -45,7 +54,6 @@ static void leave_cache(struct hak_superslab *s, bool evicted)
     if (s->state == HAK_CACHED) {
         HAK_QUEUE_REMOVE(&oldest, &newest, s);
         cached--;
-        leaving -= s->leaving;
         s->leaving = false;
         if (hak_options.log_lru)
             hak_log("%s %p, %zu cached", evicted ? "LRU_EVICT" : "LRU_POP hit", (void *)s->pages.base, cached);
@@ -57,24 +65,32 @@ static void leave_cache(struct hak_superslab *s, bool evicted)
 {
     hak_free_runs_cut(hak_free_runs_at(s->pages.base), HAK_SUPERSLAB_PAGES);
     s->set = set;
+    hak_free_runs_note_whole(s, true);
     hak_free_runs_join(s->pages.base, HAK_SUPERSLAB_PAGES);
 }
 
-/* All pages of the superslab are free. If one class had it, any class may have it from now on. */
+/* All pages of the superslab are free. If one class had it, any class may have it from now on, and it leaves first.
+ * While the kernel refuses some of its pages, it is in no cache, since it could not leave it. */
 static void enter_cache(struct hak_superslab *s, uint64_t now_ms)
 {
+    bool own = s->set >= HAK_SET_OWN;
+    if (s->state != HAK_IN_USE)
+        return;
     if (hak_options.log_free)
         hak_log("SS_FREE superslab %p is wholly empty", (void *)s->pages.base);
-    if (s->set >= HAK_SET_OWN) {
-        s->leaving = true;
-        leaving++;
+    if (own)
         move_to_set(s, hak_tag_in_header_zone(s->pages.base) ? HAK_SET_HEADERS : HAK_SET_COMMON);
-    }
+    if (s->pages.refused)
+        return;
+    s->leaving = own;
     if (HAK_UNLIKELY(hak_huge_page_is_on()))
         hak_dirty_soil(&s->pages, HAK_ALL_PAGES);
     s->state = HAK_CACHED;
     s->cached_ms = now_ms;
-    HAK_QUEUE_ADD(&oldest, &newest, s);
+    if (s->leaving)
+        HAK_QUEUE_ADD_FIRST(&oldest, &newest, s);
+    else
+        HAK_QUEUE_ADD(&oldest, &newest, s);
     cached++;
     pushes++;
     check_waiting = true;
@@ -89,19 +105,13 @@ static bool is_unwanted(const struct hak_superslab *s, size_t keep, uint64_t now
            hak_clock_age(s->cached_ms, now_ms) > o->lru_ttl_sec * (uint64_t)1000;
 }
 
-/* Skips superslabs whose pages the kernel refused or a purge has claimed. */
+/* Skips those, a batch at most, whose pages a purge has claimed. */
 struct hak_superslab *hak_pages_unwanted(size_t keep, uint64_t now_ms)
 {
-    struct hak_superslab *first = NULL;
-    for (struct hak_superslab *s = oldest; s && (leaving || !first); s = s->next) {
-        if (s->free != HAK_ALL_PAGES || s->pages.refused)
-            continue;
-        if (s->leaving)
-            return s;
-        if (!first)
-            first = s;
-    }
-    return first && is_unwanted(first, keep, now_ms) ? first : NULL;
+    struct hak_superslab *s = oldest;
+    while (s && s->free != HAK_ALL_PAGES)
+        s = s->next;
+    return s && (s->leaving || is_unwanted(s, keep, now_ms)) ? s : NULL;
 }
 
 /* --- taking --------------------------------------------------------------------------------------------- */
@@ -125,7 +135,7 @@ static bool occupy(struct hak_place at, size_t pages, const struct hak_page_requ
             tell_old(r->old, done_, hak_dirty_old(&x.s->pages) >> x.first, x.pages);
         hits += x.s->state == HAK_CACHED;
         leave_cache(x.s, false);
-        x.s->free &= ~x.bits;
+        set_free_pages(x.s, x.bits, false);
         x.s->slabs += r->slab ? x.pages : 0;
         if (hak_dirty_take(&x.s->pages, x.bits, r->uncharged))
             zero_pages += x.pages;
@@ -148,12 +158,13 @@ static uint64_t run_starts(uint64_t bits, size_t pages)
 static struct hak_place dirty_place(const struct hak_page_request *r)
 {
     unsigned left = r->pages <= HAK_SUPERSLAB_PAGES ? hak_options.empty_scan_limit : 0;
-    for (const struct hak_dirty *d = hak_dirty_queue.last; d && left; d = d->prev, left--) {
-        const struct hak_superslab *s = (const struct hak_superslab *)d;
-        uint64_t starts = s->set == r->set ? run_starts(s->free & s->pages.old, r->pages) : 0;
-        if (starts)
-            return hak_free_runs_at(s->pages.base + (size_t)__builtin_ctzll(starts) * HAK_PAGE);
-    }
+    for (unsigned i = 0; i < HAK_DIRTY_LISTS; i++)
+        for (const struct hak_dirty *d = hak_dirty_queue.lists[i].last; d && left; d = d->prev, left--) {
+            const struct hak_superslab *s = (const struct hak_superslab *)d;
+            uint64_t starts = s->set == r->set ? run_starts(s->free & s->pages.old, r->pages) : 0;
+            if (starts)
+                return hak_free_runs_at(s->pages.base + (size_t)__builtin_ctzll(starts) * HAK_PAGE);
+        }
     return (struct hak_place){0};
 }
 
@@ -246,8 +257,8 @@ static void add_superslabs(char *base, size_t count, struct hak_superslab *list,
         list = s->next;
         s->next = NULL;
         s->pages.base = base + i * HAK_SUPERSLAB;
-        s->free = HAK_ALL_PAGES;
         s->set = set;
+        set_free_pages(s, HAK_ALL_PAGES, true);
         s->state = HAK_CLEARED;
         hak_page_at(s->pages.base)->region = s;
     }
@@ -305,7 +316,7 @@ bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
     struct hak_place at = {0};
     enum hak_pages_from last = (enum hak_pages_from)hak_max(from, r->until);
     r->base = NULL;
-    if (last == HAK_PAGES_DIRTY && !HAK_LOAD_RELAXED(&hak_dirty_queue.length))
+    if (last == HAK_PAGES_DIRTY && !hak_dirty_length())
         return false;
     hak_lock_acquire(&hak_pages_lock);
     for (; !at.base && from <= last; from++)
@@ -358,10 +369,10 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
     EACH_PART(x, base, pages)
     {
         HAK_CHECK(!(x.s->free & x.bits));
-        x.s->free |= x.bits;
+        set_free_pages(x.s, x.bits, true);
         x.s->slabs -= slab ? x.pages : 0;
         hak_dirty_put(&x.s->pages, x.bits, is_dirty, now);
-        if (x.s->free == HAK_ALL_PAGES && x.s->state == HAK_IN_USE)
+        if (x.s->free == HAK_ALL_PAGES)
             enter_cache(x.s, now);
     }
     note_due(now);
@@ -432,32 +443,32 @@ unsigned hak_pages_given(const char *base, size_t pages)
 void hak_pages_claim(struct hak_superslab *s, unsigned first, unsigned pages)
 {
     hak_free_runs_cut(hak_free_runs_at(s->pages.base + first * HAK_PAGE), pages);
-    s->free &= ~hak_page_bits(first, pages);
+    set_free_pages(s, hak_page_bits(first, pages), false);
     hak_dirty_claim(&s->pages, hak_page_bits(first, pages));
 }
 
 void hak_pages_settle(struct hak_superslab *s, unsigned first, unsigned pages)
 {
-    s->free |= hak_page_bits(first, pages);
+    set_free_pages(s, hak_page_bits(first, pages), true);
     hak_free_runs_join(s->pages.base + first * HAK_PAGE, pages);
-    if (s->free == HAK_ALL_PAGES && s->state == HAK_IN_USE)
+    if (s->pages.refused)
+        leave_cache(s, false);
+    if (s->free == HAK_ALL_PAGES)
         enter_cache(s, hak_clock_ms());
 }
 
-static void soil_run(char *base, size_t pages)
+static void soil(char *base)
 {
-    struct part x;
-    EACH_PART(x, base, pages)
-    {
-        hak_dirty_soil(&x.s->pages, x.bits);
-    }
+    hak_lock_acquire(&hak_pages_lock);
+    struct hak_superslab *s = hak_page_at(base)->region;
+    if (s)
+        hak_dirty_soil(&s->pages, s->free);
+    hak_lock_release(&hak_pages_lock);
 }
 
 HAK_COLD void hak_pages_soil(void)
 {
-    hak_lock_acquire(&hak_pages_lock);
-    hak_free_runs_each(soil_run);
-    hak_lock_release(&hak_pages_lock);
+    hak_space_each_superslab(soil);
 }
 
 void hak_pages_evict(struct hak_superslab *s)
@@ -466,32 +477,27 @@ void hak_pages_evict(struct hak_superslab *s)
     evictions++;
 }
 
-static char *close_superslab(void)
+static void close_superslab(char *base)
 {
-    char *base = NULL;
     hak_lock_acquire(&hak_pages_lock);
-    struct hak_place at = hak_free_runs_clean(HAK_SET_COMMON);
-    if (!at.base)
-        at = hak_free_runs_clean(HAK_SET_HEADERS);
-    if (at.base) {
-        struct hak_superslab *s = hak_superslab_of(at.base);
-        base = at.base;
-        hak_free_runs_cut(at, HAK_SUPERSLAB_PAGES);
+    struct hak_superslab *s = hak_page_at(base)->region;
+    bool closes = s && s->free == HAK_ALL_PAGES && !s->pages.old && s->set < HAK_SET_OWN;
+    if (closes) {
+        hak_free_runs_cut(hak_free_runs_at(base), HAK_SUPERSLAB_PAGES);
         leave_cache(s, true);
+        set_free_pages(s, HAK_ALL_PAGES, false);
         hak_dirty_close(&s->pages);
         hak_page_at(base)->region = NULL;
         hak_meta_recycle(&unused_superslabs, s);
     }
     hak_lock_release(&hak_pages_lock);
-    return base;
+    if (closes && hak_closed_open(base, HAK_SUPERSLAB)) /* as a new one is */
+        hak_space_free(base, 1, HAK_CAUSE_trim);
 }
 
 void hak_pages_close(void)
 {
-    char *base;
-    while ((base = close_superslab()))
-        if (hak_closed_open(base, HAK_SUPERSLAB)) /* as a new one is */
-            hak_space_free(base, 1, HAK_CAUSE_trim);
+    hak_space_each_superslab(close_superslab);
 }
 
 /* --- the rest --------------------------------------------------------------------------------------------- */

@@ -22,12 +22,11 @@
 #include "core/os/limit.h"
 #include "core/os/meta.h"
 
-#define PLAN_MAX ((size_t)1 << 40)
 #define QUARTER_MIN HAK_GIB
 #define MAX_ZONES 16
 #define GRANULE_LG 13 /* pages whose descriptors are mapped together: 512 MiB of the plan */
 #define GRANULE ((size_t)1 << GRANULE_LG)
-#define MAX_GRANULES (PLAN_MAX >> HAK_PAGE_LG >> GRANULE_LG)
+#define MAX_GRANULES (HAK_PLAN_MAX >> HAK_PAGE_LG >> GRANULE_LG)
 #define FIRST_META (256 * HAK_KIB)
 #define TIGHT_LG 4 /* under a tight limit, the plan and the first mapping of its tables are smaller by this shift */
 #define STEP_FIRST (4 * HAK_MIB)
@@ -97,7 +96,7 @@ static bool add_first_zones(char *base, size_t superslabs)
 static bool plan(uintptr_t quarter, uint64_t random)
 {
     unsigned less = hak_limit_is_tight ? TIGHT_LG : 0;
-    size_t size = hak_min(PLAN_MAX >> less, quarter / 2), n = size >> HAK_PAGE_LG, tags_size = n * sizeof(uint64_t);
+    size_t size = hak_min(HAK_PLAN_MAX >> less, quarter / 2), n = size >> HAK_PAGE_LG, tags_size = n * sizeof(uint64_t);
     size_t meta_size = hak_align_up((FIRST_META >> less) + size / HAK_SUPERSLAB / 8, HAK_PAGE);
     size_t gap = hak_fence_gap(), tables = n * sizeof(struct hak_slab) + meta_size + tags_size + 2 * gap;
     struct hak_places at = hak_fence_draw(quarter, size, hak_align_up(tables, HAK_SUPERSLAB), random);
@@ -553,6 +552,19 @@ HAK_SNAPSHOT void hak_space_each_page(void (*visit)(struct hak_slab *page, void 
         for (size_t offset = 0; offset < hak_min(mapped_bytes(&zones[i]), zones[i].top * HAK_SUPERSLAB);
              offset += HAK_PAGE)
             visit(hak_page_at(zones[i].base + offset), context);
+}
+
+void hak_space_each_superslab(void (*visit)(char *base))
+{
+    unsigned n = HAK_LOAD_ACQUIRE(&zone_count);
+    for (unsigned i = 0; i < n; i++)
+        for (size_t k = 0; k < hak_min(mapped_bytes(&zones[i]) / HAK_SUPERSLAB, zones[i].top); k++)
+            visit(zones[i].base + k * HAK_SUPERSLAB);
+}
+
+size_t hak_space_before(const char *p)
+{
+    return (size_t)(p - zone_of(p)->base) / HAK_SUPERSLAB;
 }
 
 size_t hak_space_untag_open(size_t first, size_t most)

@@ -13,6 +13,7 @@
 #include "slab.h"
 #include "tags.h"
 
+#define HAK_PLAN_MAX ((size_t)1 << 40) /* bytes */
 #define HAK_SUPERSLAB ((size_t)1 << HAK_SUPERSLAB_LG)
 #define HAK_SUPERSLAB_PAGES (HAK_SUPERSLAB / HAK_PAGE)
 
@@ -73,6 +74,10 @@ HAK_INLINE struct hak_slab *hak_space_slab_of_block(const void *p)
 
 /* Calls `visit` for the descriptor of each 64 KiB page that was ever handed out. */
 void hak_space_each_page(void (*visit)(struct hak_slab *page, void *context), void *context);
+/* The same for each superslab; the caller holds no lock. */
+void hak_space_each_superslab(void (*visit)(char *base));
+/* How many superslabs of its zone lie before the one of p, which a zone contains. */
+size_t hak_space_before(const char *p);
 
 /* Clears the tags of ACTIVE and PARTIAL slabs among the next `most` pages, beginning at page `first`. A free of a block
  * there then takes the slow path, where the owner sets its tags again. FULL slabs have no owner to do so, and keep

@@ -2,6 +2,8 @@
  * See purge.h. */
 #include "purge.h"
 
+#include <limits.h>
+
 #include "core/base/clock.h"
 #include "core/base/work.h"
 #include "core/os/huge_page.h"
@@ -13,8 +15,11 @@
 #define TICK_NS 200000u /* of a thread that came here for another reason */
 #define PIECES 32u
 #define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
-#define SPLITS 64u                /* of refused ranges per batch, to find the pages that the kernel refuses */
-#define REFUSAL_MS 10000u         /* until a tick tries refused pages again */
+/* Of refused ranges, in a batch and for each range purged, to find the pages that the kernel refuses. */
+#define SPLITS 8u
+#define REFUSAL_MS 10000u                              /* after a refusal, until a tick tries refused pages again */
+#define VISITS 64u                                     /* of superslabs, while the page heap's lock is held */
+#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* of a free; the longest span needs half as many */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* from claim to settle */
@@ -33,10 +38,11 @@ static struct {
 /* What a purge is to do. */
 struct wish {
     uint64_t now_ms;
-    /* idle pages; the oldest pages beyond the allowance; all, including refused pages */
-    enum { IDLE, EXCESS, TRIM } of;
+    /* idle pages; the oldest pages beyond the allowance; refused pages, until one is refused again; all */
+    enum { IDLE, EXCESS, REFUSED, TRIM } of;
     size_t keep;                     /* bytes that may stay dirty */
-    unsigned left;                   /* superslabs of the queue still to visit */
+    unsigned left;                   /* superslabs still to visit */
+    unsigned batches;                /* after which to stop; 0: no limit */
     uint64_t end_ns;                 /* when to stop; 0: no limit */
     struct hak_superslab *superslab; /* in which the last batch ended, */
     unsigned at;                     /* and the page */
@@ -47,17 +53,20 @@ struct wish {
 /* Bytes that it may still purge. */
 static size_t excess(const struct wish *w)
 {
-    size_t bytes = hak_dirty_queue.waiting + (w->of == EXCESS ? 0 : hak_dirty_queue.refused);
+    size_t bytes = (w->of == REFUSED ? 0 : hak_dirty_queue.waiting) + (w->of >= REFUSED ? hak_dirty_queue.refused : 0);
     return bytes > w->keep ? bytes - w->keep : 0;
 }
 
 /* The next superslab to purge; NULL: none. */
 static struct hak_superslab *next_superslab(const struct wish *w)
 {
-    struct hak_superslab *s = (struct hak_superslab *)hak_dirty_queue.first;
-    if (!s || !w->left || !excess(w))
+    struct hak_dirty *waiting = hak_dirty_queue.lists[HAK_DIRTY_WAITING].first,
+                     *refused = hak_dirty_queue.lists[HAK_DIRTY_REFUSED].first,
+                     *next = w->of == REFUSED || (w->of == TRIM && !waiting) ? refused : waiting;
+    if (!next || !w->left || !excess(w) || (w->of == IDLE && !hak_dirty_is_idle_since(next->checked_ms, w->now_ms)) ||
+        (w->of == REFUSED && hak_clock_age(hak_dirty_queue.refused_ms, w->now_ms) < REFUSAL_MS))
         return NULL;
-    return w->of == IDLE && !hak_dirty_is_idle_since(s->pages.checked_ms, w->now_ms) ? NULL : s;
+    return (struct hak_superslab *)next;
 }
 
 /* The cause for a purge of its idle pages. */
@@ -74,8 +83,7 @@ static enum hak_cause cause_of(const struct hak_superslab *s)
 static uint64_t chosen(const struct hak_dirty *d, const struct wish *w)
 {
     bool all = w->of != IDLE || hak_dirty_is_idle_since(d->put_ms, w->now_ms);
-    bool again = w->of == TRIM || (w->of == IDLE && hak_clock_age(d->refused_ms, w->now_ms) >= REFUSAL_MS);
-    return d->old & (all ? d->old : d->idle) & (again ? d->old : ~d->refused);
+    return (all ? d->old : d->idle) & (w->of >= REFUSED ? d->old : d->old & ~d->refused);
 }
 
 /* Finds the first run of set bits from *first on; returns its length, 0 if there is none. */
@@ -127,26 +135,27 @@ static bool add_superslab(struct hak_superslab *s, struct wish *w)
     return true;
 }
 
-/* Fills a batch from as many superslabs as fit, all with the same cause. */
-static HAK_COLD void fill_wish(struct wish *w)
+/* Fills a batch from as many superslabs as fit, all with the same cause. True: there may be more. */
+static HAK_COLD bool fill_wish(struct wish *w)
 {
-    struct hak_superslab *s;
-    while ((s = next_superslab(w))) {
+    struct hak_superslab *s = NULL;
+    for (unsigned visits = VISITS; visits && (s = next_superslab(w)); visits--) {
         enum hak_cause cause = w->of == TRIM ? HAK_CAUSE_trim : cause_of(s);
         if (w->superslab != s)
             w->at = 0;
         w->superslab = s;
         if (batch.n && cause != batch.cause && cause != NOT_NOW)
-            return;
+            return true;
         if (cause != NOT_NOW) {
             batch.cause = cause;
             if (!add_superslab(s, w))
-                return;
+                return true;
         }
         w->superslab = NULL;
         w->left--;
         hak_dirty_checked(&s->pages, w->now_ms);
     }
+    return s;
 }
 
 /* --- to the kernel ----------------------------------------------------------------------------------- */
@@ -171,6 +180,7 @@ static HAK_COLD size_t send_apart(struct piece *x, unsigned pages, unsigned *spl
 {
     struct iovec range = {range_of(x).iov_base, pages * HAK_PAGE};
     bool gone = hak_parts.release->release(&range, 1, batch.cause) == range.iov_len;
+    *splits += gone ? SPLITS : 0;
     if (gone || pages == 1 || !*splits) {
         hak_lock_acquire(&hak_pages_lock);
         settle(x, pages, gone);
@@ -240,26 +250,28 @@ static bool send_together(void)
     return bytes;
 }
 
-/* Purges, in as many batches as needed; returns the bytes purged. *more: it stopped early, since the time was over or a
- * fork waits. */
+/* Purges, in as many batches as needed; returns the bytes purged. *more: it stopped early, since the time was over, a
+ * fork waits, or the kernel refused a whole batch. */
 static HAK_COLD size_t purge(struct wish w, bool *more)
 {
     size_t bytes = 0;
+    bool left = true;
     hak_lock_acquire(&hak_pages_lock);
-    w.left = HAK_LOAD_RELAXED(&hak_dirty_queue.length);
+    w.left = hak_dirty_length();
     if (w.of == EXCESS) /* and more, so that the next freed page does not exceed it again */
         w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms())) / 4 * 3;
-    for (*more = false;;) {
-        fill_wish(&w);
+    for (*more = false; left && !*more;) {
+        left = fill_wish(&w);
         hak_lock_release(&hak_pages_lock);
-        if (!batch.n)
-            return bytes;
-        bytes += send();
-        *more = (w.end_ns && hak_os->clock_ns() >= w.end_ns) || (w.of != TRIM && hak_lock_is_fork_waiting());
-        if (*more)
-            return bytes;
+        bool any = batch.n;
+        size_t sent = any ? send() : 0;
+        bytes += sent;
+        *more = left && ((w.end_ns && hak_os->clock_ns() >= w.end_ns) || (w.batches && !--w.batches) ||
+                         (w.of != TRIM && ((any && !sent) || hak_lock_is_fork_waiting())));
         hak_lock_acquire(&hak_pages_lock);
     }
+    hak_lock_release(&hak_pages_lock);
+    return bytes;
 }
 
 /* Acquires the right to purge. False during a fork, and, unless `wait`, if another thread purges. Completes the batch
@@ -302,14 +314,14 @@ static bool evict_next(size_t keep, bool trim)
     return s;
 }
 
-/* True: more are to be evicted, but the time is over. */
-static bool evict(size_t keep, bool trim, uint64_t end_ns)
+/* True: more are to be evicted, but the steps are used up, or the time is over. */
+static bool evict(size_t keep, bool trim, unsigned steps, uint64_t end_ns)
 {
     bool over = false;
     if (!begin_purging(trim))
         return false;
     while (!over && evict_next(keep, trim))
-        over = hak_os->clock_ns() >= end_ns;
+        over = !--steps || hak_os->clock_ns() >= end_ns;
     hak_lock_release(&purging);
     return over;
 }
@@ -320,7 +332,7 @@ static bool evict(size_t keep, bool trim, uint64_t end_ns)
  * these pages already. */
 void hak_pages_bound(void)
 {
-    bool more;
+    bool more = false;
     if (HAK_LIKELY(!HAK_LOAD_RELAXED(&hak_pages_due)))
         return;
     HAK_STORE_RELAXED(&hak_pages_due, false);
@@ -329,14 +341,15 @@ void hak_pages_bound(void)
     hak_lock_release(&hak_pages_lock);
     if (begin_purging(hak_parts.release->at_once)) {
         uint64_t now = hak_clock_ms();
-        purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most}, &more);
+        purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most, .batches = STEPS}, &more);
         if (more)
             HAK_STORE_RELAXED(&hak_purge_waits, true);
         else
-            purge((struct wish){.of = IDLE, .now_ms = now, .end_ns = hak_os->clock_ns() + TICK_NS}, &more);
+            purge((struct wish){.of = IDLE, .now_ms = now, .end_ns = hak_os->clock_ns() + TICK_NS}, &(bool){false});
         hak_lock_release(&purging);
     }
-    evict(SIZE_MAX, false, UINT64_MAX);
+    if (evict(SIZE_MAX, false, STEPS, UINT64_MAX) || more)
+        HAK_STORE_RELAXED(&hak_pages_due, true);
 }
 
 /* The slab keeps its superslab, so this reads it without the page heap's lock; `torn` is written by the thread that
@@ -358,12 +371,14 @@ bool hak_pages_tick(uint64_t now_ms)
     hak_lock_acquire(&hak_pages_lock);
     bool evicts = hak_pages_unwanted(SIZE_MAX, now_ms);
     hak_lock_release(&hak_pages_lock);
-    if (evicts && evict(SIZE_MAX, false, hak_os->clock_ns() + TICK_NS))
+    if (evicts && evict(SIZE_MAX, false, UINT_MAX, hak_os->clock_ns() + TICK_NS))
         return true;
     if (!begin_purging(false))
         return false;
     uint64_t end_ns = hak_os->clock_ns() + TICK_NS;
     purge((struct wish){.of = IDLE, .now_ms = now_ms, .end_ns = end_ns}, &more);
+    if (!more)
+        purge((struct wish){.of = REFUSED, .now_ms = now_ms, .end_ns = end_ns}, &more);
     if (!more)
         purge((struct wish){.of = EXCESS, .now_ms = now_ms, .end_ns = end_ns, .keep = SIZE_MAX}, &more);
     hak_lock_release(&purging);
@@ -380,7 +395,7 @@ size_t hak_pages_trim(size_t keep)
         bytes = purge((struct wish){.of = TRIM, .now_ms = hak_clock_ms(), .keep = keep}, &more);
         hak_lock_release(&purging);
     }
-    evict(keep, true, UINT64_MAX);
+    evict(keep, true, UINT_MAX, UINT64_MAX);
     if (!keep && hak_limit() != SIZE_MAX)
         hak_pages_close();
     return bytes;
