@@ -214,6 +214,17 @@ size_t hak_budget_held(void)
     return HAK_GIB;
 }
 
+void hak_budget_look(bool if_untouched)
+{
+    (void)if_untouched;
+}
+
+bool hak_budget_allows(size_t bytes)
+{
+    (void)bytes;
+    return false;
+}
+
 void hak_budget_follow(uint64_t bytes)
 {
     (void)bytes;

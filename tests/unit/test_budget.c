@@ -57,6 +57,28 @@ TEST(what_is_idle_goes_back_before_the_limit_is_passed)
     assert_int_equal(limit("exceeded"), 0);
 }
 
+/* Addresses use nothing of the limit; a tick, or the request that would pass it, finds what was touched since. */
+TEST(a_block_that_nobody_touches_makes_no_request_purge)
+{
+    unit_start("HAKMEM_LIMIT_MB=64 HAKMEM_PURGE_DELAY_MS=3600000");
+    for (unsigned ticks = 0; ticks < 2; ticks++) {
+        char *sparse[] = {hak_malloc(500 * HAK_MIB), hak_malloc(20 * HAK_MIB), hak_malloc(100 * HAK_MIB)};
+        uint64_t before = limit("purges");
+        for (unsigned i = 0; i < 4; i++) {
+            unit_free_blocks(unit_blocks(1000, 10000));
+            hak_bins_flush(unit_thread());
+        }
+        assert_int_equal(limit("purges"), before);
+        memset(sparse[2], 1, 100 * HAK_MIB);
+        fake_os_pass(ticks * 1000);
+        unit_free_blocks(unit_blocks(1000, ticks ? 20000 : 80000));
+        assert_true(limit("purges") > before);
+        for (unsigned i = 0; i < COUNT(sparse); i++)
+            hak_free(sparse[i]);
+        hak_trim(0);
+    }
+}
+
 TEST(the_limit_refuses_nothing)
 {
     unit_start("HAKMEM_LIMIT_MB=8");

@@ -40,7 +40,7 @@ TEST(pulses_look_at_bins_that_nobody_needs)
 
 TEST(room_is_made_by_giving_back_what_is_idle)
 {
-    unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
+    unit_start("HAKMEM_LIMIT_MB=1 HAKMEM_PURGE_DELAY_MS=3600000");
     unit_free_blocks(unit_blocks(10000, 1000));
     uint64_t purges = unit_stat("budget", "purges");
     hak_thread_request_flush();

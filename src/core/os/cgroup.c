@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "os.h"
 
 #define MOUNT "/sys/fs/cgroup"
 #define PATH_SIZE 512
@@ -18,7 +19,7 @@ static bool read_in(const char *folder, const char *name, char *text, size_t siz
     return hak_file_read(path, text, size);
 }
 
-static uint64_t limit_in_text(const char *text)
+static uint64_t number_in_text(const char *text)
 {
     uint64_t n = 0;
     for (; *text >= '0' && *text <= '9'; text++)
@@ -38,7 +39,7 @@ static uint64_t stalled_in(const char *folder)
 {
     char text[160];
     const char *total = read_in(folder, "memory.pressure", text, sizeof text) ? strstr(text, "total=") : NULL;
-    return total ? limit_in_text(total + strlen("total=")) : 0;
+    return total ? number_in_text(total + strlen("total=")) : 0;
 }
 
 /* The group's inactive file pages: the kernel reclaims them first, at no cost. Reclaiming anything else costs the group
@@ -48,7 +49,7 @@ static uint64_t droppable_in(const char *folder)
     static const char name[] = "\ninactive_file ";
     char text[1536]; /* the line is one of the first 25 */
     const char *line = read_in(folder, "memory.stat", text, sizeof text) ? strstr(text, name) : NULL;
-    return line ? limit_in_text(line + strlen(name)) : 0;
+    return line ? number_in_text(line + strlen(name)) : 0;
 }
 
 /* The folder of the process's own group. */
@@ -90,7 +91,7 @@ bool hak_cgroup_read(struct hak_cgroup *cgroup)
         if (!read_in(folder, "memory.current", text, sizeof text))
             continue; /* the root, or a group without the memory controller */
         uint64_t high = limit_in(folder, "memory.high"), max = limit_in(folder, "memory.max");
-        uint64_t limit = high < max ? high : max, all = limit_in_text(text),
+        uint64_t limit = high < max ? high : max, all = number_in_text(text),
                  used = all - hak_min(all, droppable_in(folder));
         cgroup->near |= used > limit - limit / 8;
         if (!found || limit < cgroup->limit) {
@@ -101,4 +102,13 @@ bool hak_cgroup_read(struct hak_cgroup *cgroup)
         found = true;
     } while (go_up(folder));
     return found;
+}
+
+/* The second number, in system pages. */
+size_t hak_resident_bytes(void)
+{
+    char text[64];
+    bool told = !hak_options.sandbox && hak_file_read("/proc/self/statm", text, sizeof text);
+    const char *second = told ? strchr(text, ' ') : NULL;
+    return second ? number_in_text(second + 1) * hak_os_page_size() : SIZE_MAX;
 }

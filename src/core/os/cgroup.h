@@ -15,5 +15,7 @@ struct hak_cgroup {
 
 /* False if there is no such group, or with HAKMEM_CGROUP=off. */
 bool hak_cgroup_read(struct hak_cgroup *cgroup);
+/* Resident bytes of the process, whoever mapped them; SIZE_MAX if the kernel does not tell. */
+size_t hak_resident_bytes(void);
 
 #endif

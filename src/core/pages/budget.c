@@ -4,8 +4,10 @@
 
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/os/cgroup.h"
 
 static _Atomic(int64_t) held, peak;
+static _Atomic(size_t) untouched; /* bytes of those held; at most */
 static _Atomic(uint64_t) followed;
 static _Atomic(uint64_t) purges, purged_bytes, exceeded;
 
@@ -16,9 +18,13 @@ void hak_budget_take(size_t bytes)
         HAK_STORE_RELAXED(&peak, now);
 }
 
+/* What is given back may be what was not touched. */
 void hak_budget_give(size_t bytes)
 {
+    size_t n = HAK_LOAD_RELAXED(&untouched);
     HAK_SUB_RELAXED(&held, (int64_t)bytes);
+    if (HAK_UNLIKELY(n))
+        HAK_STORE_RELAXED(&untouched, n - hak_min(n, bytes));
 }
 
 size_t hak_budget_held(void)
@@ -40,8 +46,17 @@ HAK_INLINE size_t budget_bytes(void)
 
 bool hak_budget_allows(size_t bytes)
 {
-    size_t budget = budget_bytes();
-    return !budget || (bytes <= budget && hak_budget_held() <= budget - bytes);
+    size_t budget = budget_bytes(), used = hak_budget_held();
+    used -= hak_min(used, HAK_LOAD_RELAXED(&untouched));
+    return !budget || (bytes <= budget && used <= budget - bytes);
+}
+
+void hak_budget_look(bool if_untouched)
+{
+    if (if_untouched && !HAK_LOAD_RELAXED(&untouched))
+        return;
+    size_t n = hak_budget_held();
+    HAK_STORE_RELAXED(&untouched, n - hak_min(n, hak_resident_bytes()));
 }
 
 static void report(size_t wanted, size_t purged)

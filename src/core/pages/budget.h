@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * A soft budget for the bytes that hakmem holds: HAKMEM_LIMIT_MB, or the limit of a container. It counts the pages of
  * slabs, spans and direct mappings, touched or not, and free pages with old content. The code that supplies pages
- * reports them here. A request that would pass the budget first purges all that is idle (process/maintenance.h). Then
- * it is served: no request fails because of the budget. */
+ * reports them here. Of the bytes held, those beyond what is resident of the whole process were never touched, and use
+ * nothing of the budget. A request that would pass it first purges all that is idle (process/maintenance.h). Then it is
+ * served: no request fails because of the budget. */
 #ifndef HAK_BUDGET_H
 #define HAK_BUDGET_H
 
@@ -14,6 +15,9 @@ void hak_budget_give(size_t bytes);
 size_t hak_budget_held(void);
 /* Whether `bytes` more are within the budget. */
 bool hak_budget_allows(size_t bytes);
+/* Asks the kernel how much is resident. Untouched bytes may be touched at any time: each tick asks again if there are
+ * some. */
+void hak_budget_look(bool if_untouched);
 /* Sets the limit of the container, which is the budget if HAKMEM_LIMIT_MB sets none. UINT64_MAX: no limit. */
 void hak_budget_follow(uint64_t bytes);
 /* Records how many bytes were purged to make room for a request. */

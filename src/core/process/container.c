@@ -23,6 +23,7 @@ static bool is_tight(const struct hak_cgroup *c)
 bool hak_container_is_tight(uint64_t now_ms)
 {
     struct hak_cgroup c;
+    hak_budget_look(true);
     if (hak_budget_held() < FROM || (read_ms && hak_clock_age(read_ms, now_ms) < INTERVAL_MS))
         return false;
     bool tight = hak_cgroup_read(&c) && is_tight(&c);

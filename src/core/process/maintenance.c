@@ -173,6 +173,9 @@ size_t hak_purge_all(size_t keep)
 
 void hak_make_room(size_t bytes)
 {
+    hak_budget_look(false);
+    if (hak_budget_allows(bytes))
+        return;
     hak_thread_request_flush();
     hak_budget_note_purge(bytes, hak_purge_all(0));
 }
