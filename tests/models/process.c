@@ -225,6 +225,17 @@ bool hak_budget_allows(size_t bytes)
     return false;
 }
 
+uint64_t hak_purge_delay_ms(void)
+{
+    return 100;
+}
+
+bool hak_heaps_dissolve(uint64_t since_ms, unsigned most)
+{
+    (void)since_ms, (void)most;
+    return false;
+}
+
 void hak_budget_follow(uint64_t bytes)
 {
     (void)bytes;

@@ -62,7 +62,7 @@ static void take(unsigned self)
 static void cut_or_age(unsigned self)
 {
     if (self == 1) {
-        hak_reserve_age(true);
+        hak_reserve_age(1, 0, 99);
         return;
     }
     for (unsigned i = 0; i < 3; i++)
@@ -77,8 +77,8 @@ static void cut_or_look(unsigned self)
         take(0);
         return;
     }
-    hak_reserve_age(false);
-    hak_reserve_age(false);
+    hak_reserve_age(1000, 100, 99);
+    hak_reserve_age(2000, 100, 99);
 }
 
 /* --- owners: two of them, and a thread that takes from both
@@ -88,7 +88,7 @@ static void cut_or_look(unsigned self)
 static void cut_by_two(unsigned self)
 {
     if (self == 2)
-        hak_reserve_age(true);
+        hak_reserve_age(1, 0, 99);
     else
         take(self);
 }
@@ -98,7 +98,7 @@ static void cut_by_two(unsigned self)
 static void end_or_age(unsigned self)
 {
     if (self == 1) {
-        hak_reserve_age(true);
+        hak_reserve_age(1, 0, 99);
         model_reached(atomic_load_explicit(&rests, memory_order_relaxed));
         return;
     }
@@ -115,7 +115,7 @@ static void expect_all(void)
 {
     unsigned missing = 0;
     model_reached(atomic_load_explicit(&rests, memory_order_relaxed));
-    hak_reserve_age(true);
+    hak_reserve_age(1, 0, 99);
     for (unsigned i = 0; i < SLABS; i++) {
         MODEL_CHECK(is_free[i] != is_cut[i]);
         missing += is_cut[i];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The pool frontend and its reserves (reserve.c). */
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +144,7 @@ TEST(what_is_untouched_is_not_charged)
     assert_int_equal(hak_budget_held(), held + slab);
     acquire();
     assert_int_equal(hak_budget_held(), held + 2 * slab);
-    hak_reserve_age(true);
+    hak_reserve_age(hak_clock_ms(), 0, UINT_MAX);
     assert_int_equal(reserved(), 0);
     assert_int_equal(pool("chunks_returned"), 1);
     assert_int_equal(hak_budget_held(), held + 2 * slab); /* untouched, nor was it ever dirty */

@@ -102,7 +102,7 @@ static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from f
 static struct hak_slab *drain_for(struct request *r, bool header)
 {
     hak_remote_cache_flush(r->thread);
-    hak_heaps_dissolve(UINT64_MAX, HAK_LEFT_AT_ONCE);
+    hak_heaps_dissolve(UINT64_MAX, HAK_DISSOLVED_AT_ONCE);
     struct hak_slab *slab = hak_slab_cache_adopt(r->thread, r->cls);
     if (!slab)
         slab = take_slab_pages(r, HAK_PAGES_DIRTY, HAK_PAGES_DIRTY, header);

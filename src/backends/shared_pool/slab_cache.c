@@ -84,7 +84,7 @@ struct hak_slab *hak_slab_cache_take_similar(unsigned cls)
     return NULL;
 }
 
-/* Under the lock. */
+/* The caller holds the lock, and calls hak_pages_bound without it. */
 static void cool(unsigned cls)
 {
     struct hak_slab *next, *slab = hak_slab_stack_take_all(&caches[cls].empty);
@@ -97,10 +97,11 @@ static void cool(unsigned cls)
 
 static void cool_all(void)
 {
-    hak_lock_acquire(&cooling);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        hak_lock_acquire(&cooling);
         cool(cls);
-    hak_lock_release(&cooling);
+        hak_lock_release(&cooling);
+    }
     hak_pages_bound();
 }
 

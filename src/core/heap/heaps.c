@@ -24,7 +24,8 @@ HAK_LOCK(hak_heaps_lock, HAK_RANK_HEAPS);
 HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
 
 /* Under hak_heaps_lock. */
-static struct hak_heap *used, *retired, *recycled;
+static struct hak_heap *used, *recycled;
+static struct hak_heap *retired, *oldest; /* the ends of a queue: the heap that was retired last, and first */
 static uint32_t used_count;
 static uint32_t tags = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
 static HAK_SELDOM struct hak_counters ended_counters;
@@ -48,14 +49,14 @@ static void unlink_used(struct hak_heap *heap)
 
 static void unlink_retired(struct hak_heap *heap)
 {
-    HAK_LIST_REMOVE(&retired, heap);
+    HAK_QUEUE_REMOVE(&retired, &oldest, heap);
     HAK_SUB_RELAXED(&retired_count, 1);
     HAK_SUB_RELAXED(&retired_bytes, heap->retired_bytes);
 }
 
 static void push_retired(struct hak_heap *heap)
 {
-    HAK_LIST_PUSH(&retired, heap);
+    HAK_QUEUE_ADD_FIRST(&retired, &oldest, heap);
     HAK_ADD_RELAXED(&retired_count, 1);
     HAK_ADD_RELAXED(&retired_bytes, heap->retired_bytes);
 }
@@ -259,10 +260,8 @@ void hak_heap_retire_or_dissolve(struct hak_heap *heap)
 /* Takes a heap that was retired at that time or before; it counts as used again, so that its counters are summed. */
 static struct hak_heap *take_retired(uint64_t since_ms)
 {
-    struct hak_heap *heap;
     hak_lock_acquire(&hak_heaps_lock);
-    for (heap = retired; heap && heap->retired_ms > since_ms; heap = heap->next)
-        ;
+    struct hak_heap *heap = oldest && oldest->retired_ms <= since_ms ? oldest : NULL;
     if (heap) {
         unlink_retired(heap);
         link_used(heap);
@@ -280,13 +279,14 @@ static HAK_COLD void retire_left_since(uint64_t since_ms, unsigned most)
     hak_lock_release(&hak_heaps_lock);
 }
 
-void hak_heaps_dissolve(uint64_t since_ms, unsigned most_left)
+bool hak_heaps_dissolve(uint64_t since_ms, unsigned most)
 {
     struct hak_heap *heap;
     if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&any_left)))
-        retire_left_since(since_ms, most_left);
-    while (HAK_LOAD_RELAXED(&retired_count) && (heap = take_retired(since_ms)))
+        retire_left_since(since_ms, most);
+    for (; most && HAK_LOAD_RELAXED(&retired_count) && (heap = take_retired(since_ms)); most--)
         dissolve(heap);
+    return !most;
 }
 
 struct hak_heap *hak_orphan_acquire(void)

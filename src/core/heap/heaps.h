@@ -18,10 +18,10 @@ void hak_heap_end_parts(struct hak_heap *heap);
 void hak_heap_retire_or_dissolve(struct hak_heap *heap);
 /* Recycles a heap without blocks and slabs. */
 void hak_heap_recycle(struct hak_heap *heap);
-#define HAK_LEFT_AT_ONCE 4u /* heaps that a fork left: dissolving so many takes some 100 us */
-/* Dissolves the heaps that were retired at `since_ms` or before, and of those that a fork left by then at most
- * `most_left`. The caller holds no lock but the orphan's. */
-void hak_heaps_dissolve(uint64_t since_ms, unsigned most_left);
+#define HAK_DISSOLVED_AT_ONCE 4u /* heaps: some 100 us */
+/* Dissolves up to `most` heaps that were retired at `since_ms` or before, or that a fork left by then. True: there may
+ * be more. The caller holds no lock but the orphan's. */
+bool hak_heaps_dissolve(uint64_t since_ms, unsigned most);
 
 /* Between the two calls the caller has exclusive use of the orphan. No thread has the orphan's tag, so blocks of its
  * slabs are always freed through the remote lists. */

@@ -36,18 +36,13 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
     return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
 }
 
-/* Dissolves heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since. */
-static void dissolve_idle(uint64_t since_ms, unsigned most_left)
+/* Dissolves up to `most` heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since.
+ * True: there may be more. */
+static bool dissolve_idle(uint64_t since_ms, unsigned most)
 {
-    hak_heaps_dissolve(since_ms, most_left);
     if (hak_heaps_are_of_cpus())
         hak_cpu_heaps_dissolve(since_ms);
-}
-
-static void purge_after_sleep(void)
-{
-    dissolve_idle(UINT64_MAX, HAK_LEFT_AT_ONCE);
-    HAK_STORE_RELAXED(&hak_slept_ms, hak_clock_ms());
+    return hak_heaps_dissolve(since_ms, most);
 }
 
 static bool tick_parts(uint64_t now_ms)
@@ -62,11 +57,11 @@ static bool tick_parts(uint64_t now_ms)
 static void purge_idle(uint64_t now_ms, bool slept)
 {
     uint64_t delay = hak_options.purge_delay_ms;
+    bool more = dissolve_idle(slept ? UINT64_MAX : now_ms - hak_min(now_ms, delay), HAK_DISSOLVED_AT_ONCE);
     if (slept)
-        purge_after_sleep();
-    else if (now_ms >= delay)
-        dissolve_idle(now_ms - delay, HAK_LEFT_AT_ONCE);
-    HAK_STORE_RELAXED(&hak_purge_waits, tick_parts(slept ? HAK_LOAD_RELAXED(&hak_slept_ms) : now_ms));
+        HAK_STORE_RELAXED(&hak_slept_ms, now_ms = hak_clock_ms());
+    more |= tick_parts(now_ms);
+    HAK_STORE_RELAXED(&hak_purge_waits, more);
 }
 
 static bool is_due(uint64_t now_ms)

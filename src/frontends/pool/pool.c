@@ -2,11 +2,14 @@
  * The pool frontend: blocks of 8 to 52 KiB, whose slabs come from a reserve of pages that each thread has. Like tiny
  * blocks they come from bins, and are freed with a single load of a page tag. The pool adds the reserve, and
  * prewarming: it fills bins when a thread starts, with a fixed number of blocks or as many as earlier threads used. */
+#include <limits.h>
+
 #include "core/base/work.h"
 #include "core/heap/bin.h"
 #include "core/plugin.h"
 #include "reserve.h"
 
+#define VISITS 64u /* of reserves, in a tick */
 #define BIN_BYTES (128 * HAK_KIB)
 
 extern const struct hak_frontend hak_frontend_pool;
@@ -114,17 +117,13 @@ static void end_pool(struct hak_heap *heap)
 
 static void flush_reserve(void)
 {
-    hak_reserve_age(true);
+    hak_reserve_age(hak_clock_ms(), 0, UINT_MAX);
 }
 
 static void purge_tick(uint64_t now_ms)
 {
-    static _Atomic(uint64_t) aged_ms;
     bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
-    if (!slept && hak_clock_age(HAK_LOAD_RELAXED(&aged_ms), now_ms) < hak_purge_delay_ms())
-        return;
-    HAK_STORE_RELAXED(&aged_ms, now_ms);
-    hak_reserve_age(slept);
+    hak_reserve_age(now_ms, slept ? 0 : hak_max(hak_purge_delay_ms(), 1), VISITS);
 }
 
 static void write_reserve_stats(struct hak_stats_writer *w)

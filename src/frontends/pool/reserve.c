@@ -16,7 +16,8 @@
 
 /* Held while pages move between the page heap and a reserve, so that no fork happens in between. */
 static HAK_LOCK(reserves_lock, HAK_RANK_FRONTEND);
-static struct reserve *reserves; /* under the lock */
+static struct reserve *reserves, *last_reserve; /* under the lock, */
+static unsigned reserve_count;                  /* as is this */
 static struct hak_meta_list recycled_reserves;
 static unsigned part_index, levels;
 static size_t first_pages, most_pages;
@@ -47,8 +48,10 @@ struct reserve *hak_reserve_of(struct hak_heap *heap)
     if (r)
         return r;
     hak_lock_acquire(&reserves_lock);
-    if ((r = heap->local[part_index] = hak_meta_new(&recycled_reserves, sizeof *r)))
-        HAK_LIST_PUSH(&reserves, r);
+    if ((r = heap->local[part_index] = hak_meta_new(&recycled_reserves, sizeof *r))) {
+        HAK_QUEUE_ADD(&reserves, &last_reserve, r);
+        reserve_count++;
+    }
     hak_lock_release(&reserves_lock);
     return r;
 }
@@ -146,19 +149,32 @@ void hak_reserve_end(struct hak_heap *heap)
     heap->local[part_index] = NULL;
     hak_lock_acquire(&reserves_lock);
     give_back(r);
-    HAK_LIST_REMOVE(&reserves, r);
+    HAK_QUEUE_REMOVE(&reserves, &last_reserve, r);
+    reserve_count--;
     hak_meta_recycle(&recycled_reserves, r);
     hak_lock_release(&reserves_lock);
     hak_pages_bound();
 }
 
-void hak_reserve_age(bool all)
+static void visit(struct reserve *r, uint64_t now_ms, bool all)
 {
-    hak_lock_acquire(&reserves_lock);
-    for (struct reserve *r = reserves; r; r = r->next)
-        if (all || !(HAK_AND_RELAXED(&r->word, ~USED) & USED))
-            give_back(r);
-    hak_lock_release(&reserves_lock);
+    HAK_QUEUE_REMOVE(&reserves, &last_reserve, r);
+    HAK_QUEUE_ADD(&reserves, &last_reserve, r);
+    r->visited_ms = now_ms;
+    if (all || !(HAK_AND_RELAXED(&r->word, ~USED) & USED))
+        give_back(r);
+}
+
+void hak_reserve_age(uint64_t now_ms, uint64_t delay_ms, unsigned most)
+{
+    bool visits = true;
+    for (unsigned n = 0; visits; n++) { /* the lock is held for one visit at a time */
+        hak_lock_acquire(&reserves_lock);
+        visits = n < hak_min(most, reserve_count) && hak_clock_age(reserves->visited_ms, now_ms) >= delay_ms;
+        if (visits)
+            visit(reserves, now_ms, !delay_ms);
+        hak_lock_release(&reserves_lock);
+    }
     hak_pages_bound();
 }
 
