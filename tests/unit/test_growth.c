@@ -313,7 +313,7 @@ static void sparse_of_others(unsigned from, unsigned to)
     for (struct unit_block *next, *b = unit_blocks_of_other(1000, to - from); b; b = next) {
         next = b->next;
         if (from++ % 40)
-            hakmem_free(b);
+            hak_free(b);
     }
 }
 
