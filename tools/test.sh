@@ -274,7 +274,7 @@ stage_variant() {
 # Runs when no other stage does. Its tests skip themselves unless they are told to go on.
 stage_machine() {
     local log=$OUT/machine.log began=$SECONDS passed=0 failed=0
-    echo "test.sh: as root, the tests of machine set vm.overcommit_memory=2 for the whole machine for some seconds each:"
+    echo "test.sh: as root, the tests of machine set vm.overcommit_memory=2 for the whole machine, some seconds each:"
     echo "         other programs may be refused memory meanwhile"
     : >"$log"
     if build_variant default "$log"; then

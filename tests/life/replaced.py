@@ -22,7 +22,8 @@ from tracing import settings_only
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 60
-BUILTINS = re.compile(r"mem(chr|cmp|cpy|move|set)|str\w+|__errno_location|_ITM_\w+|__gmon_start__|__cxa_finalize|hak_\w+")
+BUILTINS = re.compile(r"mem(chr|cmp|cpy|move|set)|str\w+|__errno_location|_ITM_\w+|__gmon_start__|__cxa_finalize|"
+                      r"hak_\w+")
 BUSY = {"HAKMEM_BACKGROUND": 1, "HAKMEM_PURGE_DELAY_MS": 0, "HAKMEM_GUARD_RATE": 100, "HAKMEM_STATS": 1,
         "HAKMEM_VERBOSE": 1, "HAKMEM_SS_ACQUIRE_DEBUG": 1, "HAKMEM_STATS_SIGNAL": 10}
 COMMON = """

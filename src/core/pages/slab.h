@@ -9,10 +9,9 @@
  * ACTIVE slabs have one owner, the only thread to touch `free`, `free_count`, `bitmap`, `marked`, `carved` and `used`.
  * Small free blocks are marked in the free bitmap and handed out in address order, as new blocks are: what a program
  * allocates together lies together, in whatever order it freed before. Larger free blocks are on a list. FULL slabs
- * have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the backend. A thread that frees
- * blocks of either visits it: for a moment it alone touches those fields, while the slab stays in its state and on its
- * list. A block in some
- * thread's bin counts as allocated: a slab with such a block is never EMPTY. */
+ * have no owner and stand on no list. PARTIAL slabs have no owner and stand on a list of the backend. A thread that
+ * frees blocks of either visits it: for a moment it alone touches those fields, while the slab stays in its state and
+ * on its list. A block in some thread's bin counts as allocated: a slab with such a block is never EMPTY. */
 #ifndef HAK_SLAB_H
 #define HAK_SLAB_H
 
