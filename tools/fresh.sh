@@ -58,12 +58,15 @@ carry_apt() {
         install -D -t "$FRESH/etc/ssl/certs" /etc/ssl/certs/ca-certificates.crt
 }
 
-# The files of this checkout, committed or not.
+# The files of this checkout, committed or not, as a repository, from which some stages clone.
 carry_checkout() {
     mkdir -p "$FRESH$CHECKOUT"
     git -C "$ROOT" ls-files -z --cached --others --exclude-standard |
         tar -C "$ROOT" --null --ignore-failed-read -T - -cf - |
         tar -C "$FRESH$CHECKOUT" --no-same-owner -xf -
+    git -C "$FRESH$CHECKOUT" init -q
+    git -C "$FRESH$CHECKOUT" add -A
+    git -C "$FRESH$CHECKOUT" -c user.name=fresh -c user.email=fresh@localhost commit -qm checkout
 }
 
 make_root() {
