@@ -197,7 +197,7 @@ TEST(two_threads_that_start_them_at_once)
         usleep(100);
     sample(16);
     assert_int_equal(sigaction(SIGSEGV, NULL, &now), 0);
-    now.sa_sigaction(SIGSEGV, &(siginfo_t){.si_signo = SIGSEGV}, NULL);
+    now.sa_sigaction(SIGSEGV, &(siginfo_t){.si_signo = SIGSEGV, .si_code = SEGV_ACCERR}, NULL);
     assert_int_equal(sigaction(SIGSEGV, NULL, &now), 0);
     assert_true(now.sa_handler == at_fault); /* not the library's own again */
 }
