@@ -3,6 +3,7 @@
  * (maintenance.c), as they are, with parts that only record their calls. */
 #include <sys/mman.h>
 
+#include "core/heap/heaps.h"
 #include "core/heap/thread.h"
 #include "core/os/cgroup.h"
 #include "core/os/limit.h"

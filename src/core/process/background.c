@@ -102,13 +102,6 @@ static void find_storage(uintptr_t *from, uintptr_t *end)
     *from &= ~(uintptr_t)(HAK_CACHELINE - 1);
 }
 
-/* The kernel has no sequences of the thread. */
-static void set_no_sequences(ptrdiff_t distance)
-{
-    char *area = (char *)hak_rseq_none + distance;
-    *(int32_t *)(area + HAK_RSEQ_CPU) = *(int32_t *)(area + hak_rseq_distance + HAK_RSEQ_CPU) = -1;
-}
-
 /* As that of a thread whose heap has ended; what this does not write is zero. */
 static void set_up_storage(ptrdiff_t distance)
 {
@@ -117,8 +110,10 @@ static void set_up_storage(ptrdiff_t distance)
     cache->tag = HAK_TAG_NOBODY;
     cache->heap = NULL;
     cache->ended = true;
-    if (HAK_CACHE_CPU)
-        set_no_sequences(distance);
+    if (HAK_CACHE_CPU) { /* the kernel has no sequences of the thread */
+        char *area = (char *)hak_rseq_none + distance;
+        *(int32_t *)(area + HAK_RSEQ_CPU) = *(int32_t *)(area + hak_rseq_distance + HAK_RSEQ_CPU) = -1;
+    }
 }
 
 /* Below the stack lies a closed page. */
