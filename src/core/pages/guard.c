@@ -133,6 +133,7 @@ bool hak_guard_start(void)
         starts =
             hak_limit_allows(2 * PLACES) && hak_os_map(&base, PLACES * stride + page, PROT_NONE, HAK_CAUSE_guard) == 0;
         HAK_STORE_RELAXED(&blocks_left, hak_options.guard_rate);
+        hak_guard_is_on = starts; /* before a thread can hand out a guarded block, which free has to know */
         first = base;
     }
     hak_lock_release(&guard_lock);
@@ -141,7 +142,6 @@ bool hak_guard_start(void)
         struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
         sigemptyset(&handler.sa_mask);
         sigaction(SIGSEGV, &handler, &before);
-        hak_guard_is_on = true;
     }
     return first;
 }
