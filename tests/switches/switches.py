@@ -77,7 +77,8 @@ ROWS = {
 
     "HAKMEM_TINY_P0_ENABLE": Row("0", "churn 48", "-", ("bins.*",) + SLABS),
     "HAKMEM_TINY_P0_DISABLE": Row("1", "churn 48", "-", ("bins.*",) + SLABS),
-    "HAKMEM_TINY_P0_NO_DRAIN": Row("1", "remote", "-", ("bins.refills", "bins.remote_saved"), elsewhere=("shrink",)),
+    "HAKMEM_TINY_P0_NO_DRAIN": Row("1", "remote", "-", ("bins.refills", "bins.remote_low_water", "bins.remote_saved"),
+                                   elsewhere=("shrink",)),
     "HAKMEM_TINY_P0_DRAIN_THRESH": Row("65535", "remote", "-", ("bins.refills", "bins.remote_low_water"),
                                        elsewhere=("shrink",)),
     "HAKMEM_TINY_P0_LOG": output("churn 48", r"^hakmem: P0 refill: slab 0x\w+, 48-byte blocks, taken \d+, active \d+"),
