@@ -86,10 +86,12 @@ static size_t format_text(char *out, size_t size, const char *format, va_list ar
     va_list rest;
     va_copy(rest, args);
     for (const char *f = format; *f; f++) {
-        if (*f == '%' && f[1] != '%')
+        if (*f == '%' && f[1] != '%') {
             f = convert(&t, f + 1, &rest);
-        else
-            put(&t, *f == '%' ? *f++ : *f);
+        } else {
+            put(&t, *f);
+            f += *f == '%';
+        }
     }
     va_end(rest);
     *t.at = 0;

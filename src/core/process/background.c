@@ -94,7 +94,7 @@ static void find_storage(uintptr_t *from, uintptr_t *end)
     include(from, end, lock_self, size);
     include(from, end, &hak_self, sizeof hak_self);
     include(from, end, &hak_work, sizeof hak_work);
-    include(from, end, &hak_counters_own, sizeof hak_counters_own);
+    include(from, end, &hak_counters_own, sizeof(void *));
     if (HAK_CACHE_CPU) {
         include(from, end, hak_rseq_none, sizeof hak_rseq_none);
         include(from, end, (char *)hak_rseq_none + hak_rseq_distance, sizeof hak_rseq_none);

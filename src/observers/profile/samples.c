@@ -196,7 +196,7 @@ void hak_samples_start(size_t mean)
                                                                   .frames = FRAMES,
                                                                   .maps_at = MAPS_AT,
                                                                   .maps = MAPS};
-    memcpy(p, HAK_PROFILE_MAGIC, strlen(HAK_PROFILE_MAGIC));
+    memcpy(p, HAK_PROFILE_MAGIC, sizeof HAK_PROFILE_MAGIC - 1);
     profile = p;
     has_profile();
 }
