@@ -33,11 +33,12 @@ static struct hak_slab *pop(struct hak_slab **list, unsigned stage)
     return slab;
 }
 
+/* A slab that another thread visits is published again by that thread. */
 static struct hak_slab *adopt(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_slab *slab = pop(&partial_lists[cls], STAGE_PARTIAL);
-    if (slab)
-        hak_slab_adopt(slab, heap);
+    struct hak_slab *slab;
+    while ((slab = pop(&partial_lists[cls], STAGE_PARTIAL)) && !hak_slab_adopt(slab, heap))
+        ;
     return slab;
 }
 
