@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Under HAKMEM_SYSCALLS=malloc: a sandbox that kills at every call but those of glibc's malloc, threads and fork. All
- * sizes, threads that start and end, resizes, ticks, a trim and a fork work there. */
+ * A sandbox that kills at every call but those of glibc's malloc, threads and fork. With HAKMEM_SANDBOX=1 all sizes,
+ * threads that start and end, resizes, ticks, a trim and a fork work there. A small process needs no setting. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -63,16 +63,35 @@ static void work_in_threads(void)
     pthread_join(thread, NULL);
 }
 
+static void work_a_little(void)
+{
+    enum { BLOCKS = 60 };
+    static void *p[BLOCKS];
+    for (unsigned round = 0; round < 30; round++) {
+        for (size_t i = 0; i < BLOCKS; i++)
+            memset(p[i] = malloc(i * 401), 1, i * 401);
+        for (size_t i = 0; i < BLOCKS; i++)
+            free(p[(i * 7 + round) % BLOCKS]);
+        for (unsigned i = 0; i < 4000; i++)
+            free(malloc(i % 2000));
+        usleep(5000);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc == 1) {
-        setenv("HAKMEM_SANDBOX", "1", 1);
+    if (argc == 1 || !strcmp(argv[1], "small")) {
+        setenv("HAKMEM_SANDBOX", argc == 1 ? "1" : "0", 1);
         setenv("HAKMEM_PURGE_DELAY_MS", "10", 1);
-        execl("/proc/self/exe", argv[0], "inside", NULL);
+        execl("/proc/self/exe", argv[0], argc == 1 ? "all" : "little", NULL);
         die("exec: %s", strerror(errno));
     }
     free(malloc(1));
     enter_sandbox();
+    if (!strcmp(argv[1], "little")) {
+        work_a_little();
+        return 0;
+    }
     work_in_threads();
     pid_t child = fork();
     if (child == 0) {

@@ -249,10 +249,14 @@ static size_t total_bytes(const struct iovec *ranges, size_t count)
 
 static _Atomic(bool) no_vectors; /* the kernel lacks the call, or does not allow this advice */
 
+/* Fewer ranges are purged one by one, which costs some microseconds: so small processes never make the vectored call,
+ * at which some sandboxes kill. */
+#define MIN_VECTOR 16u
+
 /* One vectored call for all of `ranges`: returns its result. -EBUSY: the call was not made. */
 static intptr_t advise_at_once(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause)
 {
-    if (count < 2 || hak_options.sandbox || HAK_LOAD_RELAXED(&no_vectors))
+    if (count < MIN_VECTOR || hak_options.sandbox || HAK_LOAD_RELAXED(&no_vectors))
         return -EBUSY;
     intptr_t done =
         CALL_KERNEL(cause, process_madvise, total_bytes(ranges, count), hak_os->advise_vector(ranges, count, advice));

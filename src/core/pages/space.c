@@ -31,7 +31,7 @@
 #define TIGHT_LG 4 /* under a tight limit, the plan and the first mapping of its tables are smaller by this shift */
 #define STEP_FIRST (4 * HAK_MIB)
 #define STEP_MAX (64 * HAK_MIB)
-#define NAME_FROM (16 * HAK_MIB)
+#define NAME_FROM (64 * HAK_MIB)
 #define WRITABLE (PROT_READ | PROT_WRITE)
 
 struct zone {
