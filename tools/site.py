@@ -177,7 +177,8 @@ def main():
     (SOURCE / "style.css").write_text(STYLE)
     config = {
         "site_name": "hakmem", "site_url": "", "docs_dir": str(SOURCE), "site_dir": str(SITE),
-        "use_directory_urls": False, "theme": THEME, "extra_css": ["style.css"], "plugins": ["search"],
+        "use_directory_urls": False, "theme": THEME, "extra_css": ["style.css"],
+        "plugins": [],  # a browser refuses to fetch the index of `search` from a file
         "nav": navigation(pages, man_pages()),
         "markdown_extensions": ["tables", "fenced_code", "sane_lists",
                                 {"toc": {"permalink": True, "slugify": "@SLUG@"}}],

@@ -65,11 +65,11 @@ readonly PROBES MOST VARIANTS=(
     "no-override  | gcc   | -Doverride=false -Dbench=false | --suite shape | --suite unit"
 )
 readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl
-    quickstart refusals tidy format)
+    quickstart refusals site tidy format)
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak wraps rust site release fresh readme deb)
+readonly LONG_STAGES=(programs-more suites soak wraps rust release fresh readme deb)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 # These begin first, in this order, so that no long stage is left alone at the end. The default build comes first of
@@ -553,7 +553,8 @@ embeds() {
 }
 
 site() {
-    tools/setup.sh site && tools/site.py
+    tools/setup.sh site && tools/site.py &&
+        TEST_SITE=build-site/site "$PYTHON" -B -m pytest tools/hakmem/tests/test_page.py -k site -p no:cacheprovider
 }
 
 # Library and host compiled with LTO, with the inline fast pair; and the library alone.

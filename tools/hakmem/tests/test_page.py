@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The HTML page in a real browser: title, rows, pictures; nothing from elsewhere."""
+"""The HTML pages in a real browser, wide, narrow and dark: what they show; nothing from elsewhere."""
 
 import html
 import json
+import os
 import re
 import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser, found
 
 from hakmem_workbench import flame, glossary, heapprofile
 from hakmem_workbench.symbols import Symbols
@@ -18,22 +20,8 @@ pytest.importorskip("matplotlib")
 if not shutil.which("hyperfine"):
     pytest.skip("hyperfine is not installed", allow_module_level=True)
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
-
-# Runs in a copy of the page: reports the actual layout.
-PROBE = """
-<script>
-addEventListener('load', () => {
+# What a page shows, as it is laid out.
+PROBE = """(() => {
   const boxes = [...document.querySelectorAll('svg.plot')].map(svg => {
     const box = svg.getBoundingClientRect();
     return {name: svg.dataset.plot, width: box.width, height: box.height,
@@ -43,7 +31,7 @@ addEventListener('load', () => {
     table => [table.id, [...table.tBodies[0].rows].map(
       row => [...row.cells].map(cell => cell.innerText))]));
   const ids = [...document.querySelectorAll('[id]')].map(element => element.id);
-  const report = {title: document.title, boxes, rows,
+  return {title: document.title, boxes, rows,
     heading: document.querySelector('h1').innerText,
     verdicts: [...document.querySelectorAll('.verdicts li')].map(
       item => item.innerText.replaceAll('\u00a0', ' ')),
@@ -52,79 +40,94 @@ addEventListener('load', () => {
     doubleIds: ids.filter((id, at) => ids.indexOf(id) !== at),
     overflow: document.documentElement.scrollWidth > innerWidth,
     loaded: performance.getEntriesByType('resource').length};
-  const out = document.createElement('pre');
-  out.id = 'probe-result';
-  out.textContent = JSON.stringify(report);
-  document.body.append(out);
-});
-</script>
-"""
+})()"""
+# The least contrast between a text and what lies behind it, by WCAG's formula, and that text.
+CONTRAST = """(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const parts = colour => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data] };
+  const light = colour => { const [r, g, b] = parts(colour).map(
+    c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+  const root = getComputedStyle(document.documentElement).colorScheme;
+  const dark = root.includes('dark') && matchMedia('(prefers-color-scheme: dark)').matches;
+  const behind = element => { for (let at = element; at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor; if (parts(colour)[3] > 250) return colour }
+    return dark ? '#121212' : '#ffffff' };
+  let least = [22, ''];
+  for (const element of document.querySelectorAll('body *')) {
+    const text = [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join('');
+    if (!text || !element.checkVisibility() || element.closest('svg, script, style')) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(behind(element))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < least[0]) least = [contrast, text];
+  }
+  return least;
+})()"""
 
 
-def chromium() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    pytest.skip("Chromium is not installed: the page is not checked")
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if not found():
+        pytest.skip("Chromium is not installed: the pages are not checked")
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
 
 
-def look_at(page: Path, folder: Path, width: int = 1100) -> dict:  # type: ignore[type-arg]
-    """Opens the page in the browser and returns what the probe saw."""
-    copy = folder / f"probed-{page.name}"
-    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-    text, forbidden = policy.subn("", page.read_text())  # it would stop the probe too
-    assert forbidden == 1
-    copy.write_text(text.replace("</body>", PROBE + "</body>"))
-    done = subprocess.run(
-        [
-            chromium(),
-            *FLAGS,
-            f"--user-data-dir={folder / f'profile-{width}'}",
-            f"--window-size={width},3000",
-            f"--screenshot={folder / f'{page.stem}-{width}.png'}",
-            "--dump-dom",
-            copy.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    match = re.search(r'<pre id="probe-result">(.*?)</pre>', done.stdout, re.S)
-    assert match, done.stdout[-2000:] + done.stderr[-2000:]
-    return json.loads(html.unescape(match[1]))
+def look_at(browser: Browser, page: Path, width: int = 1100, dark: bool = False) -> dict:  # type: ignore[type-arg]
+    """Opens the page; its console must be empty, nothing cut off, and each text legible."""
+    browser.open(page, width, dark)
+    seen = browser.run(PROBE)
+    assert browser.console == []
+    assert not seen["overflow"] and seen["clipped"] == []
+    least = browser.run(CONTRAST)
+    assert least[0] >= 4.5, least
+    return seen  # type: ignore[no-any-return]
 
 
-def console_of(page: Path, folder: Path) -> tuple[str, list[str]]:
-    """The page as the browser leaves it, and its console output, including refused requests."""
-    flags = (*FLAGS, "--enable-logging=stderr", f"--user-data-dir={folder / 'profile-console'}")
-    done = subprocess.run(
-        [chromium(), *flags, "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    assert "</html>" in done.stdout
-    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+WORLDS = pytest.mark.parametrize(("width", "dark"), [(1100, False), (400, False), (1100, True)], ids=str)
 
 
-def test_flame_graph(tmp_path: Path) -> None:
-    """Its script runs: a box for each frame of each stack, and one for all of them."""
+@WORLDS
+def test_flame_graph(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
+    """A box for each frame of each stack, and one for all of them; a click zooms, a word is found."""
     mappings = [heapprofile.Mapping(0x1000, 0x9000, 0, "[vdso]"), heapprofile.Mapping(0xA000, 0xB000, 0, "</script>")]
     profile = heapprofile.HeapProfile(1, 0, 1, 0, mappings)
     for stack in ((0x2000, 0xA001, 0x3000), (0x3000,)):
         profile.stacks[stack] = heapprofile.Amount(100, 1, 200, 2, 2)
     page = tmp_path / "flame.html"
     page.write_text(flame.page("<i>", profile, Symbols(mappings, (0x2000, 0x3000, 0xA001))), "utf-8")
-    dom, said = console_of(page, tmp_path)
-    assert said == []
-    assert len(re.findall(r"<div [^>]*left:", dom)) == 4
+    assert look_at(browser, page, width, dark)["heading"] == "<i>"
+    boxes = "[...document.querySelectorAll('#graph div')]"
+    assert browser.run("getComputedStyle(document.body).color") == ("rgb(255, 255, 255)" if dark else "rgb(0, 0, 0)")
+    names = browser.run(f"{boxes}.map(box => box.innerText)")
+    assert names == ["all", "[vdso]", "</script>", "[vdso]"]
+    assert browser.run(f"{boxes}.every(box => box.clientWidth > {0.4 * width} && box.clientHeight > 10)")
+    browser.run(f"{boxes}[2].click()")
+    assert browser.run(f"{boxes}[2].clientWidth > {0.9 * width}")
+    browser.run("search.value = 'script'; search.oninput()")
+    assert browser.run("[...document.querySelectorAll('.found')].map(box => box.innerText)") == ["</script>"]
+    browser.run("document.querySelector('[value=\"1\"]').click()")
+    assert browser.run(f"{boxes}[0].title") == "all \n400 B, 100.0 %"
+    assert browser.console == []
+
+
+@pytest.mark.parametrize("name", ["index.html", "docs/settings.html", "man/hakmem.1.html"])
+@WORLDS
+def test_site(browser: Browser, name: str, width: int, dark: bool) -> None:
+    if not (site := os.environ.get("TEST_SITE")):
+        pytest.skip("stage site of tools/test.sh makes it")
+    browser.open(Path(site, name), width, dark)
+    assert browser.console == []
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    heading = browser.run("document.querySelector('article h1').getBoundingClientRect().toJSON()")
+    assert 100 < heading["width"] < width and heading["height"] > 15
+    ground = browser.run("localStorage.clear(), getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") != dark
 
 
 @pytest.fixture(scope="module")
-def seen(experiment: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:  # type: ignore[type-arg]
-    return look_at(experiment / "ab.html", tmp_path_factory.mktemp("browser"))
+def seen(browser: Browser, experiment: Path) -> dict:  # type: ignore[type-arg]
+    return look_at(browser, experiment / "ab.html")
 
 
 def test_title(seen: dict) -> None:  # type: ignore[type-arg]
@@ -153,7 +156,6 @@ def test_pictures(seen: dict) -> None:  # type: ignore[type-arg]
 
 def test_clean(seen: dict) -> None:  # type: ignore[type-arg]
     assert seen["doubleIds"] == []
-    assert not seen["overflow"] and seen["clipped"] == []
     assert seen["loaded"] == 0
 
 
@@ -167,27 +169,25 @@ def test_verdicts(seen: dict, experiment: Path) -> None:  # type: ignore[type-ar
     assert [row[1] for row in seen["rows"]["times"][2:]] == medians
 
 
-def test_narrow_window(experiment: Path, tmp_path: Path) -> None:
-    seen = look_at(experiment / "ab.html", tmp_path, 500)
-    assert not seen["overflow"] and seen["clipped"] == []
+def test_narrow_and_dark(browser: Browser, experiment: Path) -> None:
+    look_at(browser, experiment / "ab.html", 400)
+    look_at(browser, experiment / "ab.html", dark=True)
 
 
-def test_long_names_and_commands(experiment: Path, tmp_path: Path) -> None:
+def test_long_names_and_commands(browser: Browser, experiment: Path, tmp_path: Path) -> None:
     """Neither may push content off the page."""
     text = (experiment / "ab.html").read_text().replace("backend=legacy", "x" * 120)
     page = tmp_path / "long.html"
     page.write_text(re.sub(r'(class="command">)[^<]*', r"\1" + "/very/long/path" * 30, text))
-    seen = look_at(page, tmp_path)
-    assert not seen["overflow"] and seen["clipped"] == []
+    look_at(browser, page)
 
 
-def test_console_is_silent(experiment: Path, tmp_path: Path) -> None:
-    assert console_of(experiment / "ab.html", tmp_path)[1] == []
+def test_nothing_else_is_loaded_or_run(browser: Browser, experiment: Path, tmp_path: Path) -> None:
     page = tmp_path / "outside.html"
     picture = '<img src="https://example.org/x.png"><script>alert(1)</script></body>'
     page.write_text((experiment / "ab.html").read_text().replace("</body>", picture))
-    _, refused = console_of(page, tmp_path)
-    assert len(refused) == 2 and all("Content Security Policy" in line for line in refused)
+    browser.open(page)
+    assert len(browser.console) == 2 and all("Content Security Policy" in line for line in browser.console)
 
 
 def test_self_contained(experiment: Path) -> None:
