@@ -7,10 +7,12 @@ stripped objects work. Results are cached by path, size and time.
 
 from __future__ import annotations
 
+import lzma
 import mmap
 import os
 import stat
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +24,7 @@ _DT_GNU_HASH = 0x6FFFFEF5
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _NT_GNU_BUILD_ID = 3
 _STT_OBJECT, _STT_FUNC = 1, 2
+DEBUG_ROOTS = ["/usr/lib/debug"]
 _MACHINES = {
     3: "i386",
     8: "MIPS",
@@ -98,9 +101,47 @@ def segments(path: str) -> list[tuple[int, int, int]]:
     return _with_reader(path, lambda reader: [row[1:] for row in reader.programs if row[0] == _PT_LOAD])
 
 
-def functions(path: str) -> list[tuple[int, str]]:
-    """(address, name) of all functions that the file's symbols name, in order of address. May raise NotElf."""
+def functions(path: str) -> list[tuple[int, int, str]]:
+    """(address, end, name) of all functions that the file's symbols name, also those that it has compressed
+    (.gnu_debugdata), in order of address. May raise NotElf.
+    """
     return _with_reader(path, lambda reader: reader.functions())
+
+
+def debug_file(path: str) -> str | None:
+    """The file that was split off from it, by build id, else by the name and checksum in it (.gnu_debuglink)."""
+    path = os.path.realpath(path)
+    build_id = read(path).build_id or ""
+    name, _, rest = section(path, ".gnu_debuglink").partition(b"\0")
+    folder, link = os.path.dirname(path), os.fsdecode(name)
+    if build_id:
+        for root in DEBUG_ROOTS:
+            found = f"{root}/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
+            if _build_id_of(found) == build_id:
+                return found
+    if not link or "/" in link:
+        return None
+    for found in (f"{folder}/{link}", f"{folder}/.debug/{link}", *(f"{root}{folder}/{link}" for root in DEBUG_ROOTS)):
+        theirs = _build_id_of(found)
+        if theirs and theirs == build_id or theirs == "" and rest[-4:] == _checksum(found):
+            return found
+    return None
+
+
+def _build_id_of(path: str) -> str | None:
+    """Empty if it has none; None if there is no such file."""
+    try:
+        return read(path).build_id or ""
+    except NotElf:
+        return None
+
+
+def _checksum(path: str) -> bytes:
+    with _open(path) as stream:
+        value = 0
+        while block := stream.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return value.to_bytes(4, "little")
 
 
 def _open(path: str) -> BinaryIO:
@@ -141,7 +182,7 @@ def _read(path: str, length: int, _mtime: int) -> Elf:
 class _Reader:
     """One pass over the mapped file."""
 
-    def __init__(self, path: str, data: mmap.mmap) -> None:
+    def __init__(self, path: str, data: mmap.mmap | bytes) -> None:
         self.path, self.data = path, data
         self.wide = data[4] == 2
         self.order = "<" if data[5] == 1 else ">"
@@ -294,45 +335,52 @@ class _Reader:
         self, offset: int, length: int, strings: int
     ) -> Iterator[tuple[str, int, int, int]]:
         """(name, binding, visibility, section) of each symbol."""
-        for name, info, other, section, _ in self._entries(offset, length, strings):
+        for name, info, other, section, _, _ in self._entries(offset, length, strings):
             yield name, info >> 4, other & 3, section
 
     def _entries(
         self, offset: int, length: int, strings: int
-    ) -> Iterator[tuple[str, int, int, int, int]]:
-        """(name, info, other, section, address) as the file has them."""
+    ) -> Iterator[tuple[str, int, int, int, int, int]]:
+        """(name, info, other, section, address, size) as the file has them."""
         form = struct.Struct(self.order + ("IBBHQQ" if self.wide else "IIIBBH"))
         for fields in form.iter_unpack(
             self.data[offset : offset + length // form.size * form.size]
         ):
             if self.wide:
-                name, info, other, section, address, _ = fields
+                name, info, other, section, address, length = fields
             else:
-                name, address, _, info, other, section = fields
+                name, address, length, info, other, section = fields
             if name:
-                yield self._string(strings + name), info, other, section, address
+                yield self._string(strings + name), info, other, section, address, length
 
     def variables(self, prefix: str) -> list[str]:
         found = []
         for kind, offset, length, link in self.sections:
             if kind == _SHT_SYMTAB:
-                for name, info, _, _, address in self._entries(
+                for name, info, _, _, address, _ in self._entries(
                     offset, length, self.sections[link][1]
                 ):
                     if info & 15 == _STT_OBJECT and name.startswith(prefix):
                         found.append((address, name.removeprefix(prefix)))
         return [name for _, name in sorted(found)]
 
-    def functions(self) -> list[tuple[int, str]]:
-        found = []
+    def functions(self) -> list[tuple[int, int, str]]:
+        found = set()
         for kind, offset, length, link in self.sections:
             if kind in (_SHT_SYMTAB, _SHT_DYNSYM):
-                for name, info, _, section, address in self._entries(
+                for name, info, _, section, address, size in self._entries(
                     offset, length, self.sections[link][1]
                 ):
                     if info & 15 == _STT_FUNC and section:
-                        found.append((address, name))
-        return sorted(set(found))
+                        found.add((address, address + size, name))
+        if packed := self.content(".gnu_debugdata"):
+            room = 4 * len(self.data)  # a hostile file can hold zeros without an end
+            try:
+                data = lzma.LZMADecompressor(memlimit=1 << 26).decompress(packed, room)
+            except lzma.LZMAError as error:
+                raise ValueError(error) from error
+            found.update(_Reader(self.path, data).functions())
+        return sorted(found)
 
     @staticmethod
     def _split(

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""Names of addresses: by binutils' addr2line, which knows inlined calls, else by the symbols that a file exports."""
+"""Names of addresses: by binutils' addr2line where it knows the line, also of inlined calls; else by the symbols of the
+file and of its debug file, within the symbol's size; else by the map that a JIT compiler writes for perf. An address
+without a name is shown as its file and offset.
+"""
 
 from __future__ import annotations
 
 import bisect
 import os
+import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from . import elf
+from . import elf, process
 from .heapprofile import Mapping
 
 
 PATIENCE = 120  # seconds for the lines of one file
+NESTED = 16  # symbols before an address of which one may hold it
+JIT_ROOM = 1 << 24  # bytes read of a JIT's map
 
 
 @dataclass(frozen=True)
@@ -33,15 +41,19 @@ class Frame:
 class Symbols:
     """The frames of return addresses, the innermost first."""
 
-    def __init__(self, mappings: Sequence[Mapping], addresses: Iterable[int]) -> None:
+    def __init__(
+        self, mappings: Sequence[Mapping], addresses: Iterable[int], jit: Sequence[tuple[int, int, str]] = ()
+    ) -> None:
         self.mappings = mappings
         self.starts = [mapping.start for mapping in mappings]
         self.frames: dict[int, list[Frame]] = {}
         wanted: dict[str, dict[int, int]] = {}
         for address in set(addresses):
             mapping = self.mapping(address)
-            if mapping is None or not mapping.path.startswith("/"):
-                self.frames[address] = [Frame(mapping.path if mapping else "(code of no file)")]
+            if made := _holder(jit, address - 1):
+                self.frames[address] = [Frame(made)]
+            elif mapping is None or not mapping.path.startswith("/"):
+                self.frames[address] = [Frame((mapping and mapping.path) or "(code of no file)")]
             else:
                 wanted.setdefault(mapping.path, {})[address] = address - 1 - mapping.start + mapping.offset
         for path, offsets in wanted.items():
@@ -53,19 +65,62 @@ class Symbols:
         return found if found and address <= found.end else None
 
     def _name(self, path: str, offsets: dict[int, int]) -> None:
-        name = os.path.basename(path)
+        segments, named = [], []
         try:
-            segments, exported = elf.segments(path), elf.functions(path)
+            segments, named = elf.segments(path), elf.functions(path)
+            if debug := elf.debug_file(path):
+                named = sorted(named + elf.functions(debug))
         except (OSError, elf.NotElf):
-            segments, exported = [], []
+            pass
         exact = {address: _linked(segments, offset) for address, offset in offsets.items()}
         lines = _addr2line(path, [exact[address] for address in offsets]) if segments else None
+        titles = {address: _holder(named, at) for address, at in exact.items()}
+        plain = _demangled(titles.values())
         for address, frames in zip(offsets, lines or [[] for _ in offsets], strict=True):
-            if not frames or frames[-1].function == "??":
-                at = bisect.bisect_right(exported, (exact[address], "\xff")) - 1
-                title = exported[at][1] if at >= 0 else f"{name}+{offsets[address]:#x}"
-                frames = [Frame(title)]
+            if not frames or not frames[-1].line:  # addr2line names the nearest symbol, however far it is
+                frames = [Frame(plain[titles[address]] or f"{os.path.basename(path)}+{offsets[address]:#x}")]
             self.frames[address] = frames
+
+
+def _holder(named: Sequence[tuple[int, int, str]], address: int) -> str:
+    """The function in which the address lies; one may lie in another."""
+    at = bisect.bisect_right(named, (address, 1 << 64, ""))
+    return next((name for _, end, name in reversed(named[max(at - NESTED, 0) : at]) if address < end), "")
+
+
+def _demangled(names: Iterable[str]) -> dict[str, str]:
+    """By binutils' c++filt, if it is there."""
+    plain = {name: name for name in names}
+    mangled = [name for name in plain if name.startswith(("_Z", "_R")) and "\n" not in name]
+    program = shutil.which("c++filt")
+    if mangled and program:
+        done = subprocess.run(
+            [program], input="\n".join(mangled), capture_output=True, text=True, errors="replace", check=False
+        )
+        if len(said := done.stdout.splitlines()) == len(mangled):
+            plain |= dict(zip(mangled, said, strict=True))
+    return plain
+
+
+def jit_functions(pid: int, started_ns: int) -> list[tuple[int, int, str]]:
+    """What a JIT compiler wrote to /tmp/perf-PID.map for `perf`: lines of start, size and name. Anybody can make such
+    a file, so it must belong to the process's user, or to ours if the process has ended.
+    """
+    try:
+        place, owner, inner = "", os.getuid(), str(pid)
+        if process.alive(pid):
+            place, owner = f"/proc/{pid}/root", os.stat(f"/proc/{pid}").st_uid
+            inner = re.findall(r"(?m)^NSpid:.*\t(\d+)$", Path(f"/proc/{pid}/status").read_text())[0]
+        file = os.open(f"{place}/tmp/perf-{inner}.map", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except (OSError, IndexError):
+        return []
+    with open(file, "rb") as stream:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != owner or about.st_mtime_ns < started_ns:
+            return []
+        text = stream.read(JIT_ROOM).decode("utf-8", "replace")
+    rows = re.finditer(r"(?m)^(?:0x)?([0-9a-f]{1,16}) (?:0x)?([0-9a-f]{1,16}) (.*)$", text)
+    return sorted((int(row[1], 16), int(row[1], 16) + int(row[2], 16), row[3]) for row in rows)
 
 
 def _linked(segments: list[tuple[int, int, int]], offset: int) -> int:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 import re
 import shutil
@@ -15,10 +16,10 @@ from pathlib import Path
 import pytest
 from conftest import Hakmem, clean_environment
 
-from hakmem_workbench import heapprofile, library
+from hakmem_workbench import elf, heapprofile, library
 from hakmem_workbench.errors import Problem
 from hakmem_workbench.heapprofile import HeapProfile
-from hakmem_workbench.symbols import Symbols
+from hakmem_workbench.symbols import Frame, Symbols, jit_functions
 
 MEAN = 4096  # some 6000 samples of 24 MB: 10 % are seven deviations
 
@@ -186,6 +187,99 @@ def test_without_its_library(real_library: Path) -> None:
     said = subprocess.run(["/bin/ls", "/"], env=environment, capture_output=True, text=True, check=True).stderr
     assert said.startswith("hakmem: HAKMEM_PROFILE: libhakmem-profile.so is not loaded")
     assert len(said.splitlines()) == 1
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def named(path: Path, address: int) -> list[str]:
+    """The words of a return address at this address of the file, which is its offset, too."""
+    mapping = heapprofile.Mapping(0x5000000, 0x5F00000, 0, str(path))
+    frames = Symbols([mapping], [0x5000000 + address + 1]).frames[0x5000000 + address + 1]
+    return [frame.function for frame in frames]
+
+
+@pytest.fixture(scope="module")
+def names(compiled: Callable[..., Path]) -> tuple[Path, dict[str, int]]:
+    program = compiled("profiled", "-O1", "-g", "-pthread", "-rdynamic", "-Wl,--build-id", name="names")
+    said = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    return program, {line.split()[2]: int(line.split()[0], 16) for line in said.splitlines() if line[17] in "tT"}
+
+
+def stripped(program: Path, folder: Path, *flags: str) -> Path:
+    subprocess.run(["objcopy", "--strip-all", *flags, program, folder / "program"], check=True)
+    return folder / "program"
+
+
+def test_a_name_holds_within_its_symbol(names: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
+    """`main` is exported, `keeps` is not: no exported name may stand for it."""
+    program, at = names
+    bare = stripped(program, tmp_path)
+    assert named(program, at["keeps"] + 4) == ["keeps"]
+    assert named(bare, at["main"] + 4) == ["main"]
+    assert named(bare, at["keeps"] + 4) == [f"program+{at['keeps'] + 4:#x}"]
+    assert named(bare, at["main"] + 0x100000) == [f"program+{at['main'] + 0x100000:#x}"]
+
+
+def test_symbols_without_lines(names: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
+    program, at = names
+    subprocess.run(["strip", "--strip-debug", "-o", tmp_path / "program", program], check=True)
+    assert named(tmp_path / "program", at["keeps"] + 4) == ["keeps"]
+
+
+def test_packed_symbols(names: tuple[Path, dict[str, int]], tmp_path: Path) -> None:
+    """.gnu_debugdata, as Fedora's programs have it."""
+    program, at = names
+    mini = tmp_path / "mini"
+    subprocess.run(["objcopy", "--only-keep-debug", "--strip-debug", program, mini], check=True)
+    subprocess.run(["objcopy", "--keep-file-symbols", "--only-keep-debug", program, mini], check=True)
+    subprocess.run(["strip", "--strip-debug", mini], check=True)
+    (tmp_path / "mini.xz").write_bytes(lzma.compress(mini.read_bytes()))
+    bare = stripped(program, tmp_path, f"--add-section=.gnu_debugdata={tmp_path}/mini.xz")
+    assert named(bare, at["keeps"] + 4) == ["keeps"]
+
+
+@pytest.mark.parametrize("place", [".debug/program.debug", "program.debug", "by build id"])
+def test_debug_files(
+    names: tuple[Path, dict[str, int]], tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A debug file of another build counts for nothing."""
+    program, at = names
+    build_id = elf.read(str(program)).build_id or ""
+    link: tuple[str, ...] = ()
+    debug = tmp_path / place
+    if place == "by build id":
+        monkeypatch.setattr(elf, "DEBUG_ROOTS", [str(tmp_path)])
+        debug = tmp_path / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
+    debug.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    if place != "by build id":
+        link = (f"--add-gnu-debuglink={debug}",)
+    bare = stripped(program, tmp_path, *link)
+    assert named(bare, at["keeps"] + 4) == ["keeps"]
+    other = debug.read_bytes().replace(bytes.fromhex(build_id), bytes(20))
+    debug.write_bytes(other)
+    assert named(bare, at["keeps"] + 4) == [f"program+{at['keeps'] + 4:#x}"]
+
+
+def test_functions_of_a_jit(tmp_path: Path) -> None:
+    """The map of perf names code of no file; a map that is older than the process, or a link, does not."""
+    pid, file = os.getpid(), Path(f"/tmp/perf-{os.getpid()}.map")
+    file.unlink(missing_ok=True)
+    started = time.time_ns()
+    mapping = heapprofile.Mapping(0x1000, 0x2000, 0, "")
+    try:
+        file.write_text("1100 20 ~hot function\n0x1200 0x10 other\nno row\n")
+        os.utime(file, ns=(started, started))
+        jit = jit_functions(pid, started)
+        frames = Symbols([mapping], (0x1111, 0x1121, 0x1210, 0x9000), jit).frames
+        assert frames[0x1111][0].function == "~hot function" and frames[0x1210][0].function == "other"
+        assert frames[0x1121] == frames[0x9000] == [Frame("(code of no file)")]
+        assert jit_functions(pid, started + 1) == []
+        file.rename(tmp_path / "map")
+        file.symlink_to(tmp_path / "map")
+        assert jit_functions(pid, started) == []
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def _environment(real_library: Path, observer: Path) -> dict[str, str]:

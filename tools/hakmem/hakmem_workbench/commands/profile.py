@@ -17,7 +17,7 @@ from pathlib import Path
 from .. import heapprofile, library, preload, settings
 from ..errors import Problem
 from ..heapprofile import Amount, HeapProfile
-from ..symbols import Symbols
+from ..symbols import Symbols, jit_functions
 from ..text import Printer, count, percent, plural, size
 from .common import add_command, add_policy, policy
 
@@ -84,7 +84,7 @@ def main(args: argparse.Namespace) -> int:
         heapprofile.set_mean(int(args.what), 0 if args.off else args.mean or DEFAULT_MEAN)
         return 0
     found = heapprofile.of_process(int(args.what)) if running else heapprofile.load(args.what)
-    _show(found, args, "live" if running else "live at its end or now")
+    _show(found, args, "live" if running else "live at its end or now", running)
     return 0
 
 
@@ -142,8 +142,10 @@ def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
         Printer().line(f"{plural(len(others), 'other process', 'other processes')}: {told}")
 
 
-def _show(profile: HeapProfile, args: argparse.Namespace, live: str) -> None:
-    symbols = Symbols(profile.mappings, (address for stack in profile.stacks for address in stack))
+def _show(profile: HeapProfile, args: argparse.Namespace, live: str, named: bool = True) -> None:
+    """`named`: the id is still that of its process."""
+    jit = jit_functions(profile.pid, profile.started_ns) if named else []
+    symbols = Symbols(profile.mappings, (address for stack in profile.stacks for address in stack), jit)
     printer, total = Printer(), profile.total
     printer.line(
         f"{printer.style(f'heap profile of process {profile.pid}', 'bold')}: "
