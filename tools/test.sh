@@ -554,7 +554,8 @@ embeds() {
 
 site() {
     tools/setup.sh site && tools/site.py &&
-        TEST_SITE=$PWD/build-site/site "$PYTHON" -B -m pytest tools/hakmem/tests/test_page.py -k site -p no:cacheprovider
+        TEST_SITE=$PWD/build-site/site "$PYTHON" -B -m pytest tools/hakmem/tests/test_page.py -k site \
+            -p no:cacheprovider
 }
 
 # Library and host compiled with LTO, with the inline fast pair; and the library alone.

@@ -47,7 +47,8 @@ CONTRAST = """(() => {
   const parts = colour => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
     return [...canvas.getImageData(0, 0, 1, 1).data] };
   const light = colour => { const [r, g, b] = parts(colour).map(
-    c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+    c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
   const root = getComputedStyle(document.documentElement).colorScheme;
   const dark = root.includes('dark') && matchMedia('(prefers-color-scheme: dark)').matches;
   const behind = element => { for (let at = element; at; at = at.parentElement) {
