@@ -29,7 +29,7 @@ KINDS = {
     "split": "malloc and free resolve to different objects",
     "deepbind": "an object loaded with RTLD_DEEPBIND",
     "namespace": "an object loaded by dlmopen",
-    "second-allocator": "another allocator is loaded",
+    "second-allocator": "another allocator is loaded, and hands out blocks",
     "private-allocator": "another allocator is compiled in",
     "operator-new": "operator new is served by another object",
     "unknown-setting": "a setting that does not exist",
@@ -85,6 +85,7 @@ class Judged:
     image: Image
     resolution: Resolution
     findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what else is there, and does no harm
 
     @property
     def served(self) -> bool:
@@ -104,8 +105,8 @@ def judge(
         resolution = resolve.resolve(image, linkage)
         starter = last.get(image.pid) or last.get(image.parent)
         last[image.pid] = image
-        findings = _Judge(image, resolution, expected, refused, starter).findings()
-        result.append(Judged(image, resolution, findings))
+        judge = _Judge(image, resolution, expected, refused, starter)
+        result.append(Judged(image, resolution, judge.findings(), judge.notes()))
     return result
 
 
@@ -309,6 +310,8 @@ class _Judge:
         row = self.resolution.program
         if row is None or row.malloc.target is None or self.expected.matches(row.malloc.target):
             return []
+        if self._own_hakmem():
+            return []
         if row.malloc.target == self.image.exe:
             return [
                 Finding(
@@ -335,6 +338,8 @@ class _Judge:
             and program.malloc.target is not None
             and (not self.expected.matches(program.malloc.target))
         )
+        if self._own_hakmem():
+            return []
         found = []
         for row in self.resolution.rows:
             if self._is_allocator(row.path) or self.expected.matches(row.path):
@@ -400,13 +405,14 @@ class _Judge:
             if self.expected.matches(path) or resolve.is_libc(path):
                 continue
             if self._is_allocator(path):
-                found.append(
-                    Finding(
-                        "second-allocator",
-                        f"{self.name} also loads {label(path)}, another allocator ({path})",
-                        "What it hands out must come back to it: link the program without it.",
+                if names := [name for name in self._asked_of(path) if resolve.BLOCKS.fullmatch(name)]:
+                    found.append(
+                        Finding(
+                            "second-allocator",
+                            f"{self.name} gets blocks from {label(path)}, another allocator, too ({listing(names)})",
+                            "What it hands out must come back to it: link the program without it.",
+                        )
                     )
-                )
             elif private := sorted(resolve.private_allocators(path) - {"hakmem"}):
                 found.append(
                     Finding(
@@ -416,4 +422,29 @@ class _Judge:
                         "Build it to use malloc (for example with MALLOC=libc).",
                     )
                 )
+        return found
+
+    def _asked_of(self, path: str) -> list[str]:
+        """Names of the allocator's own interface that other objects get from it."""
+        return sorted({name for row in self.resolution.rows for name, at in row.beside.items() if at == path})
+
+    def _own_hakmem(self) -> bool:
+        """Whether the program contains hakmem under its own names, as with the crate for Rust."""
+        exe = self.image.exe
+        return self.expected.any_hakmem and "hakmem" in resolve.private_allocators(exe) and not self._loaded
+
+    def notes(self) -> list[str]:
+        """What stands beside the allocator that serves, and takes nothing from it."""
+        found = []
+        for path in self.resolution.objects:
+            if self.expected.matches(path) or resolve.is_libc(path):
+                continue
+            names = self._asked_of(path)
+            if self._is_allocator(path) and not any(map(resolve.BLOCKS.fullmatch, names)):
+                told = f"{listing(names)} still ask it, so they tell and tune what nobody uses" if names else ""
+                found.append(f"{label(path)} is loaded, but serves no malloc" + (f": {told}" if told else ""))
+            elif path == self.image.exe and "hakmem" in resolve.private_allocators(path):
+                rest = "malloc of its C code is not hakmem's (the crate's feature override)"
+                rest = rest if self._own_hakmem() else "the preloaded one serves its C code"
+                found.append(f"{self.name} contains a hakmem, as by the crate for Rust; {rest}")
         return found

@@ -396,14 +396,17 @@ class _Reader:
         return frozenset(defined), frozenset(wanted)
 
     def _private_marks(self) -> frozenset[str]:
-        """Allocators compiled in under their own names, recognised by their symbols."""
-        found = set()
-        for kind, _, _, link in self.sections:
+        """Allocators compiled in under their own names, recognised by symbols that it defines."""
+        found = {"hakmem"} if self.content(".hakmem.layout") else set()
+        for kind, offset, length, link in self.sections:
             if kind not in (_SHT_SYMTAB, _SHT_DYNSYM):
                 continue
-            _, at, length, _ = self.sections[link]
-            names = self.data[at : at + length]
-            found |= {title for title, mark in _PRIVATE_MARKS if b"\0" + mark + b"\0" in names}
+            _, at, room, _ = self.sections[link]
+            names = self.data[at : at + room]
+            marks = {mark.decode(): title for title, mark in _PRIVATE_MARKS if b"\0" + mark + b"\0" in names}
+            if marks:
+                symbols = self._entries(offset, length, at)
+                found |= {marks[name] for name, _, _, section, _, _ in symbols if section and name in marks}
         return frozenset(found)
 
 

@@ -8,6 +8,7 @@ scopes if they are known, else by the order program, preloads, needs breadth fir
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,9 @@ from .library import is_hakmem
 from .observe import Image
 
 _LIBC = ("libc.so.", "ld-musl-", "libc.musl-")
+# Names of other allocators' own interfaces: those that hand out or take blocks, and those that tell or tune.
+BLOCKS = re.compile(r"[mrxd]allocx|sdallocx|(je|mi|tc|_rjem)_(\w*alloc\w*|\w*free\w*|strn?dup)")
+TOLD = re.compile(r"[ns]allocx|(je_)?(mallctl(bymib|nametomib)?|malloc_stats_print)|mi_(stats|option|collect|process_info)\w*")
 _CXX_RUNTIME = ("libstdc++.so.", "libc++abi.so.", "libc++.so.")
 
 
@@ -40,6 +44,7 @@ class Row:
     loader: str = ""
     deep: bool = False
     namespace: int = 0
+    beside: dict[str, str] = field(default_factory=dict)  # which object serves each name of another interface
 
 
 @dataclass
@@ -151,7 +156,13 @@ class _Resolver:
             self.loaders.get(path, ""),
             self.linkage.deep(name),
             self.linkage.namespaces.get(name, 0),
+            self._beside(path),
         )
+
+    def _beside(self, path: str) -> dict[str, str]:
+        facts = _facts(path)
+        names = [one for one in facts.wanted if BLOCKS.fullmatch(one) or TOLD.fullmatch(one)] if facts else []
+        return {name: target for name in sorted(names) if (target := self._answer(path, name).target)}
 
     def _first(self, path: str, symbols: Iterable[str]) -> Answer:
         for symbol in symbols:

@@ -94,15 +94,27 @@ def test_a_function_pointer_is_no_malloc(
     assert kinds(done) == []
 
 
-def test_second_allocator(hakmem: Hakmem, library: Path, compiled: Compiled) -> None:
-    try:
-        other = finder.find_peer("jemalloc")
-    except finder.Problem as problem:
-        pytest.skip(problem.sentence)
-    program = compiled("allocates", "-Wl,--no-as-needed", other.path, name="linked")
+@pytest.mark.parametrize(
+    ("asks", "found", "told"),
+    [
+        ("mallocx", ["second-allocator"], []),
+        ("mallctl", [], ["libjemalloc.so.2 is loaded, but serves no malloc: mallctl still"]),
+        ("", [], ["libjemalloc.so.2 is loaded, but serves no malloc"]),
+    ],
+)
+def test_second_allocator(
+    hakmem: Hakmem, library: Path, compiled: Compiled, asks: str, found: list[str], told: list[str]
+) -> None:
+    """One that only tells, as Debian's redis-server asks jemalloc, takes nothing away; one that hands out blocks does."""
+    jemalloc = compiled("other", "-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2", name="libjemalloc.so.2")
+    flags = ("-Wl,--no-as-needed", str(jemalloc), *([f"-DASKS={asks}"] * bool(asks)))
+    program = compiled("allocates", *flags, f"-Wl,-rpath,{jemalloc.parent}", name=f"asks-{asks}")
     done = verify(hakmem, library, "--json", "--", program)
-    assert done.code == 1 and kinds(done) == ["second-allocator"]
+    assert kinds(done) == found and done.code == len(found), done.text
+    notes = json.loads(done.out)["programs"][0]["notes"]
+    assert len(notes) == len(told) and all(map(str.startswith, notes, told)), notes
     assert verify(hakmem, library, "--allow", "second-allocator", "--", program).code == 0
+    assert hakmem("run", "--library", library, "--", program).err == ""
 
 
 def test_preload_of_another_allocator_behind_ours(hakmem: Hakmem, library: Path) -> None:
@@ -110,8 +122,16 @@ def test_preload_of_another_allocator_behind_ours(hakmem: Hakmem, library: Path)
         other = finder.find_peer("mimalloc")
     except finder.Problem as problem:
         pytest.skip(problem.sentence)
-    done = verify(hakmem, library, "--json", "--", "ls", env={"LD_PRELOAD": other.path})
-    assert done.code == 1 and kinds(done) == ["second-allocator"]
+    done = verify(hakmem, library, "--", "ls", env={"LD_PRELOAD": other.path})
+    assert done.code == 0 and "is loaded, but serves no malloc\n" in done.out, done.text
+
+
+def test_hakmem_under_its_own_names(hakmem: Hakmem, compiled: Compiled) -> None:
+    """As a Rust program has it; stripped, too."""
+    program = compiled("allocates", "-DOWN", "-Wl,--strip-all")
+    done = hakmem("verify", "--as-is", "--json", "--", program)
+    assert done.code == 0, done.text
+    assert "contains a hakmem" in json.loads(done.out)["programs"][0]["notes"][0]
 
 
 def test_refused_preload(hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path) -> None:

@@ -245,6 +245,8 @@ class _Report:
                 self.printer.line(f"    … and {plural(more, 'object')} served alike (--all)", "dim")
         for finding in program.findings:
             self._finding(finding, verdict.allowed)
+        for note in program.notes:
+            self.printer.paragraph(note, "      ", bullet="· ")
         self.printer.line()
 
     def _boring(self, row: resolve.Row, program: Judged) -> bool:
@@ -343,6 +345,7 @@ def _as_json(verdict: _Verdict) -> dict[str, object]:
                 "exe": program.image.exe,
                 "argv": program.image.argv,
                 "findings": [dataclasses.asdict(finding) for finding in program.findings],
+                "notes": program.notes,
                 "objects": [
                     {
                         "path": row.path,
