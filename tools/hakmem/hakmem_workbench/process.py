@@ -15,6 +15,18 @@ def program(pid: int) -> str:
     return " ".join(_strings(pid, "cmdline"))
 
 
+def names(pid: int) -> set[str]:
+    """What its program is called: by the kernel, by itself, by its file."""
+    try:
+        return {
+            Path(f"/proc/{pid}/comm").read_text(errors="replace").strip(),
+            os.path.basename(program(pid).partition(" ")[0]),
+            os.path.basename(os.readlink(f"/proc/{pid}/exe")),
+        } - {""}
+    except OSError:
+        return set()
+
+
 def settings(pid: int) -> list[str]:
     """The settings of hakmem in its environment, as they were at its start."""
     return sorted(one for one in _strings(pid, "environ") if one.startswith("HAKMEM_"))

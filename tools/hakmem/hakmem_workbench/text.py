@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Readable numbers and lists, and plain terminal output. Standard library only: `run`, `verify` and `options` print
-through this file. Colour only if the stream is a terminal and NO_COLOR is not set.
+"""Readable numbers and lists, and plain terminal output. Standard library only. Colour only if the stream is a terminal
+and NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -117,8 +117,10 @@ class Printer:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stdout
-        self.colour = self.stream.isatty() and "NO_COLOR" not in os.environ
+        self.terminal = self.stream.isatty()
+        self.colour = self.terminal and "NO_COLOR" not in os.environ
         self.width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        self.left: int | None = None  # lines that still fit, while it refreshes
 
     def style(self, words: str, *styles: str) -> str:
         if not self.colour or not styles:
@@ -127,8 +129,22 @@ class Printer:
         return f"\x1b[{codes}m{words}\x1b[0m"
 
     def line(self, words: str = "", *styles: str) -> None:
+        end = "\n"
+        if self.left is not None:
+            if not self.left:
+                return
+            self.left, words, end = self.left - 1, words[: self.width], "\x1b[K\n"
         shown = lines(self.style(words, *styles))
-        print(_OWN.sub("\x1b\\1", shown) if self.colour else shown, file=self.stream)
+        print(_OWN.sub("\x1b\\1", shown) if self.colour else shown, end=end, file=self.stream)
+
+    def refresh(self, draw: Callable[[], None]) -> None:
+        """Draws in place of what the terminal shows, cut to its size; only whole lines have a style."""
+        self.width, height = shutil.get_terminal_size()
+        print("\x1b[H", end="", file=self.stream)
+        self.left = height - 1
+        draw()
+        self.left = None
+        print("\x1b[J", end="", flush=True, file=self.stream)
 
     def paragraph(self, words: str, indent: str = "", *styles: str, bullet: str = "") -> None:
         """One wrapped paragraph; `bullet` takes the place of the first indent."""

@@ -232,6 +232,7 @@ sys.stdin.read()
     assert child.stdout and child.stdout.readline()
     pid = str(child.pid)
     causes, top = hakmem("causes", pid), hakmem("top", "--once")
+    parsed, all_parsed = hakmem("causes", "--json", pid), hakmem("top", "--json")
     child.kill()
     child.communicate()
     if "can't be read" in causes.err:
@@ -241,8 +242,12 @@ sys.stdin.read()
     assert "Most of it is sparse. What would release it: no setting" in text
     assert "System calls The allocator made" in text
     assert "to 50-60 %" in text
-    if top.code == 0:  # else rich is missing
-        assert any(line.split()[0] == pid and "sparse" in line for line in top.out.splitlines())
+    assert any(line.split()[0] == pid and "sparse" in line for line in top.out.splitlines())
+    seen = json.loads(parsed.out)
+    (row,) = (row for row in json.loads(all_parsed.out) if row["pid"] == child.pid)
+    assert seen["pid"] == child.pid and seen["live_bytes"] == row["live_bytes"] > 25e6
+    assert seen["retained_bytes"]["sparse"] == row["retained_bytes"]["sparse"] > 25e6
+    assert seen["sections"][0]["title"] == "In short"
 
 
 def test_what_keeps_free_blocks() -> None:

@@ -104,13 +104,13 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("command", ["run", "verify", "options", "causes"])
+@pytest.mark.parametrize("command", ["run", "verify", "options", "causes", "top"])
 def test_standard_library_alone(command: str, library: Path, tmp_path: Path) -> None:
     """These commands work if no packages were installed."""
     blocked = {"numpy", "matplotlib", "rich", "scipy"}
     script = BLOCKER.format(blocked=blocked, tree=str(PACKAGE.parent))
-    words = [command, "--library", str(library)]
-    words += [] if command == "options" else ["--", "ls", "/"]
+    words = ["top", "--once"] if command == "top" else [command, "--library", str(library)]
+    words += [] if command in ("options", "top") else ["--", "ls", "/"]
     done = subprocess.run(
         [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
     )
@@ -145,7 +145,7 @@ def test_what_is_missing_in_an_environment(monkeypatch: pytest.MonkeyPatch, tmp_
     assert caught.value.hint == f"Install it there: {sys.executable} -m pip install {wanted}."
 
 
-def test_live_counters_as_json_need_nothing() -> None:
+def test_live_counters_need_nothing() -> None:
     script = BLOCKER.format(blocked={"numpy", "rich"}, tree=str(PACKAGE.parent))
     done = subprocess.run(
         [sys.executable, "-c", script, "stat", "--json", str(2**22)], capture_output=True, text=True, check=False

@@ -5,10 +5,12 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import Hakmem
+from conftest import TOOL, Hakmem, clean_environment
 from test_causes import STATS
 
 BOARD = Path(__file__).resolve().parents[3] / "docs" / "data" / "grafana.json"
@@ -57,6 +59,36 @@ def test_the_board_asks_for_what_is_there(text: str) -> None:
     asked = set(re.findall(r"hakmem_[a-z_]+", BOARD.read_text()))
     of_the_library = {name for name in asked if name.startswith("hakmem_memory_")}
     assert of_the_library and asked - of_the_library and asked - of_the_library <= set(_FAMILIES)
+
+
+@pytest.mark.library
+def test_processes_by_name(hakmem: Hakmem, real_library: Path, tmp_path: Path) -> None:
+    """All in one text; with --every until the last has ended."""
+    program, out = tmp_path / "ten-of-them", tmp_path / "out.prom"
+    shutil.copy("/usr/bin/cat", program)
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    children = [subprocess.Popen([program], env=environment, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    for child in children:
+        child.stdin.write(b"ready\n")
+        child.stdin.flush()
+        child.stdout.readline()
+    pids = [str(child.pid) for child in children]
+    done = hakmem("export", "ten-of-them", pids[0])
+    assert done.code == 0, done.text
+    assert done.out.count("# TYPE hakmem_live_bytes gauge\n") == 1
+    lines = [line for line in done.out.splitlines() if line.startswith("hakmem_live_bytes{")]
+    assert sorted(re.findall(r'pid="(\d+)",program="ten-of-them"', "\n".join(lines))) == sorted(pids)
+    children[0].communicate()
+    assert hakmem("export", *pids).out.count("hakmem_live_bytes{") == 1
+    words = [sys.executable, str(TOOL), "export", *pids, "--every", "0.1", "-o", str(out)]
+    with subprocess.Popen(words) as exporter:
+        while not out.exists():
+            assert exporter.poll() is None
+            time.sleep(0.02)
+        children[1].communicate()
+        assert exporter.wait(60) == 0
+    assert "serves no process of ten-of-them" in hakmem("export", "ten-of-them").err
 
 
 def test_mistakes(hakmem: Hakmem) -> None:

@@ -14,8 +14,6 @@ from conftest import TOOL, Hakmem, clean_environment
 
 from hakmem_workbench import process
 
-pytest.importorskip("rich")
-
 WORK = """
 import sys, time
 blocks = []

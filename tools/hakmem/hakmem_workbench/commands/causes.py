@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="PID|FILE", nargs="?", help="a process, a stats file, or - for standard input"
     )
+    parser.add_argument("--json", action="store_true", help="for a program instead of a person")
     add_command(parser, before="PID | FILE | -- CMD …")
 
 
@@ -45,7 +47,12 @@ def main(args: argparse.Namespace) -> int:
         )
     printer = Printer()
     if args.file and args.file.isdecimal() and not Path(args.file).exists():
-        _running(printer, inspection.look(int(args.file)))
+        heap = inspection.look(int(args.file))
+        stats = dataclasses.replace(heap.stats(), settings=_settings(heap.pid))
+        if args.json:
+            _as_json(stats, pid=heap.pid, program=process.program(heap.pid))
+        else:
+            _running(printer, heap, stats)
         return 0
     if args.file == "-":
         stats = statsfile.loads(sys.stdin.read(), "standard input")
@@ -57,13 +64,21 @@ def main(args: argparse.Namespace) -> int:
         stats = settings.described(stats, library.find(args.library))
     except Problem:  # figures need no library
         pass
+    if args.json:
+        _as_json(stats)
+        return 0
     _head(printer, stats)
     for section in explain(stats):
         _section(printer, section)
     return 0
 
 
-def _running(printer: Printer, heap: inspection.Heap) -> None:
+def _as_json(stats: Stats, **more: object) -> None:
+    memory = {"live_bytes": stats.live_bytes, "retained_bytes": {row.reason: row.bytes for row in stats.retained}}
+    print(json.dumps(more | memory | {"sections": list(map(dataclasses.asdict, explain(stats)))}, indent=2))
+
+
+def _running(printer: Printer, heap: inspection.Heap, stats: Stats) -> None:
     """The same for a running process, and how full its slabs are."""
     printer.line(f"process {heap.pid}  {process.program(heap.pid)[:80]}", "bold")
     printer.line(f"  {heap.library}")
@@ -71,7 +86,6 @@ def _running(printer: Printer, heap: inspection.Heap) -> None:
         printer.paragraph(words, "  ")
     if heap.note:
         printer.paragraph(f"{heap.note[0].upper()}{heap.note[1:]}.", "  ", "yellow")
-    stats = dataclasses.replace(heap.stats(), settings=_settings(heap.pid))
     for section in explain(stats):
         _section(printer, section)
         if section.title == "Memory that is kept" and any(heap.occupancy):

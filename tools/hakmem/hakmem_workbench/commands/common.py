@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 
-from .. import library
+from .. import elf, inspection, library
 from ..errors import Problem
 from ..settings import PREFIX, parse_assignment
 
@@ -54,6 +54,25 @@ def add_command(parser: argparse.ArgumentParser, before: str | None = None) -> N
             nargs=argparse.REMAINDER,
             help="the command and its arguments",
         )
+
+
+def served() -> tuple[list[int], int]:
+    """Processes that hakmem may serve, by the name of a mapped file, or by the records in a program that contains it;
+    and how many more may not be read.
+    """
+    found, refused = [], 0
+    for entry in os.listdir("/proc"):
+        if not entry.isdecimal() or int(entry) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry}/maps", errors="replace") as maps:
+                if "hakmem" in maps.read() or elf.section(f"/proc/{entry}/exe", inspection.SECTION):
+                    found.append(int(entry))
+        except PermissionError:
+            refused += 1
+        except (elf.NotElf, OSError):
+            pass
+    return found, refused
 
 
 def policy(args: argparse.Namespace) -> dict[str, str]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from .. import inspection, process, statsfile
 from ..errors import Problem
 from ..statsfile import OsCall, Retained, Stats
-from ..text import word
+from ..text import listing, word
+from .common import served
 from .stat import seconds
 
 EPILOG = """\
@@ -25,7 +26,7 @@ never reads a part of it.
 examples:
   hakmem export 4711
   hakmem export stats-4711.json
-  hakmem export 4711 --every 15 -o /var/lib/node_exporter/hakmem.prom
+  hakmem export postgres --every 15 -o /var/lib/node_exporter/hakmem.prom
 """
 
 # name, type, help; each name has a unit, and counters end with _total
@@ -42,30 +43,42 @@ _FAMILIES = {
     "hakmem_system_call_worst_seconds": ("gauge", "The longest system call of a cause."),
     "hakmem_events_total": ("counter", "What the allocator's slow paths counted."),
 }
+Samples = dict[str, list[str]]  # of each family
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="PID|FILE", help="a process, or a stats file")
+    parser.add_argument(
+        "sources", metavar="PID|NAME|FILE", nargs="+", help="processes, also by the name of their program, or a stats file"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there (default: stdout)")
     parser.add_argument(
         "--every",
         type=seconds,
         metavar="SECONDS",
-        help="a process: write again until it ends (needs --output)",
+        help="write again until all of these processes have ended; without end for a NAME (needs --output)",
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    running = args.source.isdecimal() and not Path(args.source).exists()
-    if args.every is not None and not (running and args.output):
-        raise Problem("--every needs a PID and --output", "As in: hakmem export 4711 --every 15 -o F.")
+    files = [one for one in args.sources if Path(one).exists() or os.sep in one or one.endswith(".json")]
+    if args.every is not None and (files or not args.output):
+        raise Problem("--every needs a PID or NAME, and --output", "As in: hakmem export 4711 --every 15 -o F.")
+    first = True
     while True:
         try:
-            text = _of_process(int(args.source)) if running else _of_file(Path(args.source))
+            texts = [_of_file(Path(one)) for one in files]
+            texts += _of_processes([one for one in args.sources if one not in files])
         except Problem:
-            if args.every is None or process.alive(int(args.source)):
+            if first or any(process.alive(int(one)) for one in args.sources if one.isdecimal()):
                 raise
-            return 0
+            if all(map(str.isdecimal, args.sources)):
+                return 0
+            texts = []
+        text = "".join(
+            f"# HELP {name} {words}\n# TYPE {name} {kind}\n" + "".join(f"{line}\n" for line in found)
+            for name, (kind, words) in _FAMILIES.items()
+            if (found := [line for samples in texts for line in samples[name]])
+        )
         if args.output is None:
             print(text, end="")
         else:
@@ -76,16 +89,33 @@ def main(args: argparse.Namespace) -> int:
             time.sleep(args.every)
         except KeyboardInterrupt:
             return 0
+        first = False
 
 
-def _of_process(pid: int) -> str:
+def _of_processes(sources: list[str]) -> list[Samples]:
+    """Those that are left; a Problem if none is."""
+    pids = [int(one) for one in sources if one.isdecimal()]
+    if names := [one for one in sources if not one.isdecimal()]:
+        pids += [pid for pid in served()[0] if process.names(pid) & {*names} and pid not in pids]
+    found, why = [], Problem(f"hakmem serves no process of {listing(names, 'or')}", "'hakmem top' lists all.", 1)
+    for pid in pids:
+        try:
+            found.append(_of_process(pid))
+        except Problem as problem:
+            why = problem
+    if sources and not found:
+        raise why
+    return found
+
+
+def _of_process(pid: int) -> Samples:
     heap = inspection.look(pid)
     labels = {"pid": str(pid), "program": os.path.basename(process.program(pid).partition(" ")[0])}
     rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
     return render(labels, heap.stats(), rest, heap.counters)
 
 
-def _of_file(path: Path) -> str:
+def _of_file(path: Path) -> Samples:
     stats = statsfile.load(path)
     labels = {key: str(stats.allocator.get(key, "")) for key in ("pid", "program")}
     memory = stats.raw.get("memory", {})
@@ -99,9 +129,8 @@ def _of_file(path: Path) -> str:
 
 def render(
     labels: dict[str, str], stats: Stats, rest: dict[str, int], counters: dict[str, int]
-) -> str:
-    """All families that have samples, each with its help and its type."""
-    samples: dict[str, list[str]] = {name: [] for name in _FAMILIES}
+) -> Samples:
+    samples: Samples = {name: [] for name in _FAMILIES}
 
     def add(name: str, value: float, **more: str) -> None:
         pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in (labels | more).items())
@@ -120,11 +149,7 @@ def render(
     for name, number in counters.items():
         if name.startswith("bins."):
             add("hakmem_events_total", number, event=re.sub(r"\W", "_", name.removeprefix("bins.")))
-    return "".join(
-        f"# HELP {name} {words}\n# TYPE {name} {kind}\n" + "".join(f"{line}\n" for line in samples[name])
-        for name, (kind, words) in _FAMILIES.items()
-        if samples[name]
-    )
+    return samples
 
 
 def _add_call(add: object, call: OsCall) -> None:

@@ -7,16 +7,13 @@ import argparse
 import itertools
 import json
 import time
-from typing import TYPE_CHECKING
 
 from .. import inspection, process
 from ..errors import Problem
+from ..glossary import explained
 from ..inspection import Heap
-from ..text import count, duration, size
-from .common import need, process_id
-
-if TYPE_CHECKING:
-    from rich.console import Group
+from ..text import Printer, count, duration, size
+from .common import process_id
 
 EPILOG = """\
 A process is read from outside: it needs no setting, and is not stopped.
@@ -53,7 +50,6 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_as_json(inspection.look(args.pid)), indent=2))
         return 0
-    need("rich")
     return _show(args.pid, args.interval, args.once, args.all)
 
 
@@ -67,64 +63,46 @@ def _as_json(heap: Heap) -> dict[str, object]:
 
 
 def _show(pid: int, interval: float, once: bool, everything: bool) -> int:
-    from rich.live import Live as Screen
-
-    from ..glossary import explained
-    from ..screen import console as make_console
-    from ..screen import legend
-
-    console = make_console()
+    printer = Printer()
     now, at = inspection.look(pid), time.monotonic()
-    first = _picture(now, {}, 0, everything)
-    if once or not console.is_terminal:
-        console.print(first)
-        console.print(legend(explained("live")))
+    if once or not printer.terminal:
+        _picture(printer, now, {}, 0, everything)
+        printer.line()
+        printer.table(explained("live"))
         return 0
-    with Screen(first, console=console, auto_refresh=False) as screen:
-        while True:
-            try:
-                time.sleep(interval)
-            except KeyboardInterrupt:
-                return 0
-            before, since = now.values(), at
-            try:
-                now, at = inspection.look(pid), time.monotonic()
-            except Problem:
-                if process.alive(pid):
-                    raise
-                break
-            screen.update(_picture(now, before, at - since, everything), refresh=True)
-    console.print(f"process {pid} has ended")
+    printer.refresh(lambda: _picture(printer, now, {}, 0, everything))
+    while True:
+        try:
+            time.sleep(interval)
+        except KeyboardInterrupt:
+            return 0
+        before, since = now.values(), at
+        try:
+            now, at = inspection.look(pid), time.monotonic()
+        except Problem:
+            if process.alive(pid):
+                raise
+            break
+        printer.refresh(lambda: _picture(printer, now, before, at - since, everything))  # noqa: B023
+    printer.line(f"process {pid} has ended")
     return 0
 
 
-def _picture(heap: Heap, before: dict[str, int], seconds: float, everything: bool) -> Group:
+def _picture(printer: Printer, heap: Heap, before: dict[str, int], seconds: float, everything: bool) -> None:
     """The process, its counters (one heading per group, one line per call in the ledger), and its settings."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    head = Text.assemble(
-        ("process ", "dim"),
-        (str(heap.pid), "bold"),
-        ("  " + process.program(heap.pid)[:80], "bold"),
-        (f"   up {duration(heap.age_seconds)}", "dim"),
-    )
-    memory = [Text(f"  {line}") for line in heap.lines()]
+    program = process.program(heap.pid)[:80]
+    printer.line(f"process {heap.pid}  {program}   up {duration(heap.age_seconds)}", "bold")
+    for words in heap.lines():
+        printer.line(f"  {words}")
     now = heap.values()
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    table.add_column("counter", min_width=30)
-    for title in ("value", "per second", "bytes", "time", "regret"):
-        table.add_column(title, justify="right")
+    rows: list[tuple[str, ...]] = [("counter", "value", "per second", "bytes", "time", "regret")]
     for group, names in itertools.groupby(_shown(now), lambda name: name.partition(".")[0]):
-        rows = [_row(name, now, before, seconds) for name in names if now[name] or everything]
-        if rows:
-            table.add_row(Text(group, "bold cyan"))
-            for row in rows:
-                table.add_row(*row)
-    counters = table if table.row_count else Text("all counters are zero", "dim")
-    settings = [Text(f"    {words}") for words in process.settings(heap.pid)]
-    return Group(head, *memory, counters, Text(), Text("settings", "bold cyan"), *settings)
+        found = [_row(name, now, before, seconds) for name in names if now[name] or everything]
+        rows += [(group, *[""] * 5), *found] if found else []
+    printer.table(rows, right=" rrrrr")
+    printer.line("settings", "bold")
+    for words in process.settings(heap.pid):
+        printer.line(f"    {words}")
 
 
 _PIVOT = ("bytes", "ns", "regret_bytes")

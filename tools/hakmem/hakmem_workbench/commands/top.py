@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .. import elf, inspection, process
+from .. import inspection, process
 from ..errors import Problem
 from ..inspection import Heap
-from ..text import count, duration, plural, size
-from .common import need
+from ..text import Printer, count, duration, plural, size
+from .common import served
 from .stat import seconds
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 EPILOG = """\
 live are blocks that the program holds, retained is what the allocator keeps
@@ -37,88 +32,78 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-i", "--interval", type=seconds, default=2.0, metavar="SECONDS", help="default 2"
     )
     parser.add_argument("--once", action="store_true", help="show it once and exit")
+    parser.add_argument("--json", action="store_true", help="a JSON array of all processes, once")
     parser.add_argument("--sort", choices=SORTED_BY, default="resident", help="default resident")
 
 
 def main(args: argparse.Namespace) -> int:
-    need("rich")
-    from rich.live import Live as Screen
-
-    from ..screen import console as make_console
-
-    console = make_console()
-    heaps, refused, at = *_look(), time.monotonic()
-    first = _picture(heaps, {}, 0, refused, args.sort)
-    if args.once or not console.is_terminal:
-        console.print(first)
+    printer = Printer()
+    heaps, refused, at = *_look(args.sort), time.monotonic()
+    if args.json:
+        print(json.dumps([_as_json(heap) for heap in heaps], indent=2))
         return 0
-    with Screen(first, console=console, auto_refresh=False) as screen:
-        while True:
-            try:
-                time.sleep(args.interval)
-            except KeyboardInterrupt:
-                return 0
-            before, since = {heap.pid: heap for heap in heaps}, at
-            heaps, refused, at = *_look(), time.monotonic()
-            screen.update(_picture(heaps, before, at - since, refused, args.sort), refresh=True)
-
-
-def _look() -> tuple[list[Heap], int]:
-    """All readable processes, and the number of unreadable ones that hakmem may serve."""
-    heaps, refused = [], 0
-    for entry in Path("/proc").glob("[0-9]*"):
-        pid = int(entry.name)
+    if args.once or not printer.terminal:
+        _picture(printer, heaps, {}, 0, refused)
+        return 0
+    printer.refresh(lambda: _picture(printer, heaps, {}, 0, refused))
+    while True:
         try:
-            if pid != os.getpid() and _may_be_served(pid):
-                heaps.append(inspection.look(pid))
-        except PermissionError:
-            refused += 1
+            time.sleep(args.interval)
+        except KeyboardInterrupt:
+            return 0
+        before, since = {heap.pid: heap for heap in heaps}, at
+        heaps, refused, at = *_look(args.sort), time.monotonic()
+        printer.refresh(lambda: _picture(printer, heaps, before, at - since, refused))  # noqa: B023
+
+
+def _look(by: str) -> tuple[list[Heap], int]:
+    """All readable processes, the largest first, and the number of unreadable ones that hakmem may serve."""
+    heaps = []
+    pids, refused = served()
+    for pid in pids:
+        try:
+            heaps.append(inspection.look(pid))
         except (Problem, OSError):
             pass  # the process ended, or another library has our name
-    return heaps, refused
-
-
-def _may_be_served(pid: int) -> bool:
-    """By the name of a mapped file, or by the records in a program that contains hakmem."""
-    text = Path(f"/proc/{pid}/maps").read_text(errors="replace")
-    if "hakmem" in text:
-        return True
-    try:
-        return bool(elf.section(f"/proc/{pid}/exe", inspection.SECTION))
-    except (elf.NotElf, OSError):
-        return False
-
-
-def _picture(
-    heaps: list[Heap], before: dict[int, Heap], passed: float, refused: int, by: str
-) -> Group:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("PID", "live", "retained", "resident", "most of it", "slow paths", "given back", "age"):
-        table.add_column(title, justify="left" if title == "most of it" else "right", no_wrap=True)
-    table.add_column("program")  # the column that is truncated if a line is too short
     keys = {"live": lambda h: h.live, "retained": _retained, "resident": lambda h: h.resident}
-    for heap in sorted(heaps, key=keys[by], reverse=True):
+    return sorted(heaps, key=keys[by], reverse=True), refused
+
+
+def _as_json(heap: Heap) -> dict[str, object]:
+    return {
+        "pid": heap.pid,
+        "program": process.program(heap.pid),
+        "live_bytes": heap.live,
+        "retained_bytes": heap.kept,
+        "resident_bytes": heap.resident,
+        "slow_paths": _slow(heap),
+        "given_back_bytes": _given_back(heap),
+        "age_seconds": round(heap.age_seconds, 2),
+    }
+
+
+def _picture(printer: Printer, heaps: list[Heap], before: dict[int, Heap], passed: float, refused: int) -> None:
+    rows = [("PID", "live", "retained", "resident", "most of it", "slow paths", "given back", "age", "program")]
+    for heap in heaps:
         old = before.get(heap.pid)
-        most = max(heap.kept, key=lambda reason: heap.kept[reason], default="")
-        table.add_row(
-            str(heap.pid),
-            size(heap.live),
-            size(_retained(heap)),
-            size(heap.resident),
-            most,
-            _rate(_slow(heap), _slow(old) if old else None, passed, count),
-            _rate(_given_back(heap), _given_back(old) if old else None, passed, size),
-            duration(heap.age_seconds),
-            process.program(heap.pid)[:40],
+        rows.append(
+            (
+                str(heap.pid),
+                size(heap.live),
+                size(_retained(heap)),
+                size(heap.resident),
+                max(heap.kept, key=lambda reason: heap.kept[reason], default=""),
+                _rate(_slow(heap), _slow(old) if old else None, passed, count),
+                _rate(_given_back(heap), _given_back(old) if old else None, passed, size),
+                duration(heap.age_seconds),
+                process.program(heap.pid)[:40],
+            )
         )
+    printer.table(rows, "", "rrrr rrr")
     foot = f"{plural(len(heaps), 'process', 'processes')}, read {time.strftime('%H:%M:%S')}"
     if refused:
         foot += f"; {count(refused)} more can't be read by this user"
-    return Group(table, Text(foot, "dim"))
+    printer.line(foot, "dim")
 
 
 def _retained(heap: Heap) -> int:
