@@ -75,6 +75,52 @@ TEST(a_mapping_gets_small_pages_where_the_sample_was_not_used)
     assert_int_equal(fake_os_huge_bytes(), DIRECT);
 }
 
+static uint64_t discards(void)
+{
+    return calls(HAK_CAUSE_discard, HAK_OS_madvise);
+}
+
+/* Returns a block of zeros; the program touches each `step`th byte. */
+static char *take_zeroed(size_t step)
+{
+    char *p = hak_alloc_zeroed(2 * HAK_MIB);
+    for (size_t i = 0; i < 2 * HAK_MIB; i += step) {
+        assert_int_equal(p[i], 0);
+        p[i] = 1;
+    }
+    return p;
+}
+
+TEST(the_kernel_clears_old_pages_until_the_program_touches_most)
+{
+    unit_start("HAKMEM_THP=never HAKMEM_PURGE_DELAY_MS=100000");
+    for (unsigned i = 0; i < 3; i++) {
+        char *p = hak_malloc(2 * HAK_MIB);
+        memset(p, 1, 2 * HAK_MIB);
+        hak_free(p);
+        p = take_zeroed(HAK_MIB);
+        assert_in_range(hak_os_resident(p, 2 * HAK_MIB, HAK_CAUSE_huge_page), 0, 8 * hak_os_page_size());
+        hak_free(p);
+    }
+    uint64_t before = discards();
+    for (unsigned i = 0; i < 33; i++)
+        hak_free(take_zeroed(1024));
+    assert_in_range(discards() - before, 2, 6);
+}
+
+TEST(what_a_block_leaves_as_it_grows_goes_back)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(5 * HAK_PAGE), *behind = hak_malloc(HAK_PAGE), *old = p;
+    memset(p, 1, 5 * HAK_PAGE);
+    p = hak_resize(p, 6 * HAK_PAGE);
+    assert_int_equal(p[5 * HAK_PAGE - 1], 1);
+    assert_ptr_not_equal(p, old);
+    assert_int_equal(hak_os_resident(old, 5 * HAK_PAGE, HAK_CAUSE_huge_page), 0);
+    hak_free(behind);
+    hak_free(p);
+}
+
 TEST(a_mapping_follows_the_setting)
 {
     unit_start("HAKMEM_THP=always");

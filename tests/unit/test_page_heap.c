@@ -922,25 +922,23 @@ static char *place_in(const struct run *run, const struct hak_page_request *r)
 
 /* One of the runs that may serve the request. If a list of different lengths has more than 16 runs, or an alignment is
  * requested, the search does not visit all of them. */
-static bool is_choice(const struct run *run, const struct hak_page_request *r, size_t most, unsigned highest)
+static bool is_choice(const struct run *run, const struct hak_page_request *r, size_t most)
 {
-    return run->set == r->set && run->pages <= most && (!r->roomy || run->list == highest) && place_in(run, r);
+    return run->set == r->set && run->pages <= most && place_in(run, r);
 }
 
 static void check_fit(const struct hak_page_request *r, const char *got, size_t most)
 {
     const struct run *best = NULL, *from = NULL;
-    unsigned highest = 0, crowd[HAK_NSETS * LENGTHS] = {0};
+    unsigned crowd[HAK_NSETS * LENGTHS] = {0};
     bool crowded = false;
     for (unsigned i = 0; i < run_count; i++)
-        if (runs[i].set == r->set) {
-            highest = hak_max(highest, runs[i].list);
+        if (runs[i].set == r->set)
             crowded |= ++crowd[runs[i].list] > 16 && (runs[i].pages > 16 || r->align > 1);
-        }
     for (unsigned i = 0; i < run_count; i++) {
-        if (is_choice(&runs[i], r, most, highest) && (!best || runs[i].pages < best->pages))
+        if (is_choice(&runs[i], r, most) && (!best || runs[i].pages < best->pages))
             best = &runs[i];
-        if (got && is_choice(&runs[i], r, most, highest) && place_in(&runs[i], r) == got)
+        if (got && is_choice(&runs[i], r, most) && place_in(&runs[i], r) == got)
             from = &runs[i];
     }
     if (got)
@@ -949,6 +947,22 @@ static void check_fit(const struct hak_page_request *r, const char *got, size_t 
         assert_null(best);
     if (!crowded && got)
         assert_int_equal(from->pages, best->pages);
+}
+
+/* A block that will grow stands in the middle third of a place, if there is one. */
+static void check_place(struct hak_page_request r, char *got, size_t most)
+{
+    struct hak_page_request third = r;
+    third.pages *= 3;
+    char *first = got && r.roomy ? got - r.pages * HAK_PAGE : NULL;
+    for (unsigned i = 0; i < run_count && first; i++)
+        if (is_choice(&runs[i], &third, most) && place_in(&runs[i], &third) == first) {
+            check_fit(&third, first, most);
+            return;
+        }
+    if (r.roomy)
+        check_fit(&third, NULL, most);
+    check_fit(&r, got, most);
 }
 
 /* Where the dirty pages for a request are. */
@@ -1005,7 +1019,7 @@ static void take_any(struct life *l)
     if (from == HAK_PAGES_DIRTY) {
         assert_ptr_equal(r.base, dirty);
     } else if (from == HAK_PAGES_FREE || r.set < HAK_SET_OWN) {
-        check_fit(&r, r.base, from == HAK_PAGES_FREE ? PAGES - 1 : SIZE_MAX);
+        check_place(r, r.base, from == HAK_PAGES_FREE ? PAGES - 1 : SIZE_MAX);
     } else {
         struct hak_page_request all = {
             .pages = PAGES, .align = PAGES, .set = r.header ? HAK_SET_HEADERS : HAK_SET_COMMON};

@@ -20,6 +20,22 @@ TEST(a_block_stays_in_place_until_it_is_half_empty)
     hak_free(q);
 }
 
+TEST(a_block_of_pages_gives_back_what_a_smaller_class_saves)
+{
+    unit_start(NULL);
+    char *blocks[64];
+    for (unsigned i = 0; i < 64; i++) {
+        blocks[i] = hak_malloc(8192);
+        blocks[i][4199] = 7;
+        assert_ptr_equal(hak_resize(blocks[i], 6200), blocks[i]);
+        blocks[i] = hak_resize(blocks[i], 4200);
+        assert_int_equal(blocks[i][4199], 7);
+        assert_in_range(unit_usable(blocks[i]), 4200, 5120);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(blocks[i]);
+}
+
 TEST(a_failed_resize_leaves_the_block)
 {
     unit_start(NULL);

@@ -200,12 +200,32 @@ TEST(a_span_of_the_exact_length_serves_where_none_has_that_of_the_class)
     assert_int_equal(large("live_bytes"), mapped * HAK_SUPERSLAB);
 }
 
-TEST(a_growing_block_moves_to_the_longest_free_span)
+TEST(a_growing_block_moves_to_where_it_and_the_block_before_it_can_grow)
 {
     unit_start(NO_CACHE);
     char *p = take(HAK_PAGE), *behind = take(HAK_PAGE);
     uint64_t mapped = superslabs();
     p = hak_resize(p, 4 * HAK_PAGE);
-    assert_ptr_equal(p, behind + HAK_PAGE);
+    assert_ptr_equal(p, behind + 5 * HAK_PAGE);
     assert_int_equal(superslabs(), mapped);
+}
+
+/* Each step of 64 KiB would move each buffer, if they stood side by side. */
+TEST(buffers_that_grow_in_turn_move_seldom)
+{
+    enum { BUFFERS = 8, STEPS = 16 };
+    char *p[BUFFERS];
+    unsigned moves = 0;
+    unit_start(NO_CACHE);
+    for (unsigned i = 0; i < BUFFERS; i++)
+        p[i] = take(HAK_PAGE);
+    for (unsigned n = 2; n <= STEPS; n++)
+        for (unsigned i = 0; i < BUFFERS; i++) {
+            char *q = hak_resize(p[i], n * HAK_PAGE);
+            moves += q != p[i];
+            p[i] = q;
+        }
+    assert_in_range(moves, BUFFERS, 5 * BUFFERS);
+    for (unsigned i = 0; i < BUFFERS; i++)
+        hak_free(p[i]);
 }

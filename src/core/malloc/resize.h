@@ -19,7 +19,7 @@ HAK_INLINE size_t hak_resize_usable(const void *p)
 /* Whether a block of that size stays where it is: it is large enough, and not much too large. */
 HAK_INLINE bool hak_resize_fits(size_t usable, size_t size)
 {
-    return size - 1 < usable && (size >= usable / 2 || usable <= 64);
+    return size - 1 < usable && (usable - size <= usable / (usable <= 2048 ? 2 : 4) || usable <= 64);
 }
 
 /* Handles each block that moves, or whose cut-off part is cleared. `usable`: of hak_resize_usable. Sets errno. */

@@ -25,6 +25,7 @@
     X(lru_evict, "a cached superslab beyond the limits")               \
     X(purge, "dirty pages that were idle for a while")                 \
     X(trim, "requested by hakmem_trim or malloc_trim")                 \
+    X(discard, "old pages of a block that realloc moved or calloc clears") \
     X(huge_page, "advice on huge pages, and the check before it")       \
     X(guard, "inaccessible pages: guarded blocks, fences")              \
     X(seal, "tables made read-only")                                   \

@@ -46,9 +46,12 @@ HAK_INLINE size_t budget_bytes(void)
 
 bool hak_budget_allows(size_t bytes)
 {
-    size_t budget = budget_bytes(), used = hak_budget_held();
+    size_t budget = budget_bytes();
+    if (HAK_LIKELY(!budget))
+        return true;
+    size_t used = hak_budget_held();
     used -= hak_min(used, HAK_LOAD_RELAXED(&untouched));
-    return !budget || (bytes <= budget && used <= budget - bytes);
+    return bytes <= budget && used <= budget - bytes;
 }
 
 void hak_budget_look(bool if_untouched)

@@ -211,8 +211,6 @@ struct hak_place hak_free_runs_best(unsigned set, struct hak_fit fit)
 {
     struct hak_place best = {0};
     uint64_t bits = free_runs[set].bits >> length_class(fit.pages) << length_class(fit.pages);
-    if (fit.roomy && bits)
-        bits = (uint64_t)1 << (63 - __builtin_clzll(bits));
     for (; bits && !best.base; bits &= bits - 1)
         best = best_in(free_runs[set].lists[__builtin_ctzll(bits)], &fit);
     return best;

@@ -19,7 +19,6 @@ struct hak_place {
 struct hak_fit {
     size_t pages, align; /* align: in pages, a power of two; 0 means 1 */
     size_t most;         /* upper limit of the run's length */
-    bool roomy;          /* the longest one, not the shortest */
 };
 struct hak_place hak_free_runs_best(unsigned set, struct hak_fit fit);
 /* The place of a free page. */

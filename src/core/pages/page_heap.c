@@ -177,7 +177,13 @@ static unsigned supplier_of(const struct hak_page_request *r)
 /* A place in a run of at most `most` pages. */
 static struct hak_place fitting_place(const struct hak_page_request *r, size_t most)
 {
-    struct hak_fit fit = {.pages = r->pages, .align = r->align, .most = most, .roomy = r->roomy};
+    struct hak_fit fit = {.pages = r->roomy ? 3 * r->pages : r->pages, .align = r->align, .most = most};
+    struct hak_place at = hak_free_runs_best(r->set, fit);
+    if (at.base && r->roomy)
+        at.base += r->pages * HAK_PAGE; /* the block before this one may grow, too */
+    if (at.base || !r->roomy)
+        return at;
+    fit.pages = r->pages;
     return hak_free_runs_best(r->set, fit);
 }
 

@@ -28,7 +28,7 @@ struct hak_page_request {
     enum hak_pages_from until; /* places are tried from the one that the caller passes up to this one */
     enum hak_pages_from from;  /* result: the place that served the request */
     unsigned set;
-    bool roomy;                   /* from the longest run: the block will grow */
+    bool roomy;                   /* prefers a place with as many free pages on both sides: the block will grow */
     bool slab;                    /* for a slab: its superslab is in use by slabs */
     bool uncharged;               /* pages that read as zero are not charged to the budget: the caller does it */
     bool header;                  /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */

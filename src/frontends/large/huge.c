@@ -9,7 +9,6 @@
 #include "core/plugin.h"
 
 #define HUGE_FROM (8 * HAK_MIB)
-#define EVIDENCE_MIN (HAK_MIB / 2)
 
 enum use { UNKNOWN, SPARSE, DENSE };
 
@@ -23,11 +22,16 @@ bool hak_huge_matters(size_t size)
 /* A sample that the program has not touched at all is no evidence. */
 void hak_huge_look(enum huge_kind kind, struct huge_sample sample)
 {
-    if (sample.given < EVIDENCE_MIN)
+    if (sample.given < HUGE_EVIDENCE_MIN)
         return;
     int resident = hak_os_resident(sample.head, sample.size, HAK_CAUSE_huge_page);
     if (resident > 0)
         HAK_STORE_RELAXED(&seen[kind], hak_huge_page_is_dense((size_t)resident, sample.given) ? DENSE : SPARSE);
+}
+
+bool hak_huge_is_dense(enum huge_kind kind)
+{
+    return HAK_LOAD_RELAXED(&seen[kind]) == DENSE;
 }
 
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)

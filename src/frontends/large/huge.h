@@ -8,10 +8,11 @@
 
 #include "core/plugin.h"
 
-/* superslabs, by the block for which they were mapped; direct mappings */
-enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_KINDS };
+/* superslabs, by the block for which they were mapped; direct mappings; old pages that the kernel cleared for calloc */
+enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_ZEROED, HUGE_KINDS };
 
 #define HUGE_HEAD (2 * HAK_MIB)
+#define HUGE_EVIDENCE_MIN (HAK_MIB / 2) /* of a smaller sample */
 #define HUGE_LONG_PAGES (4 * HAK_MIB / HAK_PAGE) /* a longer block is a HUGE_LONG one */
 
 /* Whether a mapping of this size may get huge pages: in a small program, one would serve a single block. */
@@ -22,6 +23,8 @@ struct huge_sample {
     size_t size, given;
 };
 void hak_huge_look(enum huge_kind kind, struct huge_sample sample);
+/* Whether the program touched most of the last sample. */
+bool hak_huge_is_dense(enum huge_kind kind);
 /* Advises a new mapping of the kind, of a size that matters; its first bytes keep small pages, as the next sample. */
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head);
 

@@ -18,6 +18,8 @@
 /* realloc moves a growing block of this size to a direct mapping, and never copies again */
 #define GROWING_DIRECT_MIN (4 * HAK_MIB)
 #define SAMPLE_EVERY 8u
+/* The old pages of a block that grows and moves serve no block of its size soon, so longer ones go back at once. */
+#define MOVED_DISCARD_PAGES 4u
 
 static _Atomic(uint64_t) directs, in_place, remaps;
 static _Atomic(char *) sample; /* the direct mapping that serves as the sample, while it exists */
@@ -178,11 +180,51 @@ static void trace_fit(size_t size, enum span_fit fit, bool served)
         TRACE("Threshold", size, "rounding to its class wastes more than HAKMEM_ACE_WASTE_PCT; exact pages");
 }
 
+/* Returns the pages of a block to the kernel, which are not free, or are about to be; false if it refuses. */
+static bool discard(char *base, size_t bytes)
+{
+    return !hak_os_advise(base, bytes, MADV_DONTNEED, HAK_CAUSE_discard);
+}
+
+/* The block that the kernel cleared last, until it is freed: what the program touches of it shows how it uses more. */
+static _Atomic(char *) cleared;
+
+static void look_at_cleared(char *block)
+{
+    hak_huge_look(HUGE_ZEROED, (struct huge_sample){block, HUGE_EVIDENCE_MIN, HUGE_EVIDENCE_MIN});
+}
+
+/* Whether the kernel shall clear a block's old pages. They cost no memory then until the program touches them, but a
+ * fault each, so it clears one block of SAMPLE_EVERY where the program touches most of them. */
+static bool kernel_clears(char *block, size_t size)
+{
+    static _Atomic(unsigned) turn;
+    if (size < HUGE_EVIDENCE_MIN)
+        return false;
+    char *last = HAK_LOAD_RELAXED(&cleared);
+    if (last)
+        look_at_cleared(last);
+    if (hak_huge_is_dense(HUGE_ZEROED) && HAK_ADD_RELAXED(&turn, 1) % SAMPLE_EVERY)
+        return false;
+    HAK_STORE_RELAXED(&cleared, block);
+    return true;
+}
+
+static bool is_dirty(const struct span_request *r, unsigned page)
+{
+    return r->dirty[page / 64] >> page % 64 & 1;
+}
+
 static void clear_dirty(char *block, size_t size, const struct span_request *r)
 {
-    for (unsigned i = 0; i < r->pages; i++)
-        if (r->dirty[i / 64] >> i % 64 & 1)
-            memset(block + i * HAK_PAGE, 0, hak_min(HAK_PAGE, size - i * HAK_PAGE));
+    bool by_kernel = kernel_clears(block, size);
+    for (unsigned i = 0, n; i < r->pages; i += n + 1) {
+        for (n = 0; i + n < r->pages && is_dirty(r, i + n); n++)
+            ;
+        size_t at = i * HAK_PAGE, bytes = n * HAK_PAGE;
+        if (n && !(by_kernel && discard(block + at, bytes)))
+            memset(block + at, 0, hak_min(bytes, size - at));
+    }
 }
 
 /* A span becomes a block. */
@@ -239,6 +281,10 @@ static bool span_free(struct hak_slab *slab, void *p)
 {
     if (!is_span(slab, p))
         return !slab && direct_free(p);
+    if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&cleared) == p)) {
+        look_at_cleared(p);
+        HAK_STORE_RELAXED(&cleared, NULL);
+    }
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
     HAK_COUNT_HERE(transitions[HAK_SLAB_SPAN][HAK_SLAB_UNUSED]);
@@ -266,6 +312,8 @@ static void *move_growing(struct hak_slab *slab, void *p, size_t size)
     if (!q)
         return NULL;
     memcpy(q, p, hak_min(slab->requested, size));
+    if (slab->pages >= MOVED_DISCARD_PAGES)
+        discard(p, slab->pages * HAK_PAGE);
     span_free(slab, p);
     return q;
 }

@@ -25,6 +25,7 @@ CAUSES = {
     "lru_evict": "the cache of unused superslabs was over one of its limits",
     "purge": "dirty pages had been idle for the purge delay",
     "trim": "malloc_trim or hakmem_trim was called",
+    "discard": "realloc had moved a block, or calloc returned one on old pages",
     "huge_page": "the kernel was advised on transparent huge pages",
     "metadata": "descriptors and tables of the allocator itself",
     "guard": "guarded blocks (HAKMEM_GUARD_RATE): their pages were opened, or closed again",
