@@ -16,15 +16,16 @@ DEEPEST = 200  # levels of a graph: each is a call of Python's, too
 
 
 def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
-    """Widths are bytes: live or allocated ones."""
+    """Widths are bytes: live or allocated ones; of a difference, those that came."""
     root = _node("all")
     for stack, amount in profile.stacks.items():
         node = root
-        _add(node, amount.live_bytes, amount.all_bytes)
+        amounts = max(amount.live_bytes, 0), max(amount.all_bytes, 0)
+        _add(node, *amounts)
         frames = [frame for address in reversed(stack) for frame in reversed(symbols.frames[address])]
         for frame in frames[:DEEPEST]:
             node = node["c"].setdefault(frame.function, _node(frame.function, frame.place))
-            _add(node, amount.live_bytes, amount.all_bytes)
+            _add(node, *amounts)
     data = json.dumps(_plain(root), ensure_ascii=False).replace("<", "\\u003c")
     frame = resources.files(__package__).joinpath("flame.html").read_text("utf-8")
     return frame.replace("@TITLE@", escape(title)).replace("@DATA@", data)

@@ -6,10 +6,11 @@ A sample of a block of s bytes, drawn at a mean of m, stands for 1 / (1 - exp(-s
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ MAGIC = b"HAKPROF1"
 HEADER = struct.Struct("=8sIIQQQQQQQQQQQQ")
 ENTRY = struct.Struct("=QQQQQQQ8x")
 MEAN_AT = 32
+PLACES = 1 << 60  # no address of a process
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,12 @@ class Amount:
     all_blocks: float = 0
     samples: int = 0
 
-    def add(self, other: Amount) -> None:
-        self.live_bytes += other.live_bytes
-        self.live_blocks += other.live_blocks
-        self.all_bytes += other.all_bytes
-        self.all_blocks += other.all_blocks
-        self.samples += other.samples
+    def add(self, other: Amount, sign: int = 1) -> None:
+        self.live_bytes += sign * other.live_bytes
+        self.live_blocks += sign * other.live_blocks
+        self.all_bytes += sign * other.all_bytes
+        self.all_blocks += sign * other.all_blocks
+        self.samples += sign * other.samples
 
 
 @dataclass
@@ -62,6 +64,11 @@ class HeapProfile:
     lost: int
     mappings: list[Mapping]
     stacks: dict[tuple[int, ...], Amount] = field(default_factory=dict)
+
+    @property
+    def program(self) -> str:
+        """Its file: code of no other one lies below it."""
+        return next((one.path for one in self.mappings if one.path.startswith("/")), "")
 
     @property
     def total(self) -> Amount:
@@ -79,6 +86,30 @@ def load(path: str | Path) -> HeapProfile:
             f"{path} can't be read: {error.strerror}", "Name a profile's file, or the id of a process."
         ) from error
     return _parse(data, str(path))
+
+
+def merged(profiles: Sequence[HeapProfile], base: HeapProfile | None = None) -> HeapProfile:
+    """Their sum, less the base: each file's code gets one place for all, since the kernel loads it anywhere."""
+    first = profiles[0]
+    result = HeapProfile(first.pid, first.started_ns, first.mean, sum(one.lost for one in profiles), [])
+    places: dict[tuple[str, int, int], int] = {}
+    for one in [*profiles, *([base] if base else [])]:
+        starts = [mapping.start for mapping in one.mappings]
+        moved: dict[int, int] = {}
+        for address in {address for stack in one.stacks for address in stack}:
+            at = bisect.bisect_right(starts, address) - 1
+            mapping = one.mappings[at] if at >= 0 else None
+            moved[address] = address
+            if mapping and address <= mapping.end and mapping.path:
+                key = (mapping.path, mapping.offset, mapping.end - mapping.start)
+                place = places.setdefault(key, PLACES + (len(places) << 36))
+                moved[address] = address - mapping.start + place
+        for stack, amount in one.stacks.items():
+            place_of_all = tuple(moved[address] for address in stack)
+            result.stacks.setdefault(place_of_all, Amount()).add(amount, -1 if one is base else 1)
+    rows = ((start, path, offset, length) for (path, offset, length), start in places.items())
+    result.mappings = [Mapping(start, start + length, offset, path) for start, path, offset, length in rows]
+    return result
 
 
 def _parse(data: bytes, name: str) -> HeapProfile:

@@ -106,6 +106,28 @@ def test_a_forked_child_has_its_own(
     assert live(second, "grows") == pytest.approx(8e6, rel=0.01)
 
 
+def test_all_processes_are_kept(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    """And merged by program; a difference has signs, and the same code at two addresses is the same."""
+    words = ("--mean", str(MEAN), "--library", str(real_library), "-n", "1")
+    command = ("sh", "-c", f"{profiled} fork; {profiled}")
+    done = hakmem("profile", *words, "-o", str(tmp_path / "all"), "--", *command)
+    assert done.code == 0, done.text
+    assert f"heap profile of 3 processes of {profiled.name} (" in done.out
+    files = [*tmp_path.glob("all*.hakprof")]
+    profiles = [one for one in map(heapprofile.load, files) if one.program == str(profiled)]
+    first, child, second = sorted(profiles, key=lambda one: one.started_ns)
+    assert live(heapprofile.merged(profiles), "keeps", "main") == pytest.approx(60e6, rel=0.1)
+    difference = heapprofile.merged([second], child)
+    assert live(difference, "keeps", "main") == pytest.approx(12e6, rel=0.3)
+    assert live(heapprofile.merged([child], first), "keeps", "main") == pytest.approx(-12e6, rel=0.3)
+    file = {one.pid: str(tmp_path / f"all.{one.pid}.hakprof") for one in profiles}
+    done = hakmem("profile", "--base", file[second.pid], file[child.pid], "-n", "1")
+    assert re.search(r"^-2\d\.\d MiB  \d.*  -[\d\u202f]+ × 240 B$", done.out, re.MULTILINE), done.out
+    assert {path.name for path in tmp_path.glob("*.html")} >= {"all.html"}
+
+
 def test_a_running_process(
     hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from .. import heapprofile, library, preload, settings
 from ..errors import Problem
 from ..heapprofile import Amount, HeapProfile
 from ..symbols import Symbols, jit_functions
-from ..text import Printer, count, percent, plural, size
+from ..text import Printer, count, percent, plural, size, word
 from .common import add_command, add_policy, policy
 
 EPILOG = """\
@@ -29,6 +29,7 @@ A mean of 1 counts each block.
 examples:
   hakmem profile -- ./server --once              where its memory is at the end
   hakmem profile -o before -- ./server           before.pb.gz and before.html
+  hakmem profile --base before.hakprof after.hakprof     what came to it
   go tool pprof -http=: before.pb.gz
   hakmem profile --idle -- ./server              loaded, not switched on
   hakmem profile --on 4711                       now it is
@@ -49,8 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--frames", action="store_true", help="walk frame pointers: faster")
     parser.add_argument(
-        "-o", "--output", metavar="NAME", help="write NAME.pb.gz for pprof and NAME.html"
+        "-o", "--output", metavar="NAME", help="write NAME.pb.gz for pprof, NAME.html and NAME.hakprof"
     )
+    parser.add_argument("--base", metavar="FILE", help="show what came to this profile, and what went")
     parser.add_argument(
         "-n", "--top", type=int, default=10, metavar="N", help="stacks to show (default 10)"
     )
@@ -84,7 +86,7 @@ def main(args: argparse.Namespace) -> int:
         heapprofile.set_mean(int(args.what), 0 if args.off else args.mean or DEFAULT_MEAN)
         return 0
     found = heapprofile.of_process(int(args.what)) if running else heapprofile.load(args.what)
-    _show(found, args, "live" if running else "live at its end or now", running)
+    _show([found], args, "live" if running else "live at its end or now", args.output, running)
     return 0
 
 
@@ -124,31 +126,56 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
-    """The profile of the process itself, unless another process has twice its samples; others are named."""
-    profiles = [heapprofile.load(path) for path in folder.iterdir()]
-    profiles.sort(key=lambda one: (-one.total.samples * (2 if one.pid == pid else 1), one.started_ns))
+    """All processes, merged by program: the first program is the command's, unless another has twice its samples."""
+    profiles = sorted(map(heapprofile.load, folder.iterdir()), key=lambda one: (one.pid != pid, one.started_ns))
     if not profiles:
         raise Problem(
             "the command left no heap profile",
             "'hakmem verify -- CMD' says why hakmem had no effect.",
             1,
         )
-    first, *others = profiles
-    if args.output:
-        Path(f"{args.output}.hakprof").write_bytes((folder / str(first.pid)).read_bytes())
-    _show(first, args, "never freed")
-    if others:
-        told = ", ".join(f"{one.pid} ({plural(one.total.samples, 'sample')})" for one in others[:5])
-        Printer().line(f"{plural(len(others), 'other process', 'other processes')}: {told}")
+    programs: dict[str, list[HeapProfile]] = {}
+    for one in profiles:
+        programs.setdefault(one.program, []).append(one)
+        if args.output:
+            name = args.output if one is profiles[0] else f"{args.output}.{one.pid}"
+            Path(f"{name}.hakprof").write_bytes((folder / str(one.pid)).read_bytes())
+
+    def samples(group: list[HeapProfile]) -> int:
+        return sum(one.total.samples for one in group)
+
+    groups = sorted(programs.values(), key=lambda group: -samples(group) * (2 if group[0] is profiles[0] else 1))
+    for number, group in enumerate(groups):
+        if number and not args.output:
+            told = ", ".join(f"{word(os.path.basename(one[0].program))} ({plural(samples(one), 'sample')})"
+                             for one in groups[1:])
+            Printer().line(f"{plural(len(groups) - 1, 'other program')}: {told}; -o NAME writes all.")
+            break
+        name = args.output and args.output + (f".{os.path.basename(group[0].program)}" if number else "")
+        _show(group, args, "never freed", name, shown=not number)
 
 
-def _show(profile: HeapProfile, args: argparse.Namespace, live: str, named: bool = True) -> None:
-    """`named`: the id is still that of its process."""
-    jit = jit_functions(profile.pid, profile.started_ns) if named else []
+def _show(
+    profiles: list[HeapProfile],
+    args: argparse.Namespace,
+    live: str,
+    output: str | None,
+    named: bool = True,
+    shown: bool = True,
+) -> None:
+    """`named`: the id is still that of its process; `shown`: with the table."""
+    base = heapprofile.load(args.base) if args.base else None
+    profile = heapprofile.merged(profiles, base) if base or len(profiles) > 1 else profiles[0]
+    jit = jit_functions(profile.pid, profile.started_ns) if named and not base and len(profiles) == 1 else []
     symbols = Symbols(profile.mappings, (address for stack in profile.stacks for address in stack), jit)
     printer, total = Printer(), profile.total
+    of_what = f"process {profile.pid}"
+    if len(profiles) > 1:
+        pids = ", ".join(str(one.pid) for one in profiles[:5]) + (", …" if len(profiles) > 5 else "")
+        of_what = f"{len(profiles)} processes of {word(os.path.basename(profiles[0].program))} ({pids})"
+    title = f"heap profile of {of_what}" + (f", less that of process {base.pid}" if base else "")
     printer.line(
-        f"{printer.style(f'heap profile of process {profile.pid}', 'bold')}: "
+        f"{printer.style(title, 'bold')}: "
         f"{plural(total.samples, 'sample')}"
         + (f", one every {size(profile.mean)} on average" if profile.mean else "; it is switched off")
     )
@@ -158,14 +185,14 @@ def _show(profile: HeapProfile, args: argparse.Namespace, live: str, named: bool
         printer.line(f"{plural(profile.lost, 'sample')} were lost for lack of room: figures are too low")
     printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")
     printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
-    _table(printer, profile, symbols, args)
-    if args.output:
+    if shown:
+        _table(printer, profile, symbols, args)
+    if output:
         from .. import flame, pprof
 
-        Path(f"{args.output}.pb.gz").write_bytes(pprof.encode(profile, symbols))
-        title = f"heap profile of process {profile.pid}"
-        Path(f"{args.output}.html").write_text(flame.page(title, profile, symbols), "utf-8")
-        printer.line(f"written: {args.output}.pb.gz (go tool pprof), {args.output}.html (a browser)")
+        Path(f"{output}.pb.gz").write_bytes(pprof.encode(profile, symbols))
+        Path(f"{output}.html").write_text(flame.page(title, profile, symbols), "utf-8")
+        printer.line(f"written: {output}.pb.gz (go tool pprof), {output}.html (a browser)")
 
 
 def _blocks(number: float) -> str:
@@ -183,16 +210,16 @@ def _table(
     def weight(amount: Amount) -> float:
         return amount.all_bytes if args.allocated else amount.live_bytes
 
-    whole = weight(profile.total)
-    rows = sorted(merged.items(), key=lambda row: -weight(row[1]))
+    whole = sum(abs(weight(amount)) for amount in merged.values())
+    rows = sorted(merged.items(), key=lambda row: -abs(weight(row[1])))
     for words, amount in rows[: max(args.top, 0)]:
-        if weight(amount) <= 0:
+        if not weight(amount):
             break
         blocks = round(amount.all_blocks if args.allocated else amount.live_blocks)
         printer.line()
         printer.line(
             f"{printer.style(size(weight(amount)), 'bold')}  {percent(weight(amount) / whole)}"
-            f"  {count(blocks)} × {size(weight(amount) / max(blocks, 1))}"
+            f"  {count(blocks)} × {size(weight(amount) / (blocks or 1))}"
         )
         for word in words[:DEPTH]:
             printer.line(f"    {word}")
