@@ -151,7 +151,8 @@ run_docker() {
     done 4<"$ROOT/tools/docker/Dockerfile"
     inside sh -ec 'sh /tmp/service >/tmp/said 2>&1 & for i in 1 2 3 4 5 6 7 8 9 10; do
             redis-cli ping && break; sleep 1; done
-        redis-cli info memory | grep ^used_memory_human; redis-cli shutdown nosave; wait
+        redis-cli info memory | grep ^used_memory_human; redis-cli config get protected-mode | grep yes
+        redis-cli shutdown nosave; wait
         grep "^hakmem: version" /tmp/said'
 }
 

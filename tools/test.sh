@@ -325,9 +325,23 @@ refused() {
     return 1
 }
 
+# setup.sh on a machine whose apt-get reaches nobody.
+without_network() {
+    local bin=$OUT/no-network said
+    mkdir -p "$bin"
+    printf '#!/bin/sh\necho "Err:1 http://there InRelease"; echo "  Temporary failure resolving there"; exit 100\n' \
+        >"$bin/apt-get"
+    printf '#!/bin/sh\n' >"$bin/dpkg-query"
+    printf '#!/bin/sh\nexec "$@"\n' >"$bin/sudo"
+    chmod +x "$bin"/*
+    said=$(PATH=$bin:$PATH tools/setup.sh build 2>&1) || grep -q '^    Err:1 ' <<<"$said" &&
+        grep -q '^setup.sh: apt-get update failed: there is no network' <<<"$said"
+}
+
 stage_refusals() {
     local line log=$OUT/refusals.log began=$SECONDS passed=0 failed=0
     : >"$log"
+    if without_network; then passed=1; else failed=1; fi
     for line in "${REFUSALS[@]}"; do
         if refused "$(field "$line" 0)" "$(field "$line" 1)" "$log"; then
             passed=$((passed + 1))
@@ -440,11 +454,16 @@ completes() {
     COMP_WORDS=("$tool" run --lib) COMP_CWORD=2
     _hakmem "$tool"
     [ "${COMPREPLY[*]}" = --library ] || return 1
+    COMP_WORDS=("$tool" set 4711 HAKMEM_BACKG) COMP_CWORD=3
+    _hakmem "$tool"
+    [ "${COMPREPLY[*]}" = HAKMEM_BACKGROUND ] || return 1
     # zsh: a stub in place of its completion function receives the commands and options.
     zsh -fc '_describe() { print -l ${(P)2} }; compadd() { print -l -- $@ }; words=($1 "") CURRENT=2; source $2
-        words=($1 run --lib) CURRENT=3 PREFIX=--lib; source $2' zsh "$tool" "$1/share/zsh/site-functions/_hakmem" \
+        words=($1 run --lib) CURRENT=3 PREFIX=--lib; source $2
+        words=($1 set 4711 HAK) CURRENT=4 PREFIX=HAK; source $2' zsh "$tool" "$1/share/zsh/site-functions/_hakmem" \
         >"$1/completed" &&
-        grep -q '^run:' "$1/completed" && grep -qx -e --library "$1/completed" && rm "$1/completed"
+        grep -q '^run:' "$1/completed" && grep -qx -e --library "$1/completed" &&
+        grep -qx HAKMEM_BACKGROUND "$1/completed" && rm "$1/completed"
 }
 
 # Each file is at its place, below DESTDIR and its prefix; the command finds its library; uninstalling leaves nothing.

@@ -53,10 +53,13 @@ def main():
         stats, _ = tracing.run_with_stats(library, ["ls", "-R", "/proc/self/fd"],
                                           {"HAKMEM_BACKEND": backend} if backend else {})
         problems += faults(stats, schema)
+        if not stats["bins"].get("mallocs", 1):
+            problems.append("bins.mallocs is 0, which is not the number of mallocs")
     text = subprocess.run(["true"], env=tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS": "1"}),
                           capture_output=True, text=True).stderr
     if re.findall(r"^ *(\w+):", text, re.MULTILINE)[:len(LINES)] != LINES:
         problems.append(f"the text begins with {text[:300]!r}{os.linesep}")
+    problems += re.findall(r".* =.*", text)
     finish(problems, "the statistics are as the schema says")
 
 

@@ -110,7 +110,7 @@ ROWS = {
     "HAKMEM_SUPERSLAB_TTL_SEC": Row("0", "whole-idle", "+", OTHER_SLABS + RELEASES),
     "HAKMEM_SS_LRU_DEBUG": output("whole", r"(?s)^hakmem: LRU_POP miss.*^hakmem: LRU_PUSH.*^hakmem: LRU_POP hit"),
     "HAKMEM_SS_FREE_DEBUG": output("whole", r"(?s)^hakmem: EMPTY slab .*^hakmem: SS_FREE superslab "),
-    "HAKMEM_SS_ACQUIRE_DEBUG": output("shrink", r"(?s)^hakmem: SS_ACQUIRE class \d+, stage map: .*stage hot: "),
+    "HAKMEM_SS_ACQUIRE_DEBUG": output("shrink", r"(?s)^hakmem: SS_ACQUIRE \d+-byte blocks, stage map: .*stage hot: "),
     "HAKMEM_SUPER_REG_DEBUG": output("shrink", r"^hakmem: SUPER_REG register 0x"),
     "HAKMEM_SHARED_POOL_STAGE_STATS": output("shrink", r"(?s)^ *unused: \d+.*stage=map +p50_ns=\d+"),
 

@@ -80,14 +80,18 @@ TEST_EACH(the_least_of_all_limits_and_what_is_used_of_it, limits)
     remove_tree();
 }
 
-static const char *const nowhere[] = {"HAKMEM_CGROUP=/nonexistent/group", "HAKMEM_CGROUP=off"};
-
-TEST_EACH(no_group, nowhere)
+TEST(no_group)
 {
     struct hak_cgroup c;
-    unit_init(*row);
+    unit_init("HAKMEM_CGROUP=off");
     assert_false(hak_cgroup_read(&c));
     assert_true(c.limit == UINT64_MAX);
+}
+
+TEST(a_folder_that_is_no_group_is_refused)
+{
+    unit_init("HAKMEM_CGROUP=/nonexistent/group HAKMEM_QUIET=1");
+    assert_string_equal(hak_options.cgroup, "");
 }
 
 /* Spans, and then idle ones: they wait for an hour, unless the container is tight. */

@@ -149,7 +149,8 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
     hak_count_stage(r.stage);
     HAK_PROBE(stage, acquire_stages[r.stage].name, cls, slab->base);
     if (HAK_UNLIKELY(hak_options.log_acquire))
-        hak_log("SS_ACQUIRE class %u, stage %s: slab %p", cls, acquire_stages[r.stage].name, (void *)slab->base);
+        hak_log("SS_ACQUIRE %u-byte blocks, stage %s: slab %p", hak_strides[cls], acquire_stages[r.stage].name,
+                (void *)slab->base);
     if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL slab was adopted with its blocks */
         hak_slab_format(slab, cls, heap);
     return slab;

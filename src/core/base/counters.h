@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The counters of threads. Each thread has its own, which no other thread writes, so counting needs no atomic
- * read-modify-write. The statistics add them up. The fast path counts only in counting builds. */
+ * read-modify-write. The statistics add them up. The fast path counts only in counting
+ * builds (-Dstats=true); others do not report mallocs and frees, the first two. */
 #ifndef HAK_COUNTERS_H
 #define HAK_COUNTERS_H
 

@@ -52,7 +52,7 @@ static void put_text_key(struct hak_stats_writer *w, const char *key)
     if (w->depth > 2) {
         put_string(w, w->first ? "" : "  ");
         put_string(w, key ? key : "");
-        put_string(w, "=");
+        put_string(w, key ? "=" : "");
     } else if (key) {
         put_string(w, "\n");
         for (unsigned i = 1; i < w->depth; i++)

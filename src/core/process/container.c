@@ -2,7 +2,10 @@
  * See container.h. */
 #include "container.h"
 
+#include <string.h>
+
 #include "core/base/clock.h"
+#include "core/base/sealed.h"
 #include "core/os/cgroup.h"
 #include "core/pages/budget.h"
 
@@ -33,6 +36,16 @@ bool hak_container_is_tight(uint64_t now_ms)
     HAK_ADD_RELAXED(&tight_times, tight);
     hak_budget_follow(c.limit);
     return tight;
+}
+
+void hak_container_look(void)
+{
+    struct hak_cgroup c;
+    char *folder = hak_options.cgroup;
+    if (!folder[0] || !strcmp(folder, "off") || hak_options.sandbox || hak_cgroup_read(&c))
+        return;
+    hak_options_reject(&hak_options, "HAKMEM_CGROUP", folder, "no folder with memory.current");
+    folder[0] = 0;
 }
 
 void hak_container_stats(struct hak_stats_writer *w)

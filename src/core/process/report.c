@@ -151,7 +151,7 @@ static void write_threads(struct hak_stats_writer *w, const struct hak_heaps_tot
     hak_stats_number(w, "pinned_by_fork", t->pinned_slabs);
     hak_stats_end(w);
     hak_stats_begin(w, "bins");
-    for (unsigned i = 0; i < HAK_NCOUNTERS; i++)
+    for (unsigned i = HAK_COUNTING ? 0 : HAK_COUNTER_refills; i < HAK_NCOUNTERS; i++)
         hak_stats_number(w, hak_counter_names[i], HAK_LOAD_RELAXED((const _Atomic(uint64_t) *)&t->counters + i));
     hak_stats_end(w);
 }

@@ -17,6 +17,7 @@
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
+#include "container.h"
 #include "stats_sink.h"
 
 extern char **environ;
@@ -65,6 +66,7 @@ static bool init_locked(void)
         hak_cpu_heaps_start();
     hak_secret_draw();
     hak_limit_look();
+    hak_container_look();
     if (hak_space_init() || !hak_parts_init())
         return false;
     if (hak_options.verbose)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 from .text import word
@@ -38,6 +39,29 @@ def _strings(pid: int, name: str) -> list[str]:
     except OSError:
         return []
     return [word(one.decode("utf-8", "replace")) for one in words if one]
+
+
+def container(pid: int, root: str = "/sys/fs/cgroup") -> dict[str, int]:
+    """Bytes of its cgroup (version 2), or the one above it with the least limit: the limit, what counts against it, and
+    parts of that. Empty without a limit.
+    """
+    found: dict[str, int] = {}
+    try:
+        group = re.search(r"(?m)^0::(/.*)$", Path(f"/proc/{pid}/cgroup").read_text())
+        folders = [Path(root + group[1]), *Path(root + group[1]).parents] if group and ".." not in group[1] else []
+        for folder in folders[: folders.index(Path(root))] if Path(root) in folders else []:
+            if not (folder / "memory.current").is_file():
+                continue
+            limits = [(folder / f"memory.{name}").read_text().strip() for name in ("max", "high")]
+            limit = min((int(text) for text in limits if text.isdecimal()), default=0)
+            if limit and limit < found.get("limit", limit + 1):
+                rows = map(str.split, (folder / "memory.stat").read_text().splitlines())
+                stat = {row[0]: int(row[1]) for row in rows}
+                parts = {name: stat.get(name, 0) for name in ("anon", "file", "shmem", "kernel", "inactive_file")}
+                found = {"limit": limit, "current": int((folder / "memory.current").read_text()), **parts}
+    except (OSError, ValueError, IndexError):
+        pass
+    return found
 
 
 def alive(pid: int) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from conftest import Hakmem, clean_environment
 
-from hakmem_workbench import explain, inspection, statsfile
+from hakmem_workbench import explain, inspection, process, statsfile
+from hakmem_workbench.commands import causes
 
 STATS: dict[str, Any] = {
     "allocator": {
@@ -248,6 +249,25 @@ sys.stdin.read()
     assert seen["pid"] == child.pid and seen["live_bytes"] == row["live_bytes"] > 25e6
     assert seen["retained_bytes"]["sparse"] == row["retained_bytes"]["sparse"] > 25e6
     assert seen["sections"][0]["title"] == "In short"
+
+
+def test_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least limit on the way up, and what counts against it."""
+    stat = "anon 700000\nfile 200000\nkernel 50000\nshmem 0\ninactive_file 150000"
+    for folder, high, most in ("outer", "1000000", "max"), ("outer/inner", "max", "4000000"):
+        (tmp_path / folder).mkdir()
+        for name, text in ("high", high), ("max", most), ("current", "950000"), ("stat", stat):
+            (tmp_path / folder / f"memory.{name}").write_text(text + "\n")
+    read = Path.read_text
+
+    def of_group(path: Path, **more: Any) -> str:
+        return "1:cpu:/x\n0::/outer/inner\n" if path.name == "cgroup" else read(path, **more)
+
+    monkeypatch.setattr(Path, "read_text", of_group)
+    group = process.container(1, str(tmp_path))
+    assert (group["limit"], group["current"], group["anon"]) == (1000000, 950000, 700000)
+    assert causes._container(group).startswith("container  928 KiB of 977 KiB in use: anon 684 KiB, file 195 KiB, ")
+    assert process.container(1, str(tmp_path / "none")) == {} and causes._container({}) == ""
 
 
 def test_what_keeps_free_blocks() -> None:

@@ -15,7 +15,7 @@ from .. import inspection, library, preload, process, running, settings, statsfi
 from ..errors import Problem
 from ..explain import Item, Section, explain
 from ..statsfile import Setting, Stats
-from ..text import Printer
+from ..text import Printer, size
 from .common import add_command, add_policy, policy
 
 EPILOG = """\
@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
         heap = inspection.look(int(args.file))
         stats = dataclasses.replace(heap.stats(), settings=_settings(heap.pid))
         if args.json:
-            _as_json(stats, pid=heap.pid, program=process.program(heap.pid))
+            _as_json(stats, pid=heap.pid, program=process.program(heap.pid), container=process.container(heap.pid))
         else:
             _running(printer, heap, stats)
         return 0
@@ -84,12 +84,23 @@ def _running(printer: Printer, heap: inspection.Heap, stats: Stats) -> None:
     printer.line(f"  {heap.library}")
     for words in heap.lines():
         printer.paragraph(words, "  ")
+    if words := _container(process.container(heap.pid)):
+        printer.paragraph(words, "  ")
     if heap.note:
         printer.paragraph(f"{heap.note[0].upper()}{heap.note[1:]}.", "  ", "yellow")
     for section in explain(stats):
         _section(printer, section)
         if section.title == "Memory that is kept" and any(heap.occupancy):
             printer.paragraph(f"Slabs by how full they are: {heap.filling()}.", "    ")
+
+
+def _container(group: dict[str, int]) -> str:
+    if not group:
+        return ""
+    parts = {name: size(group[name]) for name in ("anon", "file", "kernel") if group[name]}
+    words = f"container  {size(group['current'])} of {size(group['limit'])} in use: "
+    words += ", ".join(f"{name} {amount}" for name, amount in parts.items())
+    return words + f" (of file {size(group['inactive_file'])} can be dropped; all processes of the container count)"
 
 
 def _settings(pid: int) -> tuple[Setting, ...]:
