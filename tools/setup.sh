@@ -56,7 +56,7 @@ step_failed() {
     cp "$LOG" "$kept"
     { grep -E '^(E:|Err:|fatal:)|(^|[^[:alpha:]])[Ee]rror:|No space left|command not found' "$LOG" ||
         tail -n 5 "$LOG"; } | head -n 8 | sed 's/^/    /' >&2 || true
-    ! grep -qE 'Temporary failure resolving|Could not (resolve|connect)|Unable to connect|Network is unreachable' "$LOG" ||
+    ! grep -qE 'Temporary failure|Could not (resolve|connect)|Unable to connect|Network is unreachable' "$LOG" ||
         fail "$1: there is no network, or none of its servers answers (whole log: $kept)"
     fail "$1 (whole log: $kept)"
 }

@@ -78,7 +78,8 @@ TEST(a_sample_as_json_and_as_text_and_as_paths)
     write_sample(&w);
     assert_text("{\n \"a\": {\n  \"n\": 18446744073709551615,\n  \"yes\": true,\n  \"cut\": \"abc\",\n  \"k\\u0022\": "
                 "\"a\\u005cb\\u000a\\u0001\"},\n \"list\": [\n  {\n   \"x\": 0,\n   \"y\": 0},\n  {\n   \"x\": 1,\n   "
-                "\"by\": \"trim\",\n   \"call\": \"madvise\",\n   \"y\": 1}],\n \"none\": {\n  \"in\": [\n   {\n    \"z\": 1},\n   {\n    \"z\": 2}]},\n \"all\": 4}\n");
+                "\"by\": \"trim\",\n   \"call\": \"madvise\",\n   \"y\": 1}],\n \"none\": {\n  \"in\": [\n   {\n    "
+                "\"z\": 1},\n   {\n    \"z\": 2}]},\n \"all\": 4}\n");
     w = writer(false);
     write_sample(&w);
     assert_text(
@@ -86,8 +87,8 @@ TEST(a_sample_as_json_and_as_text_and_as_paths)
         "by=trim  call=madvise  y=1\nnone: \n  in: z=1  z=2\nall: 4\n");
     text[0] = 0;
     write_sample(&paths);
-    assert_string_equal(
-        text, "a.n=18446744073709551615 a.yes=1 list.0.x=0 list.0.y=0 list.1.x=1 list.1.trim.madvise.y=1 none.in.0.z=1 none.in.1.z=2 all=4 ");
+    assert_string_equal(text, "a.n=18446744073709551615 a.yes=1 list.0.x=0 list.0.y=0 list.1.x=1 "
+                              "list.1.trim.madvise.y=1 none.in.0.z=1 none.in.1.z=2 all=4 ");
     assert_int_equal(paths.error, 0);
 }
 

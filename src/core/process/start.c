@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "container.h"
 #include "core/base/clock.h"
 #include "core/base/kernel.h"
 #include "core/base/lock.h"
@@ -17,7 +18,6 @@
 #include "core/pages/guard.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
-#include "container.h"
 #include "stats_sink.h"
 
 extern char **environ;
