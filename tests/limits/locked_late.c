@@ -48,14 +48,13 @@ int main(int argc, char **argv)
     struct node {
         struct node *next;
     } *all = NULL;
-    size_t total = 0, size = 100000, refusals = 0;
+    size_t total = 0, size = 100000;
     while (total < 256 * MIB) {
         errno = 0;
         struct node *n = take(size);
         if (n == NULL) {
             if (errno != ENOMEM)
                 die("%zu bytes refused with errno %d", size, errno);
-            refusals++;
             if (size == 100)
                 break;
             size = size == 100000 ? 5000 : 100;

@@ -20,7 +20,9 @@ from .observe import Image
 _LIBC = ("libc.so.", "ld-musl-", "libc.musl-")
 # Names of other allocators' own interfaces: those that hand out or take blocks, and those that tell or tune.
 BLOCKS = re.compile(r"[mrxd]allocx|sdallocx|(je|mi|tc|_rjem)_(\w*alloc\w*|\w*free\w*|strn?dup)")
-TOLD = re.compile(r"[ns]allocx|(je_)?(mallctl(bymib|nametomib)?|malloc_stats_print)|mi_(stats|option|collect|process_info)\w*")
+TOLD = re.compile(
+    r"[ns]allocx|(je_)?(mallctl(bymib|nametomib)?|malloc_stats_print)|mi_(stats|option|collect|process_info)\w*"
+)
 _CXX_RUNTIME = ("libstdc++.so.", "libc++abi.so.", "libc++.so.")
 
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import children
 from .errors import TOOL_FAILED, Problem
@@ -29,6 +30,22 @@ class Timing:
     user: float
     system: float
     exit_code: int
+
+
+def timing(result: dict[str, Any]) -> Timing:
+    """The run of an exported result; hyperfine 2 lists runs, with units."""
+    run, names = result, ("times", "user", "system", "exit_codes")
+    if "measurements" in result:
+        run, names = result["measurements"][0], ("time_wall_clock", "time_user", "time_system", "exit_code")
+
+    def number(name: str) -> float:
+        value = run.get(name) or 0
+        if isinstance(value, dict):
+            value = value["value"]
+        return (value[0] if isinstance(value, list) else value) or 0
+
+    wall, user, system, code = map(number, names)
+    return Timing(float(wall), float(user), float(system), int(code))
 
 
 class Hyperfine:
@@ -96,14 +113,7 @@ class Hyperfine:
                     said(done.stderr, "-i accepts exit codes other than 0."),
                     1,
                 )
-            result = json.loads(target.read_text(encoding="utf-8"))["results"][0]
-        code = (result.get("exit_codes") or [0])[0]
-        return Timing(
-            float(result["times"][0]),
-            float(result.get("user") or 0),
-            float(result.get("system") or 0),
-            int(code if code is not None else 0),
-        )
+            return timing(json.loads(target.read_text(encoding="utf-8"))["results"][0])
 
     def run_prepare(self) -> None:
         """The user's command before each run."""

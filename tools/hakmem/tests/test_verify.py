@@ -105,7 +105,7 @@ def test_a_function_pointer_is_no_malloc(
 def test_second_allocator(
     hakmem: Hakmem, library: Path, compiled: Compiled, asks: str, found: list[str], told: list[str]
 ) -> None:
-    """One that only tells, as Debian's redis-server asks jemalloc, takes nothing away; one that hands out blocks does."""
+    """One that only tells, as jemalloc beside Debian's redis-server, does no harm; one that hands out blocks does."""
     jemalloc = compiled("other", "-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2", name="libjemalloc.so.2")
     flags = ("-Wl,--no-as-needed", str(jemalloc), *([f"-DASKS={asks}"] * bool(asks)))
     program = compiled("allocates", *flags, f"-Wl,-rpath,{jemalloc.parent}", name=f"asks-{asks}")

@@ -48,7 +48,10 @@ Samples = dict[str, list[str]]  # of each family
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sources", metavar="PID|NAME|FILE", nargs="+", help="processes, also by the name of their program, or a stats file"
+        "sources",
+        metavar="PID|NAME|FILE",
+        nargs="+",
+        help="processes, also by the name of their program, or a stats file",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there (default: stdout)")
     parser.add_argument(
