@@ -439,6 +439,7 @@ readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhak
     lib/pkgconfig/hakmem.pc lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
     lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,3/hakmem.3,7/hakmem.7}
     share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}
+    share/doc/hakmem/docs/{production.md,stats.schema.json,data/grafana.json}
     share/bash-completion/completions/hakmem share/zsh/site-functions/_hakmem share/hakmem/hakmem_workbench/cli.py)
 
 # completes PREFIX: bash completes the commands, each of which the man page names, and options.
