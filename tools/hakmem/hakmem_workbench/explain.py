@@ -67,7 +67,12 @@ REASONS = {
     ),
     "sparse": Reason(
         "free blocks in slabs that still hold live ones; they serve the next malloc of their size",
-        release="no setting; only the program can, by freeing the live blocks beside them",
+        {
+            "HAKMEM_BACKGROUND=1": "system pages without a live block are returned half a second, and the purge delay, "
+            "after the last malloc from their slab; costs a thread"
+        },
+        "hakmem_trim(0) or malloc_trim(0), called in the program, at once; where a live block lies in each system page, "
+        "only the program, by freeing it",
     ),
     "spans": Reason(
         "the ends of large blocks, beyond what the program asked for",
@@ -122,6 +127,7 @@ _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
 _DEAR_SECONDS = 0.001  # system calls that take less do not matter
+_DEAR_SHARE = 0.001  # nor this share of a process's age
 _MUCH_KEPT = 16 << 20  # or a quarter of this, if it is half of the heap
 
 
@@ -171,18 +177,21 @@ def _in_short(stats: Stats) -> Section | None:
         amount = size(sum(row.bytes for row in kept)) + " of" if kept else "No"
         words += f" {amount} free memory {'is' if stats.running else 'was'} kept"
         words += "." if stats.running else " at the end."
-    if most and most.bytes >= _MUCH_KEPT and not _offers(stats, most) and _release(stats, most):
+    if most and most.bytes >= _MUCH_KEPT and not _gains(stats, most) and _release(stats, most):
         words += f" Most of it is {most.reason}. {_release(stats, most)}"
     section = Section("In short", words)
-    wasted = [cause for cause in groups if _was_in_vain(groups[cause])]
-    dear = [first] if costs[first] >= _DEAR_SECONDS and not stats.running else []
+    dearth = max(_DEAR_SECONDS, stats.age_seconds * _DEAR_SHARE)
+    wasted = [cause for cause in groups if costs[cause] >= dearth and _was_in_vain(groups[cause])]
+    dear = [first] if costs[first] >= dearth and not stats.running else []
     tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
     best, amount = _best_setting(stats, kept)
     heap = stats.live_bytes + sum(row.bytes for row in kept)
     if amount >= _MUCH_KEPT or amount >= max(_MUCH_KEPT // 4, heap / 2):
         section.lead += f" {best} gives back up to {size(amount)}."
         tries.insert(0, f"set:{best.removeprefix('HAKMEM_')}")
-    if tries:
+    if tries and stats.running:
+        section.lead += f" To try that: {_in_a_process(stats, tries[0])}."
+    elif tries:
         words = f"hakmem ab hakmem {' '.join(tries)} -- CMD"
         section.lead += f" To see whether that matters to the program: {words}"
     elif dear:
@@ -217,12 +226,27 @@ def _offers(stats: Stats, row: Retained) -> dict[str, str]:
     return {assignment: words for assignment, words in offered.items() if assignment not in present}
 
 
+def _in_a_process(stats: Stats, variant: str) -> str:
+    """How a process that runs gets the setting of a variant for `hakmem ab`."""
+    assignment = "HAKMEM_" + variant.removeprefix("set:").replace("release=", "RELEASE=")
+    setting = stats.setting(assignment.partition("=")[0])
+    if setting and setting.changeable and setting.name != "HAKMEM_BACKGROUND":  # no thread starts from outside
+        return f"hakmem set {stats.pid} {assignment}"
+    return f"start it anew with {assignment}"
+
+
+def _gains(stats: Stats, row: Retained) -> int:
+    """Most bytes that a setting would release; a small part of them counts for nothing."""
+    most = row.bytes if row.reason != "sparse" else row.returnable or 0
+    return most if _offers(stats, row) and most >= row.bytes / 8 else 0
+
+
 def _best_setting(stats: Stats, kept: list[Retained]) -> tuple[str, int]:
     """The one that releases most of all reasons together, and how much."""
     gains: dict[str, int] = {}
     for row in kept:
         for assignment in _offers(stats, row):
-            gains[assignment] = gains.get(assignment, 0) + row.bytes
+            gains[assignment] = gains.get(assignment, 0) + _gains(stats, row)
     return max(gains.items(), key=lambda gain: gain[1], default=("", 0))
 
 
@@ -335,6 +359,9 @@ def _retained(stats: Stats) -> Section | None:
             section.lead = f"{section.lead[:-1]}, or that wait in the bins of its threads."
     for row in rows:
         fact = size(row.bytes)
+        if row.sizes:
+            most = sorted(row.sizes.items(), key=lambda item: -item[1])[:3]
+            fact += " beside " + listing([f"{number}-byte blocks ({size(amount)})" for number, amount in most])
         if row.age_seconds:
             fact += f", the oldest for {duration(row.age_seconds)}"
         section.items.append(
@@ -351,9 +378,12 @@ def _retained(stats: Stats) -> Section | None:
 
 def _release(stats: Stats, row: Retained) -> str:
     """What would return it, how much, and at which cost."""
-    for assignment, words in _offers(stats, row).items():
-        return f"{assignment} gives back up to {size(row.bytes)}: {words}."
     reason = REASONS.get(row.reason)
+    for assignment, words in _offers(stats, row).items():
+        if gain := _gains(stats, row):
+            return f"{assignment} gives back up to {size(gain)}: {words}."
+        if row.returnable is not None:
+            return "What would release it: no setting; only the program, by freeing the live blocks beside them."
     return f"What would release it: {reason.release}." if reason and reason.release else ""
 
 

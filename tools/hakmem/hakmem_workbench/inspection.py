@@ -41,6 +41,8 @@ _MOST = 1 << 20  # most nodes of one list, in case it changes while it is read
 _MOST_BINNED = 4096  # blocks of one bin; for the same reason
 _MOST_READS = 1 << 22  # of one process, which may show anything
 _MOST_BYTES = 1 << 28  # of one read
+_MOST_PAGES = 1 << 12  # system pages of a slab
+_CROWDED = 4  # live blocks for each system page, above which hardly one is without
 
 
 @dataclass(frozen=True)
@@ -316,6 +318,9 @@ class Heap:
     counters: dict[str, int] = field(default_factory=dict)
     ranges: list[tuple[int, int]] = field(default_factory=list)  # address ranges of the library
     note: str = ""
+    returnable: int = 0  # of "sparse": system pages that hold no live block
+    sparse_sizes: Counter[int] = field(default_factory=Counter)  # free bytes beside live ones, by size of block
+    live_sizes: Counter[int] = field(default_factory=Counter)  # live bytes in slabs, by size of block
 
     def add(self, reason: str, amount: int, since_ms: int = 0) -> None:
         if amount:
@@ -351,12 +356,15 @@ class Heap:
             retained=self.retained(),
             live_bytes=self.live,
             running=True,
+            pid=self.pid,
+            age_seconds=self.age_seconds,
         )
 
     def values(self) -> dict[str, int]:
         """The same as numbers by name."""
         found = {"memory.live_bytes": self.live, "memory.resident_bytes": self.resident}
         found |= {f"memory.retained.{row.reason}_bytes": row.bytes for row in self.retained()}
+        found |= {f"memory.live_{size}_byte_blocks_bytes": n for size, n in sorted(self.live_sizes.items()) if n}
         found |= self.counters
         for call in self.os_calls:
             stem = f"os_calls.{call.cause}.{call.call}"
@@ -375,6 +383,8 @@ class Heap:
                 reason,
                 amount,
                 max(now - self.since[reason], 0) / 1000 if reason in self.since else None,
+                returnable=self.returnable if reason == "sparse" else None,
+                sizes=self.sparse_sizes if reason == "sparse" else {},
             )
             for reason, amount in sorted(self.kept.items(), key=lambda row: -row[1])
         )
@@ -492,7 +502,8 @@ class _Look:
         tables = self.resident.bytes(*plan)
         self.strides: dict[int, int] = {}
         self.held = 0
-        self.slabs: list[tuple[int, int, int, int, int]] = []  # start, end, used blocks, free bytes, since
+        # start, end, used blocks, free bytes, since, size of block, bytes without a live block
+        self.slabs: list[tuple[int, int, int, int, int, int, int]] = []
         self.waiting: Counter[int] = Counter()  # blocks in bins, by page
         self.spans = self._cached_spans()
         self.owners = {at for _, at, _ in self.threads} | {p.address("orphan")}
@@ -638,18 +649,46 @@ class _Look:
         owner = p.get(data, "hak_slab.owner", d)
         lost = word & n["state_mask"] == n["state.active"] and owner not in self.owners
         self.held += held
+        self.heap.live_sizes[stride] += held
         if lost:
             self.heap.add("pinned", amount - held, since)
         else:
-            self.slabs.append((at, end, used - remote, amount - held, since))
+            whole = self._returnable(here, data, d, at, end) if amount > held else 0
+            self.slabs.append((at, end, used - remote, amount - held, since, stride, whole))
         capacity = max(p.get(data, "hak_slab.capacity", d), 1)
         self.heap.occupancy[min(10 * (used - remote) // capacity, 9)] += 1
 
     def _free_blocks(self) -> None:
         """What keeps them: live blocks in their slab, or only blocks that wait in bins, or nothing."""
-        for at, end, used, free, since in self.slabs:
+        for at, end, used, free, since, stride, whole in self.slabs:
             binned = sum(self.waiting[page] for page in range(at // PAGE, end // PAGE)) if used else 0
             self.heap.add("sparse" if used > binned else "bins" if used else "empty", free, since)
+            if used > binned:
+                self.heap.sparse_sizes[stride] += free
+                self.heap.returnable += whole
+
+    def _returnable(self, here: Residence, data: bytes, d: int, at: int, end: int) -> int:
+        """Resident bytes of the slab's system pages that hold free blocks only, by its bitmap of them."""
+        p = self.p
+        bitmap, used, carved, stride = (p.get(data, f"hak_slab.{name}", d)
+                                        for name in ("bitmap", "used", "carved", "stride"))
+        pages = carved * stride // SYSTEM_PAGE
+        if not bitmap or stride < 16 or carved * stride > end - at or pages > _MOST_PAGES or used > _CROWDED * pages:
+            return 0
+        words = struct.unpack(f"={(carved + 63) // 64}Q", p.read(bitmap, (carved + 63) // 64 * 8))
+        listed = carved - sum(map(int.bit_count, words))
+        if not used <= listed <= _CROWDED * pages:
+            return 0  # or it is the bitmap of an earlier use of the slab
+        held = bytearray(pages + 1)
+        for number, word in enumerate(words):
+            live = ~word & (1 << min(carved - 64 * number, 64)) - 1
+            while live:
+                first = (64 * number + (live & -live).bit_length() - 1) * stride
+                live &= live - 1
+                for page in range(first // SYSTEM_PAGE, min((first + stride - 1) // SYSTEM_PAGE, pages) + 1):
+                    held[page] = 1
+        runs = re.finditer(rb"\0+", held[:pages])
+        return sum(here.bytes(at + run.start() * SYSTEM_PAGE, at + run.end() * SYSTEM_PAGE) for run in runs)
 
     def _empty(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
         self.heap.add("empty", here.bytes(at, end))
@@ -694,7 +733,9 @@ class _Look:
         for cls, stride in self.strides.items():
             here = blocks(cls)
             self.waiting.update(block // PAGE for block in here)
-            total += stride * (len(here) + p.get(thread, "hak_bin.remote_count", bins + cls * size))
+            amount = stride * (len(here) + p.get(thread, "hak_bin.remote_count", bins + cls * size))
+            self.heap.live_sizes[stride] = max(self.heap.live_sizes[stride] - amount, 0)
+            total += amount
         return total
 
     def _blocks(self, thread: bytes, kind: str) -> Callable[[int], Sequence[int]]:

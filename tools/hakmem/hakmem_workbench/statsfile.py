@@ -67,6 +67,8 @@ class Retained:
     bytes: int
     age_seconds: float | None = None
     memory: bool = True  # False: only address space; its memory is counted under other reasons
+    returnable: int | None = None  # bytes of system pages without a live block, where known
+    sizes: Mapping[int, int] = field(default_factory=dict)  # bytes by size of block, where known
 
     @property
     def free(self) -> bool:
@@ -90,6 +92,8 @@ class Stats:
     live_bytes: int = 0
     violations: int | None = None
     running: bool = False  # read from a running process
+    pid: int = 0
+    age_seconds: float = 0.0
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property

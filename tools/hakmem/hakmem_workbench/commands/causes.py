@@ -92,6 +92,9 @@ def _running(printer: Printer, heap: inspection.Heap, stats: Stats) -> None:
         _section(printer, section)
         if section.title == "Memory that is kept" and any(heap.occupancy):
             printer.paragraph(f"Slabs by how full they are: {heap.filling()}.", "    ")
+            most = [(number, amount) for number, amount in heap.live_sizes.most_common(5) if amount]
+            words = ", ".join(f"{number} bytes {size(amount)}" for number, amount in most)
+            printer.paragraph(f"Live blocks by size: {words or 'none'}.", "    ")
 
 
 def _container(group: dict[str, int]) -> str:

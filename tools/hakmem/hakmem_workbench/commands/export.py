@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .. import inspection, process, statsfile
@@ -32,6 +32,7 @@ examples:
 # name, type, help; each name has a unit, and counters end with _total
 _FAMILIES = {
     "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
+    "hakmem_class_live_bytes": ("gauge", "Bytes of live blocks in slabs, by size of block."),
     "hakmem_retained_bytes": ("gauge", "Bytes that the allocator keeps, by reason."),
     "hakmem_resident_bytes": ("gauge", "Bytes of the process that are resident."),
     "hakmem_threads": ("gauge", "Threads of the process; from a report, its heaps."),
@@ -115,7 +116,7 @@ def _of_process(pid: int) -> Samples:
     heap = inspection.look(pid)
     labels = {"pid": str(pid), "program": os.path.basename(process.program(pid).partition(" ")[0])}
     rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
-    return render(labels, heap.stats(), rest, heap.counters)
+    return render(labels, heap.stats(), rest, heap.counters, heap.live_sizes)
 
 
 def _of_file(path: Path) -> Samples:
@@ -131,7 +132,8 @@ def _of_file(path: Path) -> Samples:
 
 
 def render(
-    labels: dict[str, str], stats: Stats, rest: dict[str, int], counters: dict[str, int]
+    labels: dict[str, str], stats: Stats, rest: dict[str, int], counters: dict[str, int],
+    sizes: Mapping[int, int] | None = None,
 ) -> Samples:
     samples: Samples = {name: [] for name in _FAMILIES}
 
@@ -143,6 +145,8 @@ def render(
     add("hakmem_live_bytes", stats.live_bytes)
     for row in _memory(stats.retained):
         add("hakmem_retained_bytes", row.bytes, reason=row.reason)
+    for block, amount in sorted((sizes or {}).items()):
+        add("hakmem_class_live_bytes", amount, size=str(block))
     for name, number in rest.items():
         add(name, number)
     for call in stats.os_calls:
