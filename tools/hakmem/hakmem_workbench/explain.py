@@ -71,8 +71,8 @@ REASONS = {
             "HAKMEM_BACKGROUND=1": "system pages without a live block are returned half a second, and the purge delay, "
             "after the last malloc from their slab; costs a thread"
         },
-        "hakmem_trim(0) or malloc_trim(0), called in the program, at once; where a live block lies in each system page, "
-        "only the program, by freeing it",
+        "hakmem_trim(0) or malloc_trim(0), called in the program, at once; where a live block lies in each system "
+        "page, only the program, by freeing it",
     ),
     "spans": Reason(
         "the ends of large blocks, beyond what the program asked for",
