@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -78,7 +80,8 @@ static HAK_NOINLINE uint32_t do_push_some(void)
 static const struct sequence {
     uint32_t (*run)(void);
     unsigned in, out; /* blocks */
-} sequences[] = {{do_pop, 0, 1}, {do_push, 1, 0}, {do_pop_some, 0, 3}, {do_push_some, 3, 0}};
+    bool restarts;    /* when interrupted; else it moves nothing */
+} sequences[] = {{do_pop, 0, 1, false}, {do_push, 1, 0, false}, {do_pop_some, 0, 3, true}, {do_push_some, 3, 0, true}};
 
 static void **bottom(void)
 {
@@ -213,12 +216,13 @@ static void interrupt(const struct sequence *s, unsigned point)
     hits = point << 16;
     replaced = *(unsigned char *)points[point];
     set_byte(points[point], 0xcc);
+    const struct sequence nothing = {NULL, 0, 0, false};
     uint32_t done = s->run();
     assert_int_equal(hits, (point << 16) + 1);
-    account(s, done, (uintptr_t)taken, 0x9000);
+    account(s->restarts ? s : &nothing, done, (uintptr_t)taken, 0x9000);
 }
 
-TEST(a_sequence_begins_anew_wherever_it_is_interrupted)
+TEST(a_sequence_moves_all_its_blocks_or_none_wherever_it_is_interrupted)
 {
     start();
     move_to(nth_cpu(0));
@@ -237,6 +241,49 @@ TEST(a_sequence_begins_anew_wherever_it_is_interrupted)
         hak_arrays_open(nth_cpu(0), own);
     }
     hak_free(p);
+}
+#endif
+
+#if !HAK_SANITIZED
+/* --- at each instruction ----------------------------------------------------------------------------------- */
+
+enum { STEPS_OF_A_PAIR = 5000 };
+
+static HAK_NOINLINE void pairs(void)
+{
+    for (unsigned i = 0; i < 20; i++)
+        hak_free(hak_malloc(64));
+}
+
+/* The number of instructions; at most `most`. */
+static unsigned long count_steps(pid_t child, unsigned long most)
+{
+    int status;
+    for (unsigned long steps = 0; steps < most; steps++) {
+        if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status) || ptrace(PTRACE_SINGLESTEP, child, NULL, NULL))
+            return steps;
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return most;
+}
+
+/* Each trap aborts the sequence, so none ever commits. */
+TEST(pairs_end_while_each_instruction_is_interrupted)
+{
+    start();
+    pairs();
+    pid_t child = fork();
+    if (!child) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+            _exit(1);
+        raise(SIGSTOP);
+        pairs();
+        _exit(0);
+    }
+    unsigned long steps = count_steps(child, 20 * STEPS_OF_A_PAIR);
+    print_message("%lu steps\n", steps);
+    assert_true(steps < 20 * STEPS_OF_A_PAIR);
 }
 #endif
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Restartable sequences: code that the kernel restarts when it preempts the thread in it, moves it to another CPU, or
+ * Restartable sequences: code that the kernel aborts when it preempts the thread in it, moves it to another CPU, or
  * delivers a signal. So a sequence changes per-CPU data without a lock or an atomic operation. The C library registers
  * each thread with the kernel (glibc since 2.35). If it does not, or if the kernel cannot interrupt the sequences of a
  * CPU, sequences are off for the life of the process. */

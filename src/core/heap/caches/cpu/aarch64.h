@@ -5,9 +5,9 @@
 
 #include "core/os/rseq.h"
 
-/* The sequence lies between labels 1 and 2; label 0 is where it restarts. [b]: the address of the class's `top` in the
+/* The sequence lies between labels 1 and 2; label 0 is where it may restart. [b]: the address of the class's `top` in the
  * arrays of the CPU; [a]: its value, the last slot that holds a block. */
-#define HAK_SEQUENCE_BEGIN                                        \
+#define HAK_SEQUENCE_BEGIN(aborted)                               \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                \
     ".balign 32\n"                                                \
     "3: .word 0, 0\n"                                             \
@@ -15,7 +15,7 @@
     ".popsection\n"                                               \
     ".pushsection .text.hak_rseq, \"ax\"\n"                       \
     ".inst " HAK_RSEQ_SIGNATURE_AARCH64 "\n"                      \
-    "4: b 0f\n"                                                   \
+    "4: " aborted                                                 \
     ".popsection\n"                                               \
     "0: adrp %[a], :gottprel:hak_rseq_none\n"                     \
     "ldr %[a], [%[a], :gottprel_lo12:hak_rseq_none]\n"            \
@@ -33,6 +33,12 @@
     "add %[b], %[a], %[cls], lsl #3\n"                            \
     "ldr %[a], [%[b]]\n"
 
+#define HAK_SEQUENCE_BEGIN_SOME                         \
+    HAK_SEQUENCE_BEGIN("subs %w[tries], %w[tries], #1\n" \
+                       "b.ne 0f\n"                       \
+                       "mov %[i], #0\n"                  \
+                       "b 2f\n")
+
 #define HAK_SEQUENCE_INPUTS                                                                                  \
     [cls] "r"((uint64_t)cls), [table] "r"(hak_arrays_of), [cs] "i"(HAK_RSEQ_CS), [cpu] "i"(HAK_RSEQ_CPU),    \
         [real] "i"(HAK_CPUS_UNREAL * sizeof(void *)), [end] "i"(offsetof(struct hak_arrays, end)),           \
@@ -41,7 +47,7 @@
 HAK_INLINE void *hak_rseq_pop(unsigned cls)
 {
     void *p, *a, *b;
-    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN("b %l[empty]\n")
                           "ldr %[p], [%[a]], #-8\n"
                           "cbz %[p], %l[empty]\n"
                           "str %[a], [%[b]]\n"
@@ -59,7 +65,7 @@ HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
     uint64_t room, *rooms;
-    __asm__ goto volatile(HAK_SEQUENCE_BEGIN "ldr %[room], [%[a]]\n"
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN("b %l[due]\n") "ldr %[room], [%[a]]\n"
                                              "cmp %[room], %[p]\n"
                                              "b.eq %l[twice]\n"
                                              "sub %[rooms], %[b], %[cls], lsl #2\n" /* they are half as long */
@@ -85,7 +91,8 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
 {
     void *a, *b, *p;
     uint64_t i;
-    __asm__ volatile(HAK_SEQUENCE_BEGIN
+    uint32_t tries = HAK_RSEQ_TRIES;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN_SOME
                      "mov %[i], #0\n"
                      "5: ldr %[p], [%[a]]\n"
                      "cbz %[p], 6f\n"
@@ -96,7 +103,7 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
                      "b.lo 5b\n"
                      "6: str %[a], [%[b]]\n"
                      "2:"
-                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i), [tries] "+r"(tries)
                      : [blocks] "r"(blocks), [n] "r"(n), HAK_SEQUENCE_INPUTS
                      : "memory", "cc");
     return (uint32_t)i;
@@ -106,7 +113,8 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
 {
     void *a, *b, *p;
     uint64_t i;
-    __asm__ volatile(HAK_SEQUENCE_BEGIN
+    uint32_t tries = HAK_RSEQ_TRIES;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN_SOME
                      "mov %[i], #0\n"
                      "5: cmp %[i], %[n]\n"
                      "b.hs 6f\n"
@@ -127,7 +135,7 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
                      "add %[b], %[b], %[cls], lsl #2\n"
                      "str %[a], [%[b]]\n"
                      "2:"
-                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i), [tries] "+r"(tries)
                      : [blocks] "r"(blocks), [n] "r"(n), [beat] "r"(beat), HAK_SEQUENCE_INPUTS
                      : "memory", "cc");
     return (uint32_t)i;

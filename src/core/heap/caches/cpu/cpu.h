@@ -23,6 +23,11 @@ extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_OWNERS]
 /* Stops the process: p is freed, and is already the last block of the array. */
 _Noreturn HAK_COLD void hak_cache_fail_twice(const void *p);
 
+/* An interrupted sequence leads to the slow path, which may use others; those that move several blocks are restarted,
+ * but only so often in one call, and then move none: the block comes from a slab, or returns to one. So each call ends
+ * even if every sequence is interrupted, as by a debugger that single-steps. */
+#define HAK_RSEQ_TRIES 4
+
 #if defined(__x86_64__)
 #include "x86_64.h"
 #else

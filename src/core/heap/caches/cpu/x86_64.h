@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * The restartable sequences of the cache `cpu` on x86-64, for cpu.h alone. Each announces itself to the kernel, then
  * loads the arrays of its CPU, and ends with one instruction that commits. If it is interrupted before, the kernel
- * restarts it from its beginning: what it has written lies behind the last block of an array, where it has no meaning,
+ * continues in its abort handler: what it has written lies behind the last block of an array, where it has no meaning,
  * or has only reduced the array's room. */
 #ifndef HAK_CPU_X86_64_H
 #define HAK_CPU_X86_64_H
 
 #include "core/os/rseq.h"
 
-/* The sequence lies between labels 1 and 2; label 0 is where it restarts. The abort handler lies in a section of its
+/* The sequence lies between labels 1 and 2; label 0 is where it may restart. The abort handler lies in a section of its
  * own, since the compiler could otherwise place it before the sequence. [a]: the arrays of the CPU; [b] is scratch. */
-#define HAK_SEQUENCE_BEGIN_AT(area)                                         \
+#define HAK_SEQUENCE_BEGIN_AT(area, aborted)                                \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                          \
     ".balign 32\n"                                                          \
     "3: .long 0, 0\n"                                                       \
@@ -19,7 +19,7 @@
     ".pushsection .text.hak_rseq, \"ax\"\n"                                 \
     ".byte 0x0f, 0xb9, 0x3d\n" /* with the signature, an instruction that no program runs */ \
     ".long " HAK_RSEQ_SIGNATURE_X86_64 "\n"                                 \
-    "4: jmp 0f\n"                                                           \
+    "4: " aborted                                                           \
     ".popsection\n"                                                         \
     "0: leaq 3b(%%rip), %[a]\n"                                             \
     area                                                                    \
@@ -27,20 +27,27 @@
     "1: movslq %%fs:%c[cpu](%[b]), %[a]\n"                                  \
     "movq %c[real](%[table], %[a], 8), %[a]\n"
 
-#define HAK_SEQUENCE_BEGIN                                                \
+#define HAK_SEQUENCE_BEGIN(aborted)                                       \
     HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_none@gottpoff(%%rip), %[b]\n"    \
-                          "addq hak_rseq_distance(%%rip), %[b]\n")
+                          "addq hak_rseq_distance(%%rip), %[b]\n", aborted)
+
+/* Of a sequence that moves several blocks. */
+#define HAK_SEQUENCE_BEGIN_SOME              \
+    HAK_SEQUENCE_BEGIN("decl %[tries]\n"     \
+                       "jnz 0f\n"            \
+                       "xorl %k[i], %k[i]\n" \
+                       "jmp 2f\n")
 
 #define HAK_SEQUENCE_INPUTS                                                                                  \
     [cls] "r"((uint64_t)cls), [table] "r"(hak_arrays_of), [cs] "i"(HAK_RSEQ_CS), [cpu] "i"(HAK_RSEQ_CPU),    \
         [real] "i"(HAK_CPUS_UNREAL * sizeof(void *)), [end] "i"(offsetof(struct hak_arrays, end)),           \
         [room] "i"(offsetof(struct hak_arrays, room))
 
-/* The block in the last slot; NULL from an empty array. */
+/* The block in the last slot; NULL from an empty array, or if interrupted. */
 HAK_INLINE void *hak_rseq_pop(unsigned cls)
 {
     void *p, *a, *b;
-    __asm__ goto volatile(HAK_SEQUENCE_BEGIN
+    __asm__ goto volatile(HAK_SEQUENCE_BEGIN("jmp %l[empty]\n")
                           "movq (%[a], %[cls], 8), %[b]\n"
                           "movq (%[b]), %[p]\n"
                           "testq %[p], %[p]\n"
@@ -58,20 +65,21 @@ empty:
     return NULL;
 }
 
-/* False: the array is due to be checked. A restarted sequence counts twice, which only makes the check earlier. The
- * block's page has a tag, so the library has started: one load gives the rseq area's offset. */
+/* False: the array is due to be checked, or the sequence was interrupted. The block's page has a tag, so the library
+ * has started: one load gives the rseq area's offset. */
 HAK_INLINE bool hak_rseq_push(uint64_t cls, void *p)
 {
     void *a, *b;
     __asm__ goto volatile(
-        HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_offset(%%rip), %[b]\n") "movq (%[a], %[cls], 8), %[b]\n"
-                                                                     "cmpq (%[b]), %[p]\n"
-                                                                     "je %l[twice]\n"
-                                                                     "subl $1, %c[room](%[a], %[cls], 4)\n"
-                                                                     "js %l[due]\n"
-                                                                     "movq %[p], 8(%[b])\n"
-                                                                     "addq $8, (%[a], %[cls], 8)\n"
-                                                                     "2:"
+        HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_offset(%%rip), %[b]\n", "jmp %l[due]\n")
+        "movq (%[a], %[cls], 8), %[b]\n"
+        "cmpq (%[b]), %[p]\n"
+        "je %l[twice]\n"
+        "subl $1, %c[room](%[a], %[cls], 4)\n"
+        "js %l[due]\n"
+        "movq %[p], 8(%[b])\n"
+        "addq $8, (%[a], %[cls], 8)\n"
+        "2:"
         : [a] "=&r"(a), [b] "=&r"(b)
         : [p] "r"(p), HAK_SEQUENCE_INPUTS
         : "memory", "cc"
@@ -88,7 +96,8 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
 {
     void *a, *b, *p;
     uint64_t i;
-    __asm__ volatile(HAK_SEQUENCE_BEGIN
+    uint32_t tries = HAK_RSEQ_TRIES;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN_SOME
                      "movq (%[a], %[cls], 8), %[b]\n"
                      "xorl %k[i], %k[i]\n"
                      "5: movq (%[b]), %[p]\n"
@@ -101,7 +110,7 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
                      "jb 5b\n"
                      "6: movq %[b], (%[a], %[cls], 8)\n"
                      "2:"
-                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i), [tries] "+r"(tries)
                      : [blocks] "r"(blocks), [n] "r"(n), HAK_SEQUENCE_INPUTS
                      : "memory", "cc");
     return (uint32_t)i;
@@ -113,7 +122,8 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
 {
     void *a, *b, *p;
     uint64_t i;
-    __asm__ volatile(HAK_SEQUENCE_BEGIN
+    uint32_t tries = HAK_RSEQ_TRIES;
+    __asm__ volatile(HAK_SEQUENCE_BEGIN_SOME
                      "movq (%[a], %[cls], 8), %[b]\n"
                      "xorl %k[i], %k[i]\n"
                      "5: cmpq %[n], %[i]\n"
@@ -133,7 +143,7 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
                      "movl %k[p], %c[room](%[a], %[cls], 4)\n" /* until `top` moves, less room than there is */
                      "movq %[b], (%[a], %[cls], 8)\n"
                      "2:"
-                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i)
+                     : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i), [tries] "+r"(tries)
                      : [blocks] "r"(blocks), [n] "r"(n), [beat] "r"(beat), HAK_SEQUENCE_INPUTS
                      : "memory", "cc");
     return (uint32_t)i;
