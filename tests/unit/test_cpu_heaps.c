@@ -2,6 +2,7 @@
  * Heaps of CPUs. The test interrupts each restartable sequence before each of its instructions: a breakpoint's handler
  * does what another thread on the same CPU may do. Then come signals at any time, moves between CPUs, and threads that
  * take blocks away. Without rseq, only the test of the sequences alone runs. */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,6 +25,16 @@
 #define N 6u /* blocks in the array at first */
 
 static cpu_set_t allowed;
+
+/* What the library reads as the length of the kernel's masks of CPUs; 0: what the kernel says. */
+static long mask_bytes;
+
+long __real_hak_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_hak_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_hak_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    return number == SYS_sched_getaffinity && mask_bytes ? mask_bytes : __real_hak_syscall(number, a, b, c, d, e, f);
+}
 
 static void start(void)
 {
@@ -405,6 +416,43 @@ TEST(a_processor_that_nobody_is_seen_on_keeps_nothing)
     assert_int_equal(hak_heaps_free_bytes(), 0);
     assert_int_equal(unit_census().used, 0);
     unit_free_blocks(unit_blocks(64, 1000)); /* and is served again */
+}
+
+/* An array serves all pairs but the first. */
+static void expect_fast_pairs(void)
+{
+    hak_free(hak_malloc(64));
+    uint64_t before = unit_totals().counters.refills;
+    for (unsigned i = 0; i < 1000; i++)
+        hak_free(hak_malloc(64));
+    assert_int_equal(unit_totals().counters.refills, before);
+}
+
+TEST(each_id_of_a_cpu_has_a_heap_whatever_its_number)
+{
+    static const int32_t ids[] = {1023, 0, 64, 63, 500};
+    mask_bytes = HAK_CPUS / 8;
+    start();
+    ptrdiff_t distance = hak_rseq_distance;
+    for (unsigned i = 0; i < COUNT(ids); i++) {
+        hak_rseq_set_none(ids[i]);
+        hak_rseq_set_distance(0);
+        expect_fast_pairs();
+        assert_int_equal(unit_stat("threads", "cpus"), i + 1);
+    }
+    expect_nothing_held(); /* also of CPUs that are offline, or never were */
+    hak_rseq_set_distance(distance);
+}
+
+TEST(with_ids_beyond_the_table_threads_have_heaps)
+{
+    mask_bytes = -EINVAL; /* the kernel's masks are longer */
+    unit_start(NULL);
+    assert_true(hak_init());
+    expect_fast_pairs();
+    assert_false(hak_heaps_are_of_cpus());
+    assert_int_equal(unit_stat("threads", "cpus"), 0);
+    assert_int_equal(unit_stat("threads", "live"), 1);
 }
 
 static void *without_registration(void *unused)
