@@ -73,6 +73,13 @@ static void start_idle(void)
     pass(2000);
 }
 
+static void start_just_now(void)
+{
+    start(NULL);
+    if (!is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool"))
+        skip();
+}
+
 static void *allocate_in_thread(void *context)
 {
     allocate_all();
@@ -110,24 +117,24 @@ TEST(pages_go_once_when_no_block_was_taken_for_a_while)
     free_most();
     hak_bins_flush(t);
     assert_int_equal(hak_slab_state(slab), HAK_SLAB_ACTIVE);
-    assert_false(hak_sparse_is_due(slab));
+    assert_false(hak_sparse_is_due(slab, false));
     pass(2000);
-    assert_int_equal(hak_sparse_is_due(slab), is_purged_here());
+    assert_int_equal(hak_sparse_is_due(slab, false), is_purged_here());
     if (!is_purged_here())
         return;
     uint64_t calls = unit_cause_calls(HAK_CAUSE_partial_release);
     size_t bytes = hak_sparse_purge(slab);
     assert_true(bytes >= HAK_PAGE / 2 && bytes < HAK_PAGE);
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
-    assert_false(hak_sparse_is_due(slab));
+    assert_false(hak_sparse_is_due(slab, false));
     check_and_use_all();
     free_most();
     hak_bins_flush(t);
-    assert_false(hak_sparse_is_due(slab)); /* blocks were taken just now, */
+    assert_false(hak_sparse_is_due(slab, false)); /* blocks were taken just now, */
     HAK_STORE_RELAXED(&hak_awake_ms, hak_clock_ms() - 250);
-    assert_false(hak_sparse_is_due(slab)); /* and another thread stored its earlier time */
+    assert_false(hak_sparse_is_due(slab, false)); /* and another thread stored its earlier time */
     pass(2000);
-    assert_true(hak_sparse_is_due(slab));
+    assert_true(hak_sparse_is_due(slab, false));
 }
 
 /* Those that it gives up are without an owner. */
@@ -183,13 +190,43 @@ TEST(a_complete_sweep_visits_all_slabs_whatever_it_purges)
     assert_int_not_equal(hak_slab_state(first), HAK_SLAB_PARTIAL);
 }
 
+/* Slabs of the calling thread and of nobody, whenever a block was taken last. */
+static const struct {
+    void (*start)(void);
+} owners[] = {{start_unowned}, {start_just_now}};
+
+TEST_EACH(a_trim_purges_at_once, owners)
+{
+    row->start();
+    free_most();
+    uint64_t calls = unit_cause_calls(HAK_CAUSE_partial_release);
+    assert_true(hak_trim(0) >= BLOCKS / LIVE_EACH * HAK_PAGE / LIVE_EACH);
+    assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
+    assert_int_equal(hak_trim(0), 0);
+    check_and_use_all();
+}
+
+/* As the background thread's ticks do in a sleep: the program's time stands still. */
+TEST(in_a_sleep_a_tick_purges_without_a_call)
+{
+    start_unowned();
+    free_most();
+    hak_bins_flush(t);
+    fake_os_pass(500);
+    uint64_t now = hak_clock_ms(), calls = unit_cause_calls(HAK_CAUSE_partial_release);
+    HAK_STORE_RELAXED(&hak_slept_ms, now);
+    hak_parts.backend->purge_tick(now);
+    assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > calls);
+    check_and_use_all();
+}
+
 TEST(a_setting_keeps_the_pages)
 {
     start("HAKMEM_TINY_SS_PARTIAL=0");
     free_most();
     hak_bins_flush(t);
     pass(2000);
-    assert_false(hak_sparse_is_due(slab_of_live()));
+    assert_false(hak_sparse_is_due(slab_of_live(), false));
 }
 
 TEST(no_part_of_a_longer_page_is_named)

@@ -190,17 +190,17 @@ static bool next_pass(struct class_cache *c, unsigned turn)
 }
 
 /* Its last block may have come back: then a later pass finds it. */
-static size_t purge_inside(struct hak_slab *slab)
+static size_t purge_inside(struct hak_slab *slab, bool now)
 {
     if (!hak_slab_visit(slab))
         return 0;
-    size_t bytes = hak_sparse_is_due(slab) ? hak_sparse_purge(slab) : 0;
+    size_t bytes = hak_sparse_is_due(slab, now) ? hak_sparse_purge(slab) : 0;
     hak_slab_leave(slab);
     return bytes;
 }
 
 /* Returns the number of system pages that it purged; each takes about as much time as a slab. */
-static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab)
+static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab, bool now)
 {
     unsigned pages = 0;
     if (hak_slab_all_back(slab)) {
@@ -210,7 +210,7 @@ static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab)
         hak_parts_empty_slab(slab);
         put_empty(slab);
     } else {
-        pages = (unsigned)(purge_inside(slab) / HAK_SYSTEM_PAGE);
+        pages = (unsigned)(purge_inside(slab, now) / HAK_SYSTEM_PAGE);
         hak_slab_stack_push(&c->partial[!front_of(c)], slab);
         if (hak_slab_all_back_by_now(slab))
             want_pass(c);
@@ -220,7 +220,7 @@ static unsigned look_at_stack(struct class_cache *c, struct hak_slab *slab)
 
 /* Visits up to `most` slabs, less the pages purged, in up to `passes` passes, whatever other threads put in the
  * meantime; returns how many. When a fork waits it stops, and returns `most`. */
-static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
+static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes, bool now)
 {
     unsigned n = 0, pages = 0;
     unsigned slabs = (unsigned)hak_min(most, (passes + 1) * ((size_t)HAK_LOAD_RELAXED(&c->partials) + 1));
@@ -232,7 +232,7 @@ static unsigned sweep(struct class_cache *c, unsigned most, unsigned passes)
             break;
         struct hak_slab *slab = hak_slab_stack_pop(&c->partial[turn & FRONT]);
         if (slab)
-            pages += look_at_stack(c, slab);
+            pages += look_at_stack(c, slab, now);
         else if (!passes-- || !next_pass(c, turn))
             break;
     }
@@ -244,7 +244,7 @@ static void count_idle(struct class_cache *c, int32_t most)
     int32_t idle = HAK_ADD_RELAXED(&c->idle, 1) + 1;
     want_pass(c);
     if (idle >= most + HAK_LOAD_RELAXED(&c->partials) / 4 && hak_lock_try(&sweeping)) {
-        sweep(c, STEP, 1);
+        sweep(c, STEP, 1, false);
         hak_lock_release(&sweeping);
     }
 }
@@ -284,7 +284,7 @@ static bool sweep_classes(bool all, unsigned most)
         if (served)
             HAK_STORE_RELAXED(&c->served, false);
         if (all || !served)
-            left -= sweep(c, left, PASSES);
+            left -= sweep(c, left, PASSES, all);
     }
     if (!left)
         next = cls;
@@ -302,8 +302,15 @@ bool hak_slab_cache_sweep(bool all, unsigned most)
     return more;
 }
 
+static void want_passes(void)
+{
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
+        want_pass(&caches[cls]);
+}
+
 void hak_slab_cache_flush(void)
 {
+    want_passes();
     while (hak_slab_cache_sweep(true, UINT_MAX))
         hak_lock_let_fork();
     cool_all();
@@ -316,8 +323,7 @@ bool hak_slab_cache_tick(uint64_t now_ms)
     bool more = hak_slab_cache_sweep(slept, slept ? TICK_AFTER_SLEEP : TICK);
     if (slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms()) {
         cool_all();
-        for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-            want_pass(&caches[cls]);
+        want_passes();
         HAK_STORE_RELAXED(&cooled_ms, now_ms);
     }
     return more && slept;

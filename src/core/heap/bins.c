@@ -50,13 +50,27 @@ static bool is_bin_empty(const struct hak_heap *heap, unsigned cls)
     return hak_heaps_are_of_cpus() ? !hak_cache_retired_length(heap, cls) : !hak_cache_first(cls);
 }
 
-static bool purge_sparse(struct hak_heap *heap, unsigned cls)
+static bool purge_sparse(struct hak_heap *heap, unsigned cls, bool now)
 {
     size_t bytes = 0;
-    for (struct hak_slab *slab = heap->bins[cls].slabs; slab && bytes < SPARSE_BYTES && !hak_lock_is_fork_waiting();
-         slab = slab->next)
-        bytes += hak_sparse_is_due(slab) ? hak_sparse_purge(slab) : 0;
+    for (struct hak_slab *slab = heap->bins[cls].slabs;
+         slab && (now || (bytes < SPARSE_BYTES && !hak_lock_is_fork_waiting())); slab = slab->next)
+        bytes += hak_sparse_is_due(slab, now) ? hak_sparse_purge(slab) : 0;
     return bytes;
+}
+
+static void trim_class(struct hak_heap *heap, unsigned cls)
+{
+    purge_sparse(heap, cls, true);
+}
+
+void hak_bins_trim(void)
+{
+    if (!hak_self.heap)
+        return;
+    hak_heap_begin_change(hak_self.heap);
+    hak_heap_each_class(hak_self.heap, trim_class);
+    hak_heap_end_change(hak_self.heap);
 }
 
 /* A bin without a refill since the last scan holds more than the thread needs. True: it shrank, or pages inside its
@@ -65,7 +79,7 @@ static bool scan_class(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
     bool served = b->seen != (uint8_t)b->refills;
-    bool purged = purge_sparse(heap, cls);
+    bool purged = purge_sparse(heap, cls, false);
     b->seen = (uint8_t)b->refills;
     if (served || (is_bin_empty(heap, cls) && !b->remote_count && !b->slabs))
         return purged;

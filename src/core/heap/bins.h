@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Operations on all bins of a heap: flush, scan, retire and resume, dissolve. */
+ * Operations on all bins of a heap: flush, trim, scan, retire and resume, dissolve. */
 #ifndef HAK_BINS_H
 #define HAK_BINS_H
 
@@ -7,6 +7,8 @@
 
 /* Empties all bins of the calling thread, and releases its slabs without allocated blocks. */
 void hak_bins_flush(struct hak_heap *heap);
+/* Purges whole free pages inside the slabs that the calling thread owns. */
+void hak_bins_trim(void);
 /* The decay scan, which each thread runs at intervals, on its heap or on that of its CPU, which it has entered. For a
  * class that needed no refill since its last scan, it drains half of the bin and the remote cache, and releases idle
  * slabs; if the bin is then empty, it gives up all slabs. It shrinks at most one class per call. */

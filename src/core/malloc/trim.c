@@ -2,8 +2,10 @@
  * See trim.h. */
 #include "trim.h"
 
+#include "core/heap/bins.h"
 #include "core/heap/thread.h"
 #include "core/pages/space.h"
+#include "core/parts/sparse.h"
 #include "core/process/life.h"
 #include "core/process/maintenance.h"
 
@@ -12,8 +14,10 @@ size_t hak_trim(size_t keep)
     if (!hak_init())
         return 0;
     hak_thread_request_flush();
+    uint64_t purged = hak_sparse_purged();
     hak_thread_heap(); /* flushes this thread's bins at once */
+    hak_bins_trim();
     size_t bytes = hak_purge_all(keep);
     hak_space_trim();
-    return bytes;
+    return bytes + (hak_sparse_purged() - purged);
 }

@@ -21,29 +21,37 @@ static uint32_t free_blocks(const struct hak_slab *slab)
     return hak_slab_free_blocks(slab) + hak_slab_remote_count(slab);
 }
 
-/* Ages beyond HAK_SLAB_TIMES cannot be told. */
 static bool may_purge(void)
 {
-    return !HAK_BLOCKS_ARE_MARKED && !hak_limit_is_tight && hak_options.ss_partial &&
-           hak_purge_delay_ms() >> HAK_SLAB_TIME_LG < HAK_SLAB_TIMES - 2;
+    return !HAK_BLOCKS_ARE_MARKED && !hak_limit_is_tight && hak_options.ss_partial;
 }
 
-bool hak_sparse_is_due(const struct hak_slab *slab)
+/* Ages beyond HAK_SLAB_TIMES cannot be told. */
+static bool can_age(void)
 {
-    uint32_t n = free_blocks(slab);
+    return hak_purge_delay_ms() >> HAK_SLAB_TIME_LG < HAK_SLAB_TIMES - 2;
+}
+
+static bool is_idle(const struct hak_slab *slab)
+{
     /* Adds one: the time of the last tick may go back a little, when a thread stores its time late. */
     uint32_t age = (hak_slab_time() + 1 - slab->taken_at) % HAK_SLAB_TIMES;
-    if (!may_purge() || (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)))
+    return can_age() && age > 1 + hak_max(1, hak_purge_delay_ms() >> HAK_SLAB_TIME_LG);
+}
+
+bool hak_sparse_is_due(const struct hak_slab *slab, bool now)
+{
+    uint32_t n = free_blocks(slab);
+    if (!may_purge() || (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)) || n <= slab->sparse)
         return false;
-    return age > 1 + hak_max(1, hak_purge_delay_ms() >> HAK_SLAB_TIME_LG) && n > slab->sparse &&
-           (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST;
+    return now || (is_idle(slab) && (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST);
 }
 
 void hak_sparse_purge_new(const struct hak_slab *slab)
 {
     size_t page = hak_os_page_size();
     struct iovec rest = {slab->base + page, slab->pages * HAK_PAGE - page};
-    if (may_purge())
+    if (may_purge() && can_age())
         hak_pages_purge_inside(&rest, 1);
 }
 
@@ -69,6 +77,13 @@ static struct iovec next_run(const struct hak_slab *slab, size_t at)
     return (struct iovec){slab->base + from, at - from};
 }
 
+static _Atomic(uint64_t) purged;
+
+uint64_t hak_sparse_purged(void)
+{
+    return HAK_LOAD_RELAXED(&purged);
+}
+
 size_t hak_sparse_purge(struct hak_slab *slab)
 {
     struct iovec ranges[RANGES], run;
@@ -83,5 +98,6 @@ size_t hak_sparse_purge(struct hak_slab *slab)
     if (n && !hak_pages_purge_inside(ranges, n))
         return 0;
     slab->sparse = (uint16_t)hak_slab_free_blocks(slab);
+    HAK_ADD_RELAXED(&purged, bytes);
     return bytes;
 }
