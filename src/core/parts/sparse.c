@@ -32,7 +32,7 @@ static bool can_age(void)
     return hak_purge_delay_ms() >> HAK_SLAB_TIME_LG < HAK_SLAB_TIMES - 2;
 }
 
-static bool is_idle(const struct hak_slab *slab)
+static bool is_at_rest(const struct hak_slab *slab)
 {
     /* Adds one: the time of the last tick may go back a little, when a thread stores its time late. */
     uint32_t age = (hak_slab_time() + 1 - slab->taken_at) % HAK_SLAB_TIMES;
@@ -44,7 +44,7 @@ bool hak_sparse_is_due(const struct hak_slab *slab, bool now)
     uint32_t n = free_blocks(slab);
     if (!may_purge() || (HAK_HEADER_LIMIT && hak_tag_in_header_zone(slab->base)) || n <= slab->sparse)
         return false;
-    return now || (is_idle(slab) && (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST);
+    return now || (is_at_rest(slab) && (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST);
 }
 
 void hak_sparse_purge_new(const struct hak_slab *slab)
