@@ -30,7 +30,8 @@ struct hak_profile_header {
     _Atomic(uint64_t) frames_used;
     uint64_t maps_at, maps; /* in bytes */
     _Atomic(uint64_t) maps_used;
-    _Atomic(uint64_t) lost; /* samples that found no room */
+    _Atomic(uint64_t) lost;       /* samples that found no room */
+    _Atomic(uint64_t) live, peak; /* bytes for which the live samples stand, roughly: now, and most of it */
 };
 
 struct hak_profile_entry {
@@ -39,10 +40,10 @@ struct hak_profile_entry {
     uint64_t first;                     /* frame */
     _Atomic(uint64_t) depth;            /* stored with release after the members above */
     _Atomic(uint64_t) allocated, freed; /* samples */
-    uint64_t reserved;
+    _Atomic(uint64_t) peak;             /* samples that lived when most did */
 };
 
-_Static_assert(sizeof(struct hak_profile_header) == 112 && sizeof(struct hak_profile_entry) == 64,
+_Static_assert(sizeof(struct hak_profile_header) == 128 && sizeof(struct hak_profile_entry) == 64,
                "readers know the layout");
 
 #endif

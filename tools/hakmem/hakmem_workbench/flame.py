@@ -16,28 +16,27 @@ DEEPEST = 200  # levels of a graph: each is a call of Python's, too
 
 
 def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
-    """Widths are bytes: live or allocated ones; of a difference, those that came."""
+    """Widths are bytes: live, allocated, or live at the peak; of a difference, those that came."""
     root = _node("all")
     for stack, amount in profile.stacks.items():
         node = root
-        amounts = max(amount.live_bytes, 0), max(amount.all_bytes, 0)
-        _add(node, *amounts)
+        amounts = [max(one, 0) for one in (amount.live_bytes, amount.all_bytes, amount.peak_bytes)]
+        _add(node, amounts)
         frames = [frame for address in reversed(stack) for frame in reversed(symbols.frames[address])]
         for frame in frames[:DEEPEST]:
             node = node["c"].setdefault(frame.function, _node(frame.function, frame.place))
-            _add(node, *amounts)
+            _add(node, amounts)
     data = json.dumps(_plain(root), ensure_ascii=False).replace("<", "\\u003c")
     frame = resources.files(__package__).joinpath("flame.html").read_text("utf-8")
     return frame.replace("@TITLE@", escape(title)).replace("@DATA@", data)
 
 
 def _node(name: str, place: str = "") -> dict[str, Any]:
-    return {"n": name, "p": place, "v": [0.0, 0.0], "c": {}}
+    return {"n": name, "p": place, "v": [0.0] * 3, "c": {}}
 
 
-def _add(node: dict[str, Any], live: float, everything: float) -> None:
-    node["v"][0] += live
-    node["v"][1] += everything
+def _add(node: dict[str, Any], amounts: list[float]) -> None:
+    node["v"] = [a + b for a, b in zip(node["v"], amounts, strict=True)]
 
 
 def _plain(node: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .text import word
 OBSERVER = "libhakmem-profile.so"
 MAGIC = b"HAKPROF1"
 HEADER = struct.Struct("=8sIIQQQQQQQQQQQQ")
-ENTRY = struct.Struct("=QQQQQQQ8x")
+ENTRY = struct.Struct("=QQQQQQQQ")
 MEAN_AT = 32
 PLACES = 1 << 60  # no address of a process
 
@@ -44,6 +44,8 @@ class Amount:
     live_blocks: float = 0
     all_bytes: float = 0
     all_blocks: float = 0
+    peak_bytes: float = 0
+    peak_blocks: float = 0
     samples: int = 0
 
     def add(self, other: Amount, sign: int = 1) -> None:
@@ -51,6 +53,8 @@ class Amount:
         self.live_blocks += sign * other.live_blocks
         self.all_bytes += sign * other.all_bytes
         self.all_blocks += sign * other.all_blocks
+        self.peak_bytes += sign * other.peak_bytes
+        self.peak_blocks += sign * other.peak_blocks
         self.samples += sign * other.samples
 
 
@@ -133,7 +137,7 @@ def _whole(data: bytes) -> HeapProfile:
         at = entries_at + number * entry_size
         if data[at : at + 8] == bytes(8):
             continue
-        _, size, drawn_at, first, depth, allocated, freed = ENTRY.unpack_from(data, at)
+        _, size, drawn_at, first, depth, allocated, freed, peak = ENTRY.unpack_from(data, at)
         if not depth or not allocated:
             continue
         room -= depth
@@ -141,14 +145,20 @@ def _whole(data: bytes) -> HeapProfile:
             raise ValueError("its entries contradict each other")
         frames = struct.unpack_from(f"={depth}Q", data, frames_at + 8 * first)
         profile.mean = profile.mean or drawn_at  # it was switched off
-        profile.stacks.setdefault(frames, Amount()).add(_estimate(size, drawn_at, allocated, freed))
+        profile.stacks.setdefault(frames, Amount()).add(_estimate(size, drawn_at, allocated, freed, peak))
+    if profile.total.peak_bytes < profile.total.live_bytes:  # the peak is noted in steps
+        for amount in profile.stacks.values():
+            amount.peak_bytes, amount.peak_blocks = amount.live_bytes, amount.live_blocks
     return profile
 
 
-def _estimate(size: int, mean: int, allocated: int, freed: int) -> Amount:
+def _estimate(size: int, mean: int, allocated: int, freed: int, peak: int) -> Amount:
     scale = 1 / -math.expm1(-max(size, 1) / mean)
     live = max(allocated - freed, 0) * scale
-    return Amount(live * size, live, allocated * scale * size, allocated * scale, allocated)
+    at_peak = min(peak, allocated) * scale
+    return Amount(
+        live * size, live, allocated * scale * size, allocated * scale, at_peak * size, at_peak, allocated
+    )
 
 
 def _mappings(text: bytes) -> list[Mapping]:

@@ -94,7 +94,7 @@ def test_flame_graph(browser: Browser, tmp_path: Path, width: int, dark: bool) -
     mappings = [heapprofile.Mapping(0x1000, 0x9000, 0, "[vdso]"), heapprofile.Mapping(0xA000, 0xB000, 0, "</script>")]
     profile = heapprofile.HeapProfile(1, 0, 1, 0, mappings)
     for stack in ((0x2000, 0xA001, 0x3000), (0x3000,)):
-        profile.stacks[stack] = heapprofile.Amount(100, 1, 200, 2, 2)
+        profile.stacks[stack] = heapprofile.Amount(100, 1, 200, 2, 150, 1, 2)
     page = tmp_path / "flame.html"
     page.write_text(flame.page("<i>", profile, Symbols(mappings, (0x2000, 0x3000, 0xA001))), "utf-8")
     assert look_at(browser, page, width, dark)["heading"] == "<i>"
@@ -109,6 +109,8 @@ def test_flame_graph(browser: Browser, tmp_path: Path, width: int, dark: bool) -
     assert browser.run("[...document.querySelectorAll('.found')].map(box => box.innerText)") == ["</script>"]
     browser.run("document.querySelector('[value=\"1\"]').click()")
     assert browser.run(f"{boxes}[0].title") == "all \n400 B, 100.0 %"
+    browser.run("document.querySelector('[value=\"2\"]').click()")
+    assert browser.run(f"{boxes}[0].title") == "all \n300 B, 100.0 %"
     assert browser.console == []
 
 

@@ -38,14 +38,14 @@ def profiled(compiled: Callable[..., Path]) -> Path:
     return compiled("profiled", *flags)
 
 
-def live(profile: HeapProfile, function: str, caller: str = "") -> float:
-    """Live bytes of all stacks that go through both."""
+def live(profile: HeapProfile, function: str, caller: str = "", kind: str = "live_bytes") -> float:
+    """Bytes of all stacks that go through both."""
     symbols = Symbols(profile.mappings, (at for stack in profile.stacks for at in stack))
     found = 0.0
     for stack, amount in profile.stacks.items():
         names = {frame.function for at in stack for frame in symbols.frames[at]}
         if function in names and (not caller or caller in names):
-            found += amount.live_bytes
+            found += getattr(amount, kind)
     return found
 
 
@@ -104,6 +104,21 @@ def test_a_forked_child_has_its_own(
     assert live(first, "keeps", "main") == pytest.approx(24e6, rel=0.1)
     assert live(second, "keeps", "main") == pytest.approx(12e6, rel=0.2)
     assert live(second, "grows") == pytest.approx(8e6, rel=0.01)
+
+
+def test_the_peak(
+    hakmem: Hakmem, real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    """What lived when most did, though little of it lives at the end."""
+    program = compiled("peaks", "-O1", "-g", "-fno-optimize-sibling-calls")
+    words = ("--mean", str(MEAN), "--library", str(real_library), "-o", str(tmp_path / "peak"), "--peak", "-n", "1")
+    done = hakmem("profile", *words, "--", program)
+    profile = heapprofile.load(tmp_path / "peak.hakprof")
+    assert live(profile, "hump") == 0 and live(profile, "stays") == pytest.approx(15e6, rel=0.15)
+    assert live(profile, "hump", kind="peak_bytes") == pytest.approx(30e6, rel=0.1)
+    assert live(profile, "stays", kind="peak_bytes") == pytest.approx(5e6, rel=0.2)
+    assert re.search(r"^at its peak: 3\d\.\d MiB in ", done.out, re.MULTILINE), done.text
+    assert "    hump  peaks.c" in done.out, done.text
 
 
 def test_all_processes_are_kept(

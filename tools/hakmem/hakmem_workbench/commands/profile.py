@@ -59,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allocated", action="store_true", help="by all that was allocated, not by what lives"
     )
+    parser.add_argument("--peak", action="store_true", help="by what lived when most did")
     parser.add_argument("--idle", action="store_true", help="load it, and switch nothing on")
     parser.add_argument("--on", action="store_true", help="switch it on in a running process")
     parser.add_argument("--off", action="store_true", help="switch it off in a running process")
@@ -185,6 +186,7 @@ def _show(
         printer.line(f"{plural(profile.lost, 'sample')} were lost for lack of room: figures are too low")
     printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")
     printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
+    printer.line(f"at its peak: {size(total.peak_bytes)} in {_blocks(total.peak_blocks)}")
     if shown:
         _table(printer, profile, symbols, args)
     if output:
@@ -208,14 +210,17 @@ def _table(
         merged.setdefault(_words(stack, symbols), Amount()).add(amount)
 
     def weight(amount: Amount) -> float:
-        return amount.all_bytes if args.allocated else amount.live_bytes
+        return amount.all_bytes if args.allocated else amount.peak_bytes if args.peak else amount.live_bytes
+
+    def number(amount: Amount) -> float:
+        return amount.all_blocks if args.allocated else amount.peak_blocks if args.peak else amount.live_blocks
 
     whole = sum(abs(weight(amount)) for amount in merged.values())
     rows = sorted(merged.items(), key=lambda row: -abs(weight(row[1])))
     for words, amount in rows[: max(args.top, 0)]:
         if not weight(amount):
             break
-        blocks = round(amount.all_blocks if args.allocated else amount.live_blocks)
+        blocks = round(number(amount))
         printer.line()
         printer.line(
             f"{printer.style(size(weight(amount)), 'bold')}  {percent(weight(amount) / whole)}"
