@@ -41,7 +41,7 @@ readonly PROBES MOST VARIANTS=(
         | $MOST --no-suite models --no-suite fuzz --no-suite life | --suite life"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false \
         | $MOST --no-suite life | --suite life"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | $MOST |"
+    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | $MOST --no-suite life | --suite life"
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false \
         | $MOST --no-suite life | --suite life"
     "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
