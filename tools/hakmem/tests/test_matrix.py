@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from browser import Browser
 from conftest import HERE, Hakmem
 from test_page import explained_in, look_at
 
@@ -87,7 +88,7 @@ def test_no_sources(hakmem: Hakmem, tmp_path: Path) -> None:
 
 
 def test_from_builds_to_page(  # type: ignore[no-untyped-def]
-        hakmem: Hakmem, source: Path, tmp_path: Path, compiled) -> None:
+        hakmem: Hakmem, source: Path, tmp_path: Path, compiled, browser: Browser) -> None:
     factors = ("-f", "header=true,false", "-f", "HAKMEM_BACKEND=shared_pool,legacy")
     words = ("--source", source, "--build-root", tmp_path / "builds", "-o", tmp_path, "--runs", "8")
     more = ("--metric", "cpu", "--memory-runs", "1", "--no-syscalls", "--seed", "3")
@@ -107,7 +108,7 @@ def test_from_builds_to_page(  # type: ignore[no-untyped-def]
     assert found["format"] == "hakmem-matrix/1"
     assert [cell["header"] for cell in found["cells"]] == ["true", "true", "false", "false"]
     assert len(found["analysis"]["main"]) == 2 and len(found["analysis"]["interactions"]) == 1
-    seen = look_at(tmp_path / "matrix.html", tmp_path)
+    seen = look_at(browser, tmp_path / "matrix.html")
     assert seen["title"] == "hakmem matrix: header × HAKMEM_BACKEND"
     assert len(seen["rows"]["cells"]) == 4
     assert {box["name"] for box in seen["boxes"]} == {"main", "interactions", "cells"}

@@ -6,11 +6,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser, found
+from browser import Browser
 
 from hakmem_workbench import flame, glossary, heapprofile
 from hakmem_workbench.symbols import Symbols
@@ -64,14 +63,6 @@ CONTRAST = """(() => {
   }
   return least;
 })()"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if not found():
-        pytest.skip("Chromium is not installed: the pages are not checked")
-    with Browser(tmp_path_factory.mktemp("browser")) as browser:
-        yield browser
 
 
 def look_at(browser: Browser, page: Path, width: int = 1100, dark: bool = False) -> dict:  # type: ignore[type-arg]
