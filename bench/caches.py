@@ -28,7 +28,7 @@ import workloads
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, CSV = ROOT / "docs" / "caches.md", ROOT / "docs" / "data" / "caches.csv"
 PICTURE = ROOT / "docs" / "data" / "caches.svg"
-CACHES = ("list", "array", "cpu")
+CACHES = ("list", "array")
 NOISE = "noise"
 TITLES = {
     "cpu_s": "User and system time, ratio to `{first}`",

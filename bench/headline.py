@@ -30,7 +30,6 @@ BUILDS = {
     "header=true": {"tiny_header": "true"},
     "header=small": {"tiny_header": "small"},
     "cache=list": {"cache": "list"},
-    "cache=cpu": {"cache": "cpu"},
 }
 PEERS = ("system", "mimalloc", "jemalloc")
 SIDE_RUNS = 5  # proof, memory, system calls

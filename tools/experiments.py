@@ -259,10 +259,10 @@ def mixed_8192(lab):
 
 def recycling(lab):
     commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42"]
-    threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"  # no slab moves if the next thread takes over the bins
-    return Section("Workloads that grow and shrink", commands + [f"HAKMEM_PARKED_THREADS=0 {threads_end}"],
+    threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"
+    return Section("Workloads that grow and shrink", commands + [threads_end],
                    [reuse_row(lab, command) for command in commands] +
-                   [reuse_row(lab, threads_end, HAKMEM_PARKED_THREADS="0")])
+                   [reuse_row(lab, threads_end)])
 
 
 def larson(lab):

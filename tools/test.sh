@@ -48,11 +48,6 @@ readonly PROBES MOST VARIANTS=(
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "list         | gcc   | -Dcache=list -Dbench=false$PROBES \
         | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
-    "cpu          | gcc   | -Dcache=cpu -Dbench=false | \
-        --suite unit --suite stress --suite api --suite shape --suite misuse \
-        | --suite limits --suite memory --suite life --suite pool --suite ledger"
-    "cpu-thread   | gcc   | -Dcache=cpu -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false \
-        | --suite stress | --suite unit"
     "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape \
         | --suite api --suite limits --suite life --suite switches"
     "checks       | gcc   | -Dhardened=checks -Dbench=false | --suite misuse --suite settings \
@@ -100,8 +95,6 @@ readonly REFUSALS=(
     "-Ddefault_backend=nonsense                     | nonsense"
     "-Dfrontends=large -Dtiny_header=small           | tiny"
     "-Dcache=bag                                     | list"
-    "-Dcache=cpu -Dtiny_header=true                  | tags"
-    "-Dcache=cpu -Dhardened=true                     | quarantine"
 )
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -416,7 +409,6 @@ emulated_tests() {
 emulated() {
     local -x UNIT_RUN_BY=qemu-aarch64 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu QEMU_PAGESIZE=4096
     emulated_tests "$1" --suite unit --suite api --suite stress || return 1
-    cross_build "$1-cpu" -Dcache=cpu -Dbench=false && emulated_tests "$1-cpu" --suite unit || return 1
     for QEMU_PAGESIZE in 16384 65536; do
         emulated_tests "$1" --suite unit || return 1
     done

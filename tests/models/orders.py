@@ -36,11 +36,10 @@ KEPT = {
     ("hak_tag_clear", "load", "acquire", "relaxed"): "it reads nothing of the table, and its store depends on the mask",
 }
 # (file, part of the line): the reason why no model covers it.
-BY_CPU = "models are of threads that have caches; the thread sanitizer runs with -Dcache=cpu"
+BY_CPU = "models are of threads that have heaps; the thread sanitizer runs with heaps of CPUs, under their locks"
 UNMET = {
     ("core/heap/cpu_heaps.c", "heaps[cpu]"): BY_CPU,
-    ("core/heap/cpu_heaps.c", "heap->arrays"): BY_CPU,
-    ("core/heap/caches/cpu/cpu.c", "heap->arrays"): BY_CPU,
+    ("core/heap/cpu_heaps.c", "&count"): BY_CPU,
     ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_CPU,
     ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",
     ("frontends/large/spans.c", "newest[kind]"): "for advice about huge pages; no model maps as much",

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * Threads start and end, and heaps are retired, resumed and dissolved (core/heap/thread.c as it is). The bins only
+ * Threads start and end, and their heaps are dissolved and serve others (core/heap/thread.c as it is). The bins only
  * record their owner: a heap and everything in it belongs to one thread at a time. */
-#include <limits.h>
 #include <pthread.h>
 
 #include "core/heap/bins.h"
+#include "core/heap/caches/contract.h"
 #include "core/heap/heaps.h"
-#include "core/heap/share.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
 #include "core/parts/parts.h"
@@ -19,58 +18,37 @@ static struct hak_heap descriptors[MODEL_THREADS];
 static unsigned used_descriptors;
 static void (*destructor)(void *);
 
+#define MODEL_THREADS_HERE 3
+
 static void setup(void)
 {
     hak_parts.release = &release;
-    hak_options.parked_threads = 1;
     hak_thread_make_key();
 }
 
-/* --- retire: threads start and end, and one dissolves retired heaps
- * ------------------------------------------------- */
-
 static void come_and_go(unsigned self)
 {
-    if (self == 2) {
-        hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
-        return;
-    }
+    (void)self;
     struct hak_heap *t = hak_thread_heap();
     MODEL_CHECK(t && t->tag && t->tag == hak_self.tag);
     t->bins[0].batch++;
     destructor(t);
-    MODEL_CHECK(!hak_thread_heap() && hak_self.tag == HAK_TAG_NOBODY);
+    MODEL_CHECK(!hak_thread_heap() && !hak_self.heap);
 }
 
-static void expect_two(void)
+static void expect_none(void)
 {
     struct hak_heaps_totals totals;
     hak_heaps_totals(&totals);
-    MODEL_CHECK(totals.started == 2 && totals.used == 0 && totals.retired <= 1);
-    model_reached(totals.retired);
-    if (totals.resumed)
-        model_reached(2);
-    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
-    hak_heaps_totals(&totals);
-    MODEL_CHECK(totals.retired == 0 && used_descriptors <= 2);
+    MODEL_CHECK(totals.started == MODEL_THREADS_HERE && totals.used == 0 && used_descriptors <= MODEL_THREADS_HERE);
+    model_reached(used_descriptors - 1);
 }
 
 /* --- what thread.c calls ----------------------------------------------------------------------------------------- */
 
-void hak_share_set_heaps(uint32_t live)
-{
-    (void)live;
-}
-
-void hak_bins_resume(struct hak_heap *t)
+void hak_cache_begin(struct hak_heap *t)
 {
     t->bins[0].batch++;
-}
-
-void hak_bins_retire(struct hak_heap *t)
-{
-    t->bins[0].batch++;
-    t->retired_bytes = 100;
 }
 
 void hak_bins_dissolve(struct hak_heap *t)
@@ -108,6 +86,6 @@ int pthread_setspecific(pthread_key_t key, const void *value)
 }
 
 const struct model models[] = {
-    {"park", 3, setup, come_and_go, expect_two, 3},
+    {"ends", MODEL_THREADS_HERE, setup, come_and_go, expect_none, 3},
     {0},
 };

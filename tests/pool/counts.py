@@ -18,7 +18,7 @@ PER_THREAD = {"mmap": 1, "mprotect": 1}
 # longer.
 SETTINGS = {"HAKMEM_PURGE_DELAY_MS": 500}
 RELEASES = ("madvise", "process_madvise")
-MOST_RELEASES = 40
+MOST_RELEASES = 60
 
 
 def check(name, threads, calls, own, problems):

@@ -98,7 +98,6 @@ ROWS = {
 
     "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", OTHER_SLABS, base=NEVER | {"HAKMEM_SS_HOT_SLABS": "16"}),
     "HAKMEM_SS_HOT_SLABS": Row("1", "shrink", "-", OTHER_SLABS + ("lru.*",)),
-    "HAKMEM_PARKED_THREADS": Row("0", "remote", "-", ("bins.*",) + SLABS, elsewhere=("shrink",)),
     "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", OTHER_SLABS + RELEASES, base=AT_ONCE),
     "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "whole", "+", OTHER_SLABS + RELEASES,
                                            base=AT_ONCE | {"HAKMEM_SS_HOT_SLABS": "1"}),

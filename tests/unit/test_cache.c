@@ -41,7 +41,7 @@ TEST(the_block_freed_last_is_taken_first_and_all_are_visited)
     unit_free_blocks(unit_blocks(SIZE, 10));
     hak_cache_each(hak_class_of(SIZE), count_visit);
     assert_true(visited >= 2);
-    assert_int_equal(visited, hak_cache_length(hak_class_of(SIZE)));
+    assert_int_equal(visited, unit_bin_length(hak_class_of(SIZE)));
 }
 
 TEST(a_trim_is_heard_by_a_thread_that_recycles_one_block)
@@ -139,10 +139,10 @@ TEST(a_bin_as_long_as_its_capacity_does_not_overflow)
     hak_cache_drain(t, cls);
     for (uint32_t i = 0; i < keep - 1; i++)
         hak_free(blocks[i]);
-    assert_int_equal(hak_cache_length(cls), keep - 1);
+    assert_int_equal(unit_bin_length(cls), keep - 1);
     uint64_t overflows = t->counters.overflows;
     hak_cache_check(t, cls, blocks[keep - 1]);
-    assert_int_equal(hak_cache_length(cls), keep);
+    assert_int_equal(unit_bin_length(cls), keep);
     assert_int_equal(t->counters.overflows, overflows);
     hak_cache_check(t, cls, blocks[keep]);
     assert_int_equal(t->counters.overflows, overflows + 1);
@@ -184,7 +184,7 @@ TEST(after_a_long_burst_of_frees_a_bin_holds_few_blocks)
         unsigned cls = hak_class_of(size);
         struct unit_block *burst = unit_blocks(size, 32 * (hak_parts.capacity[cls] + HAK_ARRAY_FREES));
         unit_free_blocks(burst);
-        assert_in_range(hak_cache_length(cls), 0, HAK_BIN_SHORT_TICK + 2);
+        assert_in_range(unit_bin_length(cls), 0, HAK_BIN_SHORT_TICK + 2);
         unit_free_blocks(unit_blocks(size, 2 * HAK_BIN_SHORT_TICK)); /* a refill ends the burst */
         assert_in_range(t->bins[cls].overflows, 0, 1);
     }
@@ -265,7 +265,7 @@ static size_t metadata_of_many_threads(void)
 TEST(slots_of_many_ended_threads_go_back_to_the_kernel)
 {
     const struct hak_ledger_entry *advice = &hak_ledger[HAK_CAUSE_metadata][HAK_OS_madvise];
-    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
+    t = unit_init_heap(NULL);
     pthread_barrier_init(&worked, NULL, 2);
     pthread_barrier_init(&over, NULL, MANY + 1);
     metadata_of_many_threads();
@@ -292,7 +292,7 @@ static void *use_a_class(void *unused)
 
 TEST(frees_of_ended_threads_are_counted)
 {
-    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
+    t = unit_init_heap(NULL);
     static struct hak_heaps_totals totals;
     unit_in_thread(use_a_class, NULL);
     hak_heaps_totals(&totals);
@@ -359,16 +359,16 @@ TEST(without_memory_for_slots_blocks_are_drained)
     unsigned cls = hak_class_of(64), most = hak_array_most(&t->bins[cls]);
     take_all_slots();
     unit_free_blocks(blocks);
-    assert_true(hak_cache_length(cls) <= most);
+    assert_true(unit_bin_length(cls) <= most);
     void *alone = hak_bin_refill(t, hak_class_of(SIZE), HAK_REFILL_WITHIN_BUDGET); /* never used: no slots */
-    assert_int_equal(hak_cache_length(hak_class_of(SIZE)), 0);
+    assert_int_equal(unit_bin_length(hak_class_of(SIZE)), 0);
     if (alone)
         hak_mark_clear(alone, hak_class_of(SIZE));
     hak_free(alone); /* NULL if there was no slab */
     fake_os_allow();
-    for (unsigned i = 0; i < 100 && !hak_cache_length(hak_class_of(SIZE)); i++)
+    for (unsigned i = 0; i < 100 && !unit_bin_length(hak_class_of(SIZE)); i++)
         hak_free(hak_malloc(SIZE));
-    assert_true(hak_cache_length(hak_class_of(SIZE)) > 0);
+    assert_true(unit_bin_length(hak_class_of(SIZE)) > 0);
     unit_census();
 }
 #endif
@@ -383,33 +383,5 @@ TEST(a_bin_is_checked_for_the_first_time_after_some_frees)
     for (unsigned i = 0; i < 24; i++)
         hak_free(hak_malloc(SIZE));
     assert_int_equal(t->counters.checks, 1);
-}
-#endif
-
-#if HAK_CACHE_CPU
-static void *take_on_the_fast_path(void *others)
-{
-    unsigned cls = hak_class_of(SIZE);
-    t = unit_thread();
-    hak_free(others); /* checks the class */
-    hak_free(others = hak_malloc(SIZE));
-    assert_ptr_equal(hak_cache_pop(hak_cache_here(), cls), others);
-    assert_true(hak_cache_push(hak_cache_here(), cls, others));
-    assert_ptr_equal(hak_cache_first(cls), others);
-    return others;
-}
-
-TEST(without_sequences_the_fast_path_finds_the_arrays_of_the_thread)
-{
-    t = unit_init_heap(NULL);
-    take_on_the_fast_path(hak_malloc(SIZE));
-    void *first = hak_cache_first(hak_class_of(SIZE)), *another = hak_malloc(SIZE);
-    unit_in_thread(take_on_the_fast_path, hak_malloc(SIZE));
-    unit_in_thread(take_on_the_fast_path, hak_malloc(SIZE)); /* with the arrays of the first */
-    assert_ptr_equal(another, first);
-    hak_free(another);
-    hak_bins_flush(unit_thread());
-    unit_sweep();
-    assert_int_equal(unit_census().used, 0);
 }
 #endif

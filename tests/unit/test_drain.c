@@ -36,8 +36,6 @@ static void *free_shared(void *unused)
 TEST(blocks_of_an_owned_slab_go_home_in_groups)
 {
     start(NULL);
-    if (HAK_CACHE_CPU)
-        skip(); /* others' blocks go to the caller's bin */
     shared = unit_blocks(SIZE, capacity - 1);
     assert_int_equal(hak_slab_state(hak_space_slab(shared)), HAK_SLAB_ACTIVE);
     unit_in_thread(free_shared, NULL);
@@ -105,7 +103,7 @@ static void drain_one(void *block)
 
 TEST(without_a_heap_remote_blocks_go_home_at_once_and_the_tag_with_the_last)
 {
-    start("HAKMEM_PARKED_THREADS=0");
+    start(NULL);
     shared = unit_blocks_of_other(SIZE, 2);
     uint64_t page = (uintptr_t)shared >> HAK_PAGE_LG;
     struct hak_slab *slab = hak_space_slab(shared);
@@ -164,7 +162,7 @@ static void drain(void)
 /* The slab of a block that is freed twice was given up meanwhile, and its pages now belong to a span. */
 TEST(blocks_do_not_go_home_to_a_span)
 {
-    start("HAKMEM_PARKED_THREADS=0");
+    start(NULL);
     shared = unit_blocks_of_other(SIZE, 2);
     struct hak_slab *slab = hak_space_slab(shared);
     slab->cls = HAK_CLASS_SPAN;

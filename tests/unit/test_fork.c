@@ -86,10 +86,7 @@ static int others_are_pinned(void)
 /* What the other thread had free serves the child, or goes back. */
 static int others_are_taken_over(void)
 {
-    struct hak_heaps_totals totals;
-    hak_heaps_totals(&totals);
-    if (totals.retired != 1)
-        return 3;
+    hak_trim(0);
     unit_free_blocks(others);
     hak_bins_flush(unit_thread());
     int result = use_everything();
@@ -105,10 +102,8 @@ static void *allocate(void *unused)
 
 static int next_thread_continues(void)
 {
-    struct hak_heaps_totals totals;
     unit_join(unit_begin(allocate, NULL));
-    hak_heaps_totals(&totals);
-    return totals.resumed != 1 || totals.pinned_slabs || fork_again();
+    return unit_totals().pinned_slabs || fork_again();
 }
 
 /* Forks while another thread waits. */

@@ -220,7 +220,7 @@ static void threads(unsigned from, unsigned to)
     }
 }
 
-static void retired(unsigned from, unsigned to)
+static void ended(unsigned from, unsigned to)
 {
     pthread_t all[1000];
     for (unsigned i = from; i < to; i++) {
@@ -332,8 +332,7 @@ static const struct dimension {
     unsigned n, more; /* more: what a call may cost more if it has work to do in the larger heap only */
 } dimensions[] = {
     {"threads", KEPT UNBOUNDED, threads, 100, 2000},
-    {"heaps retired", UNBOUNDED "HAKMEM_PURGE_DELAY_MS=100000 HAKMEM_PARKED_THREADS=1024", retired, 100, 2000},
-    {"heaps idle", "HAKMEM_PARKED_THREADS=1024", retired, 100, 8000},
+    {"threads ended", UNBOUNDED, ended, 100, 2000},
     {"superslabs in use", NULL, in_use, 500, 4000},
     {"superslabs free and clean", UNBOUNDED, free_and_clean, 500, 4000},
     {"superslabs free and dirty", KEPT UNBOUNDED, free_all, 500, 2000},

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/heap/remote_cache.h"
-#include "core/heap/share.h"
 #include "core/heap/thread.h"
 #include "core/pages/mark.h"
 
@@ -24,8 +23,6 @@ static struct unit_block *shared, *shared_rest;
 TEST(remote_blocks_serve_the_next_refill)
 {
     start(NULL);
-    if (HAK_CACHE_CPU)
-        skip(); /* others' blocks go to the caller's bin */
     shared = unit_blocks_of_other(SIZE, 2 * capacity);
     struct unit_block *mine = unit_blocks(SIZE, 1), *next = shared->next->next->next;
     void *one = shared->next->next; /* freed last, so the first to be used again */
@@ -44,12 +41,11 @@ TEST(remote_blocks_serve_the_next_refill)
 TEST(a_remote_block_of_the_first_slab_does_not_keep_the_cache_from_serving)
 {
     start(NULL);
-    if (HAK_HEADER_LIMIT || HAK_CACHE_CPU)
+    if (HAK_HEADER_LIMIT)
         skip(); /* others' blocks go to the caller's bin */
     if (HAK_HARDENED)
         skip(); /* the bitmap has the blocks of a new page */
     unsigned small = hak_class_of(512);
-    hak_share_set_heaps(1);
     struct unit_block *mine = unit_blocks(512, 1);
     while (hak_cache_first(small))
         unit_blocks(512, 1);
@@ -92,7 +88,6 @@ static uint64_t returned(void)
     return t->counters.remote_blocks + t->counters.drained_blocks;
 }
 
-/* By the heap's own functions: with `cpu`, free would put the blocks into the bin of the thread. */
 static const char *const capacities[] = {NULL, "HAKMEM_TINY_FAST_CAP_C3=1 HAKMEM_TINY_FAST_CAP_C4=1",
                                          "HAKMEM_TINY_FAST_CAP_C3=2 HAKMEM_TINY_FAST_CAP_C4=2"};
 TEST_EACH(a_free_returns_few_blocks, capacities)
@@ -101,7 +96,6 @@ TEST_EACH(a_free_returns_few_blocks, capacities)
     unsigned small = hak_class_of(64);
     const struct hak_bin *b = &t->bins[small];
     struct unit_block *block = unit_blocks_of_other(64, 1000), *next;
-    hak_share_set_heaps(1);
     for (; block; block = next) {
         uint64_t before = returned();
         next = block->next;
@@ -112,26 +106,3 @@ TEST_EACH(a_free_returns_few_blocks, capacities)
     }
     assert_int_equal(returned() + b->remote_count, 1000);
 }
-
-#if HAK_CACHE_SLOTS
-/* The number of slots stays as it is, so that the blocks in them stay until they return to their slabs. */
-TEST(a_full_array_whose_capacity_falls_is_flushed)
-{
-    start(NULL);
-    if (HAK_HEADER_LIMIT || HAK_CACHE_CPU)
-        skip(); /* no small block is remote */
-    struct hak_bin *b = &t->bins[hak_class_of(512)];
-    size_t n = 33;
-    shared = unit_blocks_of_other(512, n);
-    hak_share_set_heaps(1);
-    struct unit_block *last = shared, *rest = shared->next;
-    unit_free_blocks(rest);
-    assert_int_equal(b->remote_count, 32);
-    assert_int_equal(b->remote_lg, 5);
-    hak_share_set_heaps(1000);
-    hak_free(last);
-    assert_int_equal(b->remote_lg, 5);
-    assert_int_equal(b->remote_count, hak_share_capacity(hak_class_of(512)));
-    assert_int_equal(returned(), n - b->remote_count);
-}
-#endif

@@ -23,7 +23,6 @@ TEST(json_names_what_serves)
         "\"version\": \"" HAK_VERSION "\"",
         "\"tiny_header\": \"" HAK_TINY_HEADER_NAME "\"",
         "\"cache\": \"" HAK_CACHE_NAME "\"",
-        "\"cache_of\": \"threads\"",
         "\"source\": \"environment\"",
         "\"value\": \"a\\u0022b\\u005cc\"",
     };
@@ -51,7 +50,7 @@ static void assert_numbers(const char *section, const char *wanted)
 TEST(each_section_has_its_numbers)
 {
     static const char *const sections[][2] = {
-        {"threads", "live parked resumed started active_slabs pinned_by_fork"},
+        {"threads", "live cpus started active_slabs pinned_by_fork"},
 #define X(name, meaning) " " #name
         {"bins", &("" HAK_COUNTERS(X))[HAK_COUNTING ? 0 : sizeof " mallocs frees" - 1]},
 #undef X

@@ -89,10 +89,9 @@ static void *allocate_in_thread(void *context)
 /* The thread of all slabs has ended. With lists, blocks that other threads freed are in no bitmap. */
 static void start_unowned(void)
 {
-    t = unit_init_heap("HAKMEM_PARKED_THREADS=0");
+    t = unit_init_heap(NULL);
     unit_in_thread(allocate_in_thread, NULL);
-    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool") ||
-        hak_heaps_are_of_cpus())
+    if (!HAK_BITMAP_ALL || !is_purged_here() || strcmp(hak_parts.backend->name, "shared_pool"))
         skip();
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A thread gets a heap at its first slow path. When it ends, its heap is retired for the next thread, and dissolved if
- * none comes. */
+ * A thread gets a heap when it has done enough. When it ends, its heap is dissolved. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -10,10 +9,10 @@
 #include "core/heap/heaps.h"
 #include "core/heap/owned.h"
 #include "core/heap/remote_cache.h"
-#include "core/heap/share.h"
 #include "core/heap/thread.h"
 
 #include "core/malloc/malloc.h"
+#include "core/os/cgroup.h"
 #include "core/os/meta.h"
 #include "unit.h"
 
@@ -43,6 +42,8 @@ static void *free_some(void *blocks)
 TEST(who_frees_a_little_has_no_heap)
 {
     static void *blocks[100];
+    if (HAK_CPU_HEAPS)
+        skip();
     unit_start(NULL);
     for (unsigned i = 0; i < COUNT(blocks); i++)
         blocks[i] = hak_malloc(SIZE);
@@ -85,181 +86,74 @@ TEST(a_thread_that_ends_leaves_nothing_active)
     assert_int_equal(unit_pages_in_use(&c), 0);
 }
 
-/* --- retired: the heap of an ended thread waits for the next one -------------------------------------------- */
-
-/* A release backend that returns idle memory at once retires no heap. */
-static void start(const char *settings)
-{
-    unit_init(settings);
-    if (hak_parts.release->at_once)
-        skip();
-}
-
-/* Allocates n blocks of SIZE and frees them. */
-static void *come_and_go(void *n)
-{
-    unit_free_blocks(unit_blocks(SIZE, *(size_t *)n));
-    return NULL;
-}
-
 static uint64_t refills(void)
 {
     struct hak_heaps_totals t = unit_totals();
     return t.counters.refills;
 }
 
-TEST(the_next_thread_goes_on_with_what_the_last_one_had)
-{
-    start(NULL);
-    size_t n = 10;
-    unit_join(unit_begin(come_and_go, &n));
-    assert_int_equal(unit_totals().used, 0);
-    assert_int_equal(unit_totals().retired, 1);
-    assert_true(hak_heaps_free_bytes() >= n * SIZE);
-    uint64_t used = unit_census().used, before = refills();
-    for (unsigned i = 0; i < 10; i++)
-        unit_join(unit_begin(come_and_go, &n));
-    assert_int_equal(refills(), before);
-    assert_int_equal(unit_totals().resumed, 10);
-    assert_int_equal(unit_totals().retired, 1);
-    assert_int_equal(unit_census().free, 0); /* all are in bins */
-    assert_int_equal(unit_census().used, used);
-    hak_orphan_acquire(); /* a debug build stops at locks taken in the wrong order */
-    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
-    hak_orphan_release();
-    assert_int_equal(unit_totals().retired, 0);
-    assert_int_equal(unit_totals().active_slabs, 0);
-    assert_int_equal(unit_census().used, 0);
-}
-
-static void age_by(uint64_t ms)
-{
-    fake_os_pass(ms);
-    hak_purge_tick();
-}
-
-TEST(parked_threads_are_dissolved_after_the_purge_delay_and_by_a_trim)
-{
-    start("HAKMEM_PURGE_DELAY_MS=100");
-    size_t n = 10;
-    unit_thread();
-    unit_join(unit_begin(come_and_go, &n));
-    age_by(50);
-    assert_int_equal(unit_totals().retired, 1);
-    age_by(60);
-    assert_int_equal(unit_totals().retired, 0);
-    assert_int_equal(unit_census().used, 0);
-    unit_join(unit_begin(come_and_go, &n));
-    assert_int_equal(unit_totals().retired, 1);
-    hak_trim(0);
-    assert_int_equal(unit_totals().retired, 0);
-    assert_int_equal(unit_census().used, 0);
-}
-
-/* Every second block stays live. */
-static void leave_gaps(size_t size, size_t n)
-{
-    for (struct unit_block *b = unit_blocks(size, n); b && b->next; b = b->next) {
-        struct unit_block *gap = b->next;
-        b->next = gap->next;
-        hak_free(gap);
-    }
-}
-
-/* Owns as much as a thread may, of each of that many classes. */
-static void *own_much(void *classes)
-{
-    for (unsigned i = 0; i < *(size_t *)classes; i++) {
-        size_t size = hak_strides[HAK_NCLASSES - 1 - i];
-        leave_gaps(size, 2 * HAK_OWNED_PAGES * HAK_PAGE / size);
-    }
-    return NULL;
-}
-
-TEST(a_thread_with_much_memory_is_not_parked)
-{
-    start(NULL);
-    size_t few = 2, many = 16;
-    unit_thread();
-    unit_join(unit_begin(own_much, &few));
-    assert_int_equal(unit_totals().retired, 1);
-    unit_join(unit_begin(own_much, &many));
-    assert_int_equal(unit_totals().retired, 0);
-    assert_int_equal(unit_totals().active_slabs, 0);
-}
-
 static pthread_barrier_t together;
 
-static void *come_and_go_together(void *n)
+/* --- light: a thread that has done little ------------------------------------------------------------------ */
+
+#if HAK_CPU_HEAPS
+static void *do_little(void *unused)
 {
-    come_and_go(n);
+    unit_free_blocks(unit_blocks(SIZE, 10));
+    assert_null(hak_self.heap);
     pthread_barrier_wait(&together);
-    return NULL;
+    return unused;
 }
 
-static void run_together(unsigned count)
+static void *do_much(void *unused)
 {
-    pthread_t threads[8];
-    size_t n = 10;
-    pthread_barrier_init(&together, NULL, count);
+    for (unsigned i = 0; i < 100 && !hak_self.heap; i++)
+        unit_free_blocks(unit_blocks(64, 1000));
+    pthread_barrier_wait(&together);
+    return unused;
+}
+
+static void run_together(unsigned count, void *(*work)(void *))
+{
+    pthread_t threads[200];
+    pthread_barrier_init(&together, NULL, count + 1);
     for (unsigned i = 0; i < count; i++)
-        threads[i] = unit_begin(come_and_go_together, &n);
+        threads[i] = unit_begin_light(work, NULL);
+    pthread_barrier_wait(&together);
     for (unsigned i = 0; i < count; i++)
         unit_join(threads[i]);
 }
 
-static const struct {
-    const char *settings;
-    uint64_t parked;
-} parking[] = {{"HAKMEM_PARKED_THREADS=3", 3}, {"HAKMEM_PARKED_THREADS=0", 0}, {"HAKMEM_RELEASE=direct", 0}};
-
-TEST_EACH(so_many_threads_are_parked, parking)
+TEST(a_thread_that_does_little_makes_no_heap)
 {
-    unit_init(row->settings);
-    run_together(8);
-    assert_int_equal(unit_totals().retired, hak_parts.release->at_once ? 0 : row->parked);
-    assert_int_equal(unit_totals().used, 0);
-    if (!row->parked)
-        assert_int_equal(unit_totals().active_slabs, 0);
+    unit_start(NULL);
+    assert_non_null(unit_thread()); /* the first thread has one at once */
+    run_together(200, do_little);
+    assert_int_equal(unit_totals().used, 1);
+    assert_int_equal(unit_totals().started - unit_totals().cpus, 1);
+    assert_in_range(unit_totals().cpus, 1, HAK_CPUS);
 }
 
-static void *live_on(void *unused)
+TEST(a_thread_that_goes_on_gets_a_heap_while_few_have_one)
 {
-    get(NULL);
-    pthread_barrier_wait(&together); /* the thread has a heap */
-    pthread_barrier_wait(&together); /* it may end */
-    return unused;
-}
-
-/* In the child, one thread lives, and the next one resumes the retired heap. */
-static int resume_parked(void)
-{
-    uint64_t resumed = unit_totals().resumed;
-    if (hak_share_uses != 0 || unit_totals().used != 1)
-        return 1;
-    if (HAK_SANITIZED || getenv("UNIT_RUN_BY")) /* thread sanitizer and qemu-user die of a thread in a forked child */
-        return 0;
-    unit_join(unit_begin(come_and_go, &(size_t){10}));
-    return unit_totals().resumed != resumed + 1;
-}
-
-/* Threads that live share the budget of a class. */
-TEST(a_forked_child_has_the_parked_threads_alone)
-{
-    start(NULL);
+    unit_start(NULL);
     unit_thread();
-    run_together(2);
-    pthread_barrier_init(&together, NULL, 2);
-    pthread_t other = unit_begin(live_on, NULL);
-    pthread_barrier_wait(&together);
-    assert_int_equal(hak_share_uses, 1);
-    unit_in_child(resume_parked);
-    assert_int_equal(hak_share_uses, 1);
-    assert_int_equal(unit_totals().retired, 1);
-    pthread_barrier_wait(&together);
-    unit_join(other);
-    assert_int_equal(hak_share_uses, 0);
+    run_together(1, do_much);
+    assert_int_equal(unit_totals().started - unit_totals().cpus, 2);
+    assert_int_equal(unit_totals().used, 1);
 }
+
+TEST(among_many_busy_threads_further_ones_stay_light)
+{
+    unit_start(NULL);
+    unit_thread();
+    run_together(200, do_much);
+    assert_in_range(unit_totals().started - unit_totals().cpus, 2, 4 * hak_cpus() + 1);
+    assert_int_equal(unit_totals().used, 1);
+    hak_trim(0);
+    assert_int_equal(unit_census().used, 0);
+}
+#endif
 
 /* --- after the end: a destructor that runs later than the library's still allocates ------------------- */
 
@@ -307,6 +201,8 @@ TEST(after_its_end_a_thread_is_served_by_the_orphan)
     hak_orphan_release();
     assert_int_equal(orphan->tag, HAK_TAG_SHARED);
     assert_int_equal(refills(), refilled + 5);
+    if (HAK_CPU_HEAPS)
+        hak_trim(0);
     struct hak_census c = unit_census();
     assert_int_equal(c.used, c.remote); /* the orphan collects remote blocks when it next needs some */
     assert_int_equal(unit_totals().used, 1);

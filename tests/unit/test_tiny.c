@@ -54,7 +54,7 @@ TEST(a_foreign_block_goes_to_the_callers_bin_only_with_a_header_or_one_tag)
     struct unit_block *blocks = unit_blocks(40, 2);
     block = with_header(blocks);
     unit_in_thread(ask, NULL);
-    if (HAK_CACHE_CPU || hak_class_has_header(hak_class_of(40)))
+    if (hak_class_has_header(hak_class_of(40)))
         assert_int_equal(answer, hak_class_of(40));
     else
         assert_true(answer >= HAK_NCLASSES);

@@ -217,7 +217,24 @@ void unit_needs_delay(void)
         skip();
 }
 
+static void *run_busy(void *begun)
+{
+    void *(*fn)(void *) = ((void **)begun)[0];
+    void *context = ((void **)begun)[1];
+    free(begun);
+    hak_self.busy = true; /* it has a heap from its first slow path on */
+    return fn(context);
+}
+
 pthread_t unit_begin(void *(*fn)(void *), void *context)
+{
+    void **begun = malloc(2 * sizeof *begun);
+    begun[0] = (void *)fn;
+    begun[1] = context;
+    return unit_begin_light(run_busy, begun);
+}
+
+pthread_t unit_begin_light(void *(*fn)(void *), void *context)
 {
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, fn, context), 0);
@@ -248,6 +265,7 @@ void unit_start(const char *settings)
     if (HAK_HARDENED) /* tests look into free pages, and count calls; test_closed.c asks for it */
         setenv("HAKMEM_CLOSE_FREE", "0", 0);
     fake_os_install();
+    hak_self.busy = true; /* even if another thread comes first */
 }
 
 void unit_init(const char *settings)
@@ -461,7 +479,8 @@ size_t unit_slab_capacity(size_t size)
 
 size_t unit_bin_length(unsigned cls)
 {
-    return hak_cache_length(cls);
+    const struct hak_heap *heap = hak_self.heap;
+    return heap ? hak_cache_length(heap, cls) : 0;
 }
 
 uint64_t unit_random(uint64_t *state)

@@ -82,6 +82,8 @@ void unit_died_with(const char *message);
 void unit_stderr_begin(void);
 void unit_stderr_end(char *text, size_t size);
 pthread_t unit_begin(void *(*fn)(void *), void *context);
+/* The same for a thread that has no heap of its own before it has done enough. */
+pthread_t unit_begin_light(void *(*fn)(void *), void *context);
 /* Waits for the end of a thread, its destructors included. */
 void unit_join(pthread_t thread);
 /* Runs fn(context) in a thread that ends; its heap is dissolved. */

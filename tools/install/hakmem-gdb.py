@@ -106,7 +106,7 @@ class Slab:
         for heap, data in heaps(self.library):
             bin_at = self.library.records["field hak_heap.bins"][0] + self.cls * self.library.number("sizeof.hak_bin")
             slots, cache = self.library.get(data, "hak_bin.slots", bin_at), self.library.get(data, "hak_heap.cache")
-            length = self.library.get(data, "hak_bin.retired", bin_at)
+            length = 0
             if cache and slots:
                 end = self.library.read(cache + self.library.records["field hak_cache.bin"][0] + self.cls * 8, 8)
                 length = (int.from_bytes(end, "little") - slots) // 8
@@ -117,15 +117,14 @@ class Slab:
 
 
 def heaps(library):
-    """Address and content of the heaps of threads, and of retired heaps."""
-    for first in "used", "retired":
-        heap = int.from_bytes(library.variable(first), "little")
-        for _ in range(1 << 16):
-            if not heap:
-                break
-            data = library.read(heap, library.number("sizeof.hak_heap"))
-            yield heap, data
-            heap = library.get(data, "hak_heap.next")
+    """Address and content of all heaps."""
+    heap = int.from_bytes(library.variable("used"), "little")
+    for _ in range(1 << 16):
+        if not heap:
+            break
+        data = library.read(heap, library.number("sizeof.hak_heap"))
+        yield heap, data
+        heap = library.get(data, "hak_heap.next")
 
 
 def zones(library):

@@ -2,7 +2,7 @@
  * What a free block carries, and where the library records that a block is free. This header decides it for each cache
  * (-Dcache) and for hardened builds.
  *
- *                        list                     array, cpu                 hardened
+ *                        list                     array                      hardened
  *   in a bin             link to the next block   nothing                    marks; with `list` a link and one mark
  *   in a remote cache    link to the next block   nothing                    as in a bin
  *   on a remote list     link to the next block   link, numbers of others    link and mark

@@ -13,7 +13,6 @@
     X(frees, "counting builds: frees of any size")                     \
     X(refills, "refills of a bin from a slab")                      \
     X(refill_blocks, "blocks that refills took")                       \
-    X(shared_refills, "refills from a shared slab")       \
     X(borrowed, "requests served by a larger class")                \
     X(checks, "checks of a bin")                          \
     X(overflows, "checks that found a bin beyond its capacity")          \

@@ -3,7 +3,7 @@
  *
  * A refill takes, in this order: the first slab's own free blocks, and its remote ones if there are enough; blocks from
  * the remote cache; blocks not yet carved; the rest of the remote list; the next slab; last, a new slab from the
- * frontend. If the thread has used the class little, it shares slabs instead (share.c). The caches decide how blocks
+ * frontend. The caches decide how blocks
  * enter a bin and how bins are bounded (caches/). */
 #include "bin.h"
 
@@ -18,7 +18,6 @@
 #include "core/parts/sparse.h"
 #include "owned.h"
 #include "remote_cache.h"
-#include "share.h"
 
 #define COLLECT_BYTES 1024u /* on a remote list: enough to collect before new blocks are carved */
 #define FALLBACK_CLASSES 6u /* larger classes that are tried */
@@ -61,8 +60,6 @@ static bool own(struct hak_heap *heap, struct hak_slab *slab)
         return false;
     }
     hak_slab_tag(slab, heap->tag);
-    if (HAK_UNLIKELY(hak_share_wants_new_pages(&heap->bins[slab->cls], slab->cls)) && !slab->carved)
-        hak_sparse_purge_new(slab);
     hak_owned_add(heap, slab);
     hak_count(&heap->counters.slabs_acquired, 1);
     hak_work_add(SLAB_WORK);
@@ -144,38 +141,10 @@ static uint32_t take_own(struct hak_heap *heap, unsigned cls, uint32_t want, enu
     return taken;
 }
 
-/* A shared slab, which the thread owns for one refill. */
-static struct hak_slab *open_shared(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
-{
-    hak_owned_mark_used(heap, cls); /* so the bin is drained when the thread ends */
-    hak_count(&heap->counters.shared_refills, 1);
-    for (;;) {
-        struct hak_slab *slab =
-            hak_share_open(heap, cls, mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls));
-        if (!slab || is_mapped(slab))
-            return slab;
-        bool is_new = !slab->carved;
-        hak_share_close(slab);
-        if (is_new)
-            return NULL;
-    }
-}
-
-static uint32_t take_shared(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
-{
-    struct hak_slab *slab = open_shared(heap, cls, mode);
-    if (!slab)
-        return 0;
-    uint32_t taken = hak_cache_take(heap, cls, slab, hak_share_batch(cls, want), true);
-    hak_share_close(slab);
-    return taken;
-}
-
 /* Fills the bin; returns the number of blocks. */
 static uint32_t take_to_bin(struct hak_heap *heap, unsigned cls, uint32_t want, enum hak_refill_mode mode)
 {
-    uint32_t taken =
-        hak_share_is_on(&heap->bins[cls], cls) ? take_shared(heap, cls, want, mode) : take_own(heap, cls, want, mode);
+    uint32_t taken = take_own(heap, cls, want, mode);
     hak_count(&heap->counters.refills, taken != 0);
     hak_count(&heap->counters.refill_blocks, taken);
     return taken;
@@ -192,14 +161,33 @@ static void *take_single(struct hak_slab *slab)
     return block;
 }
 
+/* A PARTIAL slab first: an EMPTY one would become one more slab that is hardly used. */
+static struct hak_slab *acquire_shared(struct hak_heap *heap, unsigned cls, bool may_grow)
+{
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_PARTIAL);
+    return slab || !may_grow ? slab : hak_parts_acquire_slab(heap, cls);
+}
+
+static void leave_shared(struct hak_slab *slab)
+{
+    if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
+        hak_parts.backend->release_slab(slab);
+}
+
 void *hak_bin_take_one(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
-    struct hak_slab *slab = open_shared(heap, cls, mode);
-    if (!slab)
-        return NULL;
-    void *block = take_single(slab);
-    hak_share_close(slab);
-    return block;
+    bool may_grow = mode == HAK_REFILL_BEYOND_BUDGET || hak_bin_is_within_budget(cls), is_new = false;
+    struct hak_slab *slab;
+    while ((slab = acquire_shared(heap, cls, may_grow && !is_new))) {
+        hak_slab_tag(slab, HAK_TAG_SHARED);
+        bool mapped = is_mapped(slab);
+        void *block = mapped ? take_single(slab) : NULL;
+        is_new = !slab->carved;
+        leave_shared(slab);
+        if (block || is_new)
+            return block;
+    }
+    return NULL;
 }
 
 /* A thread that uses a class little takes few blocks, and so has few to return when it ends. */
@@ -231,7 +219,7 @@ void *hak_bin_fall_back(struct hak_heap *heap, unsigned cls)
         return NULL;
     unsigned end = (unsigned)hak_min(cls + 1 + FALLBACK_CLASSES, HAK_NCLASSES);
     for (unsigned other = cls + 1; other < end; other++) {
-        void *block = hak_cache_pop_again(other);
+        void *block = hak_cache_pop_again(heap, other);
         if (block) {
             hak_count(&heap->counters.borrowed, 1);
             return block;
@@ -250,14 +238,11 @@ static bool has_own_free(struct hak_heap *heap, struct hak_slab *slab)
 }
 
 /* Without memory for slots, an array holds no block; but slabs may have some. */
-static void *take_past_bin(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
+static void *take_past_bin(struct hak_heap *heap, unsigned cls)
 {
     const struct hak_bin *b = &heap->bins[cls];
-    if (hak_cache_can_hold(b))
-        return NULL;
-    if (hak_share_is_on(b, cls))
-        return hak_bin_take_one(heap, cls, mode);
-    return b->slabs && hak_slab_has_free(b->slabs) && is_mapped(b->slabs) ? take_single(b->slabs) : NULL;
+    bool can_take = !hak_cache_can_hold(heap, cls) && b->slabs && hak_slab_has_free(b->slabs) && is_mapped(b->slabs);
+    return can_take ? take_single(b->slabs) : NULL;
 }
 
 void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
@@ -273,11 +258,10 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     if (!taken)
         taken = take_to_bin(heap, cls, b->batch, mode);
     if (!taken)
-        return take_past_bin(heap, cls, mode);
+        return take_past_bin(heap, cls);
     b->batch = (uint16_t)hak_min(b->batch * 2u, hak_parts.batch[cls]);
     hak_work_add(taken);
     b->refills++;
-    hak_share_count_use(b);
     if (HAK_UNLIKELY(hak_options.guard_rate)) /* blocks in a bin count as handed out */
         hak_guard_count(taken);
     return hak_cache_taken(heap, cls);
@@ -285,7 +269,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
 
 void hak_bin_prewarm(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
-    size_t have = hak_cache_length(cls);
+    size_t have = hak_cache_length(heap, cls);
     uint32_t taken = 1;
     for (; have < blocks && taken; have += taken)
         taken = take_to_bin(heap, cls, (uint32_t)(blocks - have), HAK_REFILL_WITHIN_BUDGET);

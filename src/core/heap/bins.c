@@ -44,10 +44,14 @@ static void give_up_slabs(struct hak_heap *heap, unsigned cls)
     }
 }
 
-/* Of the CPU's arrays, hak_cache_first would show nothing. */
+void hak_bins_give_up_slabs(struct hak_heap *heap)
+{
+    hak_heap_each_class(heap, give_up_slabs);
+}
+
 static bool is_bin_empty(const struct hak_heap *heap, unsigned cls)
 {
-    return hak_heaps_are_of_cpus() ? !hak_cache_retired_length(heap, cls) : !hak_cache_first(cls);
+    return hak_heap_is_of_cpu(heap) ? !hak_cache_length(heap, cls) : !hak_cache_first(cls);
 }
 
 static bool purge_sparse(struct hak_heap *heap, unsigned cls, bool now)
@@ -117,50 +121,12 @@ void hak_bins_scan(uint64_t now_ms)
         hak_bins_scan_heap(hak_self.heap, now_ms);
 }
 
-size_t hak_bins_free_bytes(void)
+size_t hak_bins_free_bytes(const struct hak_heap *heap)
 {
-    const struct hak_heap *heap = hak_self.heap;
-    size_t bytes = heap ? hak_quarantine_bytes(heap) : 0;
+    size_t bytes = hak_quarantine_bytes(heap);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        bytes += (hak_cache_length(cls) + (heap ? heap->bins[cls].remote_count : 0)) * hak_class_usable(cls);
+        bytes += (hak_cache_length(heap, cls) + heap->bins[cls].remote_count) * hak_class_usable(cls);
     return bytes;
-}
-
-size_t hak_bins_retired_bytes(const struct hak_heap *heap)
-{
-    size_t bytes = 0;
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        bytes += hak_cache_retired_length(heap, cls) * hak_class_usable(cls);
-    return bytes;
-}
-
-static size_t carved_bytes(const struct hak_bin *b)
-{
-    size_t bytes = 0;
-    for (const struct hak_slab *slab = b->slabs; slab; slab = slab->next)
-        bytes += (size_t)slab->carved * slab->stride;
-    return bytes;
-}
-
-HAK_INLINE void add_retired_bytes(struct hak_heap *heap, unsigned cls)
-{
-    if (heap->bins[cls].slabs)
-        heap->retired_bytes += carved_bytes(&heap->bins[cls]);
-}
-
-void hak_bins_retire(struct hak_heap *heap)
-{
-    heap->retired_bytes = 0;
-    hak_quarantine_flush(heap);
-    hak_remote_cache_flush(heap);
-    hak_heap_each_class(heap, add_retired_bytes);
-    hak_cache_retire(heap);
-}
-
-void hak_bins_resume(struct hak_heap *heap)
-{
-    hak_cache_resume(heap);
-    heap->scanned_ms = 0;
 }
 
 static void abandon(struct hak_heap *heap, unsigned cls)
@@ -178,7 +144,8 @@ static void abandon(struct hak_heap *heap, unsigned cls)
 
 void hak_bins_dissolve(struct hak_heap *heap)
 {
-    hak_heap_each_class(heap, hak_cache_drain_retired);
+    hak_quarantine_flush(heap);
+    hak_heap_each_class(heap, hak_cache_end);
     hak_remote_cache_flush(heap);
     hak_heap_each_class(heap, abandon);
 }

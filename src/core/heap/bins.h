@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Operations on all bins of a heap: flush, trim, scan, retire and resume, dissolve. */
+ * Operations on all bins of a heap: flush, trim, scan, dissolve. */
 #ifndef HAK_BINS_H
 #define HAK_BINS_H
 
@@ -14,14 +14,12 @@ void hak_bins_trim(void);
  * slabs; if the bin is then empty, it gives up all slabs. It shrinks at most one class per call. */
 void hak_bins_scan_heap(struct hak_heap *heap, uint64_t now_ms);
 void hak_bins_scan(uint64_t now_ms); /* the calling thread's own heap, if it has one */
-/* Moves the blocks of the calling thread's bins to its heap, for its next owner; and back. */
-void hak_bins_retire(struct hak_heap *heap);
-void hak_bins_resume(struct hak_heap *heap);
-/* Gives up all blocks and slabs of a retired heap. */
+/* The heap's slabs lose their owner, so that other heaps can adopt those with free blocks. */
+void hak_bins_give_up_slabs(struct hak_heap *heap);
+/* Gives up all blocks and slabs of a heap whose thread has ended, or of a CPU whose arrays are closed. */
 void hak_bins_dissolve(struct hak_heap *heap);
 
-/* Usable bytes of the blocks in the calling thread's bins and remote cache, or in a retired heap. */
-size_t hak_bins_free_bytes(void);
-size_t hak_bins_retired_bytes(const struct hak_heap *heap);
+/* Usable bytes of the blocks in bins and remote cache of the calling thread's heap, or of a CPU's. */
+size_t hak_bins_free_bytes(const struct hak_heap *heap);
 
 #endif

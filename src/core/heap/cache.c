@@ -5,26 +5,16 @@
 #if HAK_CACHE_ARRAY
 void *const hak_cache_no_slots[1] = {NULL};
 HAK_THREAD_LOCAL struct hak_cache hak_self = {
-    .tag = HAK_TAG_NOBODY,
+    .tag = HAK_CPU_HEAPS ? HAK_TAG_SHARED : HAK_TAG_NOBODY,
     .bin = {[0 ... HAK_NCLASSES - 1] = (void *)hak_cache_no_slots},
-    .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NONE},
+    .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER},
 };
-#elif HAK_CACHE_CPU
-static void *no_slots[1];
-#define CLOSED                              \
-    {                                       \
-        [0 ... HAK_NCLASSES - 1] = no_slots \
-    }
-bool hak_heaps_of_cpus;
-struct hak_arrays hak_arrays_closed = {.top = CLOSED, .end = CLOSED};
-HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY, .arrays = &hak_arrays_closed};
 #else
 HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY,
                                               .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
 #endif
 
-/* Declared as in hakmem/inline.h, since LTO compares the types. src/api/inline.c checks the offsets. With the cache
- * `cpu` the layout differs, and that header is not installed. */
+/* Declared as in hakmem/inline.h, since LTO compares the types. src/api/inline.c checks the offsets. */
 struct hakmem_inline_bins {
     uint64_t owner;
     void *bin[HAK_NCLASSES];

@@ -42,21 +42,20 @@ HAK_INLINE bool hak_room_spend(uint64_t *room)
 }
 
 struct hak_cache {
-    uint64_t tag;              /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
+    uint64_t tag; /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
     HAK_CACHE_FIELDS
-    struct hak_heap *heap;    /* the cold part; NULL before and after its life */
-    bool ended;               /* the thread's destructor ran */
-    uint8_t early_frees;      /* frees before it had a heap */
+    struct hak_heap *heap; /* the cold part; NULL before and after its life */
+    bool ended;            /* the thread's destructor ran */
+    bool busy;             /* it has done enough to get a heap */
+    bool light;            /* it uses the arrays of CPUs by sequences */
+    uint8_t early_frees;   /* frees before it had a heap */
+    uint8_t steps;         /* maintenance steps without one */
+    uint16_t number;       /* of the heap that it uses if sequences are off; 0: none yet */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)
-#define HAK_TAG_CPUS (~(uint64_t)0 << 31) /* of slabs of all CPUs' heaps; a 32-bit immediate operand */
-/* Of slabs that no thread owns. */
-#define HAK_TAG_SHARED (hak_heaps_are_of_cpus() ? HAK_TAG_CPUS : (uint64_t)1 << 32 | HAK_TAG_LOW)
-
-/* Whether heaps belong to CPUs, not to threads: decided when the library starts. */
-#define hak_heaps_are_of_cpus() (HAK_CACHE_CPU && hak_heaps_of_cpus)
-extern HAK_HIDDEN bool hak_heaps_of_cpus; /* with the cache `cpu` alone */
+/* Of slabs that no thread owns: those of CPUs, and the orphan's. A light thread has it, too. */
+#define HAK_TAG_SHARED ((uint64_t)1 << 32)
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
 
@@ -82,12 +81,5 @@ HAK_INLINE hak_cache_ref hak_cache_here(void)
     return self;
 }
 #endif
-
-/* The tag of slabs whose blocks free takes on the fast path. */
-HAK_INLINE uint64_t hak_cache_tag(hak_cache_ref self)
-{
-    (void)self;
-    return HAK_CACHE_CPU ? HAK_TAG_CPUS : self->tag;
-}
 
 #endif

@@ -10,25 +10,45 @@
 
 /* Stored with release when complete; loaded with acquire by a thread that enters. */
 static _Atomic(struct hak_heap *) heaps[HAK_CPUS];
-static unsigned cpus;                     /* number of CPU ids; 0 while rseq is off */
+static _Atomic(unsigned) count;           /* of CPU ids, or of heaps that threads choose by number; 0: none yet */
 static HAK_LOCK(making, HAK_RANK_MAKING); /* held to write `heaps` */
 
-void hak_cpu_heaps_start(void)
+#define NUMBERED 16u /* most heaps without sequences; each lock then has few threads that are busy */
+
+/* The first thread without a heap calls this: most programs have none. */
+static void start(void)
 {
-    cpus = hak_arrays_start();
+    hak_lock_acquire(&making);
+    if (!HAK_LOAD_RELAXED(&count)) {
+        unsigned cpus = hak_arrays_start();
+        HAK_STORE_RELEASE(&count, cpus ? cpus : NUMBERED);
+    }
+    hak_lock_release(&making);
+}
+
+/* Negative: sequences are on, but do not know the thread. */
+static int current(void)
+{
+    static _Atomic(unsigned) numbered;
+    if (HAK_UNLIKELY(!HAK_LOAD_ACQUIRE(&count)))
+        start();
+    hak_self.light = hak_has_sequences;
+    if (HAK_LIKELY(hak_has_sequences))
+        return hak_rseq_cpu();
+    if (!hak_self.number)
+        hak_self.number = (uint16_t)(HAK_ADD_RELAXED(&numbered, 1) % NUMBERED + 1);
+    return hak_self.number - 1;
 }
 
 static struct hak_heap *new_heap(unsigned cpu)
 {
-    struct hak_heap *heap = hak_heap_new();
+    static struct hak_arrays *spare; /* none was left for the heap */
+    if (!spare)
+        spare = hak_arrays_new();
+    struct hak_heap *heap = spare ? hak_heap_new(spare) : NULL;
     if (!heap)
         return NULL;
-    if (!heap->arrays) /* the statistics may visit the heap already */
-        __atomic_store_n(&heap->arrays, hak_arrays_new(), __ATOMIC_RELEASE);
-    if (!heap->arrays) {
-        hak_heap_recycle(heap);
-        return NULL;
-    }
+    spare = NULL;
     heap->number = cpu;
     heap->scan_ms = hak_clock_ms();
     heap->lock = (struct hak_lock)HAK_LOCK_INIT(HAK_RANK_CPU_HEAP);
@@ -56,9 +76,6 @@ static struct hak_heap *make_heap(unsigned cpu)
     heap->forking = hak_lock_take_for_fork(&heap->lock);
     enter_locked(heap);
     HAK_STORE_RELEASE(&heaps[cpu], heap);
-    hak_self.arrays = heap->arrays;
-    hak_heap_start_parts(heap);
-    hak_self.arrays = &hak_arrays_closed;
     hak_arrays_open(cpu, heap->arrays);
     return heap;
 }
@@ -77,7 +94,7 @@ static struct hak_heap *start_heap(unsigned cpu)
 
 struct hak_heap *hak_cpu_heap_enter(void)
 {
-    int cpu = hak_rseq_cpu();
+    int cpu = current();
     struct hak_heap *heap = cpu < 0 ? NULL : HAK_LOAD_ACQUIRE(&heaps[cpu]);
     if (heap)
         enter_locked(heap);
@@ -108,11 +125,20 @@ void hak_cpu_heap_scan(uint64_t now_ms)
     hak_cpu_heap_leave(heap);
 }
 
+void hak_cpu_heap_give_up_slabs(void)
+{
+    struct hak_heap *heap = hak_cpu_heap_enter();
+    if (!heap)
+        return;
+    hak_bins_give_up_slabs(heap);
+    hak_cpu_heap_leave(heap);
+}
+
 /* A CPU whose threads do too little for a maintenance step looks idle: its heap is dissolved now and then, and refills
  * follow. */
 static bool is_idle(const struct hak_heap *heap, uint64_t since_ms)
 {
-    return heap->scan_ms <= since_ms && (HAK_LOAD_RELAXED(&heap->slabs) || hak_bins_retired_bytes(heap));
+    return heap->scan_ms <= since_ms && (HAK_LOAD_RELAXED(&heap->slabs) || hak_bins_free_bytes(heap));
 }
 
 static void dissolve_on_cpu(struct hak_heap *heap)
@@ -126,7 +152,7 @@ static void dissolve_on_cpu(struct hak_heap *heap)
 
 void hak_cpu_heaps_dissolve(uint64_t since_ms)
 {
-    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+    for (unsigned cpu = 0, n = HAK_LOAD_ACQUIRE(&count); cpu < n; cpu++) {
         struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (!heap)
             continue;
@@ -141,7 +167,7 @@ void hak_cpu_heaps_dissolve(uint64_t since_ms)
 
 void hak_cpu_heaps_lock(void)
 {
-    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+    for (unsigned cpu = 0, n = HAK_LOAD_ACQUIRE(&count); cpu < n; cpu++) {
         struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (!heap)
             continue;
@@ -153,7 +179,7 @@ void hak_cpu_heaps_lock(void)
 /* Also unlocks heaps made in the meantime, which were locked from the start. */
 void hak_cpu_heaps_unlock(void)
 {
-    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+    for (unsigned cpu = 0, n = HAK_LOAD_ACQUIRE(&count); cpu < n; cpu++) {
         struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (!heap || !heap->forking)
             continue;
@@ -164,7 +190,7 @@ void hak_cpu_heaps_unlock(void)
 
 void hak_cpu_heaps_lose_others(void)
 {
-    for (unsigned cpu = 0; cpu < cpus; cpu++) {
+    for (unsigned cpu = 0, n = HAK_LOAD_ACQUIRE(&count); cpu < n; cpu++) {
         struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
         if (heap)
             hak_lock_lose(&heap->lock);

@@ -8,6 +8,7 @@
 #include "cache.h"
 #include "core/base/block_policy.h"
 #include "core/base/counters.h"
+#include "core/base/lock.h"
 #include "core/plugin.h"
 
 #define HAK_SWINGS 8u /* after so many, an array becomes longer */
@@ -15,10 +16,9 @@
 
 /* The slabs behind one bin. */
 struct hak_bin {
-    struct hak_slab *slabs; /* ACTIVE slabs with free blocks; refills use the first */
-    uint16_t owned_pages;   /* and the sum of their pages */
-    uint16_t refills;       /* number of refills (low 16 bits) */
-    uint16_t uses;          /* refills and flushes of the remote cache (share.h) */
+    struct hak_slab *slabs;   /* ACTIVE slabs with free blocks; refills use the first */
+    uint16_t owned_pages;     /* and the sum of their pages */
+    uint16_t refills;         /* number of refills (low 16 bits) */
     uint8_t overflows;        /* since its last refill: none, some, or with arrays how many */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
@@ -38,12 +38,11 @@ struct hak_quarantine {
 
 struct hak_heap {
     uint64_t tag;
-    struct hak_cache *cache;       /* its thread's bins; NULL while the thread starts, and once it has ended */
-    _Atomic(bool) changing;        /* a slow path of its thread has begun, and not ended */
-    struct hak_heap *next, *prev;  /* the heaps in use, or the retired, or the recycled ones */
-    uint64_t retired_ms;           /* when it was retired last, */
-    size_t retired_bytes;         /* and the bytes of blocks cut from its slabs then */
+    struct hak_cache *cache;      /* its thread's bins; NULL while the thread starts, and once it has ended */
+    _Atomic(bool) changing;       /* a slow path of its thread has begun, and not ended */
+    struct hak_heap *next, *prev; /* the heaps in use, or the recycled ones */
     void *local[HAK_NFRONTENDS];  /* data of the frontends, by their index in the table of parts */
+    uint32_t busy_in;             /* the period in which its thread last took a step (thread.c) */
     uint32_t flush_done;          /* the last flush request that it has followed */
     uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: not yet, */
     unsigned scan_next;           /* and the next one */
@@ -52,7 +51,12 @@ struct hak_heap {
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */
     struct hak_counters counters;
     struct hak_quarantine quarantine[HAK_HARDENED];
-    HAK_HEAP_CLEARED_FIELDS
+    struct hak_arrays *arrays; /* of a CPU; NULL: the heap is a thread's */
+    struct hak_lock lock;      /* of a CPU's heap: the thread that holds it may use the rest as if the heap were its */
+    unsigned number;           /* of its CPU */
+    bool forking;              /* the thread that forks holds the lock */
+    void *kept;                /* of the blocks that a refill took, the one for the caller */
+    uint64_t scan_ms;          /* of a CPU: the time of the last scan */
     struct hak_bin bins[HAK_NCLASSES];
     HAK_HEAP_FIELDS
 };
@@ -76,11 +80,8 @@ HAK_INLINE void hak_heap_end_change(struct hak_heap *heap)
     HAK_STORE_RELAXED(&heap->changing, false);
 }
 
-/* What owns the heaps of this process, for reports. */
-HAK_INLINE const char *hak_heap_owners(void)
-{
-    return hak_heaps_are_of_cpus() ? "cpus" : "threads";
-}
+/* A macro, so that builds without such heaps link without optimisation, too. */
+#define hak_heap_is_of_cpu(heap) (HAK_CPU_HEAPS && (heap)->arrays)
 
 /* Calls `visit` for each class that the heap has used. */
 HAK_INLINE void hak_heap_each_class(struct hak_heap *heap, void (*visit)(struct hak_heap *heap, unsigned cls))

@@ -2,7 +2,6 @@
  * See heaps.h. */
 #include "heaps.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "bins.h"
@@ -14,10 +13,8 @@
 #include "core/os/meta.h"
 #include "core/os/os.h"
 #include "core/parts/parts.h"
-#include "share.h"
 
-#define RETIRED_BYTES (32 * HAK_MIB) /* most bytes carved from the slabs of all retired heaps */
-#define WARM 16u                     /* recycled heaps that keep their slots */
+#define WARM 16u /* recycled heaps that keep their slots */
 _Static_assert(sizeof(struct hak_cache) <= HAK_SYSTEM_PAGE, "for hak_os_can_read");
 
 HAK_LOCK(hak_heaps_lock, HAK_RANK_HEAPS);
@@ -25,40 +22,24 @@ HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
 
 /* Under hak_heaps_lock. */
 static struct hak_heap *used, *recycled;
-static struct hak_heap *retired, *oldest; /* the ends of a queue: the heap that was retired last, and first */
 static uint32_t used_count;
 static uint32_t tags = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
 static HAK_SELDOM struct hak_counters ended_counters;
-static uint64_t started, resumed, pinned_slabs;
-static _Atomic(uint32_t) retired_count, recycled_count; /* written under the lock, */
-static _Atomic(size_t) retired_bytes;                   /* as is this */
+static uint64_t started, pinned_slabs;
+static _Atomic(uint32_t) recycled_count; /* written under the lock */
 
 static HAK_SELDOM struct hak_heap orphan;
 
 static void link_used(struct hak_heap *heap)
 {
     HAK_LIST_PUSH(&used, heap);
-    hak_share_set_heaps(++used_count);
+    used_count++;
 }
 
 static void unlink_used(struct hak_heap *heap)
 {
     HAK_LIST_REMOVE(&used, heap);
-    hak_share_set_heaps(--used_count);
-}
-
-static void unlink_retired(struct hak_heap *heap)
-{
-    HAK_QUEUE_REMOVE(&retired, &oldest, heap);
-    HAK_SUB_RELAXED(&retired_count, 1);
-    HAK_SUB_RELAXED(&retired_bytes, heap->retired_bytes);
-}
-
-static void push_retired(struct hak_heap *heap)
-{
-    HAK_QUEUE_ADD_FIRST(&retired, &oldest, heap);
-    HAK_ADD_RELAXED(&retired_count, 1);
-    HAK_ADD_RELAXED(&retired_bytes, heap->retired_bytes);
+    used_count--;
 }
 
 /* --- fork ------------------------------------------------------------------------------------------------ */
@@ -68,31 +49,10 @@ static void push_retired(struct hak_heap *heap)
 static struct {
     struct hak_heap *first;
     struct hak_cache *caches, *next; /* the copies; that of the first heap */
-    size_t bytes;                    /* of all copies */
+    size_t bytes, count;             /* of all copies; of heaps */
     uint64_t since_ms;
 } left;
 static _Atomic(bool) any_left;
-
-/* Retires up to `most` of them. */
-static void retire_left(unsigned most)
-{
-    if (!HAK_BLOCKS_ARE_BARE)
-        return;
-    for (struct hak_heap *heap; most-- && (heap = left.first); left.next++) {
-        left.first = heap->next;
-        heap->cache = left.next;
-        hak_cache_retire(heap);
-        heap->cache = NULL;
-        heap->retired_ms = left.since_ms;
-        heap->retired_bytes = 0; /* not bounded */
-        push_retired(heap);
-    }
-    if (!left.first && left.caches) {
-        hak_meta_free_pages(left.caches, left.bytes);
-        left.caches = NULL;
-        HAK_STORE_RELAXED(&any_left, false);
-    }
-}
 
 /* Whether the thread's storage is in the child, too: a program can exclude it (MADV_DONTFORK), or end a thread so that
  * no destructor runs, and use the addresses for something else. */
@@ -119,15 +79,20 @@ static bool is_complete(const struct hak_heap *heap)
     return heap->cache && !HAK_LOAD_RELAXED(&heap->changing) && has_cache(heap);
 }
 
-/* The copies, so that the storage of those threads can serve others. */
+/* The copies, so that the storage of those threads can serve others. Those of the parent's parent move. */
 static void make_copies(void)
 {
-    retire_left(UINT_MAX); /* of the parent's parent */
-    left.bytes = used_count * sizeof *left.caches;
-    left.caches = HAK_BLOCKS_ARE_BARE && used_count > (hak_self.heap != NULL) ? hak_meta_alloc_pages(left.bytes) : NULL;
-    left.next = left.caches;
+    size_t bytes = (left.count + used_count) * sizeof *left.caches;
+    bool needed = HAK_BLOCKS_ARE_BARE && (left.count || used_count > (hak_self.heap != NULL));
+    struct hak_cache *caches = needed ? hak_meta_alloc_pages(bytes) : NULL;
+    if (left.caches && caches)
+        memcpy(caches, left.next, left.count * sizeof *caches);
+    if (left.caches)
+        hak_meta_free_pages(left.caches, left.bytes);
+    left.caches = left.next = caches;
+    left.bytes = bytes;
     left.since_ms = hak_clock_ms();
-    HAK_STORE_RELAXED(&any_left, left.caches != NULL);
+    HAK_STORE_RELAXED(&any_left, caches != NULL);
 }
 
 static void pin(struct hak_heap *heap)
@@ -138,54 +103,84 @@ static void pin(struct hak_heap *heap)
         heap->next = heap->prev = heap;
 }
 
-/* The heaps are not touched before they are needed: most children execute another program. */
+/* The heaps are not touched before they are needed: most children execute another program. Those of CPUs are
+ * complete. */
 HAK_SNAPSHOT void hak_heaps_fork_child(void)
 {
-    struct hak_heap *own = hak_self.heap, *next, **last = &left.first;
-    if (hak_heaps_are_of_cpus())
-        return; /* the child has all heaps, complete */
+    struct hak_heap *own = hak_self.heap, *next, *others = used, **last = &left.first;
     make_copies();
-    struct hak_cache *copy = left.caches;
-    for (struct hak_heap *heap = used; heap; heap = next) {
-        next = heap->next;
-        if (heap == own)
-            continue;
-        if (!copy || !is_complete(heap)) {
+    while (left.caches && *last)
+        last = &(*last)->next;
+    if (!left.caches)
+        for (struct hak_heap *heap = left.first; heap; heap = next, left.count--) {
+            next = heap->next;
             pin(heap);
-            continue;
         }
-        *copy++ = *heap->cache;
-        if (*last != heap)
-            *last = heap;
-        last = &heap->next;
-    }
-    if (*last)
-        *last = NULL;
     used = NULL;
     used_count = 0;
-    if (own)
-        link_used(own);
+    for (struct hak_heap *heap = others; heap; heap = next) {
+        next = heap->next;
+        if (heap == own || hak_heap_is_of_cpu(heap)) {
+            link_used(heap);
+        } else if (!left.caches || !is_complete(heap)) {
+            pin(heap);
+        } else {
+            left.next[left.count++] = *heap->cache;
+            *last = heap;
+            last = &heap->next;
+        }
+    }
+    *last = NULL;
+}
+
+/* Dissolves one that fork left at that time or before. False: there is none. */
+static HAK_COLD bool dissolve_left(uint64_t since_ms)
+{
+    struct hak_cache cache;
+    hak_lock_acquire(&hak_heaps_lock);
+    struct hak_heap *heap = left.since_ms <= since_ms ? left.first : NULL;
+    if (heap) {
+        left.first = heap->next;
+        cache = *left.next++;
+        if (!--left.count) {
+            hak_meta_free_pages(left.caches, left.bytes);
+            left.caches = NULL;
+            HAK_STORE_RELAXED(&any_left, false);
+        }
+        link_used(heap); /* so that its counters are summed */
+    }
+    hak_lock_release(&hak_heaps_lock);
+    if (heap) {
+        heap->cache = &cache;
+        hak_heap_end_parts(heap);
+        hak_heap_dissolve(heap);
+    }
+    return heap;
+}
+
+bool hak_heaps_dissolve(uint64_t since_ms, unsigned most)
+{
+    while (most && HAK_UNLIKELY(HAK_LOAD_RELAXED(&any_left)) && dissolve_left(since_ms))
+        most--;
+    return !most;
 }
 
 /* The tag of a recycled heap may be reused: tags are hints, and the last owner has no slab left. */
-struct hak_heap *hak_heap_new(void)
+struct hak_heap *hak_heap_new(struct hak_arrays *arrays)
 {
     hak_lock_acquire(&hak_heaps_lock);
     struct hak_heap *heap;
-    if (!retired)
-        retire_left(1);
-    if ((heap = retired)) {
-        unlink_retired(heap);
-        resumed++;
-    } else if ((heap = recycled)) {
+    if ((heap = recycled)) {
         recycled = heap->next;
         HAK_SUB_RELAXED(&recycled_count, 1);
     } else {
         heap = hak_meta_alloc(sizeof *heap);
         if (heap)
-            heap->tag = HAK_CACHE_CPU ? HAK_TAG_CPUS : (uint64_t)++tags << 32;
+            heap->tag = (uint64_t)++tags << 32;
     }
     if (heap) {
+        if ((heap->arrays = arrays))
+            heap->tag = HAK_TAG_SHARED;
         link_used(heap);
         started++;
     }
@@ -221,72 +216,12 @@ void hak_heap_recycle(struct hak_heap *heap)
     hak_lock_release(&hak_heaps_lock);
 }
 
-static void dissolve(struct hak_heap *heap)
+void hak_heap_dissolve(struct hak_heap *heap)
 {
-    hak_heap_end_parts(heap); /* a heap that fork left has not ended */
     hak_bins_dissolve(heap);
     if (HAK_BLOCKS_IN_SLOTS && HAK_LOAD_RELAXED(&recycled_count) >= WARM)
         hak_slots_release(heap);
     hak_heap_recycle(heap);
-}
-
-/* Only the next owner can use what a retired heap holds, so it must not be much. */
-static bool may_retire(size_t bytes)
-{
-    return HAK_LOAD_RELAXED(&retired_bytes) + bytes <= RETIRED_BYTES &&
-           HAK_LOAD_RELAXED(&retired_count) < hak_options.parked_threads;
-}
-
-static bool retire(struct hak_heap *heap)
-{
-    if (hak_parts.release->at_once)
-        return false;
-    hak_lock_acquire(&hak_heaps_lock);
-    bool may = may_retire(heap->retired_bytes);
-    if (may) {
-        unlink_used(heap);
-        push_retired(heap);
-    }
-    hak_lock_release(&hak_heaps_lock);
-    return may;
-}
-
-void hak_heap_retire_or_dissolve(struct hak_heap *heap)
-{
-    if (!retire(heap))
-        dissolve(heap);
-}
-
-/* Takes a heap that was retired at that time or before; it counts as used again, so that its counters are summed. */
-static struct hak_heap *take_retired(uint64_t since_ms)
-{
-    hak_lock_acquire(&hak_heaps_lock);
-    struct hak_heap *heap = oldest && oldest->retired_ms <= since_ms ? oldest : NULL;
-    if (heap) {
-        unlink_retired(heap);
-        link_used(heap);
-    }
-    hak_lock_release(&hak_heaps_lock);
-    return heap;
-}
-
-/* Retires the heaps that fork left at that time or before, at most `most`. */
-static HAK_COLD void retire_left_since(uint64_t since_ms, unsigned most)
-{
-    hak_lock_acquire(&hak_heaps_lock);
-    if (left.since_ms <= since_ms)
-        retire_left(most);
-    hak_lock_release(&hak_heaps_lock);
-}
-
-bool hak_heaps_dissolve(uint64_t since_ms, unsigned most)
-{
-    struct hak_heap *heap;
-    if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&any_left)))
-        retire_left_since(since_ms, most);
-    for (; most && HAK_LOAD_RELAXED(&retired_count) && (heap = take_retired(since_ms)); most--)
-        dissolve(heap);
-    return !most;
 }
 
 struct hak_heap *hak_orphan_acquire(void)
@@ -311,7 +246,6 @@ static void add_heap(struct hak_heaps_totals *totals, const struct hak_heap *hea
 static void show_heaps(void)
 {
     HAK_SHOW_VARIABLE(used);
-    HAK_SHOW_VARIABLE(retired);
     HAK_SHOW_VARIABLE(orphan);
     HAK_SHOW_VARIABLE(ended_counters);
     HAK_SHOW_VARIABLE(started);
@@ -319,7 +253,6 @@ static void show_heaps(void)
     HAK_SHOW_SIZE(hak_heap);
     HAK_SHOW_FIELD(hak_heap, cache);
     HAK_SHOW_FIELD(hak_heap, next);
-    HAK_SHOW_FIELD(hak_heap, retired_ms);
     HAK_SHOW_FIELD(hak_heap, counters);
     HAK_SHOW_FIELD(hak_heap, bins);
     HAK_SHOW_SIZE(hak_bin);
@@ -334,31 +267,28 @@ void hak_heaps_totals(struct hak_heaps_totals *totals)
 {
     show_heaps();
     hak_lock_acquire(&hak_heaps_lock);
-    retire_left(UINT_MAX);
     memset(totals, 0, sizeof *totals);
     totals->started = started;
-    totals->retired = HAK_LOAD_RELAXED(&retired_count);
-    totals->resumed = resumed;
     totals->pinned_slabs = pinned_slabs;
     hak_counters_add(&totals->counters, &ended_counters);
     hak_counters_add(&totals->counters, &orphan.counters);
     hak_counters_add(&totals->counters, &hak_counters_nobodys);
-    for (struct hak_heap *heap = used; heap; heap = heap->next, totals->used++)
+    for (struct hak_heap *heap = used; heap; heap = heap->next) {
         add_heap(totals, heap);
-    for (struct hak_heap *heap = retired; heap; heap = heap->next)
+        totals->cpus += hak_heap_is_of_cpu(heap);
+        totals->used += !hak_heap_is_of_cpu(heap);
+    }
+    for (struct hak_heap *heap = left.first; heap; heap = heap->next)
         add_heap(totals, heap);
     hak_lock_release(&hak_heaps_lock);
 }
 
 size_t hak_heaps_free_bytes(void)
 {
-    size_t bytes = hak_bins_free_bytes();
+    size_t bytes = hak_self.heap ? hak_bins_free_bytes(hak_self.heap) : 0;
     hak_lock_acquire(&hak_heaps_lock);
-    retire_left(UINT_MAX);
-    for (const struct hak_heap *heap = retired; heap; heap = heap->next)
-        bytes += hak_bins_retired_bytes(heap);
-    for (const struct hak_heap *heap = hak_heaps_are_of_cpus() ? used : NULL; heap; heap = heap->next)
-        bytes += hak_bins_retired_bytes(heap);
+    for (const struct hak_heap *heap = used; heap; heap = heap->next)
+        bytes += hak_heap_is_of_cpu(heap) ? hak_bins_free_bytes(heap) : 0;
     hak_lock_release(&hak_heaps_lock);
     return bytes;
 }

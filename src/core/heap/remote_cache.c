@@ -6,7 +6,6 @@
 #include "core/base/work.h"
 #include "core/parts/parts.h"
 #include "owned.h"
-#include "share.h"
 
 #define REMOTE_MIN 4u               /* fewer blocks do not make a refill, */
 #define REMOTE_LARGE 1024u          /* unless they are larger than this */
@@ -23,21 +22,17 @@ static uint32_t remote_capacity(unsigned cls)
 
 /* --- how much, and when -------------------------------------------------------------------------------- */
 
-/* The blocks that were freed longest ago return. At least one stays, so that a second free of it is detected, or as
- * many as a thread that shares the class keeps. */
+/* The blocks that were freed longest ago return. At least one stays, so that a second free of it is detected. */
 void hak_remote_cache_check(struct hak_heap *heap, unsigned cls, void *block)
 {
     struct hak_bin *b = &heap->bins[cls];
-    bool shares = hak_share_is_on(b, cls);
-    uint32_t keep = shares ? hak_share_capacity(cls) : 1;
-    uint32_t capacity = shares ? keep + (uint32_t)hak_max(1, keep / 2) : remote_capacity(cls);
+    uint32_t capacity = remote_capacity(cls);
     hak_heap_begin_change(heap);
     hak_owned_mark_used(heap, cls);
     hak_remote_put_last(heap, b, block, capacity);
     if (b->remote_count >= capacity) {
-        uint32_t n = (uint32_t)hak_min(b->remote_count - keep, REMOTE_FLUSH);
+        uint32_t n = (uint32_t)hak_min(b->remote_count - 1u, REMOTE_FLUSH);
         hak_work_add(n);
-        hak_share_count_use(b);
         b->flushes += b->flushes < HAK_BURST;
         hak_remote_flush_to(heap, b, b->remote_count - n);
     }
@@ -65,7 +60,7 @@ uint32_t hak_remote_cache_refill(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
     uint32_t count = b->remote_count;
-    if (!count || (count < REMOTE_MIN && hak_strides[cls] <= REMOTE_LARGE && !hak_share_is_on(b, cls)))
+    if (!count || (count < REMOTE_MIN && hak_strides[cls] <= REMOTE_LARGE))
         return 0;
     hak_count(&heap->counters.remote_reused, count);
     return hak_remote_give(heap, cls, count) ? count : 0;

@@ -5,9 +5,11 @@
 #include <pthread.h>
 
 #include "bins.h"
-#include "core/base/clock.h"
+#include "caches/contract.h"
 #include "core/base/memcheck.h"
 #include "core/base/work.h"
+#include "core/os/cgroup.h"
+#include "cpu_heaps.h"
 #include "heaps.h"
 #include "quarantine.h"
 
@@ -18,19 +20,69 @@ static pthread_key_t key;
 static _Atomic(unsigned) key_state;
 enum { NO_KEY, KEY_BEING_MADE, KEY_EXISTS, KEY_REFUSED };
 
+/* --- who has a heap ---------------------------------------------------------------------------------------- */
+
+#define LIGHT_STEPS 32u /* maintenance steps, after which a thread counts as busy */
+#define BUSY_PER_CPU 4u /* most threads that are busy at a time, for each CPU: with more, further ones stay light */
+#define PERIOD_LG 10u   /* ms: a thread that takes no step for so long is not busy */
+
+static _Atomic(bool) first_began; /* the process's first thread is busy at once */
+static _Atomic(uint32_t) period, busy_now,
+    busy_before; /* the current one, and busy threads in it and in the last one */
+
+static void begin_period(uint32_t now)
+{
+    uint32_t last = HAK_LOAD_RELAXED(&period);
+    if (last == now || !HAK_CAS_RELAXED(&period, &last, now))
+        return;
+    HAK_STORE_RELAXED(&busy_before, last + 1 == now ? HAK_LOAD_RELAXED(&busy_now) : 0);
+    HAK_STORE_RELAXED(&busy_now, 0);
+}
+
+void hak_thread_step(uint64_t now_ms)
+{
+    struct hak_heap *heap = hak_self.heap;
+    uint32_t now = (uint32_t)(now_ms >> PERIOD_LG);
+    begin_period(now);
+    if (heap && heap->busy_in != now) {
+        heap->busy_in = now;
+        HAK_ADD_RELAXED(&busy_now, 1);
+    }
+    if (heap || hak_self.ended || hak_self.steps++ < LIGHT_STEPS)
+        return;
+    hak_self.steps = LIGHT_STEPS;
+    uint32_t busy = (uint32_t)hak_max(HAK_LOAD_RELAXED(&busy_now), HAK_LOAD_RELAXED(&busy_before));
+    if (busy < BUSY_PER_CPU * hak_cpus()) {
+        HAK_ADD_RELAXED(&busy_now, 1);
+        if (HAK_CPU_HEAPS)
+            hak_cpu_heap_give_up_slabs();
+        hak_self.busy = true;
+    }
+}
+
+static bool is_light(void)
+{
+    bool first = !HAK_LOAD_RELAXED(&first_began) && !HAK_EXCHANGE_RELAXED(&first_began, true);
+    bool warm = hak_options.tiny_prewarm || hak_options.pool_prewarm; /* asks for bins that are full at the start */
+    return HAK_CPU_HEAPS && !hak_self.busy && !first && !warm;
+}
+
 static struct hak_heap *start_thread(void)
 {
     unsigned state = HAK_LOAD_ACQUIRE(&key_state);
-    if (hak_self.ended || hak_heaps_are_of_cpus() || state == KEY_BEING_MADE)
+    if (hak_self.ended || state == KEY_BEING_MADE || is_light())
         return NULL;
-    struct hak_heap *heap = hak_heap_new();
+    struct hak_heap *heap = hak_heap_new(NULL);
     if (!heap)
         return NULL;
     heap->flush_done = HAK_LOAD_RELAXED(&hak_flush_request);
+    heap->busy_in = HAK_LOAD_RELAXED(&period);
+    hak_self.busy = true;
+    hak_self.light = false;
     hak_self.tag = hak_quarantine_is_on() ? HAK_TAG_NOBODY : heap->tag;
     hak_self.heap = heap; /* before setspecific, which may allocate */
     hak_counters_own = &heap->counters;
-    hak_bins_resume(heap);
+    hak_cache_begin(heap);
     if (HAK_LOAD_RELAXED(&ended_work))
         hak_work_add(HAK_EXCHANGE_RELAXED(&ended_work, 0));
     int saved = errno;
@@ -70,8 +122,8 @@ void hak_thread_request_flush(void)
     HAK_ADD_RELAXED(&hak_flush_request, 1);
 }
 
-/* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the
- * `ended` cache, which sends them to the orphan. */
+/* The destructor. Other libraries' destructors may still allocate and free after it: such calls find the `ended` cache,
+ * which sends them to the heap of the CPU, or to the orphan. */
 static void end_thread(void *value)
 {
     HAK_UNSEEN;
@@ -80,16 +132,13 @@ static void end_thread(void *value)
         return;
     hak_heap_begin_change(heap);
     hak_heap_end_parts(heap);
-    hak_bins_retire(heap);
-    hak_self.tag = HAK_TAG_NOBODY;
+    hak_self.tag = HAK_CPU_HEAPS ? HAK_TAG_SHARED : HAK_TAG_NOBODY;
     hak_self.heap = NULL;
-    heap->cache = NULL;
-    hak_counters_own = NULL;
     hak_self.ended = true;
-    heap->retired_ms = hak_clock_ms();
+    hak_counters_own = NULL;
     if (hak_work)
         HAK_ADD_RELAXED(&ended_work, hak_work);
-    hak_heap_retire_or_dissolve(heap);
+    hak_heap_dissolve(heap);
 }
 
 void hak_thread_make_key(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * A thread's heap begins at the thread's first slow path. The destructor of a pthread key retires it. */
+ * A thread's heap begins at the thread's first slow path, or when the thread has done enough while few threads have:
+ * until then it is light, and uses the heaps of CPUs (enter.h). The destructor of a pthread key dissolves it. */
 #ifndef HAK_THREAD_H
 #define HAK_THREAD_H
 
@@ -9,15 +10,17 @@ extern HAK_HIDDEN _Atomic(uint32_t) hak_flush_request;
 /* The thread has no heap yet, or has not followed the last request. */
 HAK_COLD struct hak_heap *hak_thread_heap_slow(void);
 
-/* The calling thread's heap, which begins on first use. NULL once the thread's destructor ran, without memory, or if
- * heaps belong to CPUs: callers then use the orphan. The caller has initialised the library. */
+/* The calling thread's heap. NULL while it is light, once its destructor ran, or without memory. The caller has
+ * initialised the library. */
 HAK_INLINE struct hak_heap *hak_thread_heap(void)
 {
     struct hak_heap *heap = hak_self.heap;
     return HAK_LIKELY(heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request)) ? heap : hak_thread_heap_slow();
 }
 
-/* Before the library's start: makes the key whose destructor retires heaps, once. The caller holds no lock. */
+/* At each maintenance step: the thread is busy. */
+void hak_thread_step(uint64_t now_ms);
+/* Before the library's start: makes the key whose destructor dissolves heaps, once. The caller holds no lock. */
 void hak_thread_make_key(void);
 /* Asks every thread to flush its bins at its next slow path. */
 void hak_thread_request_flush(void);

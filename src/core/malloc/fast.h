@@ -26,7 +26,7 @@ HAK_INLINE uint64_t hak_class_of_block(hak_cache_ref self, const void *p)
     }
 #endif
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
-    return page ^ hak_tag_load(page) ^ hak_cache_tag(self);
+    return page ^ hak_tag_load(page) ^ self->tag;
 }
 
 /* Usable bytes at p; 0 for NULL. Only hardened builds check that a block begins there. */

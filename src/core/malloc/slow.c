@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/probe.h"
 #include "core/heap/bin.h"
+#include "core/heap/caches/cpu/cpu.h"
 #include "core/heap/drain.h"
 #include "core/heap/enter.h"
 #include "core/heap/heaps.h"
@@ -40,8 +41,9 @@ static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refi
 static void *serve(unsigned cls, bool may_fall_back)
 {
     struct hak_heap *heap = hak_heap_enter();
-    void *p = heap ? hak_cache_pop_again(cls) : NULL; /* a thread that has just started may have inherited blocks */
-    if (hak_heaps_are_of_cpus() && !p && heap && may_fall_back)
+    bool shared = heap && hak_heap_is_of_cpu(heap);
+    void *p = shared ? hak_cache_pop_again(heap, cls) : NULL; /* without sequences; or another thread has filled it */
+    if (shared && !p && may_fall_back)
         p = hak_bin_fall_back(heap, cls);
     if (!p)
         p = refill_or_orphan(heap, cls, HAK_REFILL_WITHIN_BUDGET);
@@ -61,8 +63,8 @@ static HAK_COLD void *serve_from_room(unsigned cls)
 static void *alloc_small(unsigned cls, bool may_fall_back)
 {
     void *p = serve(cls, may_fall_back);
-    if (HAK_UNLIKELY(!p) && (hak_heaps_are_of_cpus() || !hak_bin_is_within_budget(cls)))
-        p = serve_from_room(cls); /* including memory of other CPUs' heaps */
+    if (HAK_UNLIKELY(!p) && !hak_bin_is_within_budget(cls))
+        p = serve_from_room(cls);
     if (HAK_LIKELY(p)) {
         hak_mark_check_whole(p, cls);
         hak_mark_clear(p, cls);
@@ -142,7 +144,7 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 /* A free block of a larger class, before all else: threads that use few blocks of many classes come here often. */
 HAK_INLINE void *borrow(size_t size)
 {
-    struct hak_heap *heap = hak_self.heap; /* none, also if CPUs own the heaps */
+    struct hak_heap *heap = hak_self.heap;
     if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || HAK_UNLIKELY(!heap || hak_options.guard_rate))
         return NULL;
     unsigned cls = hak_class_of(size);
@@ -157,9 +159,18 @@ HAK_INLINE void *borrow(size_t size)
     return p;
 }
 
+/* A light thread's first attempt: a block of its CPU's arrays, without a lock. */
+HAK_INLINE void *pop_light(unsigned cls)
+{
+    return HAK_CPU_HEAPS && hak_self.light ? hak_rseq_pop(cls) : NULL;
+}
+
 void *hak_malloc_slow(size_t size)
 {
-    void *p = borrow(size);
+    void *p = size <= HAK_SMALL_MAX ? pop_light(hak_class_of(size)) : NULL;
+    if (p)
+        return p;
+    p = borrow(size);
     if (!p)
         p = size > HAK_SMALL_MAX ? alloc_span(size, 1, false) : malloc_small_slow(size, __builtin_return_address(0));
     HAK_PROBE(malloc_slow, size, p);
@@ -168,7 +179,9 @@ void *hak_malloc_slow(size_t size)
 
 void *hak_alloc_class(unsigned cls)
 {
-    void *p = hak_init() ? alloc_small(cls, false) : NULL;
+    void *p = pop_light(cls);
+    if (!p && hak_init())
+        p = alloc_small(cls, false);
     hak_maintain();
     return p;
 }
@@ -197,7 +210,7 @@ void *hak_alloc_aligned_slow(size_t align, size_t size)
  * but a quarantine needs one. */
 static struct hak_heap *enter_to_free(void)
 {
-    if (hak_self.heap || hak_heaps_are_of_cpus() || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
+    if (hak_self.heap || HAK_CPU_HEAPS || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
         return hak_init() ? hak_heap_enter() : NULL;
     hak_self.early_frees++;
     return NULL;
@@ -210,13 +223,15 @@ static void free_small(struct hak_slab *slab, void *p)
     hak_block_check(slab, p, "free");
     hak_mark_set(p, slab->cls);
     struct hak_heap *heap = enter_to_free();
-    if (heap && (HAK_LOAD_RELAXED(&slab->owner) == heap || hak_heaps_are_of_cpus()))
+    if (heap && HAK_LOAD_RELAXED(&slab->owner) == heap)
         hak_slab_tag(slab, heap->tag); /* the thread owns the slab: the tag was lost when the table grew */
     if (hak_quarantine_keep(heap, slab->cls, p)) {
         hak_heap_leave(heap);
         return;
     }
-    if (heap) {
+    if (heap && hak_heap_is_of_cpu(heap)) {
+        hak_cache_check(heap, slab->cls, p);
+    } else if (heap) {
         hak_remote_cache_put(heap, slab->cls, p);
     } else {
         hak_next_store(p, NULL);
@@ -273,10 +288,14 @@ void hak_free_slow(void *p)
     HAK_PROBE(free_slow, p);
     uint64_t cls = hak_tag_class(p);
     struct hak_heap *heap = hak_self.heap;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || !heap ||
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || (!HAK_CPU_HEAPS && !heap) ||
                      (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* hak_mark_check decides */
                      (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
         free_by_slab(p, __builtin_return_address(0));
+        return;
+    }
+    if (HAK_CPU_HEAPS && HAK_UNLIKELY(!heap)) {
+        hak_free_check(p, (unsigned)cls);
         return;
     }
     hak_mark_set(p, (unsigned)cls);
@@ -304,6 +323,8 @@ static HAK_NOINLINE void check_bin(void *p, unsigned cls)
 void hak_free_check(void *p, unsigned cls)
 {
     struct hak_heap *heap = hak_self.heap;
+    if (HAK_CPU_HEAPS && hak_self.light && HAK_LIKELY(hak_rseq_push(cls, p)))
+        return;
     if (HAK_UNLIKELY(hak_cache_first(cls) == p))
         hak_slab_fail_free(hak_space_slab_of_block(p), p);
     if (HAK_LIKELY(heap && hak_cache_tick(heap, cls, p)))
@@ -313,12 +334,12 @@ void hak_free_check(void *p, unsigned cls)
 }
 
 #if HAK_COUNTING
-/* A thread's first calls, before it has a heap, are not counted. */
+/* Where each thread has a heap, its first calls are not counted. */
 void hak_count_malloc(void)
 {
     if (hak_self.heap)
         hak_count(&hak_self.heap->counters.mallocs, 1);
-    else if (hak_heaps_are_of_cpus())
+    else if (HAK_CPU_HEAPS)
         HAK_ADD_RELAXED(&hak_counters_nobodys.mallocs, 1);
 }
 
@@ -326,7 +347,7 @@ void hak_count_free(void)
 {
     if (hak_self.heap)
         hak_count(&hak_self.heap->counters.frees, 1);
-    else if (hak_heaps_are_of_cpus())
+    else if (HAK_CPU_HEAPS)
         HAK_ADD_RELAXED(&hak_counters_nobodys.frees, 1);
 }
 #endif

@@ -3,6 +3,7 @@
 #include "trim.h"
 
 #include "core/heap/bins.h"
+#include "core/heap/cpu_heaps.h"
 #include "core/heap/thread.h"
 #include "core/pages/space.h"
 #include "core/parts/sparse.h"
@@ -15,6 +16,8 @@ size_t hak_trim(size_t keep)
         return 0;
     hak_thread_request_flush();
     uint64_t purged = hak_sparse_purged();
+    if (HAK_CPU_HEAPS)
+        hak_cpu_heaps_dissolve(UINT64_MAX); /* first: some of their blocks belong to slabs of this thread */
     hak_thread_heap(); /* flushes this thread's bins at once */
     hak_bins_trim();
     size_t bytes = hak_purge_all(keep);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/kernel.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "os.h"
@@ -111,4 +112,17 @@ size_t hak_resident_bytes(void)
     bool told = !hak_options.sandbox && hak_file_read("/proc/self/statm", text, sizeof text);
     const char *second = told ? strchr(text, ' ') : NULL;
     return second ? number_in_text(second + 1) * hak_os_page_size() : SIZE_MAX;
+}
+
+unsigned hak_cpus(void)
+{
+    static _Atomic(unsigned) known;
+    unsigned n = HAK_LOAD_RELAXED(&known);
+    uint64_t mask[64];
+    long bytes = n || hak_options.sandbox ? 0 : HAK_SYSCALL(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    for (long i = 0; i < bytes / 8; i++)
+        n += (unsigned)__builtin_popcountll(mask[i]);
+    n += !n; /* the kernel did not tell */
+    HAK_STORE_RELAXED(&known, n);
+    return n;
 }

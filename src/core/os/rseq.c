@@ -50,9 +50,7 @@ static unsigned count_cpus(void)
 
 unsigned hak_rseq_find(void)
 {
-    hak_rseq_set_distance(0);
-    if (hak_options.sandbox || !&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance_to_rseq()) < 0 ||
-        !register_for_fences())
+    if (hak_options.sandbox || !&__rseq_size || !&__rseq_offset || !__rseq_size || cpu_at(distance_to_rseq()) < 0)
         return 0;
     return count_cpus();
 }
@@ -78,7 +76,6 @@ static bool fence_cpu(int cpu)
     return !HAK_SYSCALL(SYS_membarrier, FENCE_SEQUENCES, OF_ONE_CPU, cpu);
 }
 
-/* A forked child may have to register again. */
 bool hak_rseq_fence(int cpu)
 {
     return fence_cpu(cpu) || (register_for_fences() && fence_cpu(cpu));

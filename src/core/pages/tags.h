@@ -5,7 +5,7 @@
 
 #include "core/base/sizeclass.h"
 
-/* The tag of a page is (address >> 16) ^ owner tag ^ bin, where all owner tags have the same low 32 bits,
+/* The tag of a page is (address >> 16) ^ owner tag ^ bin, where all owner tags have the low 32 bits 0,
  * and stands at index (address >> 16) & mask. free() computes (p >> 16) ^ tag ^ own tag: below HAK_NCLASSES exactly
  * if p lies in a page of a slab whose last owner was this thread. A page that shares the index differs in the
  * bits that the mask dropped, an unused tag is zero, and no thread's owner tag is.
@@ -26,9 +26,6 @@ struct hak_tags {
  * boundaries, and programs write there before they free; so the fields that free() loads lie at other offsets. */
 extern HAK_HIDDEN struct hak_tags hak_tags;
 
-/* The low 32 bits of all owner tags. With `cpu` the tag of all CPUs is an immediate operand of free. */
-#define HAK_TAG_LOW ((uint64_t)HAK_CACHE_CPU << 31)
-
 /* Plain loads, which the compiler can fold into an operand: the load of the tag depends on the mask, which orders the
  * two. Sanitizers do not see dependencies, and get acquire loads, which pair with the release in grow_tags
  * (space.c). */
@@ -47,8 +44,8 @@ HAK_INLINE uint64_t hak_tag_load(uint64_t page)
  * is 0, which would look like a class where no block can be. */
 HAK_INLINE uint64_t hak_tag_class(const void *p)
 {
-    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = page ^ HAK_TAG_LOW;
-    return HAK_LIKELY(cls >= HAK_NCLASSES) ? (uint32_t)(cls ^ hak_tag_load(page)) : HAK_NCLASSES;
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
+    return HAK_LIKELY(page >= HAK_NCLASSES) ? (uint32_t)(page ^ hak_tag_load(page)) : HAK_NCLASSES;
 }
 
 HAK_INLINE void hak_tag_set(const void *p, uint64_t owner_tag, unsigned cls)

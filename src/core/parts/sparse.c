@@ -47,14 +47,6 @@ bool hak_sparse_is_due(const struct hak_slab *slab, bool now)
     return now || (is_at_rest(slab) && (size_t)(n - slab->sparse) * slab->stride >= slab->pages * HAK_PAGE / LEAST);
 }
 
-void hak_sparse_purge_new(const struct hak_slab *slab)
-{
-    size_t page = hak_os_page_size();
-    struct iovec rest = {slab->base + page, slab->pages * HAK_PAGE - page};
-    if (may_purge() && can_age())
-        hak_pages_purge_inside(&rest, 1);
-}
-
 static bool are_free(const struct hak_slab *slab, size_t first, size_t last)
 {
     for (size_t i = first; i <= last; i++)

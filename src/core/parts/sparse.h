@@ -13,7 +13,4 @@ size_t hak_sparse_purge(struct hak_slab *slab);
 /* The bytes of all purges so far. */
 uint64_t hak_sparse_purged(void);
 
-/* Purges all but the first system page of a slab from which no block was carved yet. */
-void hak_sparse_purge_new(const struct hak_slab *slab);
-
 #endif

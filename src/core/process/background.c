@@ -95,7 +95,7 @@ static void find_storage(uintptr_t *from, uintptr_t *end)
     include(from, end, &hak_self, sizeof hak_self);
     include(from, end, &hak_work, sizeof hak_work);
     include(from, end, &hak_counters_own, sizeof(void *));
-    if (HAK_CACHE_CPU) {
+    if (HAK_CPU_HEAPS) {
         include(from, end, hak_rseq_none, sizeof hak_rseq_none);
         include(from, end, (char *)hak_rseq_none + hak_rseq_distance, sizeof hak_rseq_none);
     }
@@ -110,7 +110,7 @@ static void set_up_storage(ptrdiff_t distance)
     cache->tag = HAK_TAG_NOBODY;
     cache->heap = NULL;
     cache->ended = true;
-    if (HAK_CACHE_CPU) { /* the kernel has no sequences of the thread */
+    if (HAK_CPU_HEAPS) { /* the kernel has no sequences of the thread */
         char *area = (char *)hak_rseq_none + distance;
         *(int32_t *)(area + HAK_RSEQ_CPU) = *(int32_t *)(area + hak_rseq_distance + HAK_RSEQ_CPU) = -1;
     }

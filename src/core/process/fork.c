@@ -67,7 +67,7 @@ static void prepare(void)
     if (hak_lock_is_any_held() || !hak_start())
         return;
     bool locked = lock_streams();
-    hak_lock_acquire_all(hak_heaps_are_of_cpus() ? hak_cpu_heaps_lock : NULL);
+    hak_lock_acquire_all(HAK_CPU_HEAPS ? hak_cpu_heaps_lock : NULL);
     streams_locked = locked;
     forking_process = hak_options.background ? hak_kernel_pid() : 0;
 }
@@ -76,7 +76,7 @@ static void prepare(void)
 static void forget_others(void)
 {
     hak_lock_lose_others();
-    if (hak_heaps_are_of_cpus())
+    if (HAK_CPU_HEAPS)
         hak_cpu_heaps_lose_others();
     hak_background_fork_child(forking_process);
     hak_maintenance_fork_child();
@@ -91,7 +91,7 @@ static void done(bool in_child)
     if (in_child)
         hak_heaps_fork_child();
     hak_lock_disown_all();
-    if (hak_heaps_are_of_cpus())
+    if (HAK_CPU_HEAPS)
         hak_cpu_heaps_unlock();
     hak_lock_release_all();
     unlock_streams(locked, in_child);

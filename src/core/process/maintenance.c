@@ -36,11 +36,11 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
     return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
 }
 
-/* Dissolves up to `most` heaps that were retired at `since_ms` or before, and those of CPUs that have been idle since.
+/* Dissolves up to `most` heaps that a fork left at `since_ms` or before, and those of CPUs that have been idle since.
  * True: there may be more. */
 static bool dissolve_idle(uint64_t since_ms, unsigned most)
 {
-    if (hak_heaps_are_of_cpus())
+    if (HAK_CPU_HEAPS)
         hak_cpu_heaps_dissolve(since_ms);
     return hak_heaps_dissolve(since_ms, most);
 }
@@ -109,8 +109,7 @@ static bool ask_sleepers(uint64_t awake, uint64_t now_ms)
 {
     static uint64_t asked_in;
     static size_t next;
-    if (HAK_CACHE_CPU || hak_clock_age(awake, now_ms) < ASK_MIN_MS || !has_slept(awake, now_ms) ||
-        (awake == asked_in && !next))
+    if (hak_clock_age(awake, now_ms) < ASK_MIN_MS || !has_slept(awake, now_ms) || (awake == asked_in && !next))
         return false;
     if (awake != asked_in)
         hak_thread_request_flush();
@@ -144,10 +143,12 @@ void hak_maintain_now(void)
 {
     uint64_t now = hak_clock_ms();
     hak_work = 0;
-    if (hak_heaps_are_of_cpus())
+    if (HAK_CPU_HEAPS && !hak_self.heap)
         hak_cpu_heap_scan(now);
     else
         hak_bins_scan(now);
+    if (HAK_CPU_HEAPS)
+        hak_thread_step(now);
     tick_awake(now);
     if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_signal_waiting)))
         hak_signal_send_again();

@@ -51,7 +51,6 @@ static void write_allocator(struct hak_stats_writer *w)
     hak_stats_text(w, "release", hak_parts.release->name);
     hak_stats_text(w, "tiny_header", HAK_TINY_HEADER_NAME);
     hak_stats_text(w, "cache", HAK_CACHE_NAME);
-    hak_stats_text(w, "cache_of", hak_heap_owners());
     write_names(w, "frontends", hak_frontends);
     write_names(w, "backends", hak_backends);
     write_names(w, "releases", hak_releases);
@@ -141,11 +140,8 @@ static void write_slabs(struct hak_stats_writer *w, const struct hak_heaps_total
 static void write_threads(struct hak_stats_writer *w, const struct hak_heaps_totals *t)
 {
     hak_stats_begin(w, "threads");
-    hak_stats_number(w, "live", hak_heaps_are_of_cpus() ? 0 : t->used);
-    hak_stats_number(w, "cpus", hak_heaps_are_of_cpus() ? t->used : 0);
-    hak_stats_number(w, "processors", hak_heaps_are_of_cpus() ? t->used : 0); /* the old name, for one release */
-    hak_stats_number(w, "parked", t->retired);
-    hak_stats_number(w, "resumed", t->resumed);
+    hak_stats_number(w, "live", t->used);
+    hak_stats_number(w, "cpus", t->cpus);
     hak_stats_number(w, "started", t->started);
     hak_stats_number(w, "active_slabs", t->active_slabs);
     hak_stats_number(w, "pinned_by_fork", t->pinned_slabs);
@@ -325,7 +321,7 @@ static void write_memory(struct hak_stats_writer *w, const struct hak_census *c,
     hak_stats_number(w, "metadata_bytes", hak_meta_bytes());
     hak_stats_end(w);
     hak_stats_number(w, "resident_bytes", resident_bytes());
-    hak_stats_number(w, "threads", t->used);
+    hak_stats_number(w, "threads", t->used + t->cpus);
     hak_stats_number(w, "age_ms", hak_clock_age(hak_started_ms, hak_clock_ms()));
     hak_stats_end(w);
 }

@@ -12,7 +12,6 @@
 #include "core/base/log.h"
 #include "core/base/secret.h"
 #include "core/base/work.h"
-#include "core/heap/cpu_heaps.h"
 #include "core/heap/thread.h"
 #include "core/os/limit.h"
 #include "core/pages/guard.h"
@@ -62,17 +61,14 @@ static bool init_locked(void)
     hak_options_translate(&hak_options);
     hak_log_file = hak_options.log_file;
     hak_parts_choose();
-    if (HAK_CACHE_CPU)
-        hak_cpu_heaps_start();
     hak_secret_draw();
     hak_limit_look();
     hak_container_look();
     if (hak_space_init() || !hak_parts_init())
         return false;
     if (hak_options.verbose)
-        hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s of %s", HAK_VERSION,
-                hak_parts.backend->name, hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME,
-                hak_heap_owners());
+        hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s", HAK_VERSION, hak_parts.backend->name,
+                hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME);
     if (hak_options.trace[0] && !&hak_trace_is_loaded && !hak_options.quiet)
         hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads",
                 hak_options.trace);

@@ -336,8 +336,7 @@ class Heap:
             f"live      {size(self.live)} in blocks that the program holds",
             f"retained  {size(sum(free.values()))}: {kept or 'nothing'}",
             f"resident  {size(self.resident)} of the heap, {size(resident_of(self.pid))} of the process",
-            f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use, "
-            f"{self.counters.get('threads.parked', 0)} of ended threads",
+            f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use",
             f"age       the process {duration(self.age_seconds)}, these figures 0 s",
         ]
 
@@ -412,18 +411,14 @@ class _Look:
         self.p = process
         self.heap = Heap(process.pid, process.library)
         self.heap.age_seconds = age_of(process.pid)
-        self.threads = [*self._threads("used"), *self._threads("retired")]
+        size, first = process.size_of("hak_heap"), process.number("used")
+        self.threads = list(process.list(first, "hak_heap.next", size))
         self.heap.threads = threads_of(process.pid)
-        self.heap.heaps = sum(1 for kind, *_ in self.threads if kind == "used")
+        self.heap.heaps = len(self.threads)
         self._count()
         self._memory()
 
     # --- counters ---------------------------------------------------------------------------
-
-    def _threads(self, kind: str) -> list[tuple[str, int, bytes]]:
-        size = self.p.size_of("hak_heap")
-        first = self.p.number(kind)
-        return [(kind, at, data) for at, data in self.p.list(first, "hak_heap.next", size)]
 
     def _count(self) -> None:
         p, heap = self.p, self.heap
@@ -434,12 +429,13 @@ class _Look:
         base = p.layout.fields["hak_heap.counters"][0]
         orphan = p.variable("orphan")
         sums = [(p.variable("ended_counters"), 0), (p.variable("hak_counters_nobodys"), 0)]
-        sums += [(orphan, base), *((data, base) for _, _, data in self.threads)]
+        sums += [(orphan, base), *((data, base) for _, data in self.threads)]
         for name, place in places.items():
             words = (data[at + place : at + place + 8] for data, at in sums)
             heap.counters[name] = sum(int.from_bytes(word, "little") for word in words)
-        heap.counters["threads.live"] = heap.heaps
-        heap.counters["threads.parked"] = len(self.threads) - heap.heaps
+        of_cpus = sum(1 for _, data in self.threads if self._arrays(data))
+        heap.counters["threads.live"] = heap.heaps - of_cpus
+        heap.counters["threads.cpus"] = of_cpus
         heap.counters["threads.started"] = p.number("started")
         heap.counters["threads.pinned_by_fork"] = p.number("pinned_slabs")
         heap.os_calls = tuple(self._ledger())
@@ -506,7 +502,7 @@ class _Look:
         self.slabs: list[tuple[int, int, int, int, int, int, int]] = []
         self.waiting: Counter[int] = Counter()  # blocks in bins, by page
         self.spans = self._cached_spans()
-        self.owners = {at for _, at, _ in self.threads} | {p.address("orphan")}
+        self.owners = {at for at, _ in self.threads} | {p.address("orphan")}
         for base, mapped in zones:
             tables -= self.resident.bytes(base, base + mapped)
             self._zone(base, mapped)
@@ -719,17 +715,17 @@ class _Look:
         p = self.p
         total = 0
         orphan = p.variable("orphan")
-        for kind, data in [("orphan", orphan), *((kind, data) for kind, _, data in self.threads)]:
-            total += self._bins(data, kind)
+        for data in [orphan, *(data for _, data in self.threads)]:
+            total += self._bins(data)
             if "hak_heap.quarantine[0].bytes" in p.layout.fields:
                 total += p.get(data, "hak_heap.quarantine[0].bytes")
         return total
 
-    def _bins(self, thread: bytes, kind: str) -> int:
+    def _bins(self, thread: bytes) -> int:
         p = self.p
         bins, _ = p.layout.fields["hak_heap.bins"]
         size = p.size_of("hak_bin")
-        blocks, total = self._blocks(thread, kind), 0
+        blocks, total = self._blocks(thread), 0
         for cls, stride in self.strides.items():
             here = blocks(cls)
             self.waiting.update(block // PAGE for block in here)
@@ -738,13 +734,13 @@ class _Look:
             total += amount
         return total
 
-    def _blocks(self, thread: bytes, kind: str) -> Callable[[int], Sequence[int]]:
+    def _blocks(self, thread: bytes) -> Callable[[int], Sequence[int]]:
         """The blocks in the bin of a class, for each kind of cache."""
         p = self.p
         fields = p.layout.fields
-        if "hak_heap.arrays" in fields:
-            return self._blocks_of_arrays(p.get(thread, "hak_heap.arrays"))
-        cache = p.get(thread, "hak_heap.cache") if kind == "used" else 0
+        if arrays := self._arrays(thread):
+            return self._blocks_of_arrays(arrays)
+        cache = p.get(thread, "hak_heap.cache")
         offset, size = fields["hak_cache.bin"]
         bins, step = fields["hak_heap.bins"][0], p.size_of("hak_bin")
         heads = struct.unpack(f"={size // 8}Q", p.read(cache + offset, size)) if cache else ()
@@ -753,17 +749,17 @@ class _Look:
             def blocks(cls: int) -> Sequence[int]:
                 at = bins + cls * step
                 slots = p.get(thread, "hak_bin.slots", at)
-                if not cache:
-                    return self._slots(slots, slots + 8 * p.get(thread, "hak_bin.retired", at))
-                return self._slots(slots, heads[cls] if p.get(thread, "hak_bin.slots_lg", at) else 0)
+                return self._slots(slots, heads[cls] if heads and p.get(thread, "hak_bin.slots_lg", at) else 0)
 
             return blocks
         if "hak_heap.quarantine[0].bytes" in fields:
             self.heap.note = "the blocks in bins of a hardened build with lists count as the program's"
             return lambda cls: ()
-        at, size = fields["hak_heap.retired_bin"]
-        lists = heads or struct.unpack(f"={size // 8}Q", thread[at : at + size])
-        return lambda cls: self._list_of_blocks(lists[cls])
+        return lambda cls: self._list_of_blocks(heads[cls]) if heads else ()
+
+    def _arrays(self, heap: bytes) -> int:
+        """The arrays of a CPU's heap; 0 if the heap is a thread's."""
+        return self.p.get(heap, "hak_heap.arrays") if "hak_heap.arrays" in self.p.layout.fields else 0
 
     def _blocks_of_arrays(self, arrays: int) -> Callable[[int], Sequence[int]]:
         p = self.p

@@ -7,8 +7,6 @@
 
 #if HAK_CACHE_ARRAY
 #include "array/array.h"
-#elif HAK_CACHE_CPU
-#include "cpu/cpu.h"
 #else
 #include "list/list.h"
 #endif

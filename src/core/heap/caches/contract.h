@@ -10,8 +10,8 @@
  *   uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
  * a refill: moves blocks of the slab to the bin; how many (of own slabs possibly a few more). 0 without memory
  * void *hak_cache_taken(struct hak_heap *heap, unsigned cls) one of those; NULL if there are none
- *   void *hak_cache_pop_again(unsigned cls)                           on the slow path: a block; NULL from an empty bin
- * bool hak_cache_can_hold(const struct hak_bin *b) false: without memory for slots, the bin holds no block
+ *   void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)    on the slow path: a block; NULL from an empty bin
+ * bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls) false: without memory for slots, the bin holds no block
  *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
  * and the functions declared below. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin
  * is that heap's. Only free() counts, and only down: after a number of frees of a class, its bin is checked, which
@@ -23,7 +23,7 @@
 #include "core/heap/heap.h"
 
 /* Frees of a class between two ticks. Each check of a bin is a tick, too. */
-#define HAK_BIN_TICK (HAK_CACHE_CPU ? 128u : HAK_ROOM_MOST)
+#define HAK_BIN_TICK HAK_ROOM_MOST
 #define HAK_BIN_SHORT_TICK 16u /* the same while idle memory waits to be purged */
 
 HAK_INLINE uint32_t hak_bin_random(struct hak_heap *heap)
@@ -35,7 +35,7 @@ HAK_INLINE uint32_t hak_bin_random(struct hak_heap *heap)
  * turn would tick one right after the other, and none in thousands of calls before. */
 HAK_INLINE uint32_t hak_bin_tick(struct hak_heap *heap)
 {
-    return HAK_BIN_TICK - (hak_bin_random(heap) >> (HAK_CACHE_CPU ? 26 : 27));
+    return HAK_BIN_TICK - (hak_bin_random(heap) >> 27);
 }
 
 /* The same where idle memory may wait. */
@@ -63,14 +63,13 @@ void hak_cache_leave(unsigned cls, void *p);
 void hak_cache_drain(struct hak_heap *heap, unsigned cls);
 void hak_cache_halve(struct hak_heap *heap, unsigned cls);
 
-/* Moves all bins of the heap's thread to the heap; from the heap to the calling thread; drains one bin of a retired
- * heap. */
-void hak_cache_retire(struct hak_heap *heap);
-void hak_cache_resume(struct hak_heap *heap);
-void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls);
-size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls);
+/* The thread gets the heap. */
+void hak_cache_begin(struct hak_heap *heap);
+/* Drains the bin for good, of the heap's thread, which has ended, or of a CPU that is closed. */
+void hak_cache_end(struct hak_heap *heap, unsigned cls);
 
-size_t hak_cache_length(unsigned cls);
+/* Blocks in the bin of the calling thread's heap, or of a CPU's. */
+size_t hak_cache_length(const struct hak_heap *heap, unsigned cls);
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block));
 
 #endif

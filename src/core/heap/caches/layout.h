@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The fields of the chosen cache in a thread's cache (HAK_CACHE_FIELDS), in a bin (HAK_BIN_FIELDS), and in a heap:
- * cleared when the heap is recycled (HAK_HEAP_CLEARED_FIELDS), or not (HAK_HEAP_FIELDS). */
+ * The fields of the chosen cache in a thread's cache (HAK_CACHE_FIELDS), in a bin (HAK_BIN_FIELDS), and in a heap
+ * (HAK_HEAP_FIELDS; they stay when it is recycled). */
 #ifndef HAK_CACHES_LAYOUT_H
 #define HAK_CACHES_LAYOUT_H
 
@@ -9,8 +9,6 @@
 
 #if HAK_CACHE_ARRAY
 #include "array/layout.h"
-#elif HAK_CACHE_CPU
-#include "cpu/layout.h"
 #else
 #include "list/layout.h"
 #endif

@@ -9,7 +9,6 @@
 #include "core/heap/caches/slots/slots.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
-#include "core/heap/share.h"
 #include "core/pages/block_batch.h"
 
 #define LONGER 4u                   /* capacities that a longer bin holds, */
@@ -62,26 +61,25 @@ static uint32_t grow_array(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 {
     uint32_t capacity = hak_parts.capacity[cls];
-    if (hak_share_is_on(b, cls))
-        return hak_share_capacity(cls);
     if (b->swings < HAK_SWINGS)
         return capacity;
     return (uint32_t)hak_max(capacity, hak_min(LONGER * capacity, LONGER_BYTES / hak_strides[cls]));
 }
 
-/* Sets the frees until the next tick. There are slots for them; few, if the thread shares slabs of the class. */
+/* Sets the frees until the next tick. There are slots for them. */
 HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 {
     const struct hak_bin *b = &heap->bins[cls];
     room = (uint32_t)hak_min(room, b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
-    if (hak_share_is_on(b, cls))
-        room = (uint32_t)hak_min(room, 2 * hak_share_capacity(cls) + 1);
     hak_array_set_room(heap, cls, room);
 }
 
 void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
     hak_owned_mark_used(heap, cls); /* so that the slots are found when the heap is dissolved */
+    if (hak_heap_is_of_cpu(heap))
+        return;
+    hak_self.room[cls] = HAK_ROOM_NONE;
     grow_array(heap, cls, 1);
     set_room(heap, cls, HAK_BIN_TICK);
 }
@@ -108,9 +106,11 @@ static uint32_t take_from(struct hak_slab *slab, uint32_t want, void **slots)
 
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
 {
+    (void)exactly;
+    if (hak_heap_is_of_cpu(heap))
+        return hak_cpu_take(heap, cls, slab, want);
     struct hak_bin *b = &heap->bins[cls];
     uint32_t n = hak_array_length(b, cls), room = room_for(heap, cls, n + want);
-    (void)exactly;
     if (!room)
         return 0;
     uint32_t taken = take_from(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
@@ -166,6 +166,10 @@ void hak_cache_drain(struct hak_heap *heap, unsigned cls)
 
 void hak_cache_halve(struct hak_heap *heap, unsigned cls)
 {
+    if (hak_heap_is_of_cpu(heap)) {
+        hak_cpu_halve(heap, cls);
+        return;
+    }
     heap->bins[cls].swings = 0;
     drain_and_check(heap, cls, hak_array_length(&heap->bins[cls], cls) / 2);
 }
@@ -177,7 +181,9 @@ static void drain_one(struct hak_heap *heap, void *p)
 
 void hak_cache_leave(unsigned cls, void *p)
 {
-    hak_self.room[cls] = HAK_ROOM_NONE;
+    if (HAK_CPU_HEAPS)
+        hak_cpu_leave(cls);
+    hak_self.room[cls] = HAK_ROOM_NEVER;
     drain_one(NULL, p);
 }
 
@@ -201,6 +207,10 @@ static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
  * and ticks are frequent: when the burst ends, each block that the bin holds may be the last one of its slab. */
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
+    if (hak_heap_is_of_cpu(heap)) {
+        hak_cpu_check(heap, cls, p);
+        return;
+    }
     struct hak_bin *b = &heap->bins[cls];
     bool burst = b->overflows == HAK_BURST;
     uint32_t keep = burst ? 1 : array_capacity(b, cls);
@@ -225,65 +235,40 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
 
-/* A cache that a fork left may lie in storage that the program has written to since the thread ended (has_cache). */
-static void retire_array(struct hak_heap *heap, unsigned cls)
+void hak_cache_begin(struct hak_heap *heap)
 {
+    (void)heap;
+}
+
+/* A cache that a fork left may lie in storage that the program has written to since the thread ended (has_cache). */
+void hak_cache_end(struct hak_heap *heap, unsigned cls)
+{
+    if (hak_heap_is_of_cpu(heap)) {
+        hak_cpu_drain(heap, cls);
+        return;
+    }
     struct hak_bin *b = &heap->bins[cls];
     struct hak_cache *cache = heap->cache;
-    size_t most = hak_array_most(b), n = b->slots_lg ? (size_t)((void **)cache->bin[cls] - b->slots) : 0;
-    int room = hak_room_left(cache->room[cls]); /* -1: a fork came right before the slow path that sets it */
-    b->retired = (uint16_t)(n > most ? 0 : n);
-    b->retired_room = (uint8_t)(room < 0 ? 0 : hak_min((size_t)room, most - b->retired));
-    cache->bin[cls] = (void *)hak_cache_no_slots;
-    cache->room[cls] = HAK_ROOM_NONE;
-}
-
-void hak_cache_retire(struct hak_heap *heap)
-{
-    hak_heap_each_class(heap, retire_array);
-}
-
-static void resume(struct hak_heap *heap, unsigned cls)
-{
-    struct hak_bin *b = &heap->bins[cls];
-    if (!b->slots_lg)
-        return;
-    set_length(b, cls, b->retired);
-    hak_self.room[cls] = hak_room(b->retired_room);
-}
-
-void hak_cache_resume(struct hak_heap *heap)
-{
-    hak_heap_each_class(heap, resume);
-}
-
-void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
-{
-    struct hak_bin *b = &heap->bins[cls];
-    if (b->retired)
-        hak_drain_array(heap, b->slots + 1, b->retired);
-    count_drained(heap, cls, b->retired);
-    hak_count(&heap->counters.classes[cls].served,
-              (uint64_t)(b->given - b->retired_room)); /* frees since it last got room */
+    size_t n = b->slots_lg ? (size_t)((void **)cache->bin[cls] - b->slots) : 0;
+    if (n && n <= hak_array_most(b)) {
+        hak_drain_array(heap, b->slots + 1, (uint32_t)n);
+        count_drained(heap, cls, n);
+    }
+    hak_count(&heap->counters.classes[cls].served, (uint64_t)(b->given - hak_room_left(cache->room[cls])));
     if (b->slots_lg)
         hak_slots_put(heap, b->slots, b->slots_lg);
+    cache->bin[cls] = (void *)hak_cache_no_slots;
+    cache->room[cls] = HAK_ROOM_NEVER;
 }
 
 /* --- inspection ------------------------------------------------------------------------------------------- */
 
-size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
+size_t hak_cache_length(const struct hak_heap *heap, unsigned cls)
 {
     HAK_SHOW_FIELD(hak_cache, bin);
     HAK_SHOW_FIELD(hak_bin, slots);
     HAK_SHOW_FIELD(hak_bin, slots_lg);
-    HAK_SHOW_FIELD(hak_bin, retired);
-    return heap->bins[cls].retired;
-}
-
-size_t hak_cache_length(unsigned cls)
-{
-    const struct hak_heap *heap = hak_self.heap;
-    return heap ? hak_array_length(&heap->bins[cls], cls) : 0;
+    return hak_heap_is_of_cpu(heap) ? hak_cpu_length(heap, cls) : hak_array_length(&heap->bins[cls], cls);
 }
 
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block))

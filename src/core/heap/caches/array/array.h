@@ -10,6 +10,7 @@
 #define HAK_CACHES_ARRAY_H
 
 #include "core/heap/caches/contract.h"
+#include "core/heap/caches/cpu/cpu.h"
 #include "core/heap/caches/slots/remote.h"
 #include "core/pages/mark.h"
 #include "core/parts/parts.h"
@@ -128,11 +129,19 @@ HAK_INLINE void *hak_cache_first(unsigned cls)
 
 uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly);
 
-HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
+HAK_INLINE bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls)
 {
-    return b->slots_lg != 0;
+    return hak_heap_is_of_cpu(heap) || heap->bins[cls].slots_lg != 0;
 }
 
-#include "core/heap/caches/of_thread.h"
+HAK_INLINE void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)
+{
+    return hak_heap_is_of_cpu(heap) ? hak_cpu_take_one(heap, cls) : hak_cache_pop(hak_cache_here(), cls);
+}
+
+HAK_INLINE void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
+{
+    return hak_heap_is_of_cpu(heap) ? hak_cpu_taken(heap, cls) : hak_cache_pop(hak_cache_here(), cls);
+}
 
 #endif

@@ -11,9 +11,6 @@
     uint16_t interval; /* frees between two checks */ \
     uint16_t later;    /* frees beyond the next tick until the next check */
 
-#define HAK_HEAP_CLEARED_FIELDS                                    \
-    void *retired_bin[HAK_NCLASSES];     /* while it is retired */ \
-    uint64_t retired_room[HAK_NCLASSES]; /* inverted: HAK_ROOM_NEVER before the first time */
 #define HAK_HEAP_FIELDS
 
 typedef void *hak_remote_blocks; /* a list */

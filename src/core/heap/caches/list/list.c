@@ -8,7 +8,6 @@
 #include "core/base/layout.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
-#include "core/heap/share.h"
 #include "core/parts/parts.h"
 
 #define INTERVAL_MIN 8u
@@ -17,17 +16,15 @@
 #define INTERVAL_BYTES (6 * HAK_MIB)
 #define LONGEST UINT16_MAX
 
-static uint32_t longest_interval(const struct hak_bin *b, unsigned cls)
+static uint32_t longest_interval(unsigned cls)
 {
-    if (hak_share_is_on(b, cls))
-        return 2 * hak_share_capacity(cls) + 1;
     return (uint32_t)hak_min(INTERVAL_MAX, hak_max(INTERVAL_MIN, INTERVAL_BYTES / hak_strides[cls]));
 }
 
 void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
-    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(b, cls));
+    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(cls));
     hak_list_set_room(heap, cls, b->interval + hak_bin_part(heap, b->interval), hak_bin_part(heap, b->interval));
 }
 
@@ -69,7 +66,7 @@ static void *cut_list(void *block, uint32_t keep)
 void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
-    uint32_t capacity = hak_share_is_on(b, cls) ? hak_share_capacity(cls) : hak_parts.capacity[cls];
+    uint32_t capacity = hak_parts.capacity[cls];
     uint32_t keep = b->overflows || !capacity ? 1 : capacity; /* the first block shows whether it is freed again */
     hak_list_put(cls, p);
     hak_owned_mark_used(heap, cls);
@@ -79,10 +76,10 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     if (rest) {
         hak_count(&heap->counters.overflows, 1);
         b->overflows = 1;
-        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, capacity));
+        b->interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, capacity));
         hak_drain(heap, rest);
     } else {
-        b->interval = (uint16_t)hak_min(longest_interval(b, cls), hak_max(INTERVAL_MIN, b->interval * 2u));
+        b->interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, b->interval * 2u));
     }
     uint32_t frees = b->interval - hak_bin_part(heap, b->interval / 4);
     hak_list_set_room(heap, cls, frees, hak_bin_part(heap, hak_bin_tick_now(heap)));
@@ -118,36 +115,17 @@ void hak_cache_halve(struct hak_heap *heap, unsigned cls)
     hak_list_set_room(heap, cls, 0, 0);
 }
 
-void hak_cache_retire(struct hak_heap *heap)
-{
-    memcpy(heap->retired_bin, hak_self.bin, sizeof hak_self.bin);
-    memset(hak_self.bin, 0, sizeof hak_self.bin);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        heap->retired_room[cls] = ~hak_self.room[cls];
-        hak_self.room[cls] = HAK_ROOM_NEVER;
-    }
-}
-
 /* Header builds: drains what the thread freed before it had a heap. */
-static void drain_early(struct hak_heap *heap)
+void hak_cache_begin(struct hak_heap *heap)
 {
     for (unsigned cls = 0; HAK_HEADER_LIMIT && cls < HAK_NCLASSES; cls++)
         hak_cache_drain(heap, cls);
 }
 
-void hak_cache_resume(struct hak_heap *heap)
+void hak_cache_end(struct hak_heap *heap, unsigned cls)
 {
-    drain_early(heap);
-    memcpy(hak_self.bin, heap->retired_bin, sizeof hak_self.bin);
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)
-        hak_self.room[cls] = ~heap->retired_room[cls];
-}
-
-void hak_cache_drain_retired(struct hak_heap *heap, unsigned cls)
-{
-    hak_drain(heap, heap->retired_bin[cls]);
-    heap->retired_bin[cls] = NULL;
-    heap->retired_room[cls] = 0;
+    hak_drain(heap, take_bin(cls));
+    hak_self.room[cls] = HAK_ROOM_NEVER;
 }
 
 /* No bin is as long as LONGEST, unless it is a circle. */
@@ -159,15 +137,10 @@ static size_t list_length(const void *blocks)
     return n;
 }
 
-size_t hak_cache_retired_length(const struct hak_heap *heap, unsigned cls)
+size_t hak_cache_length(const struct hak_heap *heap, unsigned cls)
 {
+    (void)heap;
     HAK_SHOW_FIELD(hak_cache, bin);
-    HAK_SHOW_FIELD(hak_heap, retired_bin);
-    return list_length(heap->retired_bin[cls]);
-}
-
-size_t hak_cache_length(unsigned cls)
-{
     return list_length(hak_self.bin[cls]);
 }
 

@@ -109,12 +109,21 @@ HAK_INLINE uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct h
     return chain.count;
 }
 
-HAK_INLINE bool hak_cache_can_hold(const struct hak_bin *b)
+HAK_INLINE bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls)
 {
-    (void)b;
+    (void)heap, (void)cls;
     return true;
 }
 
-#include "core/heap/caches/of_thread.h"
+HAK_INLINE void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)
+{
+    (void)heap;
+    return hak_cache_pop(hak_cache_here(), cls);
+}
+
+HAK_INLINE void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
+{
+    return hak_cache_pop_again(heap, cls);
+}
 
 #endif
