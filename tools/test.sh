@@ -107,8 +107,9 @@ FAILED=0
 CPU=0
 LONG=0
 CACHED=$(command -v ccache || true)
-# Build folders differ, which need not prevent ccache from sharing objects.
+# Build folders differ, which need not prevent ccache from sharing objects. The compiler's name would.
 export CCACHE_NOHASHDIR=1
+readonly GCC="${CACHED:+ccache }gcc"
 
 trim() {
     local text=$1
@@ -364,7 +365,7 @@ EOF
 reconfigure() {
     local header dir=$OUT/reconfigure
     rm -rf "$dir"
-    meson setup "$dir" -Dtests=false -Dbench=false || return 1
+    CC=$GCC meson setup "$dir" -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
     for header in true false small; do
         meson configure "$dir" -Dtiny_header=$header || return 1
         ninja -C "$dir" || return 1
@@ -508,7 +509,7 @@ installs() {
     local compile word how prefix=$OUT/installed dir=$OUT/install
     local -x PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=
     rm -rf "$dir" "$prefix"
-    meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
+    CC=$GCC meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
     ninja -C "$dir" && stages_install "$dir" "$prefix" && dists "$dir" || return 1
     meson install -C "$dir" --quiet || return 1
     for word in program unnamed; do
