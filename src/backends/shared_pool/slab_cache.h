@@ -22,9 +22,9 @@ struct hak_slab *hak_slab_cache_take_similar(unsigned cls);
 struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls);
 
 /* Sweeps classes with idle slabs: all of them, whose whole free pages it purges; or only those of which no idle slab
- * served since the last sweep. Visits at most `most` slabs; true if there may be more. With UINT_MAX it waits for another
- * thread's sweep, and for a fork that waits, if the caller holds no lock; otherwise it does nothing while another thread
- * sweeps. */
+ * served since the last sweep. Visits at most `most` slabs; true if there may be more. With UINT_MAX it waits for
+ * another thread's sweep, and for a fork that waits, if the caller holds no lock; otherwise it does nothing while
+ * another thread sweeps. */
 bool hak_slab_cache_sweep(bool all, unsigned most);
 /* Flush: sweeps all classes and gives the pages of all EMPTY slabs to the page heap. Tick: does the same in bounded
  * steps, once per purge delay, or after a sleep; true if there are more. */

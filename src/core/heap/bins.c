@@ -121,7 +121,7 @@ void hak_bins_scan(uint64_t now_ms)
         hak_bins_scan_heap(hak_self.heap, now_ms);
 }
 
-size_t hak_bins_free_bytes(const struct hak_heap *heap)
+HAK_SNAPSHOT size_t hak_bins_free_bytes(const struct hak_heap *heap)
 {
     size_t bytes = hak_quarantine_bytes(heap);
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++)

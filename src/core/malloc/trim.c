@@ -18,7 +18,7 @@ size_t hak_trim(size_t keep)
     uint64_t purged = hak_sparse_purged();
     if (HAK_CPU_HEAPS)
         hak_cpu_heaps_dissolve(UINT64_MAX); /* first: some of their blocks belong to slabs of this thread */
-    hak_thread_heap(); /* flushes this thread's bins at once */
+    hak_thread_heap();                      /* flushes this thread's bins at once */
     hak_bins_trim();
     size_t bytes = hak_purge_all(keep);
     hak_space_trim();

@@ -167,7 +167,9 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
         .old = r->zero ? r->dirty : NULL,
         .until = HAK_PAGES_MAPPED,
         .map_pages = hak_min(MAP_MAX_PAGES, hak_max(r->growing ? 4 * pages : pages, live_pages())),
-        .fresh = r->growing ? NULL : r->pages > HUGE_LONG_PAGES ? choose_long : choose_short,
+        .fresh = r->growing                   ? NULL
+                 : r->pages > HUGE_LONG_PAGES ? choose_long
+                                              : choose_short,
     };
     struct hak_slab *span = hak_pages_take_run(&p, HAK_PAGES_WHOLE);
     if (!span || p.pages != pages)

@@ -11,7 +11,7 @@
  * a refill: moves blocks of the slab to the bin; how many (of own slabs possibly a few more). 0 without memory
  * void *hak_cache_taken(struct hak_heap *heap, unsigned cls) one of those; NULL if there are none
  *   void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)    on the slow path: a block; NULL from an empty bin
- * bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls) false: without memory for slots, the bin holds no block
+ *   bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls) false: no memory for slots, so no block
  *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
  * and the functions declared below. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin
  * is that heap's. Only free() counts, and only down: after a number of frees of a class, its bin is checked, which

@@ -5,8 +5,8 @@
 
 #include "core/os/rseq.h"
 
-/* The sequence lies between labels 1 and 2; label 0 is where it may restart. [b]: the address of the class's `top` in the
- * arrays of the CPU; [a]: its value, the last slot that holds a block. */
+/* The sequence lies between labels 1 and 2; label 0 is where it may restart. [b]: the address of the class's `top` in
+ * the arrays of the CPU; [a]: its value, the last slot that holds a block. */
 #define HAK_SEQUENCE_BEGIN(aborted)                               \
     ".pushsection .data.rel.ro.hak_rseq, \"aw\"\n"                \
     ".balign 32\n"                                                \
