@@ -42,7 +42,8 @@ static void *serve(unsigned cls, bool may_fall_back)
 {
     struct hak_heap *heap = hak_heap_enter();
     bool shared = heap && hak_heap_is_of_cpu(heap);
-    void *p = shared ? hak_cache_pop_again(heap, cls) : NULL; /* without sequences; or another thread has filled it */
+    /* without sequences; or another thread has filled it; or, hardened, a damaged block, which the fast path left */
+    void *p = heap ? hak_cache_pop_again(heap, cls) : NULL;
     if (shared && !p && may_fall_back)
         p = hak_bin_fall_back(heap, cls);
     if (!p)
