@@ -94,6 +94,7 @@ static char *take_zeroed(size_t step)
 TEST(the_kernel_clears_old_pages_until_the_program_touches_most)
 {
     unit_start("HAKMEM_THP=never HAKMEM_PURGE_DELAY_MS=100000");
+    unit_needs_delay();
     for (unsigned i = 0; i < 3; i++) {
         char *p = hak_malloc(2 * HAK_MIB);
         memset(p, 1, 2 * HAK_MIB);
