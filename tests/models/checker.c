@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum {
-    LOCATIONS = 320, /* a sum of counters visits each one */
+    LOCATIONS = 1200, /* a sum of counters visits each one */
     MESSAGES = 256,
     DEPTH = 8000,
     STACK = 1 << 16,
