@@ -110,6 +110,19 @@ static HAK_NOINLINE void *alloc_span(size_t size, size_t align, bool zero)
     return HAK_LIKELY(p) ? p : alloc_span_again(size, align, zero);
 }
 
+/* The usual case of a large block. A thread with a heap has initialised the library. */
+static HAK_NOINLINE void *alloc_large(size_t size)
+{
+    struct hak_heap *heap = hak_self.heap;
+    bool usual = heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request) && hak_budget_allows(size);
+    if (HAK_UNLIKELY(!usual || size > PTRDIFF_MAX))
+        return alloc_span(size, 1, false);
+    void *p = hak_parts.spans->span_alloc(size, 1, false);
+    hak_work_add(HAK_SPAN_WORK);
+    hak_maintain();
+    return HAK_LIKELY(p) ? p : alloc_span_again(size, 1, false);
+}
+
 /* No slab is available for a small size: fall back to a span. */
 static HAK_COLD void *alloc_small_in_span(size_t size)
 {
@@ -146,7 +159,7 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 HAK_INLINE void *borrow(size_t size)
 {
     struct hak_heap *heap = hak_self.heap;
-    if (size < HAK_FALLBACK_MIN || size > HAK_SMALL_MAX || HAK_UNLIKELY(!heap || hak_options.guard_rate))
+    if (size < HAK_FALLBACK_MIN || HAK_UNLIKELY(!heap || hak_options.guard_rate))
         return NULL;
     unsigned cls = hak_class_of(size);
     hak_heap_begin_change(heap);
@@ -171,9 +184,9 @@ void *hak_malloc_slow(size_t size)
     void *p = size <= HAK_SMALL_MAX ? pop_light(hak_class_of(size)) : NULL;
     if (p)
         return p;
-    p = borrow(size);
-    if (!p)
-        p = size > HAK_SMALL_MAX ? alloc_span(size, 1, false) : malloc_small_slow(size, __builtin_return_address(0));
+    p = size > HAK_SMALL_MAX ? alloc_large(size) : borrow(size);
+    if (!p && size <= HAK_SMALL_MAX)
+        p = malloc_small_slow(size, __builtin_return_address(0));
     HAK_PROBE(malloc_slow, size, p);
     return p;
 }

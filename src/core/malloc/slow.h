@@ -6,7 +6,7 @@
 
 #include "core/base/words.h"
 
-#define HAK_SPAN_WORK 32u /* a span that is taken, resized or freed counts as so many blocks of work */
+#define HAK_SPAN_WORK 8u /* a large block that is taken, resized or freed counts as so many blocks of work */
 
 /* The bin is empty, or the size is not small. Sets errno, which would cost the fast path instructions. */
 HAK_NOINLINE void *hak_malloc_slow(size_t size);

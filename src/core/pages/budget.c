@@ -8,7 +8,7 @@
 
 static _Atomic(int64_t) held, peak;
 static _Atomic(size_t) untouched; /* bytes of those held; at most */
-static _Atomic(uint64_t) followed;
+_Atomic(uint64_t) hak_budget_followed;
 static _Atomic(uint64_t) purges, purged_bytes, exceeded;
 
 void hak_budget_take(size_t bytes)
@@ -35,21 +35,12 @@ size_t hak_budget_held(void)
 
 void hak_budget_follow(uint64_t bytes)
 {
-    HAK_STORE_RELAXED(&followed, bytes == UINT64_MAX ? 0 : bytes);
+    HAK_STORE_RELAXED(&hak_budget_followed, bytes == UINT64_MAX ? 0 : bytes);
 }
 
-/* 0: none */
-HAK_INLINE size_t budget_bytes(void)
+bool hak_budget_allows_some(size_t bytes)
 {
-    return hak_options.limit_mb ? hak_options.limit_mb * HAK_MIB : HAK_LOAD_RELAXED(&followed);
-}
-
-bool hak_budget_allows(size_t bytes)
-{
-    size_t budget = budget_bytes();
-    if (HAK_LIKELY(!budget))
-        return true;
-    size_t used = hak_budget_held();
+    size_t budget = hak_budget_bytes(), used = hak_budget_held();
     used -= hak_min(used, HAK_LOAD_RELAXED(&untouched));
     return bytes <= budget && used <= budget - bytes;
 }
@@ -69,7 +60,7 @@ static void report(size_t wanted, size_t purged)
     const char *whose = o->limit_mb ? "HAKMEM_LIMIT_MB" : "the container's MiB";
     if ((o->ace_trace || o->verbose) && !HAK_EXCHANGE_RELAXED(&reported, true))
         hak_log("LIMIT: %zu bytes more would pass %s=%zu; %zu bytes given back, %zu held (reported once)", wanted,
-                whose, budget_bytes() / HAK_MIB, purged, hak_budget_held());
+                whose, hak_budget_bytes() / HAK_MIB, purged, hak_budget_held());
 }
 
 void hak_budget_note_purge(size_t wanted, size_t purged)
@@ -84,7 +75,7 @@ void hak_budget_note_purge(size_t wanted, size_t purged)
 void hak_budget_stats(struct hak_stats_writer *w)
 {
     hak_stats_begin(w, "budget");
-    hak_stats_number(w, "budget_bytes", budget_bytes());
+    hak_stats_number(w, "budget_bytes", hak_budget_bytes());
     hak_stats_number(w, "held_bytes", hak_budget_held());
     hak_stats_number(w, "peak_bytes", (uint64_t)HAK_LOAD_RELAXED(&peak));
     hak_stats_number(w, "purges", HAK_LOAD_RELAXED(&purges));

@@ -7,14 +7,26 @@
 #ifndef HAK_BUDGET_H
 #define HAK_BUDGET_H
 
+#include "core/base/sealed.h"
 #include "core/base/stats.h"
 
 /* Adds clean pages that were handed out; subtracts pages that were purged or never touched. Any lock may be held. */
 void hak_budget_take(size_t bytes);
 void hak_budget_give(size_t bytes);
 size_t hak_budget_held(void);
-/* Whether `bytes` more are within the budget. */
-bool hak_budget_allows(size_t bytes);
+/* The limit of the container. */
+extern HAK_HIDDEN _Atomic(uint64_t) hak_budget_followed;
+/* 0: none */
+HAK_INLINE size_t hak_budget_bytes(void)
+{
+    return hak_options.limit_mb ? hak_options.limit_mb * HAK_MIB : HAK_LOAD_RELAXED(&hak_budget_followed);
+}
+/* Whether `bytes` more are within the budget, if there is one. */
+bool hak_budget_allows_some(size_t bytes);
+HAK_INLINE bool hak_budget_allows(size_t bytes)
+{
+    return HAK_LIKELY(!hak_budget_bytes()) || hak_budget_allows_some(bytes);
+}
 /* Asks the kernel how much is resident. Untouched bytes may be touched at any time: each tick asks again if there are
  * some. */
 void hak_budget_look(bool if_untouched);

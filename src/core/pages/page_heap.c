@@ -20,6 +20,7 @@ static size_t cached;
 static uint64_t pushes, hits, misses, evictions, mapped;
 static bool check_waiting; /* what was put may have made a purge due */
 _Atomic(bool) hak_pages_due;
+_Atomic(size_t) hak_pages_room;
 
 /* The pages of a run that lie in one superslab. */
 struct part {
@@ -358,6 +359,8 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
 /* Tells hak_pages_bound, which runs without the lock, that a purge is due. */
 static void note_due(uint64_t now_ms)
 {
+    size_t may = hak_dirty_allowance(now_ms), waiting = hak_dirty_queue.waiting;
+    HAK_STORE_RELAXED(&hak_pages_room, may - hak_min(may, waiting));
     bool looks = check_waiting || hak_dirty_queue.at_once;
     bool due = hak_dirty_queue.waiting > hak_dirty_most() ||
                (looks && (hak_dirty_is_due(now_ms) || hak_pages_unwanted(SIZE_MAX, now_ms)));

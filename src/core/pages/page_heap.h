@@ -82,5 +82,7 @@ void hak_pages_close(void);
 /* Set when freed pages make a purge due: too many bytes are dirty, some pages are idle, or a superslab must leave the
  * cache. */
 extern _Atomic(bool) hak_pages_due;
+/* About how many bytes more may become dirty before a purge is due. */
+extern HAK_HIDDEN _Atomic(size_t) hak_pages_room;
 
 #endif

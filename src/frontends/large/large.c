@@ -263,13 +263,18 @@ static HAK_NOINLINE void *span_or_direct(size_t size, size_t align, bool zero, b
     return block ? block : direct_alloc(size, align);
 }
 
-/* Lengths up to SPAN_EXACT_PAGES are those of classes. */
+static HAK_NOINLINE void *cached_span_or_other(size_t size)
+{
+    struct hak_slab *slab = hak_spans_take_cached(pages_for(size));
+    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : span_or_direct(size, 1, false, true);
+}
+
 static void *span_alloc(size_t size, size_t align, bool zero)
 {
-    if (HAK_UNLIKELY(zero || size > SPAN_EXACT_PAGES * HAK_PAGE || align > HAK_PAGE || hak_limit_is_tight))
+    if (HAK_UNLIKELY(zero || size >= DIRECT_MIN || align > HAK_PAGE || hak_limit_is_tight))
         return span_or_direct(size, align, zero, false);
-    struct hak_slab *slab = hak_spans_take_cached(pages_for(size));
-    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : span_or_direct(size, align, zero, true);
+    struct hak_slab *slab = hak_spans_take_recent(pages_for(size));
+    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : cached_span_or_other(size);
 }
 
 static bool is_span(const struct hak_slab *slab, const void *p)

@@ -8,6 +8,7 @@
 
 #include "core/base/layout.h"
 #include "core/base/work.h"
+#include "core/heap/heaps.h"
 #include "core/pages/closed.h"
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
@@ -15,16 +16,14 @@
 
 #define MAP_MAX_PAGES 2048u /* 128 MiB at once */
 #define BUDGET_MAX 16u
+#define PAGES_WORK 24u /* and more if its span comes from the page heap, or goes there */
 
-static HAK_SELDOM struct class_cache {
-    struct hak_slab_stack spans;
-    _Atomic(uint32_t) count, budget;
-    _Atomic(bool) turned_away; /* a span was rejected since the last miss: a larger budget would have made it a hit */
-} caches[SPAN_CLASSES];
+HAK_SELDOM struct class_cache hak_span_caches[SPAN_ROWS];
+static struct class_cache *const caches = hak_span_caches;
 
 static HAK_LOCK(aging, HAK_RANK_FRONTEND);      /* held while spans move from the cache to the page heap */
 static _Atomic(size_t) pages_out, cached_pages; /* pages_out: taken from the page heap */
-static _Atomic(uint64_t) hits, misses, evicted, over_budget;
+static _Atomic(uint64_t) misses, evicted, over_budget;
 static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
 
 /* --- the cache -------------------------------------------------------------------------------------------- */
@@ -50,23 +49,16 @@ static HAK_NOINLINE struct hak_slab *miss(struct class_cache *c, struct hak_slab
     return NULL;
 }
 
-static struct hak_slab *pop_cached(unsigned pages)
+static size_t most_cached(void)
 {
-    struct class_cache *c = &caches[hak_span_class(pages)];
-    struct hak_slab *span = hak_slab_stack_pop(&c->spans);
-    if (HAK_UNLIKELY(!span || span->pages < pages))
-        return miss(c, span);
-    uncount(c, span);
-    HAK_ADD_RELAXED(&hits, 1);
-    return span;
+    return hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
 }
 
 static bool push_cached(struct hak_slab *span)
 {
     struct class_cache *c = &caches[hak_span_class(span->pages)];
-    size_t most = hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
     if (HAK_LOAD_RELAXED(&c->count) < HAK_LOAD_RELAXED(&c->budget) &&
-        HAK_LOAD_RELAXED(&cached_pages) + span->pages <= most) {
+        HAK_LOAD_RELAXED(&cached_pages) + span->pages <= most_cached()) {
         HAK_ADD_RELAXED(&c->count, 1);
         HAK_ADD_RELAXED(&cached_pages, span->pages);
         span->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
@@ -76,6 +68,44 @@ static bool push_cached(struct hak_slab *span)
     HAK_ADD_RELAXED(&over_budget, 1);
     HAK_STORE_RELAXED(&c->turned_away, true);
     return false;
+}
+
+static void put_pages(struct hak_slab *span)
+{
+    HAK_SUB_RELAXED(&pages_out, span->pages);
+    hak_work_add(PAGES_WORK);
+    hak_pages_put(span);
+}
+
+static bool wastes_little(unsigned pages, unsigned wanted)
+{
+    return (pages - wanted) * 100 <= pages * hak_options.ace_waste_pct;
+}
+
+/* The span that was freed last. If it is too short or too long, and its class does not keep it, its pages become free,
+ * so that they may serve. */
+static struct hak_slab *pop_recent(unsigned pages)
+{
+    _Atomic(uint64_t) *recent = hak_spans_recent(pages);
+    struct hak_slab *span = hak_slab_stack_top(HAK_EXCHANGE_ACQUIRE(recent, 0));
+    if (!span || (span->pages >= pages && wastes_little(span->pages, pages)))
+        return span;
+    if (!push_cached(span))
+        put_pages(span); /* a purge that is due then waits until this request has its pages */
+    return NULL;
+}
+
+static struct hak_slab *pop_cached(unsigned pages)
+{
+    struct class_cache *c = &caches[hak_span_class(pages)];
+    struct hak_slab *span = pop_recent(pages);
+    if (span)
+        return span;
+    span = hak_slab_stack_pop(&c->spans);
+    if (HAK_UNLIKELY(!span || span->pages < pages))
+        return miss(c, span);
+    uncount(c, span);
+    return span;
 }
 
 /* Prepends the idle spans of a class to the list. Younger ones are put back in their old order. */
@@ -111,6 +141,30 @@ static struct hak_slab *take_all_idle(uint64_t now_ms, uint64_t delay_ms)
     return list;
 }
 
+/* The same for the spans that were freed last: prepends them to the list. */
+static struct hak_slab *take_idle_recent(uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
+{
+    for (unsigned i = SPAN_CLASSES; i < SPAN_ROWS; i++) {
+        uint64_t none = 0, word = HAK_EXCHANGE_ACQUIRE(&caches[i].spans.head, 0);
+        struct hak_slab *span = hak_slab_stack_top(word);
+        if (!span || (hak_clock_age(span->since_ms, now_ms) < delay_ms &&
+                      HAK_CAS_WEAK_RELEASE(&caches[i].spans.head, &none, word)))
+            continue;
+        span->next = list;
+        list = span;
+        HAK_ADD_RELAXED(&evicted, 1);
+    }
+    return list;
+}
+
+static size_t recent_pages(void)
+{
+    size_t pages = 0;
+    for (unsigned i = SPAN_CLASSES; i < SPAN_ROWS; i++)
+        pages += HAK_LOAD_RELAXED(&caches[i].spans.head) >> HAK_SLAB_STACK_VERSION_SHIFT;
+    return pages;
+}
+
 /* --- huge pages ------------------------------------------------------------------------------------------- */
 
 static _Atomic(char *) newest[HUGE_KINDS]; /* the pages last mapped for a block of the kind */
@@ -139,7 +193,7 @@ static void choose_long(char *base, size_t bytes)
 
 static size_t live_pages(void)
 {
-    size_t out = HAK_LOAD_RELAXED(&pages_out), cached = HAK_LOAD_RELAXED(&cached_pages);
+    size_t out = HAK_LOAD_RELAXED(&pages_out), cached = HAK_LOAD_RELAXED(&cached_pages) + recent_pages();
     return out - hak_min(out, cached); /* a span that another thread is freeing may be counted twice */
 }
 
@@ -149,7 +203,7 @@ static size_t live_pages(void)
 static unsigned rounded_pages(struct span_request *r)
 {
     unsigned pages = hak_span_class_pages(hak_span_class(r->pages));
-    bool close = (pages - r->pages) * 100 <= pages * hak_options.ace_waste_pct && pages <= SPAN_MAX_PAGES;
+    bool close = wastes_little(pages, r->pages) && pages <= SPAN_MAX_PAGES;
     r->fit = close ? SPAN_CLASS : SPAN_THRESHOLD;
     return close && r->align == 1 ? pages : r->pages;
 }
@@ -178,6 +232,7 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
         return NULL;
     HAK_ADD_RELAXED(&pages_out, span->pages);
     HAK_ADD_RELAXED(&fresh, 1);
+    hak_work_add(PAGES_WORK);
     return span;
 }
 
@@ -192,13 +247,20 @@ static struct hak_slab *opened(struct hak_slab *span)
 
 struct hak_slab *hak_spans_take_cached(unsigned pages)
 {
-    return opened(pop_cached(pages));
+    struct hak_slab *span = opened(pop_cached(pages));
+    if (span && span->pages != pages)
+        HAK_ADD_RELAXED(&rounded, 1);
+    return span;
 }
 
 struct hak_slab *hak_spans_take(struct span_request *r)
 {
     unsigned pages = rounded_pages(r);
-    struct hak_slab *span = r->align == 1 && !r->growing && !r->missed ? pop_cached(pages) : NULL;
+    struct hak_slab *span = NULL;
+    if (r->align > 1 || r->growing)
+        pop_recent(SPAN_MAX_PAGES + 1); /* only makes its pages free */
+    else if (!r->missed)
+        span = pop_cached(pages);
     if (!span)
         span = take_pages(r, pages);
     else if (r->zero) /* a cached span: the program wrote to it */
@@ -206,16 +268,11 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     span = opened(span);
     if (span && span->pages != r->pages)
         HAK_ADD_RELAXED(&rounded, 1);
+    hak_pages_bound();
     return span;
 }
 
 /* --- releasing ------------------------------------------------------------------------------------------ */
-
-static void put_pages(struct hak_slab *span)
-{
-    HAK_SUB_RELAXED(&pages_out, span->pages);
-    hak_pages_put(span);
-}
 
 static HAK_NOINLINE bool put_and_bound(struct hak_slab *span)
 {
@@ -226,7 +283,18 @@ static HAK_NOINLINE bool put_and_bound(struct hak_slab *span)
 
 bool hak_spans_put(struct hak_slab *span)
 {
-    hak_closed_shut(span->base, span->pages * HAK_PAGE);
+    size_t pages = span->pages, most = most_cached();
+    hak_closed_shut(span->base, pages * HAK_PAGE);
+    if (most && pages > RECENT_SHORT)
+        most = HAK_LOAD_RELAXED(&hak_pages_room) / HAK_PAGE;
+    if (HAK_LIKELY(pages <= most)) {
+        uint64_t word = (uint64_t)pages << HAK_SLAB_STACK_VERSION_SHIFT | (uintptr_t)span >> HAK_SLAB_STACK_UNIT_LG;
+        span->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
+        HAK_STORE_RELAXED(&span->below, NULL);
+        span = hak_slab_stack_top(HAK_EXCHANGE_ACQ_REL(hak_spans_recent((unsigned)pages), word));
+        if (HAK_LIKELY(!span))
+            return true;
+    }
     return HAK_LIKELY(push_cached(span)) || put_and_bound(span);
 }
 
@@ -255,7 +323,7 @@ static void age(uint64_t now_ms, uint64_t delay_ms)
 {
     struct hak_slab *span, *next;
     hak_lock_acquire(&aging);
-    for (span = take_all_idle(now_ms, delay_ms); span; span = next) {
+    for (span = take_idle_recent(now_ms, delay_ms, take_all_idle(now_ms, delay_ms)); span; span = next) {
         next = span->next;
         put_pages(span);
     }
@@ -277,24 +345,26 @@ void hak_spans_flush(void)
 
 uint64_t hak_spans_taken(void)
 {
-    return HAK_LOAD_RELAXED(&fresh) + HAK_LOAD_RELAXED(&hits);
+    struct hak_heaps_totals totals;
+    hak_heaps_totals(&totals);
+    return totals.counters.transitions[HAK_SLAB_UNUSED][HAK_SLAB_SPAN];
 }
 
 void hak_spans_stats(struct hak_stats_writer *w)
 {
-    uint64_t budget = 0;
-    HAK_SHOW_VARIABLE(caches);
+    uint64_t budget = 0, taken = hak_spans_taken();
+    HAK_SHOW_VARIABLE(hak_span_caches);
     HAK_SHOW_SIZE(class_cache);
     HAK_SHOW_FIELD(class_cache, spans);
     HAK_SHOW_NUMBER("stack_version_shift", HAK_SLAB_STACK_VERSION_SHIFT);
     for (unsigned i = 0; i < SPAN_CLASSES; i++)
         budget += HAK_LOAD_RELAXED(&caches[i].budget);
-    hak_stats_number(w, "taken", hak_spans_taken());
+    hak_stats_number(w, "taken", taken);
     hak_stats_number(w, "rounded", HAK_LOAD_RELAXED(&rounded));
     hak_stats_number(w, "grown_in_place", HAK_LOAD_RELAXED(&grown));
     hak_stats_number(w, "live_bytes", live_pages() * HAK_PAGE);
-    hak_stats_number(w, "cached_bytes", HAK_LOAD_RELAXED(&cached_pages) * HAK_PAGE);
-    hak_stats_number(w, "cache_hits", HAK_LOAD_RELAXED(&hits));
+    hak_stats_number(w, "cached_bytes", (HAK_LOAD_RELAXED(&cached_pages) + recent_pages()) * HAK_PAGE);
+    hak_stats_number(w, "cache_hits", taken - hak_min(taken, HAK_LOAD_RELAXED(&fresh)));
     hak_stats_number(w, "cache_misses", HAK_LOAD_RELAXED(&misses));
     hak_stats_number(w, "cache_budget", budget);
     hak_stats_number(w, "cache_over_budget", HAK_LOAD_RELAXED(&over_budget));

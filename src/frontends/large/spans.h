@@ -48,8 +48,33 @@ struct span_request {
     uint64_t dirty[SPAN_MAX_PAGES / 64]; /* result: pages with old content */
 };
 
-/* A cached span of exactly so many pages, at most SPAN_EXACT_PAGES; NULL if there is none. */
+/* The spans of a class wait on a stack. Those that were freed last wait alone: one for each length up to RECENT_SHORT
+ * pages, and one that is longer. Its word is that of a stack with one span, with the length in place of the version. */
+#define RECENT_SHORT 4u
+#define SPAN_ROWS (SPAN_CLASSES + 1 + RECENT_SHORT)
+extern HAK_HIDDEN struct class_cache {
+    struct hak_slab_stack spans;
+    _Atomic(uint32_t) count, budget;
+    _Atomic(bool) turned_away; /* a span was rejected since the last miss: a larger budget would have made it a hit */
+} hak_span_caches[SPAN_ROWS];
+
+/* The word of the span that was freed last. */
+HAK_INLINE _Atomic(uint64_t) *hak_spans_recent(unsigned pages)
+{
+    return &hak_span_caches[SPAN_CLASSES + (pages > RECENT_SHORT ? 0 : pages)].spans.head;
+}
+
+/* A cached span for so many pages, up to SPAN_MAX_PAGES; NULL if there is none. */
 struct hak_slab *hak_spans_take_cached(unsigned pages);
+
+/* The span that was freed last, if it has exactly so many pages; hardened builds open it first. It belongs to the caller once the word is 0; acquire: another thread has described it. */
+HAK_INLINE struct hak_slab *hak_spans_take_recent(unsigned pages)
+{
+    _Atomic(uint64_t) *recent = hak_spans_recent(pages);
+    uint64_t word = HAK_LOAD_RELAXED(recent);
+    bool fits = !HAK_HARDENED && word >> HAK_SLAB_STACK_VERSION_SHIFT == pages;
+    return HAK_LIKELY(fits && HAK_CAS_ACQUIRE(recent, &word, 0)) ? hak_slab_stack_top(word) : NULL;
+}
 /* Takes a span: its descriptor, with base and pages set; NULL without memory. */
 struct hak_slab *hak_spans_take(struct span_request *r);
 /* True. */

@@ -569,9 +569,9 @@ class _Look:
     def _cached_spans(self) -> dict[int, int]:
         """Cached spans: when each was freed, by address."""
         p = self.p
-        if not p.has("caches"):
+        if not p.has("hak_span_caches"):
             return {}
-        data, size = p.variable("caches"), p.size_of("class_cache")
+        data, size = p.variable("hak_span_caches"), p.size_of("class_cache")
         found = {}
         addresses = (1 << p.layout.numbers["stack_version_shift"]) - 1
         for at in range(0, len(data), size):
