@@ -37,9 +37,10 @@ void *hak_meta_alloc(size_t size)
 /* A sweep adopts and gives back slabs that are due. */
 static bool sparse_is_due;
 
-bool hak_sparse_is_due(const struct hak_slab *slab)
+bool hak_sparse_is_due(const struct hak_slab *slab, bool now)
 {
     (void)slab;
+    (void)now;
     return sparse_is_due;
 }
 

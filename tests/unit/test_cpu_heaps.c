@@ -445,10 +445,10 @@ TEST(a_processor_that_nobody_is_seen_on_keeps_nothing)
 static void expect_fast_pairs(void)
 {
     hak_free(hak_malloc(64));
-    uint64_t before = unit_totals().counters.refills;
+    uint64_t before = unit_stat("bins", "refills");
     for (unsigned i = 0; i < 1000; i++)
         hak_free(hak_malloc(64));
-    assert_int_equal(unit_totals().counters.refills, before);
+    assert_int_equal(unit_stat("bins", "refills"), before);
 }
 
 TEST(each_id_of_a_cpu_has_a_heap_whatever_its_number)
