@@ -220,7 +220,9 @@ void hak_budget_look(bool if_untouched)
     (void)if_untouched;
 }
 
-bool hak_budget_allows(size_t bytes)
+_Atomic(uint64_t) hak_budget_followed = 1; /* so it asks */
+
+bool hak_budget_allows_some(size_t bytes)
 {
     (void)bytes;
     return false;

@@ -155,9 +155,11 @@ static unsigned values_of(unsigned setting, char values[MAX_VALUES][32])
             snprintf(values[n++], sizeof values[n], "%.*s", (int)length, choice);
         return n;
     }
-    const uint32_t numbers[] = {0, 1, 2, info->min, info->max};
+    /* a text that names no file is refused where the library is strict */
+    bool strict = !strcmp(hak_option_text(info, HAK_TEXT_NAME), "HAKMEM_STRICT");
+    const uint32_t most = strict ? 0 : info->max, numbers[] = {0, 1, 2, info->min, most};
     for (unsigned i = 0; i < COUNT(numbers); i++) {
-        bool again = numbers[i] < info->min || numbers[i] > info->max;
+        bool again = numbers[i] < info->min || numbers[i] > most;
         for (unsigned k = 0; k < i; k++)
             again |= numbers[k] == numbers[i];
         if (!again)
