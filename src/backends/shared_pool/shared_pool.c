@@ -98,7 +98,7 @@ static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from f
     return slab;
 }
 
-/* Remote blocks that this thread has not returned may complete a slab; retired heaps may hold slabs. */
+/* Remote blocks that this thread has not returned may complete a slab; heaps that a fork left may hold slabs. */
 static struct hak_slab *drain_for(struct request *r, bool header)
 {
     hak_remote_cache_flush(r->thread);

@@ -5,7 +5,7 @@
 
 #include "heap.h"
 
-/* The blocks may belong to any slabs. heap: the heap that the calling thread has entered, or a retired one that it
+/* The blocks may belong to any slabs. heap: the heap that the calling thread has entered, or one that it
  * dissolves; NULL if it has none. */
 void hak_drain(struct hak_heap *heap, void *blocks);
 /* The same for an array of pointers to blocks: it does not touch blocks that go to a bitmap. */

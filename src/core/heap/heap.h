@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * A heap: the slabs behind its bins, blocks of other heaps that it will return, counters. A thread or a CPU owns it, or
  * it is the orphan (heaps.h). Its bins lie in the owner's cache (cache.h). Heaps are metadata and never unmapped. Only
- * the owner touches fields that are not atomic; for a retired heap, the thread that has taken it off the list. */
+ * the owner touches fields that are not atomic; for a heap that a fork left, the thread that dissolves it. */
 #ifndef HAK_HEAP_H
 #define HAK_HEAP_H
 

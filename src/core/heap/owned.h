@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The slabs that a heap owns: a list for each class, whose first slab serves refills. Only the heap's owner calls these
- * functions, or the thread that dissolves a retired heap. */
+ * functions, or the thread that dissolves the heap. */
 #ifndef HAK_OWNED_H
 #define HAK_OWNED_H
 

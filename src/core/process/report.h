@@ -30,7 +30,7 @@ struct hak_census {
 };
 /* Walks all page descriptors. Exact if no other thread allocates in the meantime. */
 void hak_stats_census(struct hak_census *census);
-/* The held bytes that are in no bin of the calling thread and in no retired heap. Not for signal handlers. */
+/* The held bytes that are in no bin of the calling thread and in no heap that a fork left. Not for signal handlers. */
 uint64_t hak_stats_held(const struct hak_census *census);
 
 #endif
