@@ -241,6 +241,16 @@ void hak_guard_free(void *p, const void *caller)
     hak_lock_release(&guard_lock);
 }
 
+size_t hak_guard_bytes(void)
+{
+    size_t bytes = 0;
+    hak_lock_acquire(&guard_lock);
+    for (const struct place *p = places; p < &places[PLACES]; p++)
+        bytes += p->state == PLACE_LIVE ? p->size : 0;
+    hak_lock_release(&guard_lock);
+    return bytes;
+}
+
 void hak_guard_stats(struct hak_stats_writer *w)
 {
     hak_lock_acquire(&guard_lock);

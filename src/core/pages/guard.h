@@ -23,6 +23,8 @@ void hak_guard_count(uint32_t blocks);
 size_t hak_guard_usable(const void *p, const char *verb);
 /* Takes a guarded block back. */
 void hak_guard_free(void *p, const void *caller);
+/* Bytes of guarded blocks that are allocated. */
+size_t hak_guard_bytes(void);
 void hak_guard_stats(struct hak_stats_writer *w);
 
 #endif

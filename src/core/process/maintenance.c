@@ -156,9 +156,10 @@ void hak_maintain_now(void)
         hak_maintenance_background();
 }
 
+/* The heaps of CPUs in use stay: their blocks would be taken again at once. */
 size_t hak_purge_all(size_t keep)
 {
-    dissolve_idle(UINT64_MAX, UINT_MAX);
+    hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
     if (hak_parts.backend->flush)
         hak_parts.backend->flush();
     for (unsigned i = 0; hak_frontends[i]; i++)

@@ -289,7 +289,7 @@ void hak_stats_census(struct hak_census *census)
 uint64_t hak_stats_held(const struct hak_census *census)
 {
     /* other threads run in the meantime */
-    return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes());
+    return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes()) + hak_guard_bytes();
 }
 
 static uint64_t resident_bytes(void)
