@@ -346,6 +346,7 @@ static void work(uint64_t seed, unsigned rounds, unsigned moves_every)
 
 static void expect_nothing_held(void)
 {
+    hak_cpu_heaps_dissolve(UINT64_MAX);
     hak_purge_all(0);
     assert_int_equal(unit_census().used, 0);
 }
@@ -500,6 +501,7 @@ static int work_on_each_cpu(void)
     for (unsigned cpu = 0; cpu < (unsigned)CPU_COUNT(&allowed); cpu++) {
         move_to(nth_cpu(cpu));
         work(cpu, 5000, 0);
+        hak_cpu_heaps_dissolve(UINT64_MAX);
         hak_purge_all(0);
     }
     return unit_census().violations != 0;
