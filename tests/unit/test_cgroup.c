@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "core/pages/budget.h"
 #include "unit.h"
@@ -16,6 +17,7 @@
 struct tree {
     const char *high_above, *current_above, *stat_above;
     const char *high, *max, *current, *stat;
+    const char *cpu_above, *cpu;
 };
 
 static char above[64], setting[256];
@@ -41,6 +43,9 @@ static void make(const struct tree *tree)
     put(above, "memory.current", tree->current_above ? tree->current_above : "5");
     if (tree->stat_above)
         put(above, "memory.stat", tree->stat_above);
+    put(above, "cpu.max", tree->cpu_above ? tree->cpu_above : "max 100000");
+    if (tree->cpu)
+        put(own, "cpu.max", tree->cpu);
     put(own, "memory.high", tree->high ? tree->high : "max");
     put(own, "memory.max", tree->max ? tree->max : "max");
     put(own, "memory.current", tree->current);
@@ -77,6 +82,37 @@ TEST_EACH(the_least_of_all_limits_and_what_is_used_of_it, limits)
     assert_int_equal(c.limit, row->limit);
     assert_int_equal(c.current, row->current);
     assert_int_equal(c.stalled_us, row->stalled_us);
+    remove_tree();
+}
+
+/* The machine has 64 CPUs. */
+long __real_hak_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_hak_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_hak_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    if (number != SYS_sched_getaffinity)
+        return __real_hak_syscall(number, a, b, c, d, e, f);
+    memset((void *)c, 0xff, 8);
+    return 8;
+}
+
+static const struct {
+    struct tree tree;
+    unsigned cpus;
+} quotas[] = {
+    {{.current = "1"}, 64},
+    {{.current = "1", .cpu = "10000 100000"}, 1},
+    {{.current = "1", .cpu = "200000 100000"}, 2},
+    {{.current = "1", .cpu = "25000 10000", .cpu_above = "200000 100000"}, 2},
+    {{.current = "1", .cpu = "25000 10000"}, 3},
+    {{.current = "1", .cpu = "9900000 100000"}, 64},
+};
+
+TEST_EACH(the_number_of_cpus_is_no_more_than_their_quota, quotas)
+{
+    make(&row->tree);
+    unit_init(setting);
+    assert_int_equal(hak_cpus(), row->cpus);
     remove_tree();
 }
 

@@ -114,15 +114,41 @@ size_t hak_resident_bytes(void)
     return second ? number_in_text(second + 1) * hak_os_page_size() : SIZE_MAX;
 }
 
+/* The CPUs whose whole time the groups of the process may use; UINT64_MAX if no cpu.max limits it. */
+static uint64_t quota(void)
+{
+    char folder[PATH_SIZE], text[64];
+    uint64_t least = UINT64_MAX;
+    if (!find_folder(folder))
+        return least;
+    do {
+        bool limited = read_in(folder, "cpu.max", text, sizeof text) && text[0] != 'm';
+        const char *period = limited ? strchr(text, ' ') : NULL;
+        uint64_t us = period ? hak_max(1, number_in_text(period + 1)) : 1;
+        if (period)
+            least = hak_min(least, (number_in_text(text) + us - 1) / us);
+    } while (go_up(folder));
+    return hak_max(1, least);
+}
+
+/* The CPUs of the affinity mask; 1 if the kernel does not tell. */
+static unsigned allowed_cpus(void)
+{
+    uint64_t mask[64];
+    unsigned n = 0;
+    long bytes = hak_options.sandbox ? 0 : HAK_SYSCALL(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    for (long i = 0; i < bytes / 8; i++)
+        n += (unsigned)__builtin_popcountll(mask[i]);
+    return n + !n;
+}
+
 unsigned hak_cpus(void)
 {
     static _Atomic(unsigned) known;
     unsigned n = HAK_LOAD_RELAXED(&known);
-    uint64_t mask[64];
-    long bytes = n || hak_options.sandbox ? 0 : HAK_SYSCALL(SYS_sched_getaffinity, 0, sizeof mask, mask);
-    for (long i = 0; i < bytes / 8; i++)
-        n += (unsigned)__builtin_popcountll(mask[i]);
-    n += !n; /* the kernel did not tell */
-    HAK_STORE_RELAXED(&known, n);
+    if (HAK_UNLIKELY(!n)) {
+        n = (unsigned)hak_min(allowed_cpus(), quota());
+        HAK_STORE_RELAXED(&known, n);
+    }
     return n;
 }

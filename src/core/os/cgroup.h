@@ -15,7 +15,8 @@ struct hak_cgroup {
 
 /* False if there is no such group, or with HAKMEM_CGROUP=off. */
 bool hak_cgroup_read(struct hak_cgroup *cgroup);
-/* The CPUs on which the process may run, as the kernel told it at the first call. */
+/* The CPUs on which the process may run, or as many as its quota of CPU time is worth, rounded up, if they are fewer;
+ * as the kernel told it at the first call. */
 unsigned hak_cpus(void);
 /* Resident bytes of the process, whoever mapped them; SIZE_MAX if the kernel does not tell. */
 size_t hak_resident_bytes(void);
