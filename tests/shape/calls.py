@@ -21,7 +21,7 @@ FEW, MANY = 2000, 22000
 LIMITS = {
     "free_null": 22,
     "usable_size": 14,
-    "realloc_in_place": 44,
+    "realloc_in_place": 46,
     "calloc_free": 76,
     "aligned_alloc_free": 76,
     "posix_memalign_free": 84,
