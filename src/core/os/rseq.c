@@ -15,9 +15,10 @@ extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
 
 /* Writable, since sequences write to it before they know that the thread is not registered. */
-HAK_THREAD_LOCAL int32_t hak_rseq_none[8] __attribute__((aligned(32))) = {0, -1};
-ptrdiff_t hak_rseq_distance;
-ptrdiff_t hak_rseq_offset;
+HAK_THREAD_LOCAL int32_t hak_rseq_none[8] __attribute__((aligned(32), used)) = {0, -1};
+/* Sequences name these, which a link-time optimiser does not see. */
+ptrdiff_t hak_rseq_distance __attribute__((used));
+ptrdiff_t hak_rseq_offset __attribute__((used));
 
 /* A function, since linkers cannot subtract addresses of thread-local data. */
 static HAK_NOINLINE char *own_area(void)

@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--once", action="store_true", help="show it once and exit")
     parser.add_argument("--json", action="store_true", help="one JSON object, once")
-    parser.add_argument("--all", action="store_true", help="show counters that are zero too")
+    parser.add_argument("--all", action="store_true", help="show counters that are zero, and live bytes by block size")
 
 
 def seconds(text: str) -> float:
@@ -97,12 +97,17 @@ def _picture(printer: Printer, heap: Heap, before: dict[str, int], seconds: floa
     now = heap.values()
     rows: list[tuple[str, ...]] = [("counter", "value", "per second", "bytes", "time", "regret")]
     for group, names in itertools.groupby(_shown(now), lambda name: name.partition(".")[0]):
-        found = [_row(name, now, before, seconds) for name in names if now[name] or everything]
+        found = [_row(name, now, before, seconds) for name in names if everything or _is_wanted(name, now[name])]
         rows += [(group, *[""] * 5), *found] if found else []
     printer.table(rows, right=" rrrrr")
     printer.line("settings", "bold")
     for words in process.settings(heap.pid):
         printer.line(f"    {words}")
+
+
+def _is_wanted(name: str, value: int) -> bool:
+    """The live bytes of each block size would fill the screen."""
+    return value != 0 and not name.endswith("_byte_blocks_bytes")
 
 
 _PIVOT = ("bytes", "ns", "regret_bytes")
