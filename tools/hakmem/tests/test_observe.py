@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One watched run: programs, memory, exit codes, signals."""
 
+import contextlib
 import os
 import signal
 import time
@@ -83,5 +84,5 @@ def test_our_own_state_is_restored() -> None:
     watch("true", orphan=False)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
     assert signal.getsignal(signal.SIGINT) == handler
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    with contextlib.suppress(ChildProcessError):  # other tests may have a browser
+        assert os.waitpid(-1, os.WNOHANG) == (0, 0)
