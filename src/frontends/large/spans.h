@@ -67,7 +67,8 @@ HAK_INLINE _Atomic(uint64_t) *hak_spans_recent(unsigned pages)
 /* A cached span for so many pages, up to SPAN_MAX_PAGES; NULL if there is none. */
 struct hak_slab *hak_spans_take_cached(unsigned pages);
 
-/* The span that was freed last, if it has exactly so many pages; hardened builds open it first. It belongs to the caller once the word is 0; acquire: another thread has described it. */
+/* The span that was freed last, if it has exactly so many pages; hardened builds open it first. It belongs to the
+ * caller once the word is 0; acquire: another thread has described it. */
 HAK_INLINE struct hak_slab *hak_spans_take_recent(unsigned pages)
 {
     _Atomic(uint64_t) *recent = hak_spans_recent(pages);
