@@ -27,8 +27,8 @@ enum { NO_KEY, KEY_BEING_MADE, KEY_EXISTS, KEY_REFUSED };
 #define PERIOD_LG 10u   /* ms: a thread that takes no step for so long is not busy */
 
 static _Atomic(bool) first_began; /* the process's first thread is busy at once */
-static _Atomic(uint32_t) period, busy_now,
-    busy_before; /* the current one, and busy threads in it and in the last one */
+/* The current period, and the busy threads in it and in the one before. */
+static _Atomic(uint32_t) period, busy_now, busy_before;
 
 static void begin_period(uint32_t now)
 {

@@ -25,8 +25,7 @@
 #include "core/process/maintenance.h"
 #include "trim.h"
 
-/* --- malloc: the library is initialised below the entries
- * ------------------------------------------------------------------------------------------- */
+/* --- malloc: the library is initialised below the entries --------------------------------------------- */
 
 static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)
 {
