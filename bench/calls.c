@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bench_calls CALL SIZE CYCLES WS: what programs call beside malloc and free (docs/decisions/0061).
+ * bench_calls CALL SIZE CYCLES WS: what programs call beside malloc and free (decision 0061).
  * As in bench_fixed_size, WS blocks of SIZE bytes are replaced in turn; CALL names the calls that allocate and free a
  * block, or the call that a timer makes beside malloc and free. Functions outside of ISO C are looked up by name, so
  * that a preloaded allocator's are found; operators new and delete then need libstdc++.so.6.

@@ -90,7 +90,7 @@ ALIGNED = [(16, 64), (32, 96), (64, 64), (64, 256), (256, 1024), (4096, 4096), (
 
 HERE = Path(__file__).resolve().parent
 
-# What programs call beside malloc and free (docs/decisions/0061), each at sizes that they ask for.
+# What programs call beside malloc and free (decision 0061), each at sizes that they ask for.
 CALLS = [Workload(f"{call}_{size}", f"calls {call} {size} {{{20000000 if size < 10000 else 1000000}}} 256")
          for call, sizes in {
              "calloc": (64, 1000), "realloc_grow": (64, 1000), "realloc_same": (64, 100000), "aligned": (64, 1000),

@@ -16,7 +16,7 @@ import performance
 import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [page for folder in (".", "docs", "docs/decisions", "bench", "tools/hakmem")
+PAGES = [page for folder in (".", "docs", "bench", "tools/hakmem")
          for page in sorted((ROOT / folder).glob("*.md"))]
 FOLDERS = ["bench", "docs", "src", "subprojects", "tests", "tools"]
 NAMED = re.compile(r"`([\w./-]+\.(?:c|h|cc|py|sh|ini|def|build))`")
@@ -137,14 +137,13 @@ def check_names():
 
 
 def check_symbols():
-    """Each name with the library's prefix that a page mentions must be in the sources. Decisions are left out, since
-    they describe the code of their day."""
+    """Each name with the library's prefix that a page mentions must be in the sources."""
     code = "\n".join(path.read_text() for folder in ("src", "subprojects", "tests")
                      for path in (ROOT / folder).rglob("*")
                      if path.suffix in (".c", ".h", ".def", ".in", ".build", ".py"))
     words = set(re.findall(r"\w+", code))
     for page in PAGES:
-        for name in SYMBOL.findall(page.read_text()) if page.parent.name != "decisions" else ():
+        for name in SYMBOL.findall(page.read_text()):
             if not PLACEHOLDER.search(name) and name not in words:
                 yield f"{page.relative_to(ROOT)}: names {name}, which is nowhere in the sources"
 

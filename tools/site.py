@@ -29,8 +29,7 @@ CHAPTERS = {
     "Man pages": [],
     "Performance": ["docs/performance.md", "docs/experiments.md", "docs/scale.md", "bench/README.md"],
     "Promises": ["SECURITY.md", "docs/limits.md", "docs/testing.md", "NEWS.md"],
-    "Inside": ["ARCHITECTURE.md", "HACKING.md"],
-    "Decisions": ["docs/decisions/README.md", "docs/decisions/*.md"],
+    "Inside": ["ARCHITECTURE.md", "HACKING.md", "docs/decisions.md"],
 }
 REST = "Inside"
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")

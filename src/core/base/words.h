@@ -26,7 +26,7 @@
 #define HAK_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define HAK_CACHELINE 64
 /* Before an array or structure that few processes touch. The linker places variables by alignment, so these lie
- * together, apart from those that every process touches (docs/decisions/0065). */
+ * together, apart from those that every process touches (decision 0065). */
 #define HAK_SELDOM _Alignas(2 * HAK_CACHELINE)
 /* the smallest page of an x86-64 or arm64 kernel; hak_os_page_size() returns the actual one */
 #define HAK_SYSTEM_PAGE ((size_t)4096)
