@@ -40,13 +40,14 @@ def example_lines():
 
 
 def misuses():
-    """Rows of the table; of those found at once and later by default, and at once and by a signal by hardened
+    """Misuses of the table; of those found at once and later by default, and at once and by a signal by hardened
     builds."""
-    rows = [[cell.strip() for cell in line.strip("|\n").split("|")]
-            for line in (ROOT / "SECURITY.md").read_text().splitlines() if re.match(r"\| [^|]+ \| `\w+ ", line)]
-    begin = lambda column, words: sum(row[column].startswith(words) for row in rows)
-    return [len(rows), begin(2, "at once"), begin(2, "later"),
-            *(begin(column, words) for column in (4, 5) for words in ("at once", "SIG"))]
+    lines = (ROOT / "docs" / "misuse.md").read_text().splitlines()
+    rows = [(row[1].count("`") // 2, row[2].split("|")) for line in lines
+            if (row := re.match(r"\| [^|]+ \| (`\w+ [^|]+)\|(.*)\|$", line))]
+    count = lambda column, letters: sum(n for n, cells in rows if cells[column] in list(letters))
+    return [sum(n for n, _ in rows), count(0, "DIOWC"), count(0, "diowc"),
+            *(count(column, letters) for column in (2, 3) for letters in ("DIOWC", "S"))]
 
 
 def unit_cases():

@@ -28,7 +28,7 @@ CHAPTERS = {
     "Settings": ["docs/settings.md"],
     "Man pages": [],
     "Performance": ["docs/performance.md", "docs/experiments.md", "docs/scale.md", "bench/README.md"],
-    "Promises": ["SECURITY.md", "docs/limits.md", "docs/testing.md", "NEWS.md"],
+    "Promises": ["SECURITY.md", "docs/misuse.md", "docs/limits.md", "docs/testing.md", "NEWS.md"],
     "Inside": ["ARCHITECTURE.md", "HACKING.md", "docs/decisions.md"],
 }
 REST = "Inside"

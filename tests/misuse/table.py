@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The table of SECURITY.md against what the programs do.
+"""The table of docs/misuse.md against what the programs do.
 
   table.py PAGE COLUMN FOLDER            exit 1 if a row does not say what happens in this build
   table.py PAGE COLUMN FOLDER --write    correct the column
   table.py PAGE COLUMN FOLDER --peer LIBRARY [--write]    the same for another allocator, or for glibc without LIBRARY;
-      FOLDER has the programs as misuse_plain_NAME. An outcome that differs between five runs is "by chance"; at least
-      one of the five must be as the page says. Exits with 77 if the versions of the page are not installed.
+      FOLDER has the programs as misuse_plain_NAME. An outcome that differs between five runs is "?"; at least one of
+      the five must be as the page says. Exits with 77 if the versions of the page are not installed.
 
-A row is `| words | program and arguments | column... |`. FOLDER has the programs, as misuse_NAME. A cell says
-  at once: WORDS     before the call returns, SIGABRT and one line that begins with WORDS
-  later: WORDS       the same, at the next drain of the thread's bins
-  by chance: WORDS   any of these, or nothing: it depends on the random order of blocks, or on the backend
-  SIGNAL             the process dies of it, without a line
-  SIGNAL: WORDS      the same, with one
-  no                 nothing happens
-  gained             the program got what it should not (attack.c)
-For another allocator, a cell has no WORDS, since its messages are its own.
+A row is `| words | programs |cell|cell|...|`; each program stands in backquotes, with its arguments. FOLDER has the
+programs, as misuse_NAME. A cell says
+  a capital of WORDS   before the call returns, SIGABRT and one line that begins with these words
+  a small letter       the same, at the next drain of the thread's bins
+  S                    the process dies of SIGSEGV
+  -                    nothing happens
+  G                    the program got what it should not (attack.c)
+  a letter and ?       by chance this, or nothing
+  ?                    any of these: it depends on the random order of blocks, or on the backend
+For another allocator A stands for all words, since its messages are its own. If the programs of a row differ, --write
+makes rows of it.
 """
 import os
 import platform
@@ -27,7 +29,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROW = re.compile(r"^\| [^|]+ \| `([\w+-]+(?: [\w+-]+)*)` \|(.*)\|$")
+ROW = re.compile(r"^\| ([^|]+) \| ((?:`[\w+-]+(?: [\w+-]+)*` ?)+) ?\|(.*)\|$")
+WORDS = {"D": "double free", "I": "invalid ", "O": "overflow", "W": "written after free", "C": "corrupted header"}
+COMMAND = re.compile(r"`([^`]+)`")
 ADDRESS = re.compile(r"\b0x[0-9a-f]+")
 SKIPPED = 77
 GAINED = 1
@@ -36,7 +40,7 @@ RUNS = 5
 
 
 def happened(folder, command):
-    """What a cell says of it; None where the program cannot do it here."""
+    """The cell that says it, or what no cell says; None where the program cannot do it here."""
     program, *arguments = command.split()
     try:
         run = subprocess.run([f"{folder}/misuse_{program}", *arguments], capture_output=True, text=True, timeout=120)
@@ -47,14 +51,13 @@ def happened(folder, command):
     if run.returncode == SKIPPED:
         return None
     if run.returncode in (0, GAINED) and not lines:
-        return "gained" if run.returncode else "no"
-    if len(lines) > 1 or run.returncode >= 0 or (lines and not ADDRESS.search(words)):
+        return "G" if run.returncode else "-"
+    if -run.returncode == signal.SIGSEGV and len(lines) <= 1:
+        return "S"
+    letters = [letter for letter, begin in WORDS.items() if words.startswith(begin)]
+    if len(lines) != 1 or -run.returncode != signal.SIGABRT or not ADDRESS.search(words) or not letters:
         return f"exit status {run.returncode}, {words}"
-    name = signal.Signals(-run.returncode).name
-    if not lines:
-        return name
-    when = "later" if "passed" in run.stdout.split() else "at once"
-    return f"{when if name == 'SIGABRT' else name}: {words}"
+    return letters[0].lower() if "passed" in run.stdout.split() else letters[0]
 
 
 def once_with_peer(folder, command, library):
@@ -67,30 +70,32 @@ def once_with_peer(folder, command, library):
     except subprocess.TimeoutExpired:
         return "hangs"
     if run.returncode >= 0:
-        return {0: "no", GAINED: "gained"}.get(run.returncode)
+        return {0: "-", GAINED: "G"}.get(run.returncode)
     name = signal.Signals(-run.returncode).name
-    return name if name != "SIGABRT" else "later" if b"passed" in run.stdout else "at once"
+    return {"SIGSEGV": "S", "SIGABRT": "a" if b"passed" in run.stdout else "A"}.get(name, name)
 
 
 def happened_with_peer(folder, command, library, said):
     """What the page says, if it can be."""
     events = []
-    while len(events) < RUNS and said not in (*events, "by chance"):
+    while len(events) < RUNS and said not in (*events, "?"):
         events.append(once_with_peer(folder, command, library))
-    return said if said in (*events, "by chance") else events[0] if len(set(events)) == 1 else "by chance"
+    return said if said in (*events, "?") else events[0] if len(set(events)) == 1 else "?"
 
 
 def agrees(cell, event):
-    if cell == "by chance":
-        return True
-    if cell.startswith("by chance: "):
-        return event in (None, "no") or cell.removeprefix("by chance: ") in event
-    return event is None or (event.startswith(cell) if ": " in cell else event == cell)
+    if cell.endswith("?"):
+        return cell == "?" or event in (None, "-") or cell[0] == event.upper()
+    return event in (None, cell)
 
 
-def short(event, cell):
-    """A cell for an event: the kind of fault, as far as its colon goes."""
-    return cell if event is None else ": ".join(event.split(": ")[:2])
+def corrected(row, place, cells):
+    """The lines for a row whose programs, the keys, have these cells."""
+    for cell in dict.fromkeys(cells.values()):
+        columns = row[3].split("|")
+        columns[place] = cell
+        names = " ".join(f"`{command}`" for command, its in cells.items() if its == cell)
+        yield f"| {row[1]} | {names} |{'|'.join(columns)}|"
 
 
 def main():
@@ -104,24 +109,23 @@ def main():
         look = lambda folder, command, cell: happened_with_peer(folder, command, library, None if write else cell)
     lines = page.read_text().splitlines()
     header = next(line for line in lines if line.startswith("| Misuse |"))
-    place = [cell.strip() for cell in header.strip("|").split("|")][2:].index(column)
-    rows = [(i, row) for i, line in enumerate(lines) if (row := ROW.match(line))]
+    place = header.strip("|").split("|")[2:].index(column)
+    rows = {i: row for i, line in enumerate(lines) if (row := ROW.match(line))}
+    said = {command: row[3].split("|")[place] for row in rows.values() for command in COMMAND.findall(row[2])}
     with ThreadPoolExecutor(2) as pool:
-        events = list(pool.map(lambda row: look(folder, row[1][1], row[1][2].split("|")[place].strip()), rows))
-    problems = []
-    for (i, row), event in zip(rows, events):
-        cells = [cell.strip() for cell in row[2].split("|")]
-        if not agrees(cells[place], event):
-            problems.append(f"{row[1]}: the table says {cells[place]!r}; what happens: {event!r}")
-            cells[place] = short(event, cells[place])
-            lines[i] = f"{lines[i][:row.start(2)]} {' | '.join(cells)} |"
+        events = dict(zip(said, pool.map(lambda command: look(folder, command, said[command]), said)))
+    wrong = {command for command, cell in said.items() if not agrees(cell, events[command])}
+    problems = [f"{command}: the table says {said[command]!r}; what happens: {events[command]!r}" for command in wrong]
     if not rows:
         problems.append(f"{page}: no row of the table was found")
     if write:
-        page.write_text("\n".join(lines) + "\n")
+        cells = said | {command: events[command] for command in wrong}
+        page.write_text("".join(f"{new}\n" for i, line in enumerate(lines) for new in (
+            corrected(rows[i], place, {command: cells[command] for command in COMMAND.findall(rows[i][2])})
+            if i in rows else [line])))
     elif problems:
         sys.exit("\n".join(problems))
-    print(f"{len(rows)} rows")
+    print(f"{len(said)} misuses in {len(rows)} rows")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""ARCHITECTURE.md's table of memory orders against the code. orders.py SRC PAGE
+"""docs/reference.md's table of memory orders against the code. orders.py SRC PAGE
 The first column of a row names functions that release, the second those that acquire; a function whose operation does
 both is in either. Each function of the code is there, in a row that names its file, and each other name of a row is a
 word of its files. src/observers, which are libraries of their own, are left out.

@@ -7,7 +7,7 @@
 Exported: the functions that hakmem.h declares, glibc's registration of fork handlers, with --override the malloc family
 and dlopen, with --cxx operator new and delete, with
 --hardened sized delete, and nothing else. Needed: the C library, with --cxx that of C++, and of
-glibc no function that is newer than 2.28; ARCHITECTURE.md, beside the folder SOURCES, says of each which locks it
+glibc no function that is newer than 2.28; docs/reference.md, beside the folder SOURCES, says of each which locks it
 takes. In the archive one object defines the whole malloc family and no other object a part of it, so that static
 linking takes all of it or nothing. The fields that free() loads do not lie at the beginning of pages
 (core/pages/tags.h).
@@ -108,7 +108,7 @@ def plain(name):
 
 
 def check_locks(library, sources):
-    text = (sources.parent / "ARCHITECTURE.md").read_text()
+    text = (sources.parent / "docs" / "reference.md").read_text()
     section = re.search(r"^## Locks of the C library$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     rows = re.findall(r"^\| (`.*?) \|", section[1] if section else "", re.MULTILINE)
     told = {plain(name) for row in rows for name in re.findall(r"`(\w+)`", row)}
@@ -116,9 +116,9 @@ def check_locks(library, sources):
     from_libc = [name for name in undefined if "@GLIBC_" in name] or undefined  # musl has no versions
     called = {plain(name) for name in from_libc}
     words = {plain(word) for p in sources.rglob("*.[ch]") for word in re.findall(r"\w+", p.read_text())}
-    yield from (f"{name}: ARCHITECTURE.md (Locks of the C library) does not say which locks libc takes there, "
+    yield from (f"{name}: docs/reference.md (Locks of the C library) does not say which locks libc takes there, "
                 "and which it may hold then" for name in sorted(called - told - COMPILERS))
-    yield from (f"ARCHITECTURE.md describes locks in {name}, which nothing calls"
+    yield from (f"docs/reference.md describes locks in {name}, which nothing calls"
                 for name in sorted(told - called - words))
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Basics for every file: attributes, units, alignment, and loads and stores with the memory order in the name. Each
- * acquire has a matching release: ARCHITECTURE.md lists the pairs. */
+ * acquire has a matching release: docs/reference.md lists the pairs. */
 #ifndef HAK_WORDS_H
 #define HAK_WORDS_H
 
