@@ -254,7 +254,7 @@ def test_what_is_promised_comes_back(real_library: Path, compiled: Any, size: in
     """Each remedy, applied to a process in that state."""
     program = compiled("keeps", "-O1")
     words = (str(size), str(every))
-    with keeping(program, real_library, *words) as plain, \
+    with keeping(program, real_library, *words, HAKMEM_PURGE_DELAY_MS="600000") as plain, \
             keeping(program, real_library, *words, HAKMEM_BACKGROUND="1") as other:
         stats, free, before = kept_of(plain.pid)
         best, promised = explain._best_setting(stats, free)
