@@ -38,12 +38,12 @@ readonly PROBES MOST VARIANTS=(
     "header       | gcc   | -Dtiny_header=true -Dbench=false \
         | $MOST --no-suite life | --suite limits --suite memory --suite life"
     "small-header | clang | -Dtiny_header=small -Dbench=false \
-        | $MOST --no-suite models --no-suite fuzz --no-suite life | --suite life"
+        | $MOST --no-suite models --no-suite fuzz --no-suite life --no-suite unit | --suite life --suite unit"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false \
-        | $MOST --no-suite life | --suite life"
+        | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
     "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | $MOST --no-suite life | --suite life"
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false \
-        | $MOST --no-suite life | --suite life"
+        | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
     "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
     "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
     "list         | gcc   | -Dcache=list -Dbench=false$PROBES \
