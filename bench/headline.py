@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The headline comparison: hakmem with tiny_header true, false and small, and with the caches `list` and `cpu`,
-against the system's malloc, mimalloc and jemalloc, on the original's benchmarks.
+"""The headline comparison: hakmem with tiny_header true, false and small, and with the cache `list`, against the system's
+malloc, mimalloc and jemalloc, on the original's benchmarks.
 
 `meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of `hakmem
-ab` (tools/hakmem), one experiment for each workload. The baseline is tiny_header=false. Written into the output folder:
+ab` (tools/hakmem), one experiment for each workload. The baseline is the first build. Written into the output folder:
 headline.html, headline.json, and ab.html, ab.json, ab.csv of each workload in a folder of its name.
 """
 import argparse
@@ -43,6 +43,7 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=Path, default=Path("build/bench"), help="folder of the bench_* programs")
     parser.add_argument("--output", type=Path, default=Path("build/ab"), help="folder for the results")
+    parser.add_argument("--builds", default="", metavar="REGEX", help=f"of {', '.join(BUILDS)}")
     parser.add_argument("--workloads", "--works", default="", metavar="REGEX", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--runs", type=int, default=15, help="timed runs of each variant and workload (15)")
     parser.add_argument("--quick", action="store_true", help="a quarter of the work, 8 runs: shows that it runs")
@@ -50,11 +51,11 @@ def arguments():
     return parser.parse_args()
 
 
-def contestants(folder):
+def contestants(folder, wanted):
     """The builds, made here if they are missing or outdated, and the installed peers."""
     project = Project(str(HERE.parent))
     found = []
-    for label, options in BUILDS.items():
+    for label, options in ((label, options) for label, options in BUILDS.items() if re.search(wanted, label)):
         directory = project.directory(folder, options)
         project.build(directory, options, lambda words: print(words, flush=True))
         found.append(variants.parse(f"build:{directory},as:{label}"))
@@ -164,7 +165,7 @@ def main():
     commands = [command_of(workload, folder, args) for workload in chosen]
     took = duration_of(commands, 8 if args.quick else args.runs)
     print(f"ab: {len(chosen)} workloads, about {duration(took)} after the builds; results in {folder}", flush=True)
-    field = contestants(folder / "builds")
+    field = contestants(folder / "builds", args.builds)
     found = {}
     for workload, command in zip(chosen, commands):
         found[workload.name] = measure(workload, command, field, args)

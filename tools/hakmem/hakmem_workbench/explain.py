@@ -74,14 +74,8 @@ REASONS = {
         "hakmem_trim(0) or malloc_trim(0), called in the program, at once; where a live block lies in each system "
         "page, only the program, by freeing it",
     ),
-    "spans": Reason(
-        "the ends of large blocks, beyond what the program asked for",
-        {"HAKMEM_ACE_WASTE_PCT=0": "large blocks get exactly their pages; costs cache hits"},
-    ),
-    "reserve": Reason(
-        "pages taken ahead for blocks of 2 to 52 KiB",
-        {"HAKMEM_POOL_TLS_ARENA_MB_MAX=1": "batches stay small; costs a lock more often"},
-    ),
+    "spans": Reason("the ends of large blocks, beyond what the program asked for"),
+    "reserve": Reason("pages taken ahead for blocks of 8 to 52 KiB"),
     "pinned": Reason(
         "free blocks of threads that this process does not have: it was forked while they ran",
         release="no setting; fork before threads start, or exec in the child",
@@ -92,10 +86,7 @@ REASONS = {
     ),
     "lazy": Reason(
         "free pages that are still resident: the kernel takes them on need, or they are part of a huge page",
-        {
-            "HAKMEM_MADV=dontneed": "the kernel takes them at once; costs a page fault for each that is needed again",
-            "HAKMEM_THP=never": "no page becomes resident beside another one; costs speed where many are used",
-        },
+        {"HAKMEM_MADV=dontneed": "the kernel takes them at once; costs a page fault for each that is needed again"},
     ),
     "metadata": Reason("descriptors and tables of the allocator itself"),
     "thread_caches": Reason("free blocks in the bins of threads, ready for their next malloc"),

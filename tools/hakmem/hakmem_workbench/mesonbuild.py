@@ -133,7 +133,7 @@ class Project:
         ]
         self._run(setup, directory)
         say(f"compiling {directory.name}")
-        self._run([self.meson, "compile", "-C", str(directory)], directory)
+        self._run([self.meson, "compile", "-C", str(directory), "hakmem:shared_library"], directory)
         if not (directory / IN_BUILD).exists():
             raise Problem(
                 f"{directory} was built, but has no {IN_BUILD}",

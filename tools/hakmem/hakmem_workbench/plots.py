@@ -14,10 +14,6 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -84,12 +80,9 @@ class Plot:
     @contextmanager
     def drawn(self) -> Iterator[Axes]:
         with matplotlib.rc_context(cast(Any, {**_STYLE, "svg.hashsalt": self.name})):
-            figure, axes = plt.subplots(figsize=self.size, layout="constrained")
-            try:
-                yield axes
-                self.svg = self._render(figure)
-            finally:
-                plt.close(figure)
+            figure = Figure(figsize=self.size, layout="constrained")
+            yield figure.subplots()
+            self.svg = self._render(figure)
 
     def _render(self, figure: Figure) -> str:
         buffer = io.StringIO()

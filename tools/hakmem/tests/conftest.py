@@ -136,11 +136,11 @@ def experiment(
     compiled: Callable[..., Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """The files of one small experiment with three variants."""
+    """The files of one small experiment with three variants, in an environment that has a setting."""
     folder = tmp_path_factory.mktemp("ab")
     words = ("system", "hakmem", "backend=legacy", "--library", library, "--runs", "10")
     command = (compiled("second_thread", "-pthread"),)
-    done = hakmem("ab", *words, "--seed", "1", "-o", folder, "--", *command)
+    done = hakmem("ab", *words, "--seed", "1", "-o", folder, "--", *command, env={"HAKMEM_BACKEND": "legacy"})
     assert done.code == 0, done.text
     (folder / "out.txt").write_text(done.out)
     return folder

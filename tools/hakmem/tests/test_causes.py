@@ -232,14 +232,17 @@ def test_in_short_of_a_process() -> None:
     assert "To try" not in explain.explain(old)[0].lead
 
 
+class Keeping(subprocess.Popen[bytes]):
+    line = b""  # the id of the process that keeps memory
+
+
 @contextlib.contextmanager
-def keeping(program: Path, library: Path, *words: str, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def keeping(program: Path, library: Path, *words: str, **settings: str) -> Iterator[Keeping]:
     environment = clean_environment() | {"LD_PRELOAD": str(library), **settings}
-    child = subprocess.Popen([program, *words], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with child:
-        assert child.stdin and child.stdout and child.stdout.readline()
+    with Keeping([program, *words], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin and child.stdout
+        child.line = child.stdout.readline()
         yield child
-        child.kill()
 
 
 def kept_of(pid: int) -> tuple[statsfile.Stats, list[statsfile.Retained], int]:
@@ -252,7 +255,7 @@ def kept_of(pid: int) -> tuple[statsfile.Stats, list[statsfile.Retained], int]:
 @pytest.mark.parametrize(("size", "every"), [(20000, 2), (1000, 7), (20000, 0), (1000, 0), (1000, 2)])
 def test_what_is_promised_comes_back(real_library: Path, compiled: Any, size: int, every: int) -> None:
     """Each remedy, applied to a process in that state."""
-    program = compiled("keeps", "-O1")
+    program = compiled("keeps", "-O1", "-pthread")
     words = (str(size), str(every))
     with keeping(program, real_library, *words, HAKMEM_PURGE_DELAY_MS="600000") as plain, \
             keeping(program, real_library, *words, HAKMEM_BACKGROUND="1") as other:
@@ -274,6 +277,46 @@ def test_what_is_promised_comes_back(real_library: Path, compiled: Any, size: in
         plain.stdout.readline()
         after = next((row.bytes for row in kept_of(plain.pid)[1] if row.reason == "sparse"), 0)
         assert not sparse or sparse.bytes - after == pytest.approx(sparse.returnable, rel=0.1, abs=1 << 19)
+
+
+@pytest.mark.library
+@pytest.mark.parametrize(
+    ("reason", "assignment", "words", "before"),
+    [
+        ("cached", "HAKMEM_SUPERSLAB_MAX_CACHED=0", "20000 0", ""),
+        ("empty", "HAKMEM_SS_HOT_SLABS=1", "20000 0", ""),
+        ("lazy", "HAKMEM_MADV=dontneed", "1000 0", "HAKMEM_MADV=free"),
+        ("refused", "munlock", "20000 0 locked", ""),
+        ("pinned", "fork before threads start", "1000 2 thread", ""),
+    ],
+)
+def test_other_remedies(
+    real_library: Path, compiled: Any, reason: str, assignment: str, words: str, before: str
+) -> None:
+    """Those that BACKGROUND does not outdo: of what is kept for the reason, most is gone."""
+    program = compiled("keeps", "-O1", "-pthread")
+    offered = explain.REASONS[reason]
+    assert assignment in offered.settings or assignment in offered.release
+
+    def kept(line: bytes) -> int:
+        return next((row.bytes for row in kept_of(int(line))[1] if row.reason == reason), 0)
+
+    with keeping(program, real_library, *words.split(), **dict([before.split("=")] if before else [])) as child:
+        if child.poll() or not child.line:
+            pytest.skip("the limits do not let it lock its memory")
+        amount = kept(child.line)
+        assert amount > (1 << 20 if reason != "pinned" else 0)
+        if reason == "refused":
+            assert child.stdin and child.stdout
+            child.stdin.write(b"u")
+            child.stdin.flush()
+            assert kept(child.stdout.readline()) < amount / 2
+    if reason == "refused":
+        return
+    words = words.replace("thread", "fork")
+    settings = {} if reason == "pinned" else dict([assignment.split("=")])
+    with keeping(program, real_library, *words.split(), **settings) as child:
+        assert kept(child.line) < amount / 2
 
 
 @pytest.mark.library

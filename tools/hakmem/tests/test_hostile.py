@@ -25,7 +25,7 @@ from hakmem_workbench.commands import export
 from hakmem_workbench.errors import Problem
 
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
-MUTANTS = int(os.environ.get("HOSTILE_MUTANTS", "120"))
+MUTANTS = int(os.environ.get("HOSTILE_MUTANTS", "60"))
 REPLAYER = HERE.parents[1] / "trace"
 EXTREMES = (0, 1, 2, 7, 63, 127, 255, 4095, 2**31 - 1, 2**32 - 1, 2**40, 2**48, 2**62, 2**63, 2**64 - 1)
 ESCAPES = b"\x1b]0;owned\x07\x1b[2J\x9b31m\r\xe2\x80\xae"

@@ -48,9 +48,9 @@ def experiment(kind: str, blocks: int, effects: list[float], seed: int) -> infer
 @pytest.mark.parametrize("blocks", [10, 20])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_found_where_there_is_nothing(kind: str, blocks: int) -> None:
-    """Two variants without effect, 100 experiments: at least 95 must say so of both."""
+    """Two variants without effect, 40 experiments: at least 38 must say so of both."""
     clean = 0
-    for seed in range(100):
+    for seed in range(40):
         comparisons = experiment(kind, blocks, [0.0, 0.0], seed).comparisons.values()
         clean += all(comparison.verdict == "same" for comparison in comparisons)
         assert all(
@@ -58,35 +58,34 @@ def test_nothing_is_found_where_there_is_nothing(kind: str, blocks: int) -> None
             for comparison in comparisons
             if comparison.verdict == "same"
         )
-    assert clean >= 95
+    assert clean >= 38
 
 
 @pytest.mark.parametrize("effect", [0.05, -0.05])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_planted_difference_is_found(kind: str, effect: float) -> None:
     found = 0
-    for seed in range(40):
+    for seed in range(20):
         (comparison,) = experiment(kind, 20, [effect], seed).comparisons.values()
         assert comparison.verdict != ("faster" if effect > 0 else "slower")
         found += comparison.verdict != "same"
-    assert found >= (30 if kind == "bursts" else 38)
+    assert found >= (15 if kind == "bursts" else 19)
 
 
 def test_the_interval_covers_the_truth() -> None:
     covered = 0
-    for seed in range(100):
+    for seed in range(40):
         (comparison,) = experiment("drift", 20, [0.05], seed).comparisons.values()
         covered += comparison.ratio.low <= 1.05 <= comparison.ratio.high
-    assert covered >= 95
+    assert covered >= 38
 
 
 def test_many_variants_share_the_level() -> None:
-    """Ten variants without effect: still hardly an experiment with a false claim."""
-    claims = 0
-    for seed in range(60):
-        comparisons = experiment("white", 20, [0.0] * 10, seed).comparisons
-        claims += any(comparison.verdict != "same" for comparison in comparisons.values())
-    assert claims <= 3
+    """Ten variants without effect: a false claim is as rare as with one."""
+    for seed in range(3):
+        found = experiment("white", 20, [0.0] * 10, seed).comparisons.values()
+        assert all(one.verdict == "same" for one in found)
+        assert all(one.level == 1 - (1 - inference.LEVEL) / 10 for one in found)
 
 
 def test_differences_below_the_smallest_claim() -> None:
@@ -152,10 +151,10 @@ def analysed(seed: int, header: float, crossed: float) -> factorial.Analysis:
 
 def test_factors_without_effect() -> None:
     claims = 0
-    for seed in range(60):
+    for seed in range(30):
         analysis = analysed(seed, 0.0, 0.0)
         claims += any(e.verdict != "same" for e in [*analysis.main, *analysis.interactions])
-    assert claims <= 3
+    assert claims <= 2
 
 
 def test_main_effect_is_found_and_only_that() -> None:
