@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The headline comparison: hakmem with tiny_header true, false and small, and with the cache `list`, against the system's
-malloc, mimalloc and jemalloc, on the original's benchmarks.
+"""The headline comparison: hakmem with tiny_header true, false and small, and with the cache `list`, against the
+system's malloc, mimalloc and jemalloc, on the original's benchmarks.
 
 `meson compile -C build ab` runs it. The builds are configured here; the measuring and the verdicts are those of `hakmem
 ab` (tools/hakmem), one experiment for each workload. The baseline is the first build. Written into the output folder:

@@ -428,7 +428,7 @@ musl() {
 }
 
 # The files that `meson install` installs below bin, include, lib and share.
-readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/{libhakmem.a,libhakmem.so{,.0}}
+readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/libhakmem{,-profile}.a lib/libhakmem.so{,.0}
     lib/pkgconfig/hakmem.pc lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
     lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,3/hakmem.3,7/hakmem.7}
     share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}

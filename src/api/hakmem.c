@@ -277,6 +277,7 @@ HAK_EXPORT struct hak_mallinfo mallinfo(void)
 
 #define TWIN(name) __attribute__((alias("hakmem_" #name), visibility("default")))
 
+#if HAK_OVERRIDE == 1 /* with 2, observers/profile/profile.c has these */
 void *malloc(size_t size) TWIN(malloc);
 void free(void *ptr) TWIN(free);
 void *calloc(size_t count, size_t size) TWIN(calloc);
@@ -289,12 +290,15 @@ void *memalign(size_t alignment, size_t size) TWIN(memalign);
 void *valloc(size_t size) TWIN(valloc);
 void *pvalloc(size_t size);
 void *pvalloc(size_t size) TWIN(pvalloc);
-size_t malloc_usable_size(void *ptr);
-size_t malloc_usable_size(void *ptr) TWIN(malloc_usable_size);
 void free_sized(void *ptr, size_t size);
 void free_sized(void *ptr, size_t size) TWIN(free_sized);
 void free_aligned_sized(void *ptr, size_t alignment, size_t size);
 void free_aligned_sized(void *ptr, size_t alignment, size_t size) TWIN(free_aligned_sized);
+void cfree(void *ptr);
+void cfree(void *ptr) TWIN(free);
+#endif
+size_t malloc_usable_size(void *ptr);
+size_t malloc_usable_size(void *ptr) TWIN(malloc_usable_size);
 int malloc_trim(size_t pad);
 int malloc_trim(size_t pad) TWIN(malloc_trim);
 struct hakmem_mallinfo2 mallinfo2(void);
@@ -313,7 +317,6 @@ int mallopt(int parameter, int value) TWIN(mallopt);
 
 OLDER(void *, __libc_malloc, malloc, size_t size);
 OLDER(void, __libc_free, free, void *ptr);
-OLDER(void, cfree, free, void *ptr);
 OLDER(void *, __libc_calloc, calloc, size_t count, size_t size);
 OLDER(void *, __libc_realloc, realloc, void *ptr, size_t size);
 OLDER(int, __posix_memalign, posix_memalign, void **out, size_t alignment, size_t size);

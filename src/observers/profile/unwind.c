@@ -92,14 +92,16 @@ unsigned hak_unwind(void **frames, unsigned most, void *caller)
 static int find_unwinder(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size, (void)unused;
-    uintptr_t function = (uintptr_t)_Unwind_Backtrace;
+    uintptr_t function = (uintptr_t)_Unwind_Backtrace, ours = (uintptr_t)find_unwinder;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, length = info->dlpi_phdr[i].p_memsz;
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && function - start < length) {
+        if (info->dlpi_phdr[i].p_type != PT_LOAD || function - start >= length)
+            continue;
+        if (ours - start >= length) { /* else a program that is linked statically: all code lies there */
             unwinder = start;
             unwinder_end = start + length;
-            return 1;
         }
+        return 1;
     }
     return 0;
 }

@@ -71,6 +71,50 @@ def test_a_known_program(
     assert gzip.decompress((tmp_path / "known.pb.gz").read_bytes())
 
 
+def test_a_program_that_contains_it(
+    hakmem: Hakmem, real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Linked with libhakmem-profile.a: nothing can be preloaded, all else is the same."""
+    linked = ("-Wl,-u,malloc", str(observer.parent / "libhakmem-profile.a"), "-lm")
+    program = compiled("profiled", "-O1", "-g", "-pthread", "-static", *linked, "-fno-optimize-sibling-calls")
+    words = ("--mean", str(MEAN), "--library", str(real_library), "-o", str(tmp_path / "known"))
+    done = hakmem("profile", *words, "--", program)
+    assert done.code == 0 and "keeps  profiled.c:" in done.out, done.text
+    profile = heapprofile.load(tmp_path / "known.hakprof")
+    assert live(profile, "keeps", "main") == pytest.approx(24e6, rel=0.1)
+    assert live(profile, "keeps", "threads_own") == pytest.approx(6e6, rel=0.2)
+    assert live(profile, "drops") == 0
+    with subprocess.Popen([program, "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout and process.stdout.readline() == b"ready\n"
+        assert hakmem("profile", "--on", "--mean", str(MEAN), str(process.pid)).code == 0
+        process.stdin.write(b"go on")  # five times 12 MB
+        process.stdin.flush()
+        until = time.monotonic() + 60
+        while heapprofile.of_process(process.pid).total.live_bytes < 50e6 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert "keeps  profiled.c:" in hakmem("profile", str(process.pid)).out
+        process.stdin.close()
+
+
+def test_a_program_that_cannot_have_one(
+    hakmem: Hakmem, real_library: Path, observer: Path, compiled: Callable[..., Path]
+) -> None:
+    for said, flags in (
+        ("is statically linked", ("-static",)),
+        ("contains a hakmem without the profile", ("-Wl,-u,malloc", str(observer.parent / "libhakmem.a"))),
+    ):
+        program = compiled("profiled", "-pthread", *flags)
+        done = hakmem("profile", "--library", str(real_library), "--", program)
+        assert done.code == 2 and said in done.err and "libhakmem-profile.a" in done.err
+
+
+def test_each_block_without_preload(observer: Path, compiled: Callable[..., Path], tmp_path: Path) -> None:
+    """With a shared C library."""
+    linked = ("-Wl,-u,malloc", str(observer.parent / "libhakmem-profile.a"), "-lm")
+    program = compiled("profile_calls", "-O1", "-pthread", *linked)
+    each_block(program, clean_environment(), tmp_path)
+
+
 def test_pprof_agrees(
     hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
 ) -> None:
@@ -194,9 +238,12 @@ def test_no_file_of_the_process_is_written(hakmem: Hakmem) -> None:
 
 def test_each_block(real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path) -> None:
     """A mean of 1 counts each block, whatever call made it and took it away."""
-    program = compiled("profile_calls", "-O1", "-pthread")
-    file = tmp_path / "each"
-    environment = _environment(real_library, observer) | {"HAKMEM_PROFILE": "1", "HAKMEM_PROFILE_FILE": str(file)}
+    each_block(compiled("profile_calls", "-O1", "-pthread"), _environment(real_library, observer), tmp_path)
+
+
+def each_block(program: Path, environment: dict[str, str], folder: Path) -> None:
+    file = folder / "each"
+    environment |= {"HAKMEM_PROFILE": "1", "HAKMEM_PROFILE_FILE": str(file)}
     done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     profile = heapprofile.load(file)

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from .. import heapprofile, library, preload, settings
+from .. import elf, heapprofile, inspection, library, preload, settings
 from ..errors import Problem
 from ..heapprofile import Amount, HeapProfile
 from ..symbols import Symbols, jit_functions
@@ -97,7 +97,7 @@ def _run(args: argparse.Namespace) -> int:
     assigned = policy(args)
     if assigned:
         settings.check(chosen, assigned)
-    observer = library.beside(chosen, heapprofile.OBSERVER)
+    within = _contains_profile(program)
     with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         if args.idle:
             assigned["HAKMEM_PROFILE"] = "0"
@@ -107,13 +107,30 @@ def _run(args: argparse.Namespace) -> int:
         if args.frames:
             assigned["HAKMEM_PROFILE_UNWIND"] = "frames"
         environment = preload.original_environment()
-        environment |= preload.assignments(chosen, assigned)
-        environment["LD_PRELOAD"] = preload.chain(observer, environment["LD_PRELOAD"])
+        environment |= preload.assignments(None if within else chosen, assigned)
+        if not within:
+            observer = library.beside(chosen, heapprofile.OBSERVER)
+            environment["LD_PRELOAD"] = preload.chain(observer, environment["LD_PRELOAD"])
         process = subprocess.Popen(args.command, executable=program, env=environment)
         code = _wait(process)
         if not args.idle:
             _report(Path(folder), process.pid, args)
     return code
+
+
+def _contains_profile(program: str) -> bool:
+    """Whether it was linked with libhakmem-profile.a; a Problem if it has no profile and cannot get one."""
+    try:
+        records = inspection.layout(program)
+        static = elf.read(program).static
+    except (OSError, elf.NotElf):
+        return False
+    if records and "profile" in records.variables:
+        return True
+    if records or static:
+        what = "contains a hakmem without the profile" if records else "is statically linked"
+        raise Problem(f"{program} {what}", "Link libhakmem-profile.a in place of libhakmem.a (docs/profile.md).")
+    return False
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
