@@ -101,9 +101,10 @@ def markdown(found, first):
     parts = [f"![the caches compared](data/{PICTURE.name})\n"]
     for figure, title in TITLES.items():
         names = [name for name in next(iter(found[figure].values())) if name != NOISE or figure == "cpu_s"]
-        lines = [f"| {title.format(first=first)} | " + " | ".join(names) + " |", "|---" + "|--:" * len(names) + "|"]
-        lines += [f"| {workload} | " + " | ".join(cell(figure, name, first, by_name[name]) for name in names) + " |"
-                  for workload, by_name in found[figure].items()]
+        rows = [[title.format(first=first), *names], ["---", *("--:" for _ in names)]]
+        rows += [[workload, *(cell(figure, name, first, by_name[name]) for name in names)]
+                 for workload, by_name in found[figure].items()]
+        lines = ["|".join(["", *row, ""]) for row in rows]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 

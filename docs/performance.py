@@ -36,7 +36,6 @@ and each ratio is taken inside its block. The cells are medians. Time is {time}.
 has a geometric mean of {noise:.3f}; half of the workloads lie between {low:.2f} and {high:.2f}. \
 A smaller difference means nothing.
 - **Peers**: {peers}.
-- **before** is hakmem at f4e4a2a, the last version before one page heap replaced five allocators of page runs.
 
 ![ratios to the system allocator](data/performance.png)
 
@@ -53,12 +52,6 @@ A smaller difference means nothing.
 Workloads in which another allocator is more than 5 % below us, and by how much.
 
 {losses}
-
-## Where we fell behind
-
-Workloads that take more than 5 % more than `before`.
-
-{behind}
 """
 METRIC = {"cpu_s": "user and system time", "wall_s": "wall time"}
 
@@ -68,8 +61,8 @@ def medians(rows, metric):
 
 
 def markdown(header, lines):
-    rows = ["| " + " | ".join(header) + " |", "|---|" + "--:|" * (len(header) - 1)]
-    return "\n".join(rows + ["| " + " | ".join(line) + " |" for line in lines])
+    rows = ["|".join(["", *line, ""]) for line in [header, ["---"] + ["--:"] * (len(header) - 1), *lines]]
+    return "\n".join(rows)
 
 
 def ratio_table(values, columns):
@@ -155,14 +148,14 @@ def main():
     metric = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in METRIC else "cpu_s"
     time, memory = medians(rows, metric), medians(rows, "peak_kib")
     noise, peers = tables.allocators_in(rows, BASE)[0], peers_in(rows)
-    names = [OURS, BEFORE, *peers]
+    names = [OURS, *peers]
     spread = statistics.quantiles([value for (_, name), value in time.items() if name == noise], n=4)
     page = PAGE.format(
         machine=machine(), repetitions=len(tables.names(rows, "repetition")), time=METRIC[metric],
         noise=mean_of(time, noise),
         low=spread[0], high=spread[2], peers=", ".join(peers),
         time_table=ratio_table(time, [*names, noise]), memory_table=ratio_table(memory, names),
-        losses=losses(time, memory, peers), behind=losses(time, memory, [BEFORE]))
+        losses=losses(time, memory, peers))
     path = DOCS / "performance.md"
     if "--check" in sys.argv:
         check(path, page)

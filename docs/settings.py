@@ -41,7 +41,8 @@ A wrong name or value gives one line on stderr, and the default is used: `HAKMEM
 A program that has more rights than its user (set-user-id) ignores them all.
 `HAKMEM_STATS=json` prints the settings in effect under the key `settings`, each with its source.
 
-*Moves* names the counter of the statistics that shows the setting at work.
+*Moves* names the counter of the statistics that shows the setting at work; without one, the setting only changes \
+output or the start.
 """
 NOTE_INHERITED = """\
 A text that begins with → belongs to an inherited name: what follows says which mechanism it controls here.
@@ -125,12 +126,12 @@ def markdown(groups):
     def cell(text):
         return text.replace("->", "→").replace("|", "\\|")
 
+    moves = lambda setting: "" if setting.moves.startswith("none") else cell(setting.moves)
     lines = [HEADER + NOTE_INHERITED]
     for group in groups:
         lines += [f"## {capital(group.title)}", "",
-                  "| setting | default | values | meaning | moves |", "|---|---|---|---|---|"]
-        lines += [f"| `{s.name}` | {cell(s.default_text())} | {cell(s.values())} | {cell(s.sentence)} "
-                  f"| {cell(s.moves)} |"
+                  "|setting|default|values|meaning|moves|", "|---|---|---|---|---|"]
+        lines += [f"|`{s.name}`|{cell(s.default_text())}|{cell(s.values())}|{cell(s.sentence)}|{moves(s)}|"
                   for s in group.settings]
         lines.append("")
     return "\n".join(lines)

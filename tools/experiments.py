@@ -28,18 +28,23 @@ import tracing  # noqa: E402
 
 MAPPING = ("mmap", "munmap", "mremap", "mprotect", "madvise", "process_madvise")
 MAPS = ("mmap", "mremap", "mprotect")
-LIBRARY = "build/src/libhakmem.so"
 
 HEADER = """# The original's experiments, run here
 
 The system that hakmem re-creates left reports of its experiments: commands, results and expectations.
-This page has each of them as a command that anyone can run, the figure *there* (other machines: only ratios carry
-over), the figure *here*, and the bar set for it. `tools/experiments.py >docs/experiments.md` writes it anew;
-the test `experiments` counts all that can be counted, and fails where a bar on a count does not hold.
+This page has for each of them the command, the figure *there* (on other machines, so only ratios carry over), the
+figure *here*, and the bar set for it. `random_mixed …` runs as
+
+```
+LD_PRELOAD=build/src/libhakmem.so build/bench/bench_random_mixed …
+```
+
+`tools/experiments.py >docs/experiments.md` writes the page anew. The test `experiments` counts all that can be counted,
+and fails if a bar on a count does not hold.
 
 Machine: {machine}.
 Speeds in M ops/s: medians of {runs} interleaved runs, each allocator preloaded into the same program.
-"Calls" are those that the library itself asks the kernel for: mmap, munmap, mremap, mprotect, madvise, process_madvise.
+"Calls" are the library's own: mmap, munmap, mremap, mprotect, madvise, process_madvise.
 """
 
 
@@ -55,7 +60,6 @@ class Row:
 @dataclass
 class Section:
     title: str
-    commands: list
     rows: list = field(default_factory=list)
     note: str = ""
 
@@ -169,7 +173,7 @@ def mixed_400(lab):
     stats, _ = lab.stats(command)
     populated = tracing.ledger_by_cause(stats)["prefault"]
     total = sum(lab.calls(command).all.values())
-    return Section("Who makes the system calls?", [command], [
+    return Section("Who makes the system calls?", [
         call_row(lab, command, "1113 mmap, 1091 munmap, 1081 madvise"),
         Row("populate calls", "1081, and no switch reached them", str(populated), "0", populated == 0),
         Row("system calls of the whole process", "> 3285", str(total), "≤ 47", total <= 47),
@@ -182,8 +186,6 @@ def switches(lab):
     command = "random_mixed 1000000 400 1"
     same, plain = made(lab.calls(command, **quiet))[0], made(lab.calls(command))[0]
     return Section("Which switch does what?", [
-        "random_mixed 1000000 400 1", "grow_shrink 50000 5 42", "large 200 64 42",
-    ], [
         Row("`HAKMEM_TINY_SS_PARTIAL=0 HAKMEM_DISABLE_BATCH=1 HAKMEM_SS_PREFAULT=0` on `random_mixed 1000000 400 1`",
             "the same 1081 calls", f"{same}, as without", "nothing: this workload releases nothing", same == plain),
         switch_row(lab, "HAKMEM_SS_PREFAULT=1", "random_mixed 1000000 400 1", "prefault", "no effect"),
@@ -194,8 +196,7 @@ def switches(lab):
 
 
 def longer_and_larger(lab):
-    return Section("The same, longer and with a larger set",
-                   ["random_mixed 10000000 400 1", "random_mixed 1000000 4000 1"], [
+    return Section("The same, longer and with a larger set", [
         call_row(lab, "random_mixed 10000000 400 1", "proposed, never run"),
         call_row(lab, "random_mixed 1000000 4000 1", "proposed, never run"),
     ])
@@ -207,7 +208,7 @@ def short_mixed(lab):
         "with header": (lab.header_library(), {}),
         "without batch refill": (lab.library, {"HAKMEM_TINY_P0_ENABLE": "0"}),
     }
-    return Section("256 live blocks", commands, [
+    return Section("256 live blocks", [
         call_row(lab, commands[0], "400+ mmap, hoped for < 50"),
         call_row(lab, commands[1], "–"),
         speed_row(lab, commands[0], "hakmem 9.12, with header 8.16; 2.76 with and 2.73 without batch refill; "
@@ -222,16 +223,16 @@ EVENTS = {"EMPTY": "EMPTY slab", "SS_FREE": "SS_FREE", "LRU_PUSH": "LRU_PUSH", "
 def event_row(lab, command, names, **settings):
     _, said = lab.stats(command, HAKMEM_SS_LRU_DEBUG="1", HAKMEM_SS_FREE_DEBUG="1", **settings)
     seen = {name: said.count(EVENTS[name]) for name in names}
+    command = " ".join([*(f"{name}={value}" for name, value in settings.items()), command])
     return Row(f"events of `{command}`", "none: the LRU was never filled",
                ", ".join(f"{n} {name}" for name, n in seen.items()), "each is seen", all(seen.values()))
 
 
 def shrinking(lab):
-    logs = "HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1"
-    burst, bulk = "burst_idle small 64 same 300 42", "bulk 1 100000 10 order 42"
-    return Section("Events on workloads that shrink", [f"{logs} {burst}", f"{logs} HAKMEM_SS_HOT_SLABS=1 {bulk}"],
-                   [event_row(lab, burst, ("EMPTY", "SS_FREE", "LRU_PUSH")),
-                    event_row(lab, bulk, EVENTS, HAKMEM_SS_HOT_SLABS="1")])
+    return Section("Events on workloads that shrink", [
+        event_row(lab, "burst_idle small 64 same 300 42", ("EMPTY", "SS_FREE", "LRU_PUSH")),
+        event_row(lab, "bulk 1 100000 10 order 42", EVENTS, HAKMEM_SS_HOT_SLABS="1"),
+    ], note="`HAKMEM_SS_LRU_DEBUG=1 HAKMEM_SS_FREE_DEBUG=1` show them.")
 
 
 def mixed_8192(lab):
@@ -249,7 +250,7 @@ def mixed_8192(lab):
         memory.here, memory.met = f"{ours / 1024:.1f} MiB against {legacy / 1024:.1f} MiB", ours < legacy
         speed.met = all(found["hakmem"][0] > found[name][0] * factor
                         for name, factor in (("mimalloc", 1), ("legacy backend", 0.95)) if name in found)
-    return Section("A working set of 8192", [command, f"HAKMEM_BACKEND=legacy {command}"], [
+    return Section("A working set of 8192", [
         Row("fallbacks", "4 × shared_fail→legacy", str(stats["stages"]["failed"]), "0", stats["stages"]["failed"] == 0),
         Row("mmap, mremap and mprotect, and at twice the cycles", "not known", f"{once}, {twice}",
             "no new map in steady state", twice <= once),
@@ -258,18 +259,16 @@ def mixed_8192(lab):
 
 
 def recycling(lab):
-    commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42"]
-    threads_end = "larson --ops 8000000 8 128 1024 1 12345 4"
-    return Section("Workloads that grow and shrink", commands + [threads_end],
-                   [reuse_row(lab, command) for command in commands] +
-                   [reuse_row(lab, threads_end)])
+    commands = ["grow_shrink 50000 60 42", "bulk 1 20000 60 random 42", "prodcons 1 2000000 4096 42",
+                "larson --ops 8000000 8 128 1024 1 12345 4"]
+    return Section("Workloads that grow and shrink", [reuse_row(lab, command) for command in commands])
 
 
 def larson(lab):
     rows = []
     for threads, there in (4, "hakmem 3.62, 21.6 % of system and of mimalloc"), (2, "–"), (1, "hakmem 2.59, 18.1 %"):
         rows.append(speed_row(lab, f"larson 2 8 128 1024 1 12345 {threads}", there, ("system", "mimalloc")))
-    return Section("larson", ["larson 2 8 128 1024 1 12345 4"], rows)
+    return Section("larson", rows)
 
 
 def fixed_size(lab):
@@ -278,14 +277,15 @@ def fixed_size(lab):
                              ("100000 1024 42", "crash"), ("200000 256 42", "–")):
         variants = {} if lab.counts_only else {"with header": (lab.header_library(), {})}
         rows.append(speed_row(lab, f"fixed_size {arguments}", there, variants=variants))
-    return Section("One size", ["fixed_size 100000 256 42"], rows)
+    return Section("One size", rows)
 
 
 def pool(lab):
     there = "hakmem 1.79, hoped for 5–15"
     commands = ["pool_tls 1 100000 256 42", "pool_tls 4 50000 256 42", "mid_large_mt 1 100000 256 42",
                 "mid_large_mt 4 100000 256 42", "mid_large_mt 1 100000 1024 42"]
-    section = Section("8–52 KiB and 8–32 KiB", commands)
+    prewarm = "HAKMEM_POOL_TLS_PREWARM=fixed build/tests/pool/pool_prewarm warm"
+    section = Section("8–52 KiB and 8–32 KiB", note=f"`{prewarm}` prewarms.")
     section.rows = [speed_row(lab, command, there, tuple(bench_run.PEERS)) for command in commands]
     # 5 MiB are freed, which are purged in a few calls; their number depends on timing.
     section.rows += [call_row(lab, command, "asked for, never counted", 20) for command in (commands[0], commands[2])]
@@ -298,15 +298,13 @@ def pool(lab):
         kib = int(re.search(r"added (\d+) KiB", ran.stderr)[1])
         warm.met, warm.here = ran.returncode == 0, "neither" if ran.returncode == 0 else ran.stderr.strip()
         cost.met, cost.here = kib <= 2048, f"{kib / 1024:.2f} MiB"
-    section.commands.append("HAKMEM_POOL_TLS_PREWARM=fixed build/tests/pool/pool_prewarm warm")
     section.rows += [warm, cost]
     return section
 
 
 def false_sharing(lab):
     commands = ["cache_thrash active 2 60000 8 2000", "cache_thrash passive 2 60000 8 2000"]
-    return Section("False sharing", commands,
-                   [speed_row(lab, command, "named, no figures", ("system",)) for command in commands])
+    return Section("False sharing", [speed_row(lab, command, "named, no figures", ("system",)) for command in commands])
 
 
 EXPERIMENTS = (mixed_400, switches, longer_and_larger, short_mixed, shrinking, mixed_8192, recycling, larson,
@@ -316,20 +314,11 @@ EXPERIMENTS = (mixed_400, switches, longer_and_larger, short_mixed, shrinking, m
 # --- the page ---------------------------------------------------------------------------------------------
 
 
-def command_text(command):
-    """`SETTING=1 name arguments` as one can type it."""
-    if "build/" in command:
-        return command
-    settings, name, arguments = re.fullmatch(r"((?:\w+=\S+ )*)(\w+)(.*)", command).groups()
-    return f"{settings}LD_PRELOAD={LIBRARY} build/bench/bench_{name}{arguments}"
-
-
 def section_text(section):
-    lines = [f"## {section.title}", "", "```", *map(command_text, section.commands), "```", "",
-             "| | there | here | bar | met |", "|---|---|---|---|---|"]
+    lines = [f"## {section.title}", "", "||there|here|bar|met|", "|---|---|---|---|---|"]
     for row in section.rows:
         met = {True: "yes", False: "**no**", None: "–"}[row.met]
-        lines.append(f"| {row.what} | {row.there} | {row.here} | {row.bar or '–'} | {met} |")
+        lines.append(f"|{row.what}|{row.there}|{row.here}|{row.bar or '–'}|{met}|")
     return "\n".join(lines + ([""] + [section.note] if section.note else []) + [""])
 
 
@@ -337,8 +326,8 @@ def structure(text):
     """The page without the measured figures."""
     lines = []
     for line in text.splitlines():
-        if line.startswith("| ") and line.count("|") == 6:
-            what, there, _, bar, _ = (cell.strip() for cell in line.strip("|").split("|"))
+        if line.startswith("|") and line.count("|") == 6:
+            _, what, there, _, bar, *_ = line.split("|")
             lines.append((what, there, bar))
         elif not line.startswith(("Machine:", "Speeds in ")):
             lines.append(line)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Do allocators have the same order on a replay as on the program? Writes docs/replay.md and docs/data/replay.csv.
+"""Do allocators have the same order on a replay as on the program? Writes a section of docs/trace-format.md, and
+docs/data/replay.csv.
 
   tools/replay_ranks.py BUILD [--only NAME]... [-n BLOCKS]   measures: each program and its replay under each allocator
   tools/replay_ranks.py BUILD --quick                        one program, once, with what is installed; writes nothing
-  tools/replay_ranks.py --page                               writes the page about what was measured
+  tools/replay_ranks.py --page                               writes the section about what was measured
   tools/replay_ranks.py --check                              exit 1 if the page is not about it
 
 CPU time is the least of some runs, in blocks of random order; peak memory is seen by the workbench. The rank
@@ -25,7 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "hakmem"))
 sys.dont_write_bytecode = True
 
-DATA, PAGE = ROOT / "docs" / "data" / "replay.csv", ROOT / "docs" / "replay.md"
+DATA, PAGE = ROOT / "docs" / "data" / "replay.csv", ROOT / "docs" / "trace-format.md"
+MARKS = "<!-- by tools/replay_ranks.py: -->\n", "<!-- until here -->\n"
 ALLOCATORS = ["system", "hakmem", "mimalloc", "jemalloc", "tcmalloc"]
 PYTHON = shutil.which("python3", path="/usr/bin") or sys.executable
 SQL = """PRAGMA temp_store = memory; CREATE TABLE t(a INTEGER PRIMARY KEY, b, c);
@@ -186,7 +188,7 @@ def correlations(rows):
     return spearman(columns[0], columns[2]), spearman(columns[1], columns[3])
 
 
-def page():
+def section():
     rows = read()
     names = list(dict.fromkeys(row[0] for row in rows))
     table, times, peaks = [], [], []
@@ -197,41 +199,33 @@ def page():
         spread = max(cpus) / min(cpus) - 1
         times.append((spread, time))
         peaks.append(peak)
-        order = [" < ".join(row[1] for row in sorted(own, key=lambda row, i=i: float(row[i]))) for i in range(2, 6)]
-        table.append(f"| {name} | {spread:.0%} | {time:.2f} | {order[0]} | {order[2]} | {peak:.2f} "
-                     f"| {order[1]} | {order[3]} |")
+        table.append(f"| {name} | {spread:.0%} | {time:.2f} | {peak:.2f} |")
     apart = [time for spread, time in times if spread >= 0.1]
-    return f"""# How far a replay may be trusted
+    return f"""\
+## How far a replay may be trusted
 
-Written by `tools/replay_ranks.py` from `docs/data/replay.csv`, which `tools/replay_ranks.py build` measures.
+{len(names)} programs ran under {len(ALLOCATORS)} allocators, and their records were replayed under the same ones. \
+The rank correlation (Spearman's) is 1 if the replay puts the allocators in the program's order, and -1 if it reverses \
+it. *Spread* is how much more CPU time the slowest allocator takes than the fastest; where it is small, the order is \
+chance. CPU time has {statistics.median(time for _, time in times):.2f} in the median, and \
+{statistics.median(apart):.2f} over the {len(apart)} programs with a spread of a tenth or more, {min(apart):.2f} at \
+least. Peak memory has {statistics.median(peaks):.2f} in the median, {min(peaks):.2f} at least.
 
-`hakmem record` writes a program's requests to its allocator, `hakmem replay` makes the same requests to another one. \
-{len(names)} programs were run
-under {len(ALLOCATORS)} allocators, and their records were replayed under the same ones. \
-If a replay is useful, the allocators have the
-same order. The rank correlation (Spearman's) is 1 if the order is the same, 0 without correlation, \
--1 if it is reversed.
-
-- **CPU time**: {statistics.median(time for _, time in times):.2f} in the median. \
-Where the allocators are close on the program itself, their order there is
-  chance: the column *spread* is the difference between the slowest and the fastest. \
-Of the {len(apart)} programs where that is a tenth or
-  more, {statistics.median(apart):.2f} in the median, {min(apart):.2f} at least.
-- **Peak memory**: {statistics.median(peaks):.2f} in the median, {min(peaks):.2f} at least.
-
-| program | spread | CPU time | order, program | order, replay | peak | order, program | order, replay |
-|---|--:|--:|---|---|--:|---|---|
+| program | spread | CPU time | peak memory |
+|---|--:|--:|--:|
 {chr(10).join(table)}
 
-The machine was a virtual one with 2 CPUs and 20 to 30 other running programs, so CPU times vary by some percent; \
-peaks do not.
-With five allocators a correlation of 0.90 means that two neighbours changed places, \
-and neighbours are often closer than this machine's noise.
-A replay lacks the program's work between its calls, and with it most cache misses; where in a block the program
-writes, and when; memory that does not come from malloc. So differences in time are larger on a replay \
-than in the program, and a
-winner on a replay is a candidate: `hakmem ab VARIANT... -- program` shows whether the program gains.
+A replay lacks the program's work between its calls, and with it most cache misses. It also lacks memory that does not \
+come from malloc. So differences in time are larger on a replay, and a winner there is a candidate: \
+`hakmem ab VARIANT... -- program` shows whether the program gains. `tools/replay_ranks.py` writes this section from \
+[replay.csv](data/replay.csv), which `tools/replay_ranks.py build` measures.
 """
+
+
+def page():
+    """The page as it should be."""
+    before, rest = PAGE.read_text().split(MARKS[0])
+    return before + MARKS[0] + section() + MARKS[1] + rest.split(MARKS[1])[1]
 
 
 def main():
@@ -252,7 +246,7 @@ def main():
         return
     if args.check:
         if PAGE.read_text() != page():
-            sys.exit("docs/replay.md is not about docs/data/replay.csv: tools/replay_ranks.py --page")
+            sys.exit("docs/trace-format.md is not about docs/data/replay.csv: tools/replay_ranks.py --page")
     elif args.build or args.page:
         PAGE.write_text(page())
     else:

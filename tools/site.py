@@ -24,7 +24,7 @@ SOURCE, SITE = OUT / "source", OUT / "site"
 # Chapters, each with its first files, and the chapter of all other files in a folder.
 CHAPTERS = {
     "Guides": ["docs/tuning.md", "docs/production.md", "docs/memory.md", "docs/caches.md", "tools/hakmem/README.md",
-               "docs/write-your-own-backend.md", "docs/write-your-own-frontend.md", "bindings/rust/README.md"],
+               "docs/write-your-own-part.md", "bindings/rust/README.md"],
     "Settings": ["docs/settings.md"],
     "Man pages": [],
     "Performance": ["docs/performance.md", "docs/experiments.md", "docs/scale.md", "bench/README.md"],

@@ -582,13 +582,13 @@ lto() {
     gcc -O3 -flto -Werror -Isrc/api tests/install/program.c "$dir/src/libhakmem.a" -o "$dir/program" && "$dir/program"
 }
 
-# guide_block KIND LANGUAGE N: the n-th block of that language in the guide to a kind of part.
+# guide_block LANGUAGE N: the n-th block of that language in the guide to parts.
 guide_block() {
-    awk -v fence='```'"$2" -v n="$3" '$0 == "```" { on = 0 } on; $0 == fence { on = ++count == n }' \
-        "docs/write-your-own-$1.md"
+    awk -v fence='```'"$1" -v n="$2" '$0 == "```" { on = 0 } on; $0 == fence { on = ++count == n }' \
+        docs/write-your-own-part.md
 }
 
-# Parts from outside of src, made as the guides say: a copy of the example backend, in a folder elsewhere, with the
+# Parts from outside of src, made as the guide says: a copy of the example backend, in a folder elsewhere, with the
 # table of settings that the guide prints, the guide's whole frontend, and two frontends with locks; threads fork with
 # them. And a link whose name is not that of the struct, which must be refused with the name that was expected.
 links_backend() {
@@ -603,13 +603,13 @@ links_backend() {
         >"$dir/subprojects/high/meson.build"
     sed 's/example_frontend/high/; s/EXAMPLE_FRONTEND/HIGH/' subprojects/example_frontend/example_frontend.c \
         >"$dir/subprojects/high/high.c"
-    guide_block backend c 4 >"$dir/subprojects/example_backend/settings.def"
-    (cd "$dir" && bash -ec "$(sed -n '/^NAME=/,/^sed/p' "$OLDPWD/docs/write-your-own-backend.md")") || return 1
+    guide_block c 5 >"$dir/subprojects/example_backend/settings.def"
+    (cd "$dir" && bash -ec "$(sed -n '/^NAME=/,/^sed/p' "$OLDPWD/docs/write-your-own-part.md")") || return 1
     mv "$dir/subprojects/my_backend" "$dir/elsewhere"
     ln -s ../elsewhere "$dir/subprojects/my_backend"
     ln -s ../elsewhere "$dir/subprojects/misnamed"
-    guide_block frontend meson 1 | sed 's/NAME/mid/; s/2048/1024/' >"$dir/subprojects/mid/meson.build"
-    guide_block frontend c 1 >"$dir/subprojects/mid/mid.c"
+    guide_block meson 1 | sed 's/NAME/mid/; s/2048/1024/' >"$dir/subprojects/mid/meson.build"
+    guide_block c 4 >"$dir/subprojects/mid/mid.c"
     meson setup "$dir/build" "$dir" -Dexternal=my_backend,mid,example_frontend,high -Ddefault_backend=my_backend \
         -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
     ninja -C "$dir/build" || return 1

@@ -3,8 +3,8 @@
  * backend or a release policy needs.
  *
  * A part is a folder with a meson.build and one constant struct of the kinds below, named hak_frontend_NAME,
- * hak_backend_NAME or hak_release_NAME. It includes core, never another part. docs/write-your-own-backend.md walks
- * through an example that the tests build and run; docs/write-your-own-frontend.md says what differs for a frontend.
+ * hak_backend_NAME or hak_release_NAME. It includes core, never another part. docs/write-your-own-part.md walks
+ * through examples that the tests build and run.
  *
  * Members marked "optional" may be NULL; the text after "optional" says what NULL means. Any thread may call any
  * function, unless its comment says otherwise. No function may call malloc or free.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The smallest useful span backend: for each class a list of PARTIAL slabs and one of a few EMPTY ones; the page heap
- * has all else. One lock guards the lists. docs/write-your-own-backend.md walks through it. */
+ * has all else. One lock guards the lists. docs/write-your-own-part.md walks through it. */
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "core/plugin.h"

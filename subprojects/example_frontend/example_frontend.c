@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * A small frontend: 2 to 6 KiB, from pages of its own. It takes them from the page heap in batches, and takes slabs off
- * a batch under one lock. docs/write-your-own-frontend.md says what else a frontend may do. */
+ * a batch under one lock. docs/write-your-own-part.md says what else a frontend may do. */
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
 #include "core/plugin.h"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The meaning of each word of a table, in one sentence, for the text below the table and for the guide. Every name of a
-column or row is here; the tests check the tables and docs/tuning.md.
+"""The meaning of each word of a table, in one sentence, for the text below the table. Every name of a column or
+row is here; the tests check the tables.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def test_redis(kit: Library, tmp_path: Path) -> None:
 
 
 def test_ranks_in_their_quick_form(kit: Library) -> None:
-    """docs/replay.md comes from the whole of it, which takes minutes."""
+    """The section of docs/trace-format.md comes from the whole of it, which takes minutes."""
     script = Path(__file__).parents[2] / "replay_ranks.py"
     if not script.exists() or not shutil.which("cc"):
         pytest.skip("needs the checkout and compilers")
