@@ -38,12 +38,12 @@ static const char *chosen(void)
     return environment;
 }
 
+/* All at once, since the C library's dlvsym must not be called inside of its dlsym, which allocates. */
 static void *find(unsigned i)
 {
-    void *p = atomic_load(&own[i]);
-    if (!p)
-        atomic_store(&own[i], p = dlvsym(RTLD_NEXT, replaced_names[i][0], replaced_names[i][1]));
-    return p;
+    for (unsigned k = 0; !atomic_load(&own[i]) && replaced_names[k][0]; k++)
+        atomic_store(&own[k], dlvsym(RTLD_NEXT, replaced_names[k][0], replaced_names[k][1]));
+    return atomic_load(&own[i]);
 }
 
 static void disturb(void)
@@ -60,6 +60,7 @@ void *replaced_call(unsigned i)
 {
     if (!inside) {
         inside = true;
+        find(i);
         if (!strcmp(chosen(), "all") || !strcmp(chosen(), replaced_names[i][0]))
             disturb();
         inside = false;

@@ -6,8 +6,7 @@
 
 The list of functions is the library's own, so a new one is tested as soon as it is needed. Each alone, and all at once;
 by a library that is loaded before ours, and by one that is loaded after it. So is each program of Debian that replaces
-functions, if it is installed. Builtins of compilers are left out, which no program can replace in this way: to copy, to
-compare and to measure bytes.
+functions, if it is installed. Left out is the place of errno, which this very library needs.
 """
 import concurrent.futures
 import os
@@ -22,8 +21,7 @@ from tracing import settings_only
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 60
-BUILTINS = re.compile(r"mem(chr|cmp|cpy|move|set)|str\w+|__errno_location|_ITM_\w+|__gmon_start__|__cxa_finalize|"
-                      r"hak_\w+")
+OMITTED = re.compile(r"__errno_location|_ITM_\w+|__gmon_start__|__cxa_finalize|hak_\w+")
 BUSY = {"HAKMEM_BACKGROUND": 1, "HAKMEM_PURGE_DELAY_MS": 0, "HAKMEM_GUARD_RATE": 100, "HAKMEM_STATS": 1,
         "HAKMEM_VERBOSE": 1, "HAKMEM_SS_ACQUIRE_DEBUG": 1, "HAKMEM_STATS_SIGNAL": 10}
 COMMON = """
@@ -51,7 +49,7 @@ def functions_of(library):
     kinds = {line.split()[-1].split("@")[0]: line.split()[-2]
              for line in output_of(["nm", "-D", "--defined-only", libc]).splitlines()}
     needed = [line.split()[-1].split("@") for line in output_of(["nm", "-D", "--undefined-only", library]).splitlines()]
-    return [n for n in needed if len(n) == 2 and kinds.get(n[0], "") in "TWi" and not BUILTINS.fullmatch(n[0])]
+    return [n for n in needed if len(n) == 2 and kinds.get(n[0], "") in "TWi" and not OMITTED.fullmatch(n[0])]
 
 
 def entries_of(functions):
@@ -63,7 +61,7 @@ def entries_of(functions):
         text += f".globl {name}\n.type {name}, @function\n{name}: pushq ${i}; jmp common\n"
     strings = [word for function in functions for word in function]
     text += ".section .data.rel.ro, \"aw\"\n.globl replaced_names\n.hidden replaced_names\nreplaced_names:\n"
-    text += "".join(f".quad word{i}\n" for i in range(len(strings))) + ".section .rodata\n"
+    text += "".join(f".quad word{i}\n" for i in range(len(strings))) + ".quad 0\n.section .rodata\n"
     return text + "".join(f"word{i}: .string \"{word}\"\n" for i, word in enumerate(strings)) + \
         ".section .note.GNU-stack, \"\", @progbits\n"
 

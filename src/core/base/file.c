@@ -4,10 +4,10 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "kernel.h"
+#include "text.h"
 
 /* Signal sets as the kernel has them, one bit for each signal. Such a signal is directed to the thread, so it is taken
  * before one that another process sent. If one was pending before, the two are merged, and it stays pending. */
@@ -87,10 +87,11 @@ static bool is_shared(const char *path, unsigned user)
 {
     char folder[HAK_PATH_MAX + 1];
     struct stat st;
-    const char *slash = strrchr(path, '/');
+    const char *slash = hak_text_last(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;
-    memcpy(folder, path, length);
-    strcpy(folder + length, ".");
+    hak_move(folder, path, length);
+    folder[length] = '.';
+    folder[length + 1] = 0;
     return HAK_SYSCALL(SYS_newfstatat, AT_FDCWD, folder, &st, 0) || st.st_mode & (S_IWGRP | S_IWOTH) ||
            (st.st_uid && st.st_uid != user);
 }

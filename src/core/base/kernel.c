@@ -2,8 +2,9 @@
  * See kernel.h. The clock is a function of the vDSO, which the kernel maps into each process. */
 #include "kernel.h"
 
+#include "text.h"
+
 #include <link.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,7 +39,7 @@ char *hak_kernel_thread_pointer(void)
 long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void))
 {
     char *own = hak_kernel_thread_pointer(), *pointer = own + distance;
-    memcpy(pointer, own, HAK_CACHELINE);
+    hak_move(pointer, own, HAK_CACHELINE);
     ((char **)pointer)[0] = ((char **)pointer)[2] = pointer;
     register long r10 __asm__("r10") = (long)id, r8 __asm__("r8") = (long)pointer, r9 __asm__("r9") = (long)run;
     long result;
@@ -129,9 +130,8 @@ static int ask_kernel(clockid_t clock, struct timespec *time)
 
 static bool is_clock(const char *name)
 {
-    static const char end[] = "clock_gettime"; /* after a prefix that depends on the architecture */
-    size_t length = strlen(name);
-    return length >= strlen(end) && !strcmp(name + length - strlen(end), end);
+    const char *rest = hak_text_behind(name, "clock_gettime"); /* after a prefix that depends on the architecture */
+    return rest && !*rest;
 }
 
 /* The symbols end where their names begin. */

@@ -6,11 +6,11 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "file.h"
 #include "kernel.h"
+#include "text.h"
 
 HAK_SELDOM char hak_log_ring[HAK_LOG_RING];
 _Atomic(uint32_t) hak_log_written;
@@ -54,7 +54,7 @@ static const char *convert(struct text *t, const char *f, va_list *args)
     unsigned width = 0;
     int most = -1;
     bool is_long = false;
-    for (; !strchr("csdupx", *f); f++) {
+    for (; !*hak_text_until("csdupx", *f); f++) {
         if (*f == '*')
             most = va_arg(*args, int);
         else if (*f == 'l' || *f == 'z')
@@ -126,8 +126,9 @@ static void write_out(const char *line, size_t n)
 
 static void write_line(const char *format, va_list args)
 {
-    char line[512] = "hakmem: ";
+    char line[512];
     const size_t prefix = 8;
+    hak_move(line, "hakmem: ", prefix);
     size_t n = prefix + format_text(line + prefix, sizeof line - prefix, format, args);
     line[n++] = '\n';
     keep(line, (uint32_t)n);
@@ -148,7 +149,7 @@ void hak_text_path(char *out, const char *pattern)
     for (; *pattern && n + 1 < HAK_PATH_MAX; pattern++) {
         if (pattern[0] == '%' && pattern[1] == 'p') {
             hak_text_format(out + n, HAK_PATH_MAX - n, "%d", hak_kernel_pid());
-            n += strlen(out + n);
+            n += hak_text_length(out + n);
             pattern++;
         } else {
             out[n++] = *pattern;

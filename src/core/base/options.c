@@ -3,12 +3,12 @@
 #include "options.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 #include "kernel.h"
 #include "layout.h"
 #include "log.h"
+#include "text.h"
 
 #define PREFIX "HAKMEM_"
 
@@ -51,7 +51,7 @@ const char *hak_option_text(const struct hak_option_info *info, enum hak_option_
 {
     const char *text = (const char *)&texts + info->texts;
     while (which--)
-        text += strlen(text) + 1;
+        text += hak_text_length(text) + 1;
     return text;
 }
 
@@ -80,7 +80,7 @@ static uint32_t *number_at(struct hak_option_values *options, const struct hak_o
 
 void hak_options_defaults(struct hak_option_values *options)
 {
-    memset(options, 0, sizeof *options);
+    hak_fill(options, 0, sizeof *options);
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
         if (hak_option_table[i].type != HAK_TYPE_TEXT)
             *number_at(options, &hak_option_table[i]) = hak_option_table[i].default_value;
@@ -89,12 +89,11 @@ void hak_options_defaults(struct hak_option_values *options)
 const char *hak_option_choice(const char *choices, unsigned i, size_t *length)
 {
     for (; i; i--) {
-        choices = strchr(choices, '|');
-        if (!choices)
+        choices = hak_text_until(choices, '|');
+        if (!*choices++)
             return NULL;
-        choices++;
     }
-    *length = strcspn(choices, "|");
+    *length = (size_t)(hak_text_until(choices, '|') - choices);
     return choices;
 }
 
@@ -102,7 +101,7 @@ const char *hak_option_choice(const char *choices, unsigned i, size_t *length)
 static unsigned edit_distance(const char *a, size_t a_length, const char *b)
 {
     unsigned row[64];
-    size_t b_length = hak_min(strlen(b), 63);
+    size_t b_length = hak_min(hak_text_length(b), 63);
     for (size_t j = 0; j <= b_length; j++)
         row[j] = (unsigned)j;
     for (size_t i = 1; i <= a_length; i++) {
@@ -158,12 +157,20 @@ static int64_t parse_number(const char *text)
     return n;
 }
 
+/* word has the length, and the same characters. */
+static bool is_word(const char *text, const char *word, size_t length)
+{
+    for (; length && *text == *word; text++, word++)
+        length--;
+    return !length && !*text;
+}
+
 static bool parse_choice(const struct hak_option_info *info, const char *value, uint32_t *out)
 {
     size_t length;
     const char *choice, *choices = hak_option_text(info, HAK_TEXT_CHOICES);
     for (unsigned i = 0; (choice = hak_option_choice(choices, i, &length)); i++)
-        if (strlen(value) == length && !memcmp(choice, value, length)) {
+        if (is_word(value, choice, length)) {
             *out = i;
             return true;
         }
@@ -185,8 +192,9 @@ static bool apply(struct hak_option_values *options, const struct hak_option_inf
     uint32_t number;
     const char *name = hak_option_text(info, HAK_TEXT_NAME);
     if (info->type == HAK_TYPE_TEXT) {
-        if (strlen(value) < HAK_TEXT_MAX) {
-            strcpy((char *)options + info->offset, value);
+        size_t length = hak_text_length(value);
+        if (length < HAK_TEXT_MAX) {
+            hak_move((char *)options + info->offset, value, length + 1);
             return true;
         }
         hak_options_reject(options, name, "(long)", "longer than 255 bytes");
@@ -211,14 +219,17 @@ bool hak_option_is_changeable(const struct hak_option_info *info)
     HAK_SHOW_VARIABLE(changeable_rows);
     HAK_SHOW_VARIABLE(texts);
     HAK_SHOW_VARIABLE(hak_option_table);
-    return memchr(changeable_rows, (int)(info - hak_option_table), sizeof changeable_rows) != NULL;
+    for (unsigned i = 0; i < sizeof changeable_rows; i++)
+        if (info - hak_option_table == changeable_rows[i])
+            return true;
+    return false;
 }
 
 const struct hak_option_info *hak_option_find(const char *name, size_t length)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const char *known = hak_option_text(&hak_option_table[i], HAK_TEXT_NAME);
-        if (strlen(known) == length && !memcmp(known, name, length))
+        if (is_word(known, name, length))
             return &hak_option_table[i];
     }
     return NULL;
@@ -226,8 +237,8 @@ const struct hak_option_info *hak_option_find(const char *name, size_t length)
 
 static void apply_entry(struct hak_option_values *options, const char *entry)
 {
-    const char *equals = strchr(entry, '=');
-    if (!equals)
+    const char *equals = hak_text_until(entry, '=');
+    if (!*equals)
         return;
     size_t length = (size_t)(equals - entry);
     const struct hak_option_info *info = hak_option_find(entry, length);
@@ -238,7 +249,7 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     }
     char name[64], why[160];
     hak_text_format(name, sizeof name, "%.*s", (int)length, entry);
-    if (!strcmp(name, "HAKMEM_STATS_SHM")) /* for one release */
+    if (hak_text_is(name, "HAKMEM_STATS_SHM")) /* for one release */
         hak_text_format(why, sizeof why, "removed; `hakmem stat PID` needs no setting");
     else
         hak_text_format(why, sizeof why, "unknown setting; the closest known one is %s",
@@ -248,18 +259,17 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
 
 void hak_options_parse(struct hak_option_values *options, char **environment)
 {
-    memset(hak_options_from_environment, 0, sizeof hak_options_from_environment);
+    hak_fill(hak_options_from_environment, 0, sizeof hak_options_from_environment);
     if (!environment || hak_kernel_auxv(AT_SECURE))
         return;
     /* The two settings that decide how errors are treated come first. */
     static const char first[][16] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};
     for (unsigned i = 0; i < 2; i++)
         for (char **e = environment; *e; e++)
-            if (!strncmp(*e, first[i], strlen(first[i])))
+            if (hak_text_after(*e, first[i]))
                 apply_entry(options, *e);
     for (char **e = environment; *e; e++)
-        if (!strncmp(*e, PREFIX, strlen(PREFIX)) && strncmp(*e, first[0], strlen(first[0])) &&
-            strncmp(*e, first[1], strlen(first[1])))
+        if (hak_text_after(*e, PREFIX) && !hak_text_after(*e, first[0]) && !hak_text_after(*e, first[1]))
             apply_entry(options, *e);
 }
 

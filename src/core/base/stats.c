@@ -2,10 +2,9 @@
  * See stats.h: the three forms. */
 #include "stats.h"
 
-#include <string.h>
-
 #include "file.h"
 #include "log.h"
+#include "text.h"
 
 /* --- a buffer, and what goes to it ------------------------------------------------------------------------ */
 
@@ -32,7 +31,7 @@ static void put_text(struct hak_stats_writer *w, const char *text, size_t length
 
 static void put_string(struct hak_stats_writer *w, const char *text)
 {
-    put_text(w, text, strlen(text));
+    put_text(w, text, hak_text_length(text));
 }
 
 static void put_end(struct hak_stats_writer *w)
@@ -86,7 +85,7 @@ static void put_json_key(struct hak_stats_writer *w, const char *key)
     for (unsigned i = 0; i < w->depth; i++)
         put_string(w, " ");
     if (key) {
-        put_quoted(w, key, strlen(key));
+        put_quoted(w, key, hak_text_length(key));
         put_string(w, ": ");
     }
 }
@@ -107,7 +106,7 @@ static void lengthen_path(struct hak_stats_writer *w, const char *text, size_t l
     if (w->length)
         w->buffer[w->length++] = '.';
     length = hak_min(length, sizeof w->buffer - 2 - w->length);
-    memcpy(w->buffer + w->length, text, length);
+    hak_move(w->buffer + w->length, text, length);
     w->length += (unsigned)length;
     w->buffer[w->length] = 0;
 }
@@ -119,7 +118,7 @@ static void open_path(struct hak_stats_writer *w, const char *key)
     w->elements = w->in_element ? w->elements + 1 : 0;
     w->ends[w->depth++] = w->length;
     if (key)
-        lengthen_path(w, key, strlen(key));
+        lengthen_path(w, key, hak_text_length(key));
 }
 
 static void pass_number(struct hak_stats_writer *w, const char *key, uint64_t value)
@@ -127,10 +126,10 @@ static void pass_number(struct hak_stats_writer *w, const char *key, uint64_t va
     if (w->in_element && w->length == w->ends[w->depth - 1]) { /* it has no text */
         char index[12];
         hak_text_format(index, sizeof index, "%u", w->elements - 1);
-        lengthen_path(w, index, strlen(index));
+        lengthen_path(w, index, hak_text_length(index));
     }
     unsigned end = w->length;
-    lengthen_path(w, key, strlen(key));
+    lengthen_path(w, key, hak_text_length(key));
     w->take(w, w->buffer, value);
     w->length = end;
 }
@@ -212,7 +211,7 @@ void hak_stats_text_n(struct hak_stats_writer *w, const char *key, const char *v
 
 void hak_stats_text(struct hak_stats_writer *w, const char *key, const char *value)
 {
-    hak_stats_text_n(w, key, value, strlen(value));
+    hak_stats_text_n(w, key, value, hak_text_length(value));
 }
 
 void hak_stats_bool(struct hak_stats_writer *w, const char *key, bool value)

@@ -2,14 +2,13 @@
  * See heaps.h. */
 #include "heaps.h"
 
-#include <string.h>
-
 #include "bins.h"
 #include "caches/contract.h"
 #include "caches/slots/slots.h"
 #include "core/base/clock.h"
 #include "core/base/layout.h"
 #include "core/base/list.h"
+#include "core/base/text.h"
 #include "core/os/meta.h"
 #include "core/os/os.h"
 #include "core/parts/parts.h"
@@ -86,7 +85,7 @@ static void make_copies(void)
     bool needed = HAK_BLOCKS_ARE_BARE && (left.count || used_count > (hak_self.heap != NULL));
     struct hak_cache *caches = needed ? hak_meta_alloc_pages(bytes) : NULL;
     if (left.caches && caches)
-        memcpy(caches, left.next, left.count * sizeof *caches);
+        hak_move(caches, left.next, left.count * sizeof *caches);
     if (left.caches)
         hak_meta_free_pages(left.caches, left.bytes);
     left.caches = left.next = caches;
@@ -125,7 +124,7 @@ HAK_SNAPSHOT void hak_heaps_fork_child(void)
         } else if (!left.caches || !is_complete(heap)) {
             pin(heap);
         } else {
-            left.next[left.count++] = *heap->cache;
+            hak_move(&left.next[left.count++], heap->cache, sizeof *heap->cache);
             *last = heap;
             last = &heap->next;
         }
@@ -141,7 +140,7 @@ static HAK_COLD bool dissolve_left(uint64_t since_ms)
     struct hak_heap *heap = left.since_ms <= since_ms ? left.first : NULL;
     if (heap) {
         left.first = heap->next;
-        cache = *left.next++;
+        hak_move(&cache, left.next++, sizeof cache);
         if (!--left.count) {
             hak_meta_free_pages(left.caches, left.bytes);
             left.caches = NULL;
@@ -208,7 +207,7 @@ void hak_heap_recycle(struct hak_heap *heap)
     unlink_used(heap);
     hak_counters_add(&ended_counters, &heap->counters);
     uint64_t tag = heap->tag;
-    memset(heap, 0, offsetof(struct hak_heap, bins)); /* the bins were cleared one by one */
+    hak_fill(heap, 0, offsetof(struct hak_heap, bins)); /* the bins were cleared one by one */
     heap->tag = tag;
     heap->next = recycled;
     recycled = heap;
@@ -267,7 +266,7 @@ void hak_heaps_totals(struct hak_heaps_totals *totals)
 {
     show_heaps();
     hak_lock_acquire(&hak_heaps_lock);
-    memset(totals, 0, sizeof *totals);
+    hak_fill(totals, 0, sizeof *totals);
     totals->started = started;
     totals->pinned_slabs = pinned_slabs;
     hak_counters_add(&totals->counters, &ended_counters);

@@ -2,12 +2,11 @@
  * See cgroup.h. */
 #include "cgroup.h"
 
-#include <string.h>
-
 #include "core/base/file.h"
 #include "core/base/kernel.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/base/text.h"
 #include "os.h"
 
 #define MOUNT "/sys/fs/cgroup"
@@ -39,18 +38,18 @@ static uint64_t limit_in(const char *folder, const char *name)
 static uint64_t stalled_in(const char *folder)
 {
     char text[160];
-    const char *total = read_in(folder, "memory.pressure", text, sizeof text) ? strstr(text, "total=") : NULL;
-    return total ? number_in_text(total + strlen("total=")) : 0;
+    const char *total = read_in(folder, "memory.pressure", text, sizeof text) ? hak_text_behind(text, "total=") : NULL;
+    return total ? number_in_text(total) : 0;
 }
 
 /* The group's inactive file pages: the kernel reclaims them first, at no cost. Reclaiming anything else costs the group
  * time. */
 static uint64_t droppable_in(const char *folder)
 {
-    static const char name[] = "\ninactive_file ";
     char text[1536]; /* the line is one of the first 25 */
-    const char *line = read_in(folder, "memory.stat", text, sizeof text) ? strstr(text, name) : NULL;
-    return line ? number_in_text(line + strlen(name)) : 0;
+    const char *line =
+        read_in(folder, "memory.stat", text, sizeof text) ? hak_text_behind(text, "\ninactive_file ") : NULL;
+    return line ? number_in_text(line) : 0;
 }
 
 /* The folder of the process's own group. */
@@ -58,24 +57,23 @@ static bool find_folder(char *folder)
 {
     char text[PATH_SIZE];
     const char *chosen = hak_options.cgroup, *line;
-    if (hak_options.sandbox || !strcmp(chosen, "off"))
+    if (hak_options.sandbox || hak_text_is(chosen, "off"))
         return false;
     if (chosen[0]) {
         hak_text_format(folder, PATH_SIZE, "%s", chosen);
         return true;
     }
-    if (!hak_file_read("/proc/self/cgroup", text, sizeof text) || !(line = strstr(text, "0::/")))
+    if (!hak_file_read("/proc/self/cgroup", text, sizeof text) || !(line = hak_text_behind(text, "0::")))
         return false;
-    line += strlen("0::");
-    hak_text_format(folder, PATH_SIZE, MOUNT "%.*s", (int)strcspn(line, "\n"), line);
+    hak_text_format(folder, PATH_SIZE, MOUNT "%.*s", (int)(hak_text_until(line, '\n') - line), line);
     return true;
 }
 
 /* Moves to the parent folder; false at the root of the tree, which has no limits. */
 static bool go_up(char *folder)
 {
-    char *slash = strrchr(folder, '/');
-    if (!slash || slash == folder || !strcmp(folder, MOUNT))
+    char *slash = hak_text_last(folder, '/');
+    if (!slash || slash == folder || hak_text_is(folder, MOUNT))
         return false;
     *slash = 0;
     return true;
@@ -110,8 +108,8 @@ size_t hak_resident_bytes(void)
 {
     char text[64];
     bool told = !hak_options.sandbox && hak_file_read("/proc/self/statm", text, sizeof text);
-    const char *second = told ? strchr(text, ' ') : NULL;
-    return second ? number_in_text(second + 1) * hak_os_page_size() : SIZE_MAX;
+    const char *second = told ? hak_text_until(text, ' ') : "";
+    return *second ? number_in_text(second + 1) * hak_os_page_size() : SIZE_MAX;
 }
 
 /* The CPUs whose whole time the groups of the process may use; UINT64_MAX if no cpu.max limits it. */
@@ -123,9 +121,9 @@ static uint64_t quota(void)
         return least;
     do {
         bool limited = read_in(folder, "cpu.max", text, sizeof text) && text[0] != 'm';
-        const char *period = limited ? strchr(text, ' ') : NULL;
-        uint64_t us = period ? hak_max(1, number_in_text(period + 1)) : 1;
-        if (period)
+        const char *period = limited ? hak_text_until(text, ' ') : "";
+        uint64_t us = *period ? hak_max(1, number_in_text(period + 1)) : 1;
+        if (*period)
             least = hak_min(least, (number_in_text(text) + us - 1) / us);
     } while (go_up(folder));
     return hak_max(1, least);

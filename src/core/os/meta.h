@@ -4,8 +4,7 @@
 #ifndef HAK_META_H
 #define HAK_META_H
 
-#include <string.h>
-
+#include "core/base/text.h"
 #include "core/base/lock.h"
 
 /* NULL when the system has none. Any thread. */
@@ -32,7 +31,8 @@ HAK_INLINE void *hak_meta_new(struct hak_meta_list *recycled, size_t size)
     if (!descriptor)
         return hak_meta_alloc(size);
     recycled->top = *(void **)descriptor;
-    return memset(descriptor, 0, size);
+    hak_fill(descriptor, 0, size);
+    return descriptor;
 }
 
 HAK_INLINE void hak_meta_recycle(struct hak_meta_list *recycled, void *descriptor)

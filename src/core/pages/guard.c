@@ -4,7 +4,6 @@
 #include "guard.h"
 
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "core/base/kernel.h"
@@ -12,6 +11,7 @@
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/base/text.h"
 #include "core/os/limit.h"
 #include "core/os/os.h"
 
@@ -150,7 +150,7 @@ static void set_up_place(struct place *p, size_t size, const void *caller)
 {
     size_t bytes = hak_align_up(size, page);
     char *pages = guarded_pages(p);
-    memset(pages, FILL, bytes);
+    hak_fill(pages, FILL, bytes);
     p->block = sampled % 2 ? pages : pages + (bytes - size) / 16 * 16;
     p->size = size;
     p->allocated_by = caller;

@@ -5,9 +5,8 @@
  * them. */
 #include "slab.h"
 
-#include <string.h>
-
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/base/work.h"
 #include "core/os/meta.h"
 #include "tags.h"
@@ -155,7 +154,7 @@ bool hak_slab_make_bitmap(struct hak_slab *slab)
         slab->bitmap = bitmap;
         slab->bitmap_words = (uint16_t)room;
     }
-    memset(slab->bitmap, 0, (words - HAK_HARDENED) * sizeof *slab->bitmap);
+    hak_fill(slab->bitmap, 0, (words - HAK_HARDENED) * sizeof *slab->bitmap);
     slab->cursor = 0;
     slab->bitmap_divisor = (uint32_t)(((uint64_t)1 << 32) / slab->stride) + !hak_is_pow2(slab->stride);
     return true;

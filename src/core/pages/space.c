@@ -9,7 +9,6 @@
  * Each further granule is mapped with its first superslab. */
 #include "space.h"
 
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
@@ -17,6 +16,7 @@
 #include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/base/text.h"
 #include "core/os/fence.h"
 #include "core/os/huge_page.h"
 #include "core/os/limit.h"
@@ -592,7 +592,7 @@ size_t hak_space_untag_open(size_t first, size_t most)
 void hak_space_stats(struct hak_space_stats *stats)
 {
     hak_lock_acquire(&hak_space_lock);
-    memset(stats, 0, sizeof *stats);
+    hak_fill(stats, 0, sizeof *stats);
     stats->zones = HAK_LOAD_RELAXED(&zone_count);
     for (size_t i = 0; i < stats->zones; i++) {
         stats->mapped += mapped_bytes(&zones[i]);

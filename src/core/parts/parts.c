@@ -2,9 +2,8 @@
  * See parts.h. */
 #include "parts.h"
 
-#include <string.h>
-
 #include "core/base/clock.h"
+#include "core/base/text.h"
 #include "core/pages/block_batch.h"
 #include "core/pages/page_heap.h"
 
@@ -20,7 +19,7 @@ static int find_part(const void *list, const char *name)
 {
     const char *const *const *parts = list;
     for (int i = 0; parts[i]; i++)
-        if (!strcmp(*parts[i], name))
+        if (hak_text_is(*parts[i], name))
             return i;
     return -1;
 }
@@ -30,7 +29,7 @@ static void list_parts(const void *list, char *out, size_t size)
     const char *const *const *parts = list;
     size_t n = 0;
     hak_text_format(out, size, "no such part in this build, which has");
-    for (int i = 0; parts[i] && (n = strlen(out)) + 1 < size; i++)
+    for (int i = 0; parts[i] && (n = hak_text_length(out)) + 1 < size; i++)
         hak_text_format(out + n, size - n, "%s %s", i ? "," : "", *parts[i]);
 }
 
@@ -133,7 +132,7 @@ static HAK_NOINLINE struct hak_slab *acquire_timed(struct hak_heap *heap, unsign
 {
     const _Atomic(uint64_t) *counts = (hak_counters_own ? hak_counters_own : &hak_counters_nobodys)->stages;
     uint64_t before[HAK_STAGES];
-    memcpy(before, counts, sizeof before);
+    hak_move(before, counts, sizeof before);
     uint64_t start = hak_os->clock_ns();
     struct hak_slab *slab = acquire_by_class(heap, cls);
     uint64_t ns = hak_clock_age(start, hak_os->clock_ns());

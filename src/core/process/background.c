@@ -2,7 +2,6 @@
  * See background.h. */
 #include "background.h"
 
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -11,6 +10,7 @@
 #include "core/base/lock.h"
 #include "core/base/memcheck.h"
 #include "core/base/sealed.h"
+#include "core/base/text.h"
 #include "core/base/work.h"
 #include "core/heap/heap.h"
 #include "core/os/os.h"
@@ -45,9 +45,11 @@ static bool rest(uint64_t ms)
 
 static bool is_same_line(const char *one, const char *other, const char *name)
 {
-    one = strstr(one, name);
-    other = strstr(other, name);
-    return !one || !other || !strncmp(one, other, strcspn(one + 1, "\n") + 1);
+    one = hak_text_behind(one, name);
+    other = hak_text_behind(other, name);
+    for (; one && other && *one == *other && *one && *one != '\n'; one++, other++)
+        ;
+    return !one || !other || *one == *other;
 }
 
 /* The rights of a process are those of each thread. A program that drops some drops those of its own threads. */
@@ -106,7 +108,7 @@ static void find_storage(uintptr_t *from, uintptr_t *end)
 static void set_up_storage(ptrdiff_t distance)
 {
     struct hak_cache *cache = (struct hak_cache *)((char *)&hak_self + distance);
-    *cache = hak_self;
+    hak_move(cache, &hak_self, sizeof *cache);
     cache->tag = HAK_TAG_NOBODY;
     cache->heap = NULL;
     cache->ended = true;

@@ -2,10 +2,9 @@
  * See container.h. */
 #include "container.h"
 
-#include <string.h>
-
 #include "core/base/clock.h"
 #include "core/base/sealed.h"
+#include "core/base/text.h"
 #include "core/os/cgroup.h"
 #include "core/pages/budget.h"
 
@@ -42,7 +41,7 @@ void hak_container_look(void)
 {
     struct hak_cgroup c;
     char *folder = hak_options.cgroup;
-    if (!folder[0] || !strcmp(folder, "off") || hak_options.sandbox || hak_cgroup_read(&c))
+    if (!folder[0] || hak_text_is(folder, "off") || hak_options.sandbox || hak_cgroup_read(&c))
         return;
     hak_options_reject(&hak_options, "HAKMEM_CGROUP", folder, "no folder with memory.current");
     folder[0] = 0;

@@ -3,11 +3,10 @@
  * changeable only if its readers accept any value at any time. */
 #include "control.h"
 
-#include <string.h>
-
 #include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/sealed.h"
+#include "core/base/text.h"
 #include "core/pages/guard.h"
 #include "core/pages/page_map.h"
 #include "core/pages/slab.h"
@@ -81,7 +80,7 @@ static void show_structures(void)
 int hak_control_get(const char *name, char *value, size_t size)
 {
     show_structures();
-    const struct hak_option_info *info = hak_option_find(name, strlen(name));
+    const struct hak_option_info *info = hak_option_find(name, hak_text_length(name));
     if (!info)
         return -ENOENT;
     char number[16];
@@ -93,10 +92,10 @@ int hak_control_get(const char *name, char *value, size_t size)
         hak_text_format(number, sizeof number, "%u", *(const uint32_t *)at);
         at = number;
     }
-    length = length ? length : strlen(at);
+    length = length ? length : hak_text_length(at);
     if (length >= size)
         return -ERANGE;
-    memcpy(value, at, length);
+    hak_move(value, at, length);
     value[length] = 0;
     return 0;
 }
@@ -109,7 +108,7 @@ int hak_control_profile(size_t mean)
 int hak_control_set(const char *name, const char *value)
 {
     uint32_t number;
-    const struct hak_option_info *info = hak_option_find(name, strlen(name));
+    const struct hak_option_info *info = hak_option_find(name, hak_text_length(name));
     if (!info)
         return -ENOENT;
     if (!hak_option_is_changeable(info))

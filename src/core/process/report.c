@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "background.h"
@@ -15,6 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/kernel.h"
 #include "core/base/log.h"
+#include "core/base/text.h"
 #include "core/heap/heaps.h"
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
@@ -35,7 +35,7 @@ static void write_names(struct hak_stats_writer *w, const char *key, const void 
 {
     const char *const *const *parts = list;
     char names[256] = "";
-    for (size_t i = 0, n = 0; parts[i] && n + 1 < sizeof names; i++, n = strlen(names))
+    for (size_t i = 0, n = 0; parts[i] && n + 1 < sizeof names; i++, n = hak_text_length(names))
         hak_text_format(names + n, sizeof names - n, "%s%s", i ? " " : "", *parts[i]);
     hak_stats_text(w, key, names);
 }
@@ -279,7 +279,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
 void hak_stats_census(struct hak_census *census)
 {
     struct hak_pages_count pages = hak_pages_count();
-    memset(census, 0, sizeof *census);
+    hak_fill(census, 0, sizeof *census);
     hak_space_each_page(visit_slab, census);
     census->free_runs += pages.runs;
     census->pages[HAK_SLAB_EMPTY] += pages.dirty;
@@ -298,7 +298,7 @@ static uint64_t resident_bytes(void)
     uint64_t pages = 0;
     if (!hak_file_read("/proc/self/statm", text, sizeof text))
         return 0;
-    for (const char *p = strchr(text, ' '); p && *++p >= '0' && *p <= '9';)
+    for (const char *p = hak_text_until(text, ' '); *p && *++p >= '0' && *p <= '9';)
         pages = pages * 10 + (uint64_t)(*p - '0');
     return pages * hak_os_page_size();
 }
@@ -453,7 +453,7 @@ static void write_sample(struct hak_stats_writer *w, const char *path, uint64_t 
     for (char *p = line; *p != '{'; p++)
         if (*p == '.' || *p == '-')
             *p = '_';
-    if (hak_file_write(w->fd, line, strlen(line)) < 0)
+    if (hak_file_write(w->fd, line, hak_text_length(line)) < 0)
         w->error = EIO;
 }
 

@@ -2,7 +2,6 @@
  * See start.h. */
 #include "start.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "container.h"
@@ -11,6 +10,7 @@
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/secret.h"
+#include "core/base/text.h"
 #include "core/base/work.h"
 #include "core/heap/thread.h"
 #include "core/os/limit.h"
@@ -39,10 +39,11 @@ static char **environment(void)
 
 static bool has_setting(const char *name)
 {
-    size_t length = strlen(name);
-    for (char **e = environment(); e && *e; e++)
-        if (!strncmp(*e, name, length) && (*e)[length] == '=')
+    for (char **e = environment(); e && *e; e++) {
+        const char *rest = hak_text_after(*e, name);
+        if (rest && *rest == '=')
             return true;
+    }
     return false;
 }
 

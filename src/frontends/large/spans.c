@@ -4,9 +4,8 @@
  * spans, so the span that was freed last serves first; no lock is taken, and the counts are approximate. */
 #include "spans.h"
 
-#include <string.h>
-
 #include "core/base/layout.h"
+#include "core/base/text.h"
 #include "core/base/work.h"
 #include "core/heap/heaps.h"
 #include "core/pages/closed.h"
@@ -264,7 +263,7 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     if (!span)
         span = take_pages(r, pages);
     else if (r->zero) /* a cached span: the program wrote to it */
-        memset(r->dirty, 0xff, sizeof r->dirty);
+        hak_fill(r->dirty, 0xff, sizeof r->dirty);
     span = opened(span);
     if (span && span->pages != r->pages)
         HAK_ADD_RELAXED(&rounded, 1);

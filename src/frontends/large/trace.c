@@ -2,17 +2,17 @@
  * See trace.h. */
 #include "trace.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
 #include "core/base/file.h"
 #include "core/base/kernel.h"
+#include "core/base/text.h"
 
 /* A number from /proc/sys; "?" if it cannot be read. */
 static void read_setting(const char *path, char *out, size_t size)
 {
     if (hak_file_read(path, out, size))
-        out[strcspn(out, "\n")] = 0;
+        *hak_text_until(out, '\n') = 0;
     else
         hak_text_format(out, size, "?");
 }

@@ -29,8 +29,11 @@ static unsigned fill_byte(void)
 static void *check_overwritten(const void *block, const struct hak_slab *slab, const void *last)
 {
     size_t size;
-    const unsigned char *bytes = inside(block, slab->cls, &size);
-    if (size && (bytes[0] != fill_byte() || memcmp(bytes, bytes + 1, size - 1)))
+    const unsigned char *bytes = inside(block, slab->cls, &size), fill = (unsigned char)fill_byte();
+    unsigned char changed = 0;
+    for (size_t i = 0; i < size; i++)
+        changed |= bytes[i] ^ fill;
+    if (changed)
         hak_space_fail_link(block);
     void *next = hak_next_load(block);
     if (!hak_mark_is_linked(block, slab->cls) || !next != (block == last))

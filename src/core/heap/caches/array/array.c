@@ -3,9 +3,8 @@
  * of a tick; outgrown arrays serve the thread's other classes. */
 #include "array.h"
 
-#include <string.h>
-
 #include "core/base/layout.h"
+#include "core/base/text.h"
 #include "core/heap/caches/slots/slots.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"
@@ -45,7 +44,7 @@ static uint32_t grow_array(struct hak_heap *heap, unsigned cls, uint32_t blocks)
     uint32_t n = hak_array_length(b, cls);
     slots[0] = NULL;
     if (old) {
-        memcpy(slots + 1, old + 1, n * sizeof *slots);
+        hak_move(slots + 1, old + 1, n * sizeof *slots);
         hak_slots_put(heap, old, b->slots_lg);
     }
     b->slots = slots;
@@ -129,7 +128,7 @@ bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks block
         hak_drain_array(heap, blocks, n);
         return false;
     }
-    memcpy(b->slots + 1, blocks, n * sizeof *blocks);
+    hak_move(b->slots + 1, blocks, n * sizeof *blocks);
     set_length(b, cls, n);
     count_refill(heap, cls, n);
     set_room(heap, cls, hak_bin_tick_now(heap));
@@ -147,7 +146,7 @@ static void drain_to(struct hak_heap *heap, unsigned cls, uint32_t keep)
         return;
     hak_drain_array(heap, b->slots + 1, n - keep);
     count_drained(heap, cls, n - keep);
-    memmove(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
+    hak_move(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
     set_length(b, cls, keep);
 }
 

@@ -3,8 +3,6 @@
  * ago. */
 #include "list.h"
 
-#include <string.h>
-
 #include "core/base/layout.h"
 #include "core/heap/drain.h"
 #include "core/heap/owned.h"

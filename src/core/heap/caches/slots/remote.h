@@ -3,9 +3,8 @@
 #ifndef HAK_CACHES_SLOTS_REMOTE_H
 #define HAK_CACHES_SLOTS_REMOTE_H
 
-#include <string.h>
-
 #include "core/heap/caches/contract.h"
+#include "core/base/text.h"
 #include "core/heap/drain.h"
 #include "slots.h"
 
@@ -35,7 +34,7 @@ static inline void hak_remote_flush_to(struct hak_heap *heap, struct hak_bin *b,
     uint32_t rest = b->remote_count - keep;
     b->remote_count = (uint16_t)keep;
     hak_drain_array(heap, b->remote_cache, rest);
-    memmove(b->remote_cache, b->remote_cache + rest, keep * sizeof *b->remote_cache);
+    hak_move(b->remote_cache, b->remote_cache + rest, keep * sizeof *b->remote_cache);
 }
 
 /* Gives the slots to the other classes. */
@@ -62,7 +61,7 @@ static inline uint32_t grow_remote_slots(struct hak_heap *heap, struct hak_bin *
     if (!slots)
         return most;
     if (most) {
-        memcpy(slots, b->remote_cache, most * sizeof *slots);
+        hak_move(slots, b->remote_cache, most * sizeof *slots);
         hak_slots_put(heap, b->remote_cache, b->remote_lg);
     }
     b->remote_cache = slots;

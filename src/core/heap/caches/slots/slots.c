@@ -3,9 +3,9 @@
  * Without memory for slots, every call takes a slow path; so not every call asks the kernel again. See slots.h. */
 #include "slots.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
+#include "core/base/text.h"
 #include "core/os/meta.h"
 #include "core/os/os.h"
 
@@ -108,5 +108,5 @@ void hak_slots_release(struct hak_heap *heap)
     }
     if (r && !release_region(r, heap->first_region_bytes))
         r->used = 0;
-    memset(heap->spare_slots, 0, sizeof heap->spare_slots);
+    hak_fill(heap->spare_slots, 0, sizeof heap->spare_slots);
 }
