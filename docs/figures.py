@@ -3,10 +3,8 @@
 """The figures in prose that follow from something else in this tree, the links between documents, and the files
 and names of the library that they mention.
 
-  figures.py SIZE_TABLE            exit 1 if a figure, a link or a name is wrong
-  figures.py SIZE_TABLE --write    put the figures right
-
-SIZE_TABLE is the sizeclass_table.h of a default build.
+  figures.py            exit 1 if a figure, a link or a name is wrong
+  figures.py --write    put the figures right
 """
 import re
 import sys
@@ -24,10 +22,6 @@ SYMBOL = re.compile(r"`(hak_\w+|HAK_\w+)(?:\(\w*\))?`")
 PLACEHOLDER = re.compile(r"\bNAME\b|_NAME\b|_NAME_|\bHAK_X$")
 MADE = {"parts.c", "sizeclass_table.h", "hak_settings.def"}  # by the build
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
-
-
-def classes():
-    return [re.search(r"#define HAK_NCLASSES (\d+)", Path(sys.argv[1]).read_text())[1]]
 
 
 def count_settings():
@@ -82,8 +76,7 @@ FIGURES = [
      r"memory\.[^×]*?The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
     ("ARCHITECTURE.md", r"(\d+) KiB for each millisecond of the delay", waiting),
-    ("docs/memory.md", r"more pages wait than (\d+) KiB for each millisecond of the delay", waiting),
-    ("docs/scale.md", r"Over all (\d+) classes", classes),
+    ("docs/memory.md", r"dirty bytes exceed (\d+) KiB for each millisecond of the delay", waiting),
     ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; `-Dhardened=checks` "
      r"finds (\d+) at once and (\d+) by a signal, `full` (\d+) and (\d+)", misuses),
     ("docs/testing.md", r"more than (\d+) cases in (\d+) programs", unit_cases),
