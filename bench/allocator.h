@@ -7,9 +7,9 @@
 #define HAKMEM_BENCH_ALLOCATOR_H
 
 struct allocator {
-    const char *name;    /* "system" if malloc comes from a libc, "unknown" if nothing matched */
-    const char *object;  /* path of the file that defines malloc */
-    char version[64];    /* without blanks; "-" if the allocator has none */
+    const char *name;   /* "system" if malloc comes from a libc, "unknown" if nothing matched */
+    const char *object; /* path of the file that defines malloc */
+    char version[64];   /* without blanks; "-" if the allocator has none */
 };
 
 /* May allocate (dlsym does): call it after the measurement. */

@@ -15,7 +15,7 @@
 
 enum {
     BENCH_MAX_THREADS = 256,
-    BENCH_PAGE = 4096,      /* step of a touch; larger pages are touched more than once */
+    BENCH_PAGE = 4096, /* step of a touch; larger pages are touched more than once */
     BENCH_CACHE_LINE = 64,
 };
 
@@ -69,8 +69,7 @@ uint64_t bench_run_threads(unsigned count, void (*fn)(void *), void *contexts, s
  * The result line: workload, operations, time, what `fmt` adds, and the allocator that served.
  * Call it last.
  */
-void bench_report(const char *workload, uint64_t ops, uint64_t ns, const char *fmt, ...)
-    BENCH_PRINTF(4, 5);
+void bench_report(const char *workload, uint64_t ops, uint64_t ns, const char *fmt, ...) BENCH_PRINTF(4, 5);
 
 /* xorshift64: good enough to choose slots and sizes, and a few instructions only. */
 static inline uint64_t bench_random(uint64_t *state)
@@ -119,8 +118,7 @@ static inline void *bench_malloc(size_t size)
 {
     void *block = malloc(size);
     if (__builtin_expect(!block, 0))
-        bench_die("malloc(%zu) returned NULL; use a smaller working set or raise the memory limit",
-                  size);
+        bench_die("malloc(%zu) returned NULL; use a smaller working set or raise the memory limit", size);
     return block;
 }
 

@@ -30,7 +30,7 @@ struct ring {
 /* Capacity: a power of two, at least 2 * RING_BATCH. */
 static inline void ring_init(struct ring *ring, uint64_t capacity)
 {
-    *ring = (struct ring){ .capacity = capacity };
+    *ring = (struct ring){.capacity = capacity};
     ring->cells = bench_map(capacity * sizeof *ring->cells);
 }
 

@@ -89,7 +89,7 @@ static inline uint64_t stopwatch_delay(const struct stopwatch *watch)
 /* Called by the thread that uses it. */
 static inline void stopwatch_open(struct stopwatch *watch, const struct ticks *ticks)
 {
-    *watch = (struct stopwatch){ .ticks = ticks, .fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC) };
+    *watch = (struct stopwatch){.ticks = ticks, .fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)};
     watch->delay_ns = stopwatch_delay(watch);
     watch->stopped = ticks_now();
 }

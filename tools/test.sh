@@ -649,9 +649,9 @@ tidy() {
     run-clang-tidy -quiet -p "$commands" -checks="$checks" "$PWD/(src|tests|bench)/.*[.]c$"
 }
 
-# The layout of each .c file; headers have tables that are aligned by hand. No line has more than 120 characters.
+# The layout of each file in C. No line has more than 120 characters.
 laid_out() {
-    git ls-files -z '*.c' | xargs -0 clang-format --dry-run -Werror &&
+    git ls-files -z '*.[ch]' | xargs -0 clang-format --dry-run -Werror &&
         git ls-files -z '*.[ch]' '*.cc' '*.py' '*.sh' '*.rs' '*meson.build' | "$PYTHON" -c '
 import sys
 long = [f"{file}:{number}: {len(line)} characters" for file in sys.stdin.read().split("\0")[:-1]

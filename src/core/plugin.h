@@ -116,8 +116,8 @@ struct hak_backend {
  * remain hakmem's. */
 struct hak_release {
     const char *name;
-    bool at_once;         /* pages are purged as soon as they are free, without delay */
-    enum hak_cause cause; /* the cause for purges of wholly free superslabs */
+    bool at_once;                                         /* pages are purged as soon as they are free, without delay */
+    enum hak_cause cause;                                 /* the cause for purges of wholly free superslabs */
     int (*init)(const struct hak_option_values *options); /* as in struct hak_backend */
     /* Purges the ranges; returns the number of bytes purged. The pages read as zero afterwards, unless
      * hak_pages_go_lazily(): then they may keep their content for a while. */

@@ -39,16 +39,16 @@ __attribute__((format(printf, 1, 2))) static inline void say(const char *format,
         _exit(99);
 }
 
-#define die(...)                                                                                   \
-    do {                                                                                           \
-        say(__VA_ARGS__);                                                                          \
-        _exit(1);                                                                                  \
+#define die(...)          \
+    do {                  \
+        say(__VA_ARGS__); \
+        _exit(1);         \
     } while (0)
 
-#define skip(...)                                                                                  \
-    do {                                                                                           \
-        say("skipped: " __VA_ARGS__);                                                              \
-        _exit(SKIPPED);                                                                            \
+#define skip(...)                     \
+    do {                              \
+        say("skipped: " __VA_ARGS__); \
+        _exit(SKIPPED);               \
     } while (0)
 
 /* A block marks its start, its end and one byte of each page between. */
@@ -77,8 +77,7 @@ static inline void expect_success(pid_t child, const char *what)
         if (errno != EINTR)
             die("%s: waitpid: %s", what, strerror(errno));
     if (WIFSIGNALED(status))
-        die("%s: killed by signal %d%s", what, WTERMSIG(status),
-            WTERMSIG(status) == SIGALRM ? ", it hung" : "");
+        die("%s: killed by signal %d%s", what, WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ", it hung" : "");
     if (WEXITSTATUS(status) != 0)
         die("%s: exit status %d", what, WEXITSTATUS(status));
 }
@@ -97,11 +96,14 @@ static inline size_t mixed_size(uint64_t *random)
     static const size_t limits[] = {64, 256, 1024, 4096, 20 * 1024, 60000, 300000, 1200000};
     uint64_t r = next_random(random);
     unsigned of_100 = r % 100;
-    size_t limit = limits[of_100 < 40 ? 0 : of_100 < 60 ? 1 : of_100 < 75 ? 2 : of_100 < 85 ? 3
-                                     : of_100 < 92     ? 4
-                                     : of_100 < 97     ? 5
-                                     : of_100 < 99     ? 6
-                                                       : 7];
+    size_t limit = limits[of_100 < 40   ? 0
+                          : of_100 < 60 ? 1
+                          : of_100 < 75 ? 2
+                          : of_100 < 85 ? 3
+                          : of_100 < 92 ? 4
+                          : of_100 < 97 ? 5
+                          : of_100 < 99 ? 6
+                                        : 7];
     return 1 + (size_t)(r >> 32) % limit;
 }
 

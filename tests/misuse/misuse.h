@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 int malloc_trim(size_t pad); /* not every C library declares these */
-#ifdef PLAIN /* for other allocators, which may not have it */
+#ifdef PLAIN                 /* for other allocators, which may not have it */
 #define free_sized(p, size) ((void)(size), free(p))
 #else
 void free_sized(void *p, size_t size);

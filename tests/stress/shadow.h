@@ -15,10 +15,10 @@ void shadow_claim(const void *p, size_t size);
 void shadow_release(const void *p, size_t size);
 
 /* One line on stderr, then abort. */
-#define stress_fail(...)      \
-    do {                      \
-        say(__VA_ARGS__);     \
-        abort();              \
+#define stress_fail(...)  \
+    do {                  \
+        say(__VA_ARGS__); \
+        abort();          \
     } while (0)
 
 #endif

@@ -36,14 +36,14 @@
     static void name(void **state_ __attribute__((unused)))
 
 /* Defines a test that runs once for each row of a table, each in a process of its own. It reads `row`. */
-#define TEST_EACH(name, table)                             \
+#define TEST_EACH(name, table)                              \
     static void name##_of(const __typeof__(*(table)) *row); \
-    TEST(name)                                             \
-    {                                                      \
-        size_t i_ = unit_row(#name, COUNT(table));         \
-        if (i_ < COUNT(table))                             \
-            name##_of(&(table)[i_]);                       \
-    }                                                      \
+    TEST(name)                                              \
+    {                                                       \
+        size_t i_ = unit_row(#name, COUNT(table));          \
+        if (i_ < COUNT(table))                              \
+            name##_of(&(table)[i_]);                        \
+    }                                                       \
     static void name##_of(const __typeof__(*(table)) *row)
 
 void unit_add(const char *name, void (*test)(void **));

@@ -23,7 +23,7 @@ enum plan_op {
     PLAN_ALIGNED,
     PLAN_FREE,
     PLAN_REALLOC,
-    PLAN_TOUCH, /* after an allocation: so many bytes of it, not all */
+    PLAN_TOUCH,        /* after an allocation: so many bytes of it, not all */
     PLAN_EPOCH_BEGINS, /* its number is in `slot` */
 };
 

@@ -33,7 +33,7 @@ static _Atomic(uint64_t) prefault_touched;
 /* --- stages ------------------------------------------------------------------------------------------ */
 
 struct request {
-    struct hak_heap *thread;
+    struct hak_heap *heap;
     unsigned cls;
     enum stage stage; /* result: the stage that served */
 };
@@ -101,9 +101,9 @@ static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from f
 /* Remote blocks that this thread has not returned may complete a slab; heaps that a fork left may hold slabs. */
 static struct hak_slab *drain_for(struct request *r, bool header)
 {
-    hak_remote_cache_flush(r->thread);
+    hak_remote_cache_flush(r->heap);
     hak_heaps_dissolve(UINT64_MAX, HAK_DISSOLVED_AT_ONCE);
-    struct hak_slab *slab = hak_slab_cache_adopt(r->thread, r->cls);
+    struct hak_slab *slab = hak_slab_cache_adopt(r->heap, r->cls);
     if (!slab)
         slab = take_slab_pages(r, HAK_PAGES_DIRTY, HAK_PAGES_DIRTY, header);
     r->stage = STAGE_DRAIN;
@@ -118,7 +118,7 @@ static struct hak_slab *find_kept(struct request *r, enum hak_acquire from)
     if (slab)
         return slab;
     r->stage = STAGE_PARTIAL;
-    return hak_slab_cache_adopt(r->thread, r->cls);
+    return hak_slab_cache_adopt(r->heap, r->cls);
 }
 
 static HAK_NOINLINE struct hak_slab *find_others(struct request *r, bool header)
@@ -136,7 +136,7 @@ static HAK_NOINLINE struct hak_slab *find_others(struct request *r, bool header)
 
 static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, enum hak_acquire from)
 {
-    struct request r = {.thread = heap, .cls = cls};
+    struct request r = {.heap = heap, .cls = cls};
     struct hak_slab *slab = find_kept(&r, from);
     if (!slab && from == HAK_ACQUIRE_ANY) {
         bool header = hak_parts_has_header(cls);

@@ -11,23 +11,23 @@
 #define HAK_COUNTERS(X)                                                \
     X(mallocs, "counting builds: requests of at most 52 KiB")          \
     X(frees, "counting builds: frees of any size")                     \
-    X(refills, "refills of a bin from a slab")                      \
+    X(refills, "refills of a bin from a slab")                         \
     X(refill_blocks, "blocks that refills took")                       \
-    X(borrowed, "requests served by a larger class")                \
-    X(checks, "checks of a bin")                          \
-    X(overflows, "checks that found a bin beyond its capacity")          \
-    X(drained_blocks, "blocks put into own slabs, or in visits")     \
-    X(remote_blocks, "blocks put on the remote lists of slabs")            \
-    X(remote_batches, "compare-and-swaps that returned them")                 \
+    X(borrowed, "requests served by a larger class")                   \
+    X(checks, "checks of a bin")                                       \
+    X(overflows, "checks that found a bin beyond its capacity")        \
+    X(drained_blocks, "blocks put into own slabs, or in visits")       \
+    X(remote_blocks, "blocks put on the remote lists of slabs")        \
+    X(remote_batches, "compare-and-swaps that returned them")          \
     X(remote_early, "remote blocks collected before own ones")         \
     X(remote_low_water, "remote blocks collected as own ones ran low") \
     X(remote_saved, "remote blocks collected in place of a refill")    \
     X(slabs_acquired, "slabs taken from a frontend")                   \
     X(slabs_refused, "requests for a slab that found none")            \
-    X(slabs_released, "slabs released to a frontend")                \
-    X(remote_reused, "remote blocks reused by a refill")          \
-    X(reclaimed, "FULL slabs reclaimed by their last owner")          \
-    X(idle_classes, "bins halved because they needed no refill")      \
+    X(slabs_released, "slabs released to a frontend")                  \
+    X(remote_reused, "remote blocks reused by a refill")               \
+    X(reclaimed, "FULL slabs reclaimed by their last owner")           \
+    X(idle_classes, "bins halved because they needed no refill")       \
     X(prewarmed, "blocks put into bins ahead of use")                  \
     HAK_HARDENED_COUNTERS(X)
 

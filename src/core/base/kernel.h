@@ -24,6 +24,7 @@ HAK_INLINE int hak_kernel_pid(void)
  * this one blocks. Its storage lies `distance` bytes behind this thread's. *id becomes its id, or 0 when it has ended.
  * Returns -errno if there is none. */
 long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void));
+
 char *hak_kernel_thread_pointer(void);
 
 /* The environment as the kernel passed it; NULL if it cannot be found. */

@@ -18,21 +18,21 @@
 #ifdef HAK_SHOW_NOTHING /* tests compile these files with preemptible symbols, whose addresses are not yet known */
 #define HAK_SHOW_RECORD(text, kind, value, size) ((void)0)
 #else
-#define HAK_SHOW_RECORD(text, kind, value, size)                                                                  \
+#define HAK_SHOW_RECORD(text, kind, value, size)                                                                 \
     __asm__ volatile(".pushsection .hakmem.layout,\"\",%%progbits\n\t.asciz \"" text "\"\n\t.8byte %c0, %c1\n\t" \
-                     ".popsection"                                                                              \
-                     :                                                                                          \
+                     ".popsection"                                                                               \
+                     :                                                                                           \
                      : kind(value), "i"(size))
 #endif
 
 /* At the top level of a file. */
-#define HAK_SHOW_TEXT(text)                                                                    \
+#define HAK_SHOW_TEXT(text)                                                                        \
     __asm__(".pushsection .hakmem.layout,\"\",%progbits\n\t.asciz \"" text "\"\n\t.8byte 0, 0\n\t" \
             ".popsection");
 
 #define HAK_SHOW_VARIABLE(variable) \
     HAK_SHOW_RECORD("variable " #variable, HAK_SHOW_ADDRESS, &(variable), sizeof(__typeof__(variable)))
-#define HAK_SHOW_FIELD(type, field) \
+#define HAK_SHOW_FIELD(type, field)                                               \
     HAK_SHOW_RECORD("field " #type "." #field, "i", offsetof(struct type, field), \
                     sizeof(__typeof__(((struct type *)0)->field)))
 #define HAK_SHOW_SIZE(type) HAK_SHOW_RECORD("number sizeof." #type, "i", sizeof(struct type), 0)

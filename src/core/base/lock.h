@@ -44,7 +44,10 @@ struct hak_lock {
 };
 
 /* Initialises a lock that HAK_LOCK does not define. Fork does not know it. */
-#define HAK_LOCK_INIT(r) {0, 0, (r)}
+#define HAK_LOCK_INIT(r) \
+    {                    \
+        0, 0, (r)        \
+    }
 
 /* The linker collects the entries of this section, and defines symbols for its ends. */
 #if __has_attribute(retain)
@@ -53,13 +56,14 @@ struct hak_lock {
 #define HAK_LOCK_ENTRY __attribute__((section("hak_locks"), used))
 #endif
 /* `static HAK_LOCK(name, rank);` defines a lock. Fork takes it, and both sides release it. */
-#define HAK_LOCK(name, rank)                   \
+#define HAK_LOCK(name, rank)                    \
     struct hak_lock name = HAK_LOCK_INIT(rank); \
     static struct hak_lock *const name##_entry HAK_LOCK_ENTRY = &name
 
 void hak_lock_acquire(struct hak_lock *lock);
 /* False, without acquiring it, if another thread holds it. It does not wait, so the order of ranks does not matter. */
 bool hak_lock_try(struct hak_lock *lock);
+
 void hak_lock_release(struct hak_lock *lock);
 /* This thread's state, which is zero while it holds no lock. */
 const void *hak_lock_self(size_t *size);

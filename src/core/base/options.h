@@ -54,11 +54,13 @@ enum {
 };
 
 /* The settings that may change in a running process: their readers accept any value at any time. */
+/* clang-format off */
 #define HAK_OPTIONS_CHANGEABLE(X)                                                                                     \
     X(purge_delay_ms) X(limit_mb) X(background) X(batch_max_mb) X(batch_max_ranges) X(lru_max_cached) X(lru_max_mb)    \
     X(lru_ttl_sec) X(ace_cache_mb) X(ace_waste_pct) X(empty_scan_limit) X(hot_slabs) X(ss_partial)                     \
     X(ss_partial_interval) X(guard_rate) X(profile) X(ace_trace) X(p0_log) X(log_lru) X(log_free) X(log_acquire)       \
     X(log_registry) X(stage_stats)
+/* clang-format on */
 
 extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
 /* The rows of the table that the environment has set. */
@@ -70,6 +72,7 @@ enum hak_option_text {
     HAK_TEXT_PICKS,   /* what 0 and 1 choose, separated by | */
     HAK_TEXT_MOVES,   /* the counter that shows the setting at work */
 };
+
 /* A text about a setting, "" if it has none of that kind. */
 const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which);
 
@@ -84,6 +87,7 @@ void hak_options_translate(struct hak_option_values *options);
 void hak_options_reject(const struct hak_option_values *options, const char *name, const char *value, const char *why);
 /* The setting of that name; NULL if there is none. */
 const struct hak_option_info *hak_option_find(const char *name, size_t length);
+
 bool hak_option_is_changeable(const struct hak_option_info *info);
 /* Parses a value; false if the setting does not allow it. Not for settings that are texts. */
 bool hak_option_parse(const struct hak_option_info *info, const char *value, uint32_t *out);

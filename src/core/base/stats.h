@@ -18,7 +18,7 @@ enum hak_stats_form {
 
 struct hak_stats_writer {
     enum hak_stats_form form;
-    int fd, error; /* of text and JSON */
+    int fd, error;                                                              /* of text and JSON */
     void (*take)(struct hak_stats_writer *w, const char *path, uint64_t value); /* of numbers by path */
     /* private to the form */
     bool first;
@@ -31,6 +31,7 @@ struct hak_stats_writer {
 
 /* key NULL: an element of an array */
 void hak_stats_begin(struct hak_stats_writer *w, const char *key);
+
 void hak_stats_begin_array(struct hak_stats_writer *w, const char *key);
 void hak_stats_end(struct hak_stats_writer *w);
 void hak_stats_end_array(struct hak_stats_writer *w);

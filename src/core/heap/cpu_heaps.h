@@ -9,6 +9,7 @@
 /* The heap of the CPU that the calling thread runs on, which begins on first use, locked for the caller. NULL without
  * memory, or if sequences are on but do not know the thread: callers then use the orphan. */
 struct hak_heap *hak_cpu_heap_enter(void);
+
 void hak_cpu_heap_leave(struct hak_heap *heap);
 /* hak_bins_scan_heap, for the CPU that the calling thread runs on. The caller has entered no heap. */
 void hak_cpu_heap_scan(uint64_t now_ms);

@@ -33,9 +33,11 @@ HAK_INLINE void hak_block_note_larger(void)
     if (HAK_HARDENED)
         hak_block_sizes_vary = true;
 }
+
 /* Where the canary of a live block stands (src/api/edge.h); NULL for NULL and for blocks that have none: guarded ones,
  * and those of 0 bytes. Stops the process if p is no block. */
 void *hak_block_end(const void *p, const char *call);
+
 _Noreturn HAK_COLD void hak_block_fail_end(const void *p, const char *call);
 
 #endif

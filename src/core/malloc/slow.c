@@ -155,7 +155,7 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 }
 
 /* A free block of a larger class, before all else: threads that use few blocks of many classes come here often. */
-HAK_INLINE void *borrow(size_t size)
+HAK_INLINE void *take_larger(size_t size)
 {
     struct hak_heap *heap = hak_self.heap;
     if (size < HAK_FALLBACK_MIN || HAK_UNLIKELY(!heap || hak_options.guard_rate))
@@ -183,7 +183,7 @@ void *hak_malloc_slow(size_t size)
     void *p = size <= HAK_SMALL_MAX ? pop_light(hak_class_of(size)) : NULL;
     if (p)
         return p;
-    p = size > HAK_SMALL_MAX ? alloc_large(size) : borrow(size);
+    p = size > HAK_SMALL_MAX ? alloc_large(size) : take_larger(size);
     if (!p && size <= HAK_SMALL_MAX)
         p = malloc_small_slow(size, __builtin_return_address(0));
     HAK_PROBE(malloc_slow, size, p);

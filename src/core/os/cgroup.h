@@ -7,10 +7,10 @@
 #include "core/base/stats.h"
 
 struct hak_cgroup {
-    uint64_t limit;   /* the lowest memory.high or memory.max; UINT64_MAX if there is none */
-    uint64_t current; /* memory of all processes in the group with that limit, without inactive page cache */
+    uint64_t limit;      /* the lowest memory.high or memory.max; UINT64_MAX if there is none */
+    uint64_t current;    /* memory of all processes in the group with that limit, without inactive page cache */
     uint64_t stalled_us; /* total time that its processes waited for memory (memory.pressure, "some") */
-    bool near;        /* some group, not necessarily that one, holds more than 7/8 of its limit */
+    bool near;           /* some group, not necessarily that one, holds more than 7/8 of its limit */
 };
 
 /* False if there is no such group, or with HAKMEM_CGROUP=off. */

@@ -16,6 +16,7 @@ void *hak_meta_alloc_pages(size_t size);
 void hak_meta_free_pages(void *pages, size_t size);
 /* Supplies the first memory to hand out: zeroed and writable. Called by hak_space_init. */
 void hak_meta_give(void *chunk, size_t size);
+
 size_t hak_meta_bytes(void);
 
 /* Unused descriptors of one type, for reuse. The caller provides the lock. All zero: empty. The first word of each

@@ -12,30 +12,30 @@
 #include "core/base/words.h"
 
 /* cause, and what it means */
-#define HAK_CAUSES(X)                                                   \
-    X(metadata, "tables and descriptors")                              \
-    X(superslab_map, "superslabs mapped")                              \
-    X(large_map, "a large block mapped directly")                      \
-    X(large_unmap, "a direct mapping unmapped")                      \
-    X(realloc_remap, "a direct mapping resized")                       \
-    X(prefault, "pages populated ahead of use")                        \
-    X(partial_release, "free pages of a superslab or slab in use")     \
-    X(batch_release, "dirty ranges purged together")              \
-    X(direct_release, "one range purged at once")                  \
-    X(lru_evict, "a cached superslab beyond the limits")               \
-    X(purge, "dirty pages that were idle for a while")                 \
-    X(trim, "requested by hakmem_trim or malloc_trim")                 \
+#define HAK_CAUSES(X)                                                      \
+    X(metadata, "tables and descriptors")                                  \
+    X(superslab_map, "superslabs mapped")                                  \
+    X(large_map, "a large block mapped directly")                          \
+    X(large_unmap, "a direct mapping unmapped")                            \
+    X(realloc_remap, "a direct mapping resized")                           \
+    X(prefault, "pages populated ahead of use")                            \
+    X(partial_release, "free pages of a superslab or slab in use")         \
+    X(batch_release, "dirty ranges purged together")                       \
+    X(direct_release, "one range purged at once")                          \
+    X(lru_evict, "a cached superslab beyond the limits")                   \
+    X(purge, "dirty pages that were idle for a while")                     \
+    X(trim, "requested by hakmem_trim or malloc_trim")                     \
     X(discard, "old pages of a block that realloc moved or calloc clears") \
-    X(huge_page, "advice on huge pages, and the check before it")       \
-    X(guard, "inaccessible pages: guarded blocks, fences")              \
-    X(seal, "tables made read-only")                                   \
+    X(huge_page, "advice on huge pages, and the check before it")          \
+    X(guard, "inaccessible pages: guarded blocks, fences")                 \
+    X(seal, "tables made read-only")                                       \
     X(name, "names for /proc/PID/maps")
 
 enum hak_cause {
 #define X(name, meaning) HAK_CAUSE_##name,
     HAK_CAUSES(X)
 #undef X
-    HAK_NCAUSES
+        HAK_NCAUSES
 };
 
 #define HAK_OS_CALLS(X) X(mmap) X(munmap) X(mprotect) X(mremap) X(madvise) X(process_madvise) X(mincore) X(prctl)
@@ -44,7 +44,7 @@ enum hak_os_call {
 #define X(name) HAK_OS_##name,
     HAK_OS_CALLS(X)
 #undef X
-    HAK_NOSCALLS
+        HAK_NOSCALLS
 };
 
 /* The primitives; each returns the system call's result, or -errno. */
@@ -94,6 +94,7 @@ int hak_os_map(void **addr, size_t size, int prot, enum hak_cause cause);
 int hak_os_map_at(void *hint, size_t size, int prot, enum hak_cause cause);
 /* May fail at the map count limit: the caller then keeps the range. */
 int hak_os_unmap(void *addr, size_t size, enum hak_cause cause);
+
 int hak_os_protect(void *addr, size_t size, int prot, enum hak_cause cause);
 /* Resizes a mapping; moves it only if `may_move`. */
 int hak_os_remap(void **addr, size_t old_size, size_t new_size, bool may_move, enum hak_cause cause);

@@ -21,12 +21,14 @@ HAK_INLINE size_t hak_budget_bytes(void)
 {
     return hak_options.limit_mb ? hak_options.limit_mb * HAK_MIB : HAK_LOAD_RELAXED(&hak_budget_followed);
 }
+
 /* Whether `bytes` more are within the budget, if there is one. */
 bool hak_budget_allows_some(size_t bytes);
 HAK_INLINE bool hak_budget_allows(size_t bytes)
 {
     return HAK_LIKELY(!hak_budget_bytes()) || hak_budget_allows_some(bytes);
 }
+
 /* Asks the kernel how much is resident. Untouched bytes may be touched at any time: each tick asks again if there are
  * some. */
 void hak_budget_look(bool if_untouched);
@@ -34,6 +36,7 @@ void hak_budget_look(bool if_untouched);
 void hak_budget_follow(uint64_t bytes);
 /* Records how many bytes were purged to make room for a request. */
 void hak_budget_note_purge(size_t wanted, size_t purged);
+
 void hak_budget_stats(struct hak_stats_writer *w);
 
 #endif

@@ -32,6 +32,7 @@ void hak_free_runs_cut(struct hak_place at, size_t pages);
 void hak_free_runs_join(char *base, size_t pages);
 /* Called when a superslab has become wholly free, has ceased to be, or has moved to another set. */
 void hak_free_runs_note_whole(const struct hak_superslab *s, bool whole);
+
 size_t hak_free_runs_count(void);
 
 #endif

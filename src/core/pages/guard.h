@@ -25,6 +25,7 @@ size_t hak_guard_usable(const void *p, const char *verb);
 void hak_guard_free(void *p, const void *caller);
 /* Bytes of guarded blocks that are allocated. */
 size_t hak_guard_bytes(void);
+
 void hak_guard_stats(struct hak_stats_writer *w);
 
 #endif

@@ -28,15 +28,15 @@ struct hak_page_request {
     enum hak_pages_from until; /* places are tried from the one that the caller passes up to this one */
     enum hak_pages_from from;  /* result: the place that served the request */
     unsigned set;
-    bool roomy;                   /* prefers a place with as many free pages on both sides: the block will grow */
-    bool slab;                    /* for a slab: its superslab is in use by slabs */
-    bool uncharged;               /* pages that read as zero are not charged to the budget: the caller does it */
-    bool header;                  /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
-    size_t map_pages;             /* HAK_PAGES_MAPPED: map this many if possible; 0: as few as needed */
+    bool roomy;       /* prefers a place with as many free pages on both sides: the block will grow */
+    bool slab;        /* for a slab: its superslab is in use by slabs */
+    bool uncharged;   /* pages that read as zero are not charged to the budget: the caller does it */
+    bool header;      /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
+    size_t map_pages; /* HAK_PAGES_MAPPED: map this many if possible; 0: as few as needed */
     void (*fresh)(char *base, size_t bytes); /* HAK_PAGES_MAPPED: called before others can take any; or NULL */
-    uint64_t *old;                /* receives one bit for each page with old content; or NULL */
-    char *base;                   /* result */
-    bool zero;                    /* result: all pages read as zero */
+    uint64_t *old;                           /* receives one bit for each page with old content; or NULL */
+    char *base;                              /* result */
+    bool zero;                               /* result: all pages read as zero */
 };
 
 /* Takes a run from there (and up to r->until); false if there is none. */

@@ -58,9 +58,9 @@ struct hak_slab {
     uint16_t head_offset; /* distance in pages to the slab's first page; stale if the page is in no slab */
     uint16_t unmapped;    /* unmapped system pages at the end of this page (space.h) */
     uint16_t bitmap_words;
-    uint16_t cursor;      /* the word of the bitmap from which blocks are taken */
-    uint64_t *bitmap;     /* the free bitmap. Bit i: block i is free, and on no list */
-    void *region;         /* in a superslab's first page: the superslab, for page_heap.c */
+    uint16_t cursor;  /* the word of the bitmap from which blocks are taken */
+    uint64_t *bitmap; /* the free bitmap. Bit i: block i is free, and on no list */
+    void *region;     /* in a superslab's first page: the superslab, for page_heap.c */
     union {
         uint64_t since_ms; /* slabs: about when their first block was carved; cached spans: when freed */
         size_t run_first;  /* in the last page of a free run: distance to its first page (free_runs.c) */
@@ -69,8 +69,8 @@ struct hak_slab {
         size_t requested; /* large blocks: their usable bytes */
         size_t run_pages; /* free runs: their length (free_runs.c) */
         struct {
-            uint32_t touched; /* slabs: the bytes from the base whose pages had blocks in an earlier use, */
-            uint16_t sparse;  /* how many blocks were free when their system pages were last purged, */
+            uint32_t touched;             /* slabs: the bytes from the base whose pages had blocks in an earlier use, */
+            uint16_t sparse;              /* how many blocks were free when their system pages were last purged, */
             _Atomic(uint16_t) last_owner; /* and, without an owner, which heap it had (hak_slab_owner_hint) */
         };
     };
@@ -157,8 +157,7 @@ HAK_INLINE bool hak_slab_has_free(const struct hak_slab *slab)
 #define HAK_SLAB_COUNT_MASK 0x3fffu
 HAK_INLINE uint32_t hak_slab_remote_count(const struct hak_slab *slab)
 {
-    return (uint32_t)(HAK_LOAD_RELAXED(&slab->word) >> HAK_SLAB_COUNT_SHIFT) &
-           HAK_SLAB_COUNT_MASK;
+    return (uint32_t)(HAK_LOAD_RELAXED(&slab->word) >> HAK_SLAB_COUNT_SHIFT) & HAK_SLAB_COUNT_MASK;
 }
 
 /* Larger blocks gain nothing from address order. */
@@ -191,7 +190,7 @@ HAK_INLINE uint64_t hak_slab_place_of(const struct hak_slab *slab, const void *b
 HAK_INLINE bool hak_slab_is_start(const struct hak_slab *slab, const void *block, uint64_t place)
 {
     return HAK_BITMAP_ALL ? (place >> 32) * slab->stride == hak_slab_offset_of(slab, block)
-                       : (uint32_t)place < slab->bitmap_divisor;
+                          : (uint32_t)place < slab->bitmap_divisor;
 }
 
 /* Marks a block as free in the slab's bitmap. The caller adds it to `marked`. */
@@ -253,8 +252,10 @@ enum hak_remote {
     HAK_REMOTE_PUBLISH, /* this call made a FULL slab PARTIAL: the caller gives it to the backend */
     HAK_REMOTE_EMPTY,   /* PARTIAL and every block is back: the caller tells the backend */
 };
+
 /* Ends the visit. */
 enum hak_remote hak_slab_leave(struct hak_slab *slab);
+/* Links the chain into the slab's remote list. */
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain);
 /* PARTIAL slabs: whether all their blocks are back. */
 bool hak_slab_all_back(const struct hak_slab *slab);

@@ -358,7 +358,7 @@ static size_t aligned_index(const struct zone *z, size_t i, size_t align)
 }
 
 /* The descriptors of a run that is cut into slabs must be contiguous: it may not lie across the point where their index
- * wraps. Runs longer than the longest chunk are looked up by their first page only. */
+ * wraps. Runs longer than a granule are looked up by their first page only. */
 static bool wraps(const struct zone *z, size_t i, size_t n)
 {
     const char *base = z->base + i * HAK_SUPERSLAB;

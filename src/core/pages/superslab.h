@@ -14,14 +14,14 @@
 enum { HAK_SET_COMMON, HAK_SET_HEADERS, HAK_SET_OWN, HAK_NSETS = HAK_SET_OWN + HAK_NCLASSES };
 
 struct hak_superslab {
-    struct hak_dirty pages; /* first: so its address is the superslab's */
-    uint64_t free;   /* pages that are free, and not claimed by a purge */
-    unsigned set;    /* HAK_SET_ */
-    unsigned slabs;  /* pages that were taken for slabs */
+    struct hak_dirty pages;                             /* first: so its address is the superslab's */
+    uint64_t free;                                      /* pages that are free, and not claimed by a purge */
+    unsigned set;                                       /* HAK_SET_ */
+    unsigned slabs;                                     /* pages that were taken for slabs */
     enum { HAK_IN_USE, HAK_CACHED, HAK_CLEARED } state; /* CLEARED: wholly free and clean, and in no cache */
     struct hak_superslab *next, *prev;                  /* links of the cache */
     uint64_t cached_ms;
-    bool leaving;                                       /* in the cache, but to be evicted */
+    bool leaving; /* in the cache, but to be evicted */
 };
 
 HAK_INLINE unsigned hak_page_index(const char *p)

@@ -19,9 +19,10 @@ struct hak_tags {
     char page_start[192]; /* see below */
     _Atomic(uint64_t) *table;
     _Atomic(uint64_t) mask;
-    uintptr_t header_base; /* exactly the blocks with a header byte lie in [base, base + size) */
+    uintptr_t header_base;         /* exactly the blocks with a header byte lie in [base, base + size) */
     _Atomic(uint64_t) header_size; /* grows */
 };
+
 /* A load waits for an earlier store whose address has the same low 12 bits (4 KiB aliasing). Large blocks begin at page
  * boundaries, and programs write there before they free; so the fields that free() loads lie at other offsets. */
 extern HAK_HIDDEN struct hak_tags hak_tags;

@@ -8,6 +8,7 @@
 
 /* Purges the ranges; returns the number of bytes purged. */
 size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool together, enum hak_cause cause);
+
 void hak_release_stats(struct hak_stats_writer *w);
 
 #endif

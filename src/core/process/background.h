@@ -16,6 +16,7 @@
 void hak_background_start(bool (*purge)(void));
 /* parent: the parent's process id, or 0 if the setting is off. In a new namespace, the child's may be the same. */
 void hak_background_fork_child(pid_t parent);
+
 void hak_background_stats(struct hak_stats_writer *w);
 
 #endif

@@ -10,6 +10,7 @@
 void hak_container_look(void);
 /* Called by purge ticks, by one thread at a time. True: idle memory should be purged at once. */
 bool hak_container_is_tight(uint64_t now_ms);
+
 void hak_container_stats(struct hak_stats_writer *w);
 
 #endif

@@ -8,6 +8,7 @@
 
 /* The flags for the C library's dlopen. */
 int hak_deepbind_flags(const char *file, int flags);
+
 void hak_deepbind_stats(struct hak_stats_writer *w);
 
 #endif

@@ -26,8 +26,9 @@ struct hak_census {
     uint64_t free_bytes, remote_bytes, allocated_bytes, live_large, large_bytes;
     uint64_t held_bytes; /* usable bytes of allocated blocks and spans; some blocks may lie in bins */
     uint64_t violations;
-    uint64_t free_runs;   /* runs of free pages, and the parts of slabs not yet carved */
+    uint64_t free_runs; /* runs of free pages, and the parts of slabs not yet carved */
 };
+
 /* Walks all page descriptors. Exact if no other thread allocates in the meantime. */
 void hak_stats_census(struct hak_census *census);
 /* The held bytes that are in no bin of the calling thread and in no heap that a fork left. Not for signal handlers. */

@@ -15,6 +15,7 @@ void hak_stats_sink_keep_stderr(void);
 int hak_stats_sink_stderr(void);
 /* Opens the file; -errno, after one line that says why. */
 int hak_stats_sink_file(const char *pattern);
+
 void hak_stats_sink_close(int fd);
 
 #endif

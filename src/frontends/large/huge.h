@@ -12,7 +12,7 @@
 enum huge_kind { HUGE_SHORT, HUGE_LONG, HUGE_DIRECT, HUGE_ZEROED, HUGE_KINDS };
 
 #define HUGE_HEAD (2 * HAK_MIB)
-#define HUGE_EVIDENCE_MIN (HAK_MIB / 2) /* of a smaller sample */
+#define HUGE_EVIDENCE_MIN (HAK_MIB / 2)          /* of a smaller sample */
 #define HUGE_LONG_PAGES (4 * HAK_MIB / HAK_PAGE) /* a longer block is a HUGE_LONG one */
 
 /* Whether a mapping of this size may get huge pages: in a small program, one would serve a single block. */

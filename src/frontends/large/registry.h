@@ -10,7 +10,7 @@ struct mapping {
     void *base; /* of the mapping; below the block if alignment required it */
     size_t size;
     size_t usable; /* less than mapped if it is aligned, or has grown */
-    bool fenced; /* core/os/fence.h */
+    bool fenced;   /* core/os/fence.h */
     struct mapping *next;
 };
 

@@ -7,7 +7,7 @@
 
 #include "core/plugin.h"
 
-#define SPAN_MAX_PAGES 512u /* 32 MiB */
+#define SPAN_MAX_PAGES 512u  /* 32 MiB */
 #define SPAN_EXACT_PAGES 16u /* up to it each length is a class */
 
 /* Span classes: one for each length up to 16 pages, then 8 per doubling; the last one covers all from 60 MiB on. */
@@ -40,11 +40,11 @@ enum span_fit {
 };
 
 struct span_request {
-    unsigned pages, align; /* both in pages; align is a power of two */
-    bool missed;           /* hak_spans_take_cached had none */
-    bool growing;          /* realloc moves a block here: prefer a place with free pages behind it */
-    bool zero;             /* the caller needs `dirty` */
-    enum span_fit fit;     /* result */
+    unsigned pages, align;               /* both in pages; align is a power of two */
+    bool missed;                         /* hak_spans_take_cached had none */
+    bool growing;                        /* realloc moves a block here: prefer a place with free pages behind it */
+    bool zero;                           /* the caller needs `dirty` */
+    enum span_fit fit;                   /* result */
     uint64_t dirty[SPAN_MAX_PAGES / 64]; /* result: pages with old content */
 };
 
@@ -76,6 +76,7 @@ HAK_INLINE struct hak_slab *hak_spans_take_recent(unsigned pages)
     bool fits = !HAK_HARDENED && word >> HAK_SLAB_STACK_VERSION_SHIFT == pages;
     return HAK_LIKELY(fits && HAK_CAS_ACQUIRE(recent, &word, 0)) ? hak_slab_stack_top(word) : NULL;
 }
+
 /* Takes a span: its descriptor, with base and pages set; NULL without memory. */
 struct hak_slab *hak_spans_take(struct span_request *r);
 /* True. */

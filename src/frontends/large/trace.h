@@ -9,15 +9,15 @@
 #include "core/base/log.h"
 #include "core/plugin.h"
 
-#define TRACE(reason, size, what)                                  \
-    do {                                                           \
-        if (HAK_UNLIKELY(hak_options.ace_trace))                   \
-            hak_log("ACE " reason ": %zu bytes, " what, size);     \
+#define TRACE(reason, size, what)                              \
+    do {                                                       \
+        if (HAK_UNLIKELY(hak_options.ace_trace))               \
+            hak_log("ACE " reason ": %zu bytes, " what, size); \
     } while (0)
-#define TRACE_MAP_FAIL(size, error, what)                 \
-    do {                                                  \
-        if (HAK_UNLIKELY(hak_options.ace_trace)) \
-            hak_trace_map_fail(size, error, what);        \
+#define TRACE_MAP_FAIL(size, error, what)          \
+    do {                                           \
+        if (HAK_UNLIKELY(hak_options.ace_trace))   \
+            hak_trace_map_fail(size, error, what); \
     } while (0)
 
 /* `error` is positive; `what` says what became of the request. */

@@ -11,10 +11,10 @@
 
 /* The pool's data for a thread. */
 struct reserve {
-    _Atomic(uint64_t) word;       /* the pages left: see reserve.c */
-    struct reserve *next, *prev;  /* of all threads, in the order of the visits */
+    _Atomic(uint64_t) word;      /* the pages left: see reserve.c */
+    struct reserve *next, *prev; /* of all threads, in the order of the visits */
     uint64_t visited_ms;
-    unsigned level;               /* how often the batch has doubled */
+    unsigned level; /* how often the batch has doubled */
     /* For each prewarmed class: the bin's refills and first block after prewarming. While both are unchanged, no block
      * was used. */
     struct warm_bin {
@@ -33,6 +33,7 @@ void hak_reserve_end(struct hak_heap *heap);
 /* Visits up to `most` reserves that were not visited for `delay_ms`, and returns those that were not used since; 0:
  * returns each. */
 void hak_reserve_age(uint64_t now_ms, uint64_t delay_ms, unsigned most);
+
 void hak_reserve_stats(struct hak_stats_writer *w);
 
 #endif

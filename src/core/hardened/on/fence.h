@@ -14,6 +14,7 @@ void hak_fence_close_gaps(char *a, char *b);
 /* Maps readable and writable pages. *fenced: an inaccessible page lies before and behind them, which `size` does not
  * count. Unmapping or resizing needs this value. */
 int hak_fence_map(void **addr, size_t size, bool *fenced, enum hak_cause cause);
+
 int hak_fence_unmap(void *addr, size_t size, bool fenced, enum hak_cause cause);
 /* Resizes the mapping, which may move with its content. */
 int hak_fence_remap(void **addr, size_t size, size_t new_size, bool *fenced, enum hak_cause cause);

@@ -2,17 +2,24 @@
  * The interface of a cache, which holds a thread's free blocks, one bin for each class, in front of the slabs. Each
  * folder beside this file is a cache; -Dcache chooses one at build time, and chosen.h includes its header. The header
  * defines these inline, for the fast path:
- *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)             a block; NULL from an empty bin
- * void *hak_cache_try_pop(hak_cache_ref self, unsigned cls) the same; also NULL if pop would call a function
- *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)    true: p is stored; false: hak_cache_tick
- *       is due, or a check, or p is hak_cache_first
- *   bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p) true: p is stored; false: a check is due
+ *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)
+ *     Takes a block; NULL from an empty bin.
+ *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)
+ *     Does the same, and returns NULL if pop would call a function.
+ *   bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
+ *     Stores p. False: it did not, since a tick or a check is due, or p is hak_cache_first.
+ *   bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
+ *     Stores p. False: it did not, since a check is due.
  *   uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want, bool exactly)
- * a refill: moves blocks of the slab to the bin; how many (of own slabs possibly a few more). 0 without memory
- * void *hak_cache_taken(struct hak_heap *heap, unsigned cls) one of those; NULL if there are none
- *   void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)    on the slow path: a block; NULL from an empty bin
- *   bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls) false: no memory for slots, so no block
- *   void *hak_cache_first(unsigned cls)     the block that malloc will take; NULL from an empty bin
+ *     Moves blocks of the slab to the bin, of own slabs possibly a few more; returns how many, 0 without memory.
+ *   void *hak_cache_taken(struct hak_heap *heap, unsigned cls)
+ *     Takes one of those; NULL if there are none.
+ *   void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)
+ *     Takes a block on the slow path; NULL from an empty bin.
+ *   bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls)
+ *     False: the array has no memory for slots, so the bin holds no block.
+ *   void *hak_cache_first(unsigned cls)
+ *     Returns the block that malloc will take; NULL from an empty bin.
  * and the functions declared below. `heap` is the heap that the calling thread has entered (heap/enter.h), and the bin
  * is that heap's. Only free() counts, and only down: after a number of frees of a class, its bin is checked, which
  * bounds it. */
@@ -70,6 +77,7 @@ void hak_cache_end(struct hak_heap *heap, unsigned cls);
 
 /* Blocks in the bin of the calling thread's heap, or of a CPU's. */
 size_t hak_cache_length(const struct hak_heap *heap, unsigned cls);
+
 void hak_cache_each(unsigned cls, void (*visit)(unsigned cls, void *block));
 
 #endif

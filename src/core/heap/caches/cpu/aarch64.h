@@ -5,6 +5,9 @@
 
 #include "core/os/rseq.h"
 
+/* Each instruction has a line. */
+/* clang-format off */
+
 /* The sequence lies between labels 1 and 2; label 0 is where it may restart. [b]: the address of the class's `top` in
  * the arrays of the CPU; [a]: its value, the last slot that holds a block. */
 #define HAK_SEQUENCE_BEGIN(aborted)                               \
@@ -109,7 +112,7 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
     return (uint32_t)i;
 }
 
-HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t most)
 {
     void *a, *b, *p;
     uint64_t i;
@@ -128,15 +131,15 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
                      "6: ldr %[p], [%[b], %[end]]\n"
                      "sub %[p], %[p], %[a]\n"
                      "lsr %[p], %[p], #3\n"
-                     "cmp %[p], %[beat]\n"
-                     "csel %[p], %[p], %[beat], lo\n"
+                     "cmp %[p], %[most]\n"
+                     "csel %[p], %[p], %[most], lo\n"
                      "sub %[b], %[b], %[cls], lsl #2\n"
                      "str %w[p], [%[b], %[room_of]]\n"
                      "add %[b], %[b], %[cls], lsl #2\n"
                      "str %[a], [%[b]]\n"
                      "2:"
                      : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i), [tries] "+r"(tries)
-                     : [blocks] "r"(blocks), [n] "r"(n), [beat] "r"(beat), HAK_SEQUENCE_INPUTS
+                     : [blocks] "r"(blocks), [n] "r"(n), [most] "r"(most), HAK_SEQUENCE_INPUTS
                      : "memory", "cc");
     return (uint32_t)i;
 }

@@ -63,6 +63,7 @@ void hak_cpu_check(struct hak_heap *heap, unsigned cls, void *p);
 void hak_cpu_halve(struct hak_heap *heap, unsigned cls);
 /* The arrays are closed. */
 void hak_cpu_drain(struct hak_heap *heap, unsigned cls);
+
 uint32_t hak_cpu_length(const struct hak_heap *heap, unsigned cls);
 
 #endif

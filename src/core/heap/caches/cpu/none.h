@@ -21,9 +21,9 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
     return 0;
 }
 
-HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t most)
 {
-    (void)cls, (void)blocks, (void)n, (void)beat;
+    (void)cls, (void)blocks, (void)n, (void)most;
     return 0;
 }
 

@@ -8,6 +8,9 @@
 
 #include "core/os/rseq.h"
 
+/* Each instruction has a line. */
+/* clang-format off */
+
 /* The sequence lies between labels 1 and 2; label 0 is where it may restart. The abort handler lies in a section of its
  * own, since the compiler could otherwise place it before the sequence. [a]: the arrays of the CPU; [b] is scratch. */
 #define HAK_SEQUENCE_BEGIN_AT(area, aborted)                                \
@@ -117,8 +120,8 @@ HAK_INLINE uint32_t hak_rseq_pop_some(unsigned cls, void **blocks, uint64_t n)
 }
 
 /* Pushes as many of n blocks as the array has slots for; returns how many. The last one of them is popped first. Gives
- * the array room for up to `beat` frees. */
-HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t beat)
+ * the array room for up to `most` frees. */
+HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64_t n, uint64_t most)
 {
     void *a, *b, *p;
     uint64_t i;
@@ -138,13 +141,13 @@ HAK_INLINE uint32_t hak_rseq_push_some(unsigned cls, void *const *blocks, uint64
                      "6: movq %c[end](%[a], %[cls], 8), %[p]\n"
                      "subq %[b], %[p]\n"
                      "shrq $3, %[p]\n"
-                     "cmpq %[beat], %[p]\n"
-                     "cmovaq %[beat], %[p]\n"
+                     "cmpq %[most], %[p]\n"
+                     "cmovaq %[most], %[p]\n"
                      "movl %k[p], %c[room](%[a], %[cls], 4)\n" /* until `top` moves, less room than there is */
                      "movq %[b], (%[a], %[cls], 8)\n"
                      "2:"
                      : [p] "=&r"(p), [a] "=&r"(a), [b] "=&r"(b), [i] "=&r"(i), [tries] "+r"(tries)
-                     : [blocks] "r"(blocks), [n] "r"(n), [beat] "r"(beat), HAK_SEQUENCE_INPUTS
+                     : [blocks] "r"(blocks), [n] "r"(n), [most] "r"(most), HAK_SEQUENCE_INPUTS
                      : "memory", "cc");
     return (uint32_t)i;
 }

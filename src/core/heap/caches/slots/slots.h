@@ -11,6 +11,7 @@
 unsigned hak_slots_lg(uint32_t pointers);
 /* NULL without memory. */
 void **hak_slots_get(struct hak_heap *heap, unsigned lg);
+
 void hak_slots_put(struct hak_heap *heap, void **slots, unsigned lg);
 /* Returns the memory of all the heap's arrays to the kernel: none is in use any more. */
 void hak_slots_release(struct hak_heap *heap);
