@@ -205,7 +205,7 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
         return edge_move(p, size);
     edge_take(p, "realloc");
     void *q = hak_resize(p, edge_room(size));
-    if (HAK_UNLIKELY(q && hak_zeroes_on_free())) /* the rest was cleared from edge_room(size) on */
+    if (HAK_UNLIKELY(q && hak_zeroes_on_free())) /* the rest, from edge_room(size) on, is clear */
         memset((char *)q + size, 0, HAK_CANARY);
     edge_tell(q ? q : p);
     return q;

@@ -38,7 +38,7 @@ HAK_EXPORT void *hakmem_calloc(size_t count, size_t size)
 {
     size_t total;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, size, &total)))
-        total = SIZE_MAX; /* which nobody has */
+        total = SIZE_MAX; /* no machine has so much, so malloc refuses it */
     return edge_zeroed(total);
 }
 
@@ -46,7 +46,7 @@ static HAK_NOINLINE void *realloc_none(void *ptr, size_t size)
 {
     if (!ptr)
         return edge_malloc(size);
-    edge_usable(ptr, "realloc"); /* stops the process if it is no block */
+    edge_usable(ptr, "realloc"); /* this stops the process if ptr is no block */
     edge_free(ptr);
     return NULL;
 }
@@ -277,7 +277,7 @@ HAK_EXPORT struct hak_mallinfo mallinfo(void)
 
 #define TWIN(name) __attribute__((alias("hakmem_" #name), visibility("default")))
 
-#if HAK_OVERRIDE == 1 /* with 2, observers/profile/profile.c has these */
+#if HAK_OVERRIDE == 1 /* with 2, observers/profile/profile.c defines these */
 void *malloc(size_t size) TWIN(malloc);
 void free(void *ptr) TWIN(free);
 void *calloc(size_t count, size_t size) TWIN(calloc);

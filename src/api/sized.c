@@ -30,7 +30,7 @@ static void delete_aligned(void *p, size_t size, size_t align, aligned_delete *a
         hakmem_free(p);
 }
 
-/* Weak, as the C++ library's own operators are: a static link may contain both. */
+/* They are weak, as the C++ library's own operators are, since a static link may contain both. */
 #define OPERATOR(name) __asm__(name) __attribute__((weak, visibility("default")))
 
 void sized_delete_one(void *p, size_t size) OPERATOR("_ZdlPvm");

@@ -54,7 +54,7 @@ static struct hak_slab *acquire_of_class(struct hak_heap *heap, unsigned cls, en
         return slab;
     bool header = hak_parts_has_header(cls);
     slab = take_of_class(cls, header);
-    if (!slab && header) /* the header zone is full: blocks without headers will do */
+    if (!slab && header) /* the header zone is full, and blocks without headers will do */
         slab = take_of_class(cls, false);
     if (slab)
         hak_slab_format(slab, cls, heap);
@@ -87,7 +87,7 @@ static void all_back(struct hak_slab *slab, unsigned cls)
 {
     (void)cls;
     hak_lock_acquire(&lists_lock);
-    /* in this order, since an owner writes `listed` without the lock */
+    /* this comes first, since an owner writes `listed` without the lock */
     bool mine = hak_slab_all_back(slab) && slab->listed;
     if (mine)
         hak_slab_list_remove(&partial_lists[slab->cls], slab);

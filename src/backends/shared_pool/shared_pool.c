@@ -141,7 +141,7 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
     if (!slab && from == HAK_ACQUIRE_ANY) {
         bool header = hak_parts_has_header(cls);
         slab = find_others(&r, header);
-        if (!slab && header) /* the header zone is full: blocks without headers will do */
+        if (!slab && header) /* the header zone is full, and blocks without headers will do */
             slab = find_others(&r, false);
     }
     if (!slab)
@@ -151,7 +151,7 @@ static struct hak_slab *acquire_by_stages(struct hak_heap *heap, unsigned cls, e
     if (HAK_UNLIKELY(hak_options.log_acquire))
         hak_log("SS_ACQUIRE %u-byte blocks, stage %s: slab %p", hak_strides[cls], acquire_stages[r.stage].name,
                 (void *)slab->base);
-    if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* a PARTIAL slab was adopted with its blocks */
+    if (hak_slab_state(slab) != HAK_SLAB_ACTIVE) /* an adopted PARTIAL slab keeps its blocks */
         hak_slab_format(slab, cls, heap);
     return slab;
 }

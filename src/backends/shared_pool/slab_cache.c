@@ -11,12 +11,12 @@
 #include "core/parts/sparse.h"
 
 #define EMPTY_PAGES 256        /* 16 MiB of all classes; beyond that, each class keeps only the most recent slab */
-#define IDLE_PAGES 8           /* of a class that may be idle on its stack, at least, */
-#define IDLE_SLABS 4           /* or slabs, if their threads ended */
+#define IDLE_PAGES 8           /* at least so many pages of a class may be idle on its stack */
+#define IDLE_SLABS 4           /* so many slabs, if their threads have ended */
 #define STEP 16u               /* slabs that a sweep visits when too many are idle */
-#define PASSES 2u              /* that a sweep begins, after a pass already begun */
-#define TICK 256u              /* slabs that a tick visits: some 20 us, */
-#define TICK_AFTER_SLEEP 4096u /* or more, since none of them was used */
+#define PASSES 2u              /* passes that a sweep begins after the current one */
+#define TICK 256u              /* slabs that a tick visits in some 20 us */
+#define TICK_AFTER_SLEEP 4096u /* slabs that a tick after a sleep visits: none of them was used */
 
 /* Each class has two stacks of PARTIAL slabs. Threads take slabs from the front one; a sweep visits its slabs, and puts
  * those that are not idle on the other. When the front stack is empty the two swap, and a pass over all slabs begins,
@@ -24,9 +24,9 @@
  * on a stack checks it once more, and requests a pass if it is idle by then. */
 static struct class_cache {
     struct hak_slab_stack empty, partial[2];
-    _Atomic(int32_t) empties;  /* on the first stack */
-    _Atomic(int32_t) partials; /* on the others */
-    _Atomic(int32_t) idle;     /* of those, about: slabs whose blocks are all back */
+    _Atomic(int32_t) empties;  /* slabs on `empty` */
+    _Atomic(int32_t) partials; /* slabs on `partial` */
+    _Atomic(int32_t) idle;     /* about how many of those have all blocks back */
     /* FRONT: the index of the front stack; PASSING: a pass is in progress; WANTED: another is wanted */
     _Atomic(unsigned) turn;
     _Atomic(bool) served; /* an idle slab served since the last tick */
@@ -35,7 +35,7 @@ static struct class_cache {
 
 enum { FRONT = 1, PASSING = 2, WANTED = 4 };
 
-static _Atomic(int32_t) empty_pages;                             /* of all classes */
+static _Atomic(int32_t) empty_pages;                             /* pages on the `empty` stacks of all classes */
 static _Atomic(uint64_t) used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: class i has had an EMPTY slab */
 
 /* While a thread holds this lock it may have removed slabs from lists: fork waits until they are on a list again, or in
@@ -114,7 +114,7 @@ static bool is_full(unsigned cls)
 /* The most recent slab stays cached; if there are too many, the older ones are released together. */
 static void put_empty(struct hak_slab *slab)
 {
-    unsigned cls = slab->cls; /* read first: once pushed, the slab may change its class */
+    unsigned cls = slab->cls; /* read before the push, after which the slab may change its class */
     bool full = is_full(cls);
     if (HAK_UNLIKELY(hak_options.log_free))
         hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
@@ -181,7 +181,7 @@ static bool next_pass(struct class_cache *c, unsigned turn)
     unsigned front = turn & FRONT;
     bool wanted = turn & WANTED;
     if (!HAK_CAS_ACQUIRE(&c->turn, &turn, wanted ? (front ^ FRONT) | PASSING : front))
-        return true; /* another thread was first */
+        return true; /* another thread has begun it */
     if (!HAK_EXCHANGE_RELAXED(&c->reaped, false) || !wanted)
         HAK_STORE_RELAXED(&c->idle, 0); /* some slabs were counted twice */
     if (!hak_slab_stack_is_empty(&c->partial[front]))
@@ -251,7 +251,7 @@ static void count_idle(struct class_cache *c, int32_t most)
 
 void hak_slab_cache_all_back(struct hak_slab *slab, unsigned cls)
 {
-    (void)slab; /* another thread may own it by now */
+    (void)slab; /* another thread may own the slab by now */
     count_idle(&caches[cls], IDLE_PAGES / hak_slab_pages[cls]);
 }
 

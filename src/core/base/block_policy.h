@@ -19,9 +19,9 @@
 #define HAK_BLOCKS_ARE_BARE (HAK_CACHE_SLOTS && !HAK_HARDENED)
 /* A block on a remote list names others of its slab (pages/block_batch.h). A mark takes the place of these numbers. */
 #define HAK_BLOCK_BATCHES (HAK_CACHE_SLOTS && !HAK_HARDENED)
-/* A free block carries marks, which each free and each malloc checks (pages/link.h), */
+/* A free block carries marks, which each free and each malloc checks (pages/link.h). */
 #define HAK_BLOCKS_ARE_MARKED HAK_HARDENED
-/* of which the first takes the place of the link. */
+/* The first mark takes the place of the link. */
 #define HAK_MARKS_IN_BOTH_WORDS (HAK_HARDENED && HAK_CACHE_SLOTS)
 /* Slabs of all classes have a free bitmap, not only those of small blocks: a drain to it reads no block, and what a
  * program writes after free does not change it. */

@@ -6,7 +6,7 @@
 
 #include "kernel.h"
 
-static _Atomic(uint64_t) last_ns, added_ns; /* the latest reading; the sum of what the kernel's clock lost */
+static _Atomic(uint64_t) last_ns, added_ns; /* the latest reading; what the kernel's clock lost in all */
 
 /* The kernel's clock is read after the latest reading, so it is behind that only if it was set back. */
 uint64_t hak_clock_ms(void)

@@ -47,7 +47,7 @@ struct hak_counters {
 #define X(name, meaning) _Atomic(uint64_t) name;
     HAK_COUNTERS(X)
 #undef X
-    _Atomic(uint64_t) transitions[HAK_COUNTED_STATES][HAK_COUNTED_STATES]; /* of slabs, [from][to] */
+    _Atomic(uint64_t) transitions[HAK_COUNTED_STATES][HAK_COUNTED_STATES]; /* changes of slabs, [from][to] */
     struct hak_class_counters {
         _Atomic(uint64_t) refills, served; /* refills; blocks from refills and frees, minus drained ones */
     } classes[HAK_COUNTED_CLASSES];

@@ -7,7 +7,7 @@
 
 #include "words.h"
 
-#define HAK_PATH_MAX 272 /* of a name with its end */
+#define HAK_PATH_MAX 272 /* bytes of a name, with its end */
 
 /* The descriptor of a file that exists, which a program that is executed does not inherit, or -errno. */
 int hak_file_open(const char *path, int flags);

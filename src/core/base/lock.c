@@ -30,8 +30,8 @@ static HAK_THREAD_LOCAL struct {
     const struct hak_lock *changing;
 } self;
 
-static _Atomic(bool) all_taken;            /* a thread holds all locks */
-static _Atomic(unsigned) fork_waits;       /* for locks */
+static _Atomic(bool) all_taken;            /* some thread holds all locks */
+static _Atomic(unsigned) fork_waits;       /* a fork waits for locks */
 enum { NO_FORK, FORK_WAITS, FORK_IS_LET }; /* FORK_IS_LET: a thread sleeps until fork holds all locks */
 
 extern struct hak_lock *const __start_hak_locks[] __attribute__((weak)) HAK_HIDDEN;
@@ -175,7 +175,7 @@ static HAK_COLD void check_owns_all(struct hak_lock *lock)
     if (self.held & OWNS_ALL)
         return;
     if (is_mine(HAK_LOAD_RELAXED(&lock->word)))
-        wait_for(&lock->word, mine()); /* stops the process */
+        wait_for(&lock->word, mine()); /* this stops the process */
     hak_log_fatal(
         "a thread asked for two locks of rank %u at once; a part's locks that are held together need ranks of "
         "their own (core/base/lock.h)",

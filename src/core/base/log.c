@@ -100,7 +100,7 @@ static size_t format_text(char *out, size_t size, const char *format, va_list ar
 
 /* --- lines ------------------------------------------------------------------------------------------------ */
 
-/* Concurrent lines of two threads do not overlap. */
+/* Lines that two threads write at once do not overlap. */
 static void keep(const char *line, uint32_t n)
 {
     uint32_t at = HAK_ADD_RELAXED(&hak_log_written, n);

@@ -249,7 +249,7 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     }
     char name[64], why[160];
     hak_text_format(name, sizeof name, "%.*s", (int)length, entry);
-    if (hak_text_is(name, "HAKMEM_STATS_SHM")) /* for one release */
+    if (hak_text_is(name, "HAKMEM_STATS_SHM")) /* this name is known for one release */
         hak_text_format(why, sizeof why, "removed; `hakmem stat PID` needs no setting");
     else
         hak_text_format(why, sizeof why, "unknown setting; the closest known one is %s",

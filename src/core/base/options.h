@@ -28,7 +28,7 @@ struct hak_option_values {
 
 enum hak_option_type { HAK_TYPE_BOOL, HAK_TYPE_NUM, HAK_TYPE_ENUM, HAK_TYPE_TEXT };
 
-/* Without a pointer: the table needs no relocation, so a start does not touch its pages. */
+/* The table has no pointer and needs no relocation, so a start does not touch its pages. */
 struct hak_option_info {
     uint32_t default_value, min, max;
     uint16_t offset; /* in struct hak_option_values */

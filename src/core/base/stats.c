@@ -123,7 +123,7 @@ static void open_path(struct hak_stats_writer *w, const char *key)
 
 static void pass_number(struct hak_stats_writer *w, const char *key, uint64_t value)
 {
-    if (w->in_element && w->length == w->ends[w->depth - 1]) { /* it has no text */
+    if (w->in_element && w->length == w->ends[w->depth - 1]) { /* the element has no text */
         char index[12];
         hak_text_format(index, sizeof index, "%u", w->elements - 1);
         lengthen_path(w, index, hak_text_length(index));

@@ -18,8 +18,8 @@
 #include "owned.h"
 #include "remote_cache.h"
 
-#define COLLECT_BYTES 1024u /* on a remote list: enough to collect before new blocks are carved */
-#define FALLBACK_CLASSES 6u /* larger classes that are tried */
+#define COLLECT_BYTES 1024u /* so many on a remote list are collected before new blocks are carved */
+#define FALLBACK_CLASSES 6u /* how many larger classes are tried */
 #define FIRST_BATCH 2u
 #define SLAB_WORK 64u /* a new slab counts as so many blocks of work */
 
@@ -112,7 +112,7 @@ static struct hak_slab *usable_slab(struct hak_heap *heap, unsigned cls, enum ha
             continue;
         }
         hak_owned_remove(heap, slab);
-        if (!hak_slab_retire(slab)) /* a remote free came first */
+        if (!hak_slab_retire(slab)) /* a remote free has come in between */
             hak_owned_add(heap, slab);
     }
 }
@@ -160,7 +160,7 @@ static void *take_single(struct hak_slab *slab)
     return block;
 }
 
-/* A PARTIAL slab first: an EMPTY one would become one more slab that is hardly used. */
+/* Tries a PARTIAL slab first, since an EMPTY one would become one more slab that is hardly used. */
 static struct hak_slab *acquire_shared(struct hak_heap *heap, unsigned cls, bool may_grow)
 {
     struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_PARTIAL);
@@ -253,7 +253,7 @@ void *hak_bin_refill(struct hak_heap *heap, unsigned cls, enum hak_refill_mode m
     b->overflows = b->flushes = 0;
     uint32_t taken = 0;
     if (!has_own_free(heap, b->slabs))
-        taken = hak_remote_cache_refill(heap, cls); /* in place of a slab */
+        taken = hak_remote_cache_refill(heap, cls); /* the cache serves in place of a slab */
     if (!taken)
         taken = take_to_bin(heap, cls, b->batch, mode);
     if (!taken)

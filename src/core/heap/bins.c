@@ -11,7 +11,7 @@
 #include "quarantine.h"
 #include "remote_cache.h"
 
-#define SPARSE_BYTES (512 * HAK_KIB) /* about as many are purged by one scan of a class: some 100 us */
+#define SPARSE_BYTES (512 * HAK_KIB) /* about so much is purged by one scan of a class, in some 100 us */
 
 /* Collects remote frees first: they may leave the slab idle. */
 static void release_idle_slabs(struct hak_heap *heap, unsigned cls)
@@ -29,7 +29,7 @@ void hak_bins_flush(struct hak_heap *heap)
 {
     hak_quarantine_flush(heap);
     hak_heap_each_class(heap, hak_cache_drain);
-    hak_remote_cache_flush(heap); /* first: some of its blocks may belong to slabs that are now the thread's */
+    hak_remote_cache_flush(heap); /* before release_idle_slabs: some of its blocks may belong to slabs of this heap */
     hak_heap_each_class(heap, release_idle_slabs);
 }
 

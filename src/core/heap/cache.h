@@ -48,13 +48,13 @@ struct hak_cache {
     bool ended;            /* the thread's destructor ran */
     bool busy;             /* it has done enough to get a heap */
     bool light;            /* it uses the arrays of CPUs by sequences */
-    uint8_t early_frees;   /* frees before it had a heap */
-    uint8_t steps;         /* maintenance steps without one */
-    uint16_t number;       /* of the heap that it uses if sequences are off; 0: none yet */
+    uint8_t early_frees;   /* its frees before it had a heap */
+    uint8_t steps;         /* its maintenance steps without a heap */
+    uint16_t number;       /* the number of the heap that it uses if sequences are off; 0: it has none yet */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)
-/* Of slabs that no thread owns: those of CPUs, and the orphan's. A light thread has it, too. */
+/* The tag of slabs that no thread owns: those of CPUs, and the orphan's. A light thread has it, too. */
 #define HAK_TAG_SHARED ((uint64_t)1 << 32)
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;

@@ -10,7 +10,7 @@
 
 /* Stored with release when complete; loaded with acquire by a thread that enters. */
 static _Atomic(struct hak_heap *) heaps[HAK_CPUS];
-static _Atomic(unsigned) count;           /* of CPU ids, or of heaps that threads choose by number; 0: none yet */
+static _Atomic(unsigned) count;           /* CPU ids, or heaps that threads choose by number; 0: none yet */
 static HAK_LOCK(making, HAK_RANK_MAKING); /* held to write `heaps` */
 
 #define NUMBERED 16u /* most heaps without sequences; each lock then has few threads that are busy */
@@ -42,7 +42,7 @@ static int current(void)
 
 static struct hak_heap *new_heap(unsigned cpu)
 {
-    static struct hak_arrays *spare; /* none was left for the heap */
+    static struct hak_arrays *spare; /* arrays for which no heap could be made */
     if (!spare)
         spare = hak_arrays_new();
     struct hak_heap *heap = spare ? hak_heap_new(spare) : NULL;

@@ -22,7 +22,7 @@ static void untag(const char *base, unsigned pages)
  * and the thread leaves the slab. */
 static void put_remote(struct hak_slab *slab, const struct hak_chain *chain)
 {
-    const char *base = slab->base; /* read first: once the blocks are returned, the slab may change its class */
+    const char *base = slab->base; /* read before the blocks return, after which the slab may change its class */
     unsigned cls = slab->cls, pages = slab->pages;
     switch (chain ? hak_slab_remote_put(slab, *chain) : hak_slab_leave(slab)) {
     case HAK_REMOTE_PUBLISH:
@@ -85,7 +85,7 @@ static bool has_tag(const struct hak_heap *heap, const void *block)
     return (page ^ hak_tag_load(page) ^ heap->tag) < HAK_NCLASSES;
 }
 
-#define BURST_STRIDE 1024u /* a bin holds 16 blocks until the next check: of larger ones too much memory */
+#define BURST_STRIDE 1024u /* of larger blocks the 16 that a bin may hold are too much */
 
 /* In a long burst of frees, the thread's next frees of the slab's blocks take the fast path, into its bin, which keeps
  * few of them. */
@@ -127,8 +127,8 @@ static HAK_NOINLINE void release_spare(struct hak_heap *heap, struct hak_slab *s
 /* What is still to be drained: a list linked through the blocks, or an array of pointers to them. `array` is a
  * compile-time constant, so each of the two has its own code. */
 struct rest {
-    void *first;                  /* NULL: nothing */
-    void *const *at, *const *end; /* array: the pointers after `first` */
+    void *first;                  /* NULL: nothing is left */
+    void *const *at, *const *end; /* with `array`, the pointers after `first` */
 };
 
 HAK_INLINE void skip_first(struct rest *rest, const bool array)
@@ -161,7 +161,7 @@ static HAK_NOINLINE uint32_t mark_run(struct hak_slab *slab, const void *block, 
     uint64_t bits = (((uint64_t)2 << n) - 1) << lowest % 64;
     word = &slab->bitmap[first / 64];
     if (HAK_UNLIKELY(lowest + n >= slab->carved || !hak_slab_is_start(slab, block, place) || *word & bits)) {
-        hak_slab_mark(slab, block); /* fails, or does so for one of the next blocks */
+        hak_slab_mark(slab, block); /* this call stops the process, or that for one of the next blocks */
         return 0;
     }
     *word |= bits;
@@ -230,7 +230,7 @@ HAK_INLINE uint32_t push_own(struct hak_slab *slab, struct rest *rest, const boo
         check_free_block(slab, last, array);
         hak_slab_push(slab, last);
         hak_block_batch_close(last, 0, 0);
-        if (HAK_UNLIKELY(++n > slab->used)) /* in the loop: a list that is a circle has no end */
+        if (HAK_UNLIKELY(++n > slab->used)) /* checked in the loop, since a list that is a circle has no end */
             hak_slab_fail_put(slab, last);
     } while (same_page(last, rest->first));
     return n;

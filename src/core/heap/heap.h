@@ -11,19 +11,19 @@
 #include "core/base/lock.h"
 #include "core/plugin.h"
 
-#define HAK_SWINGS 8u /* after so many, an array becomes longer */
-#define HAK_BURST 16u /* overflows, or flushes of the remote cache, without a refill: the program frees a lot */
+#define HAK_SWINGS 8u /* after so many swings an array becomes longer */
+#define HAK_BURST 16u /* so many overflows or flushes without a refill mean that the program frees a lot */
 
 /* The slabs behind one bin. */
 struct hak_bin {
     struct hak_slab *slabs;   /* ACTIVE slabs with free blocks; refills use the first */
-    uint16_t owned_pages;     /* and the sum of their pages */
+    uint16_t owned_pages;     /* the pages of these slabs */
     uint16_t refills;         /* number of refills (low 16 bits) */
-    uint8_t overflows;        /* since its last refill: none, some, or with arrays how many */
+    uint8_t overflows;        /* overflows since the last refill: none, some, or with arrays how many */
     uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
     uint16_t remote_count;    /* blocks in the remote cache */
     uint16_t remote_capacity; /* blocks that it takes before a check; 0 before the first block */
-    uint8_t flushes;          /* of the remote cache since the last refill, up to HAK_BURST */
+    uint8_t flushes;          /* flushes of the remote cache since the last refill, up to HAK_BURST */
     uint8_t swings;           /* times that it was refilled after it had overflowed, up to HAK_SWINGS */
     uint8_t seen;             /* `refills` at the last scan (hak_bins_scan; low 8 bits) */
     HAK_BIN_FIELDS
@@ -44,19 +44,19 @@ struct hak_heap {
     void *local[HAK_NFRONTENDS];  /* data of the frontends, by their index in the table of parts */
     uint32_t busy_in;             /* the period in which its thread last took a step (thread.c) */
     uint32_t flush_done;          /* the last flush request that it has followed */
-    uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: not yet, */
-    unsigned scan_next;           /* and the next one */
+    uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: no scan has run */
+    unsigned scan_next;           /* the class to scan next */
     uint32_t random;              /* see hak_bin_random */
     uint64_t used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: bins[i] is not all zero */
     _Atomic(uint64_t) slabs;                         /* ACTIVE slabs owned */
     struct hak_counters counters;
     struct hak_quarantine quarantine[HAK_HARDENED];
-    struct hak_arrays *arrays; /* of a CPU; NULL: the heap is a thread's */
-    struct hak_lock lock;      /* of a CPU's heap: the thread that holds it may use the rest as if the heap were its */
-    unsigned number;           /* of its CPU */
+    struct hak_arrays *arrays; /* the arrays of its CPU; NULL: a thread owns the heap */
+    struct hak_lock lock;      /* the thread that holds it may use the heap of a CPU as if the heap were its own */
+    unsigned number;           /* the number of its CPU */
     bool forking;              /* the thread that forks holds the lock */
-    void *kept;                /* of the blocks that a refill took, the one for the caller */
-    uint64_t scan_ms;          /* of a CPU: the time of the last scan */
+    void *kept;                /* the block of a refill that the caller gets */
+    uint64_t scan_ms;          /* when the heap of a CPU was last scanned */
     struct hak_bin bins[HAK_NCLASSES];
     HAK_HEAP_FIELDS
 };
@@ -80,7 +80,7 @@ HAK_INLINE void hak_heap_end_change(struct hak_heap *heap)
     HAK_STORE_RELAXED(&heap->changing, false);
 }
 
-/* A macro, so that builds without such heaps link without optimisation, too. */
+/* This is a macro, so that builds without such heaps link without optimisation, too. */
 #define hak_heap_is_of_cpu(heap) (HAK_CPU_HEAPS && (heap)->arrays)
 
 /* Calls `visit` for each class that the heap has used. */

@@ -19,7 +19,7 @@ _Static_assert(sizeof(struct hak_cache) <= HAK_SYSTEM_PAGE, "for hak_os_can_read
 HAK_LOCK(hak_heaps_lock, HAK_RANK_HEAPS);
 HAK_LOCK(hak_orphan_lock, HAK_RANK_ORPHAN);
 
-/* Under hak_heaps_lock. */
+/* hak_heaps_lock protects these. */
 static struct hak_heap *used, *recycled;
 static uint32_t used_count;
 static uint32_t tags = 1; /* 0 means none, 1 is HAK_TAG_SHARED's */
@@ -47,8 +47,8 @@ static void unlink_used(struct hak_heap *heap)
  * hak_heaps_lock. */
 static struct {
     struct hak_heap *first;
-    struct hak_cache *caches, *next; /* the copies; that of the first heap */
-    size_t bytes, count;             /* of all copies; of heaps */
+    struct hak_cache *caches, *next; /* the copies; the copy of the first heap */
+    size_t bytes, count;             /* bytes of all copies; number of heaps */
     uint64_t since_ms;
 } left;
 static _Atomic(bool) any_left;
@@ -146,7 +146,7 @@ static HAK_COLD bool dissolve_left(uint64_t since_ms)
             left.caches = NULL;
             HAK_STORE_RELAXED(&any_left, false);
         }
-        link_used(heap); /* so that its counters are summed */
+        link_used(heap); /* its counters are summed from here on */
     }
     hak_lock_release(&hak_heaps_lock);
     if (heap) {
@@ -207,7 +207,7 @@ void hak_heap_recycle(struct hak_heap *heap)
     unlink_used(heap);
     hak_counters_add(&ended_counters, &heap->counters);
     uint64_t tag = heap->tag;
-    hak_fill(heap, 0, offsetof(struct hak_heap, bins)); /* the bins were cleared one by one */
+    hak_fill(heap, 0, offsetof(struct hak_heap, bins)); /* dissolving cleared the bins one by one */
     heap->tag = tag;
     heap->next = recycled;
     recycled = heap;

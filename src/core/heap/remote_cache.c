@@ -7,12 +7,12 @@
 #include "core/parts/parts.h"
 #include "owned.h"
 
-#define REMOTE_MIN 4u               /* fewer blocks do not make a refill, */
-#define REMOTE_LARGE 1024u          /* unless they are larger than this */
-#define REMOTE_BYTES (32 * HAK_KIB) /* most bytes of a class here; */
-#define REMOTE_MOST 64u             /* most blocks; */
-#define REMOTE_LEAST 2u             /* in any case: the one that stays, and one that makes a flush worthwhile */
-#define REMOTE_FLUSH 32u            /* returned by one free, so that none takes long */
+#define REMOTE_MIN 4u               /* fewer small blocks do not make a refill */
+#define REMOTE_LARGE 1024u          /* bytes of the largest small block */
+#define REMOTE_BYTES (32 * HAK_KIB) /* the most bytes of a class that wait here */
+#define REMOTE_MOST 64u             /* the most blocks of a class */
+#define REMOTE_LEAST 2u             /* the least capacity: one block stays, and one makes a flush worthwhile */
+#define REMOTE_FLUSH 32u            /* one free returns so many, so that none takes long */
 
 static uint32_t remote_capacity(unsigned cls)
 {

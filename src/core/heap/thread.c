@@ -14,9 +14,9 @@
 #include "quarantine.h"
 
 _Atomic(uint32_t) hak_flush_request;
-static _Atomic(uint32_t) ended_work; /* of ended threads since their last tick; the next thread takes it over */
+static _Atomic(uint32_t) ended_work; /* work of ended threads since their last tick, which the next thread takes over */
 static pthread_key_t key;
-/* Without a key, ended threads keep their heaps; nothing breaks. While it is made, threads use the orphan. */
+/* Without a key, ended threads keep their heaps, and nothing breaks. While the key is made, threads use the orphan. */
 static _Atomic(unsigned) key_state;
 enum { NO_KEY, KEY_BEING_MADE, KEY_EXISTS, KEY_REFUSED };
 
@@ -63,7 +63,7 @@ void hak_thread_step(uint64_t now_ms)
 static bool is_light(void)
 {
     bool first = !HAK_LOAD_RELAXED(&first_began) && !HAK_EXCHANGE_RELAXED(&first_began, true);
-    bool warm = hak_options.tiny_prewarm || hak_options.pool_prewarm; /* asks for bins that are full at the start */
+    bool warm = hak_options.tiny_prewarm || hak_options.pool_prewarm; /* these fill bins at the start */
     return HAK_CPU_HEAPS && !hak_self.busy && !first && !warm;
 }
 
@@ -80,7 +80,7 @@ static struct hak_heap *start_thread(void)
     hak_self.busy = true;
     hak_self.light = false;
     hak_self.tag = hak_quarantine_is_on() ? HAK_TAG_NOBODY : heap->tag;
-    hak_self.heap = heap; /* before setspecific, which may allocate */
+    hak_self.heap = heap; /* this comes before setspecific, which may allocate */
     hak_counters_own = &heap->counters;
     hak_cache_begin(heap);
     if (HAK_LOAD_RELAXED(&ended_work))

@@ -22,7 +22,7 @@ HAK_INLINE struct hak_heap *hak_thread_heap(void)
 void hak_thread_step(uint64_t now_ms);
 /* Before the library's start: makes the key whose destructor dissolves heaps, once. The caller holds no lock. */
 void hak_thread_make_key(void);
-/* Asks every thread to flush its bins at its next slow path. */
+/* Requests that every thread flushes its bins at its next slow path. */
 void hak_thread_request_flush(void);
 
 #endif

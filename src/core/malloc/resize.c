@@ -34,7 +34,7 @@ static void *resize_span(void *p, size_t size)
 {
     struct hak_slab *slab = hak_space_slab(p);
     size_t usable = hak_block_usable_in(slab, p, "realloc");
-    if (size > HAK_SMALL_MAX && usable - size < hak_min(usable / 32, HAK_PAGE)) /* little to give back */
+    if (size > HAK_SMALL_MAX && usable - size < hak_min(usable / 32, HAK_PAGE)) /* there is little to give back */
         return stay_in_place(p, usable, size);
     if (slab && hak_block_in_slab(slab))
         return hak_resize_fits(usable, size) ? stay_in_place(p, usable, size) : move(p, usable, size);

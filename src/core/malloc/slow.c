@@ -144,7 +144,7 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
     void *p = NULL;
     if (HAK_LIKELY(hak_init())) {
         if (HAK_UNLIKELY(hak_options.guard_rate))
-            p = hak_guard_sample(size - hak_min(size, HAK_CANARY), caller); /* it has no canary */
+            p = hak_guard_sample(size - hak_min(size, HAK_CANARY), caller); /* a guarded block has no canary */
         if (HAK_LIKELY(!p))
             p = malloc_slowly(size);
     }
@@ -154,7 +154,8 @@ static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
     return p;
 }
 
-/* A free block of a larger class, before all else: threads that use few blocks of many classes come here often. */
+/* Takes a free block of a larger class. This comes before all else, since threads that use few blocks of many classes
+ * come here often. */
 HAK_INLINE void *take_larger(size_t size)
 {
     struct hak_heap *heap = hak_self.heap;
@@ -211,7 +212,7 @@ void *hak_alloc_aligned_slow(size_t align, size_t size)
 {
     unsigned cls = hak_class_of_aligned(align, size);
     void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
-    return p ? p : alloc_span(hak_max(size, 1), align, false); /* also if no slab of the class is available */
+    return p ? p : alloc_span(hak_max(size, 1), align, false); /* or the class has no slab */
 }
 
 /* --- free --------------------------------------------------------------------------------------------- */

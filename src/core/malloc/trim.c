@@ -17,7 +17,7 @@ size_t hak_trim(size_t keep)
     hak_thread_request_flush();
     uint64_t purged = hak_sparse_purged();
     if (HAK_CPU_HEAPS)
-        hak_cpu_heaps_dissolve(UINT64_MAX); /* first: some of their blocks belong to slabs of this thread */
+        hak_cpu_heaps_dissolve(UINT64_MAX); /* before this thread's slabs: some of these blocks belong to them */
     hak_thread_heap();                      /* flushes this thread's bins at once */
     hak_bins_trim();
     size_t bytes = hak_purge_all(keep);

@@ -4,8 +4,8 @@
 #ifndef HAK_META_H
 #define HAK_META_H
 
-#include "core/base/text.h"
 #include "core/base/lock.h"
+#include "core/base/text.h"
 
 /* NULL when the system has none. Any thread. */
 void *hak_meta_alloc(size_t size);

@@ -19,7 +19,7 @@
 #define SET_VMA_ANON_NAME 0
 /* Thread sanitizer replaces a hint within its own range by 0; without MAP_FIXED that does no harm. */
 #define MAP_THERE (HAK_SANITIZED ? 0 : FIXED_NOREPLACE)
-#define PROCESS_MADVISE 440 /* on all machines */
+#define PROCESS_MADVISE 440 /* the number is the same on all machines */
 /* Linux 6.14: the calling process without a descriptor, hence right in a forked child too. */
 #define SELF_PROCESS (-10001)
 #define MAX_VECTOR 1024 /* UIO_MAXIOV */
@@ -66,7 +66,7 @@ const char *hak_os_call_name(enum hak_os_call call)
     return call_names[call];
 }
 
-/* Thread sanitizer has to know of mappings. */
+/* Thread sanitizer must know of mappings. */
 static intptr_t linux_map(void *hint, size_t size, int prot, int flags)
 {
     flags |= MAP_PRIVATE | MAP_ANONYMOUS;

@@ -56,7 +56,7 @@ HAK_INLINE void hak_block_batch_close(void *block, uint32_t named, uint32_t sum)
         batch->count = hak_block_batch_word(named, sum);
 }
 
-/* `linked`: if there are no block batches, the chain's last block already links to this one. */
+/* `linked`: without block batches, the tail is linked already. */
 HAK_INLINE void hak_batcher_add(struct hak_batcher *b, void *block, uint32_t number, const bool linked)
 {
     struct hak_block_batch *last = b->tail;

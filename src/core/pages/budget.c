@@ -7,7 +7,7 @@
 #include "core/os/cgroup.h"
 
 static _Atomic(int64_t) held, peak;
-static _Atomic(size_t) untouched; /* bytes of those held; at most */
+static _Atomic(size_t) untouched; /* at most so many of the held bytes are untouched */
 _Atomic(uint64_t) hak_budget_followed;
 static _Atomic(uint64_t) purges, purged_bytes, exceeded;
 

@@ -16,7 +16,7 @@ void hak_budget_give(size_t bytes);
 size_t hak_budget_held(void);
 /* The limit of the container. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_budget_followed;
-/* 0: none */
+/* 0: there is no limit */
 HAK_INLINE size_t hak_budget_bytes(void)
 {
     return hak_options.limit_mb ? hak_options.limit_mb * HAK_MIB : HAK_LOAD_RELAXED(&hak_budget_followed);
@@ -29,8 +29,8 @@ HAK_INLINE bool hak_budget_allows(size_t bytes)
     return HAK_LIKELY(!hak_budget_bytes()) || hak_budget_allows_some(bytes);
 }
 
-/* Asks the kernel how much is resident. Untouched bytes may be touched at any time: each tick asks again if there are
- * some. */
+/* Reads from the kernel how much is resident. Untouched bytes may be touched at any time, so each tick reads it again
+ * if there are some. */
 void hak_budget_look(bool if_untouched);
 /* Sets the limit of the container, which is the budget if HAKMEM_LIMIT_MB sets none. UINT64_MAX: no limit. */
 void hak_budget_follow(uint64_t bytes);

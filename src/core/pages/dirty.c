@@ -21,7 +21,7 @@ uint64_t hak_purge_delay_ms(void)
     return queue->at_once ? 0 : hak_options.purge_delay_ms;
 }
 
-/* Most often the pages are adjacent. */
+/* In most cases the pages are adjacent. */
 static size_t bytes_of(uint64_t pages)
 {
     if (!pages)

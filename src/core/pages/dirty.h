@@ -17,10 +17,10 @@ struct hak_dirty {
     struct hak_dirty *next, *prev; /* in the queue, while pages are dirty */
     char *base;
     uint64_t old;        /* free, with old content: dirty */
-    uint64_t idle;       /* dirty at the last check; or purged, and idle then or purged two delays ago */
+    uint64_t idle;       /* idle when checked or purged, or purged two delays ago: losing it is no miss */
     uint64_t refused;    /* dirty, and the kernel refused to take them */
     uint64_t purged;     /* free or claimed, and returned to the kernel */
-    uint64_t used;       /* taken since all that had been were purged together */
+    uint64_t used;       /* taken since all used pages were last purged together */
     uint64_t put_ms;     /* when a page last became dirty */
     uint64_t checked_ms; /* when the first page became dirty, or was last checked */
     uint64_t purged_ms;

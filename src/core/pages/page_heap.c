@@ -15,10 +15,10 @@
 
 HAK_LOCK(hak_pages_lock, HAK_RANK_PAGES);
 
-static struct hak_superslab *newest, *oldest; /* of the cache */
+static struct hak_superslab *newest, *oldest; /* the newest and the oldest superslab of the cache */
 static size_t cached;
 static uint64_t pushes, hits, misses, evictions, mapped;
-static bool check_waiting; /* what was put may have made a purge due */
+static bool check_waiting; /* the pages may have made a purge due */
 _Atomic(bool) hak_pages_due;
 _Atomic(size_t) hak_pages_room;
 
@@ -373,7 +373,7 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
 {
     struct part x;
     uint64_t now = hak_clock_ms();
-    HAK_CHECK(!(hak_superslab_of(base)->free >> hak_page_index(base) & 1)); /* before they are merged */
+    HAK_CHECK(!(hak_superslab_of(base)->free >> hak_page_index(base) & 1)); /* read before the pages are merged */
     hak_free_runs_join(base, pages);
     EACH_PART(x, base, pages)
     {
@@ -441,7 +441,7 @@ unsigned hak_pages_given(const char *base, size_t pages)
     unsigned given = 0;
     hak_lock_acquire(&hak_pages_lock);
     EACH_PART(x, (char *)(uintptr_t)base, pages)
-    if (x.s) /* else they are new, and another thread is about to add them */
+    if (x.s) /* otherwise the pages are new, and another thread is about to add them */
         given += (unsigned)__builtin_popcountll(x.bits & x.s->pages.used & ~x.s->pages.purged);
     hak_lock_release(&hak_pages_lock);
     return given;
@@ -500,7 +500,7 @@ static void close_superslab(char *base)
         hak_meta_recycle(&unused_superslabs, s);
     }
     hak_lock_release(&hak_pages_lock);
-    if (closes && hak_closed_open(base, HAK_SUPERSLAB)) /* as a new one is */
+    if (closes && hak_closed_open(base, HAK_SUPERSLAB)) /* as a new superslab is */
         hak_space_free(base, 1, HAK_CAUSE_trim);
 }
 

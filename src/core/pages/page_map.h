@@ -13,7 +13,7 @@ struct hak_page_map {
     uint64_t rotation, mask; /* index of a page's descriptor: (number + rotation) & mask */
     uintptr_t base;
     _Atomic(size_t) size;                /* grows */
-    _Atomic(size_t) units[HAK_HARDENED]; /* the same in units of 16 bytes, at which a block may begin */
+    _Atomic(size_t) units[HAK_HARDENED]; /* the size in units of 16 bytes, at which a block may begin */
 };
 extern HAK_HIDDEN struct hak_page_map hak_page_map;
 

@@ -218,7 +218,7 @@ static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **out)
         carve_run(slab, UINT32_MAX, &n);
         for (uint32_t i = first; i < first + n; i++) {
             slab->bitmap[i / 64] |= (uint64_t)1 << i % 64;
-            hak_mark_renew(slab->base + (size_t)i * slab->stride, slab->cls); /* not handed out: free rejects it */
+            hak_mark_renew(slab->base + (size_t)i * slab->stride, slab->cls); /* so free rejects the block */
         }
         slab->marked = n;
     }
@@ -254,7 +254,7 @@ HAK_INLINE void *unmark(struct hak_slab *slab, uint32_t want, void *first_link, 
     for (;;) {
         char *first = slab->base + (size_t)i * 64 * slab->stride;
         uint64_t word = slab->bitmap[i];
-        if (end && word == ~(uint64_t)0 && want - n >= 64) { /* frequent: adjacent blocks were freed */
+        if (end && word == ~(uint64_t)0 && want - n >= 64) { /* often adjacent blocks were freed */
             for (; word; word >>= 1, first += slab->stride)
                 *--end = first;
             n += 64;
@@ -478,7 +478,7 @@ static void wipe(const struct hak_slab *slab)
 {
     for (uint32_t i = 0; HAK_HARDENED && i < slab->carved; i++) {
         uintptr_t *words = (uintptr_t *)(void *)(slab->base + (size_t)i * slab->stride);
-        if (words[0] | words[1]) /* else the page may never have been touched */
+        if (words[0] | words[1]) /* otherwise the page may never have been touched */
             hak_mark_clear(words, slab->cls);
     }
 }
@@ -568,7 +568,7 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
         uint32_t most = from == HAK_SLAB_ACTIVE ? slab->capacity : allocated_of(word);
         if (HAK_UNLIKELY(from < HAK_SLAB_ACTIVE || from > HAK_SLAB_PARTIAL || count_of(word) + chain.count > most))
             fail_remote(slab, chain.head, word);
-        if (HAK_UNLIKELY(count_of(word) && first_of(slab, word) == chain.tail)) /* one block, freed twice in a row */
+        if (HAK_UNLIKELY(count_of(word) && first_of(slab, word) == chain.tail)) /* one block was freed twice in a row */
             hak_slab_fail_free(slab, chain.tail);
         to = from == HAK_SLAB_FULL ? HAK_SLAB_PARTIAL : from;
         hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);

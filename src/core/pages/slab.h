@@ -41,7 +41,7 @@ struct hak_slab {
     struct hak_slab *prev;
     void *free; /* blocks collected from others, and those freed by the owner if there is no bitmap */
     char *base;
-    uint32_t free_count; /* on that list */
+    uint32_t free_count; /* blocks on that list */
     uint32_t used;       /* blocks allocated: live, in a bin, or in a remote cache or list */
     uint32_t carved;     /* blocks carved so far */
     uint32_t capacity;   /* blocks in all */
@@ -69,9 +69,9 @@ struct hak_slab {
         size_t requested; /* large blocks: their usable bytes */
         size_t run_pages; /* free runs: their length (free_runs.c) */
         struct {
-            uint32_t touched;             /* slabs: the bytes from the base whose pages had blocks in an earlier use, */
-            uint16_t sparse;              /* how many blocks were free when their system pages were last purged, */
-            _Atomic(uint16_t) last_owner; /* and, without an owner, which heap it had (hak_slab_owner_hint) */
+            uint32_t touched; /* slabs: the bytes from the base whose pages had blocks in an earlier use */
+            uint16_t sparse;  /* slabs: how many blocks were free when their system pages were last purged */
+            _Atomic(uint16_t) last_owner; /* slabs without an owner: which heap they had (hak_slab_owner_hint) */
         };
     };
     _Atomic(struct hak_slab *) below; /* the next one of a slab_stack */
@@ -123,7 +123,7 @@ uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slo
 struct hak_chain hak_slab_take_list(struct hak_slab *slab);
 /* Puts blocks of the slab on its free list; the last one's link is NULL. */
 void hak_slab_put(struct hak_slab *slab, struct hak_chain chain);
-/* Moves the remote list to the free list; returns how many blocks were there. Also by a visitor. */
+/* Moves the remote list to the free list; returns how many blocks were there. The owner or a visitor calls it. */
 uint32_t hak_slab_collect(struct hak_slab *slab);
 /* ACTIVE without a free block -> FULL. False if a remote free came first: collect. */
 bool hak_slab_retire(struct hak_slab *slab);
@@ -265,7 +265,7 @@ bool hak_slab_all_back_by_now(struct hak_slab *slab);
 
 /* The number of a block. Stops the process if no block of the slab begins there. */
 uint32_t hak_slab_check_start(const struct hak_slab *slab, const void *block, const char *call);
-/* Stops the process if `block` is not the start of a carved block. Every block that was handed out is. */
+/* Stops the process if `block` is not the start of a carved block. It passes every block that malloc returned. */
 void hak_slab_check_block(const struct hak_slab *slab, const void *block, const char *call);
 /* Stops the process if the header byte before a block of the slab, which has one in header builds, is wrong: the
  * program wrote beyond the end of the block before it. */

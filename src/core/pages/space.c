@@ -50,9 +50,9 @@ static struct zone zones[MAX_ZONES];
 static _Atomic(unsigned) zone_count; /* published after the zone is filled in */
 _Alignas(HAK_CACHELINE) struct hak_page_map hak_page_map;
 static size_t fenced;            /* superslabs that nothing can use */
-static _Atomic(size_t) unmapped; /* bytes of zones */
+static _Atomic(size_t) unmapped; /* bytes of zones that are not mapped */
 static size_t granule = GRANULE;
-static size_t entries; /* of both tables, a power of two */
+static size_t entries; /* the entries of each table, a power of two */
 static uint64_t granule_bits[MAX_GRANULES / 64];
 
 static size_t mapped_bytes(const struct zone *z)
@@ -388,7 +388,7 @@ static size_t find_run(const struct zone *z, size_t n, size_t align)
 
 static void *take_run(struct zone *z, size_t i, size_t n)
 {
-    for (size_t k = z->top; k < i; k++) { /* skipped for alignment */
+    for (size_t k = z->top; k < i; k++) { /* the superslabs skipped for alignment */
         set_free(z, k, true);
         z->free++;
     }
@@ -541,7 +541,7 @@ struct hak_slab *hak_space_slab(const void *p)
     struct hak_slab *page = hak_space_page(p);
     if (!page)
         return NULL;
-    struct hak_slab *slab = page - page->head_offset; /* if no slab is here now, a former one */
+    struct hak_slab *slab = page - page->head_offset; /* without a slab, this is a former one */
     return HAK_LIKELY(lies_in(slab, p)) ? slab : span_of(p);
 }
 
@@ -579,7 +579,7 @@ size_t hak_space_untag_open(size_t first, size_t most)
             if (!most--)
                 return before + page;
             enum hak_slab_state state = hak_slab_state(hak_page_at(p));
-            if (state != HAK_SLAB_UNUSED) /* as the later pages of a slab are */
+            if (state != HAK_SLAB_UNUSED) /* later pages of a slab are UNUSED, so the first one's answer stands */
                 open = state == HAK_SLAB_ACTIVE || state == HAK_SLAB_PARTIAL;
             if (open)
                 hak_tag_clear(p);

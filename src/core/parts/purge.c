@@ -12,17 +12,17 @@
 #include "core/pages/superslab.h"
 #include "parts.h"
 
-#define TICK_NS 200000u /* of a thread that came here for another reason */
+#define TICK_NS 200000u /* a tick takes so much of a thread that came for another reason */
 #define PIECES 32u
-#define BATCH_BYTES (2 * HAK_MIB) /* some 100 us */
-/* Of refused ranges, in a batch and for each range purged, to find the pages that the kernel refuses. */
+#define BATCH_BYTES (2 * HAK_MIB) /* it takes some 100 us */
+/* A batch, and each range purged, may split so many refused ranges to find the pages that the kernel refuses. */
 #define SPLITS 8u
-#define REFUSAL_MS 10000u                              /* after a refusal, until a tick tries refused pages again */
-#define VISITS 64u                                     /* of superslabs, while the page heap's lock is held */
-#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* of a free; the longest span needs half as many */
+#define REFUSAL_MS 10000u                              /* so long after a refusal a tick tries refused pages again */
+#define VISITS 64u                                     /* visits to superslabs while the page heap's lock is held */
+#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* steps of a free; the longest span needs half as many */
 #define NOT_NOW HAK_NCAUSES
 
-static HAK_LOCK(purging, HAK_RANK_PURGE); /* from claim to settle */
+static HAK_LOCK(purging, HAK_RANK_PURGE); /* held from claim to settle */
 
 /* The claimed pages, which one call purges. The thread that purges writes this, under the page heap's lock. */
 static struct {
@@ -31,7 +31,7 @@ static struct {
     size_t bytes;
     struct piece {
         struct hak_superslab *superslab;
-        unsigned first, pages, settled; /* settled: how many of the pages, from the first on */
+        unsigned first, pages, settled; /* settled: so many pages from the first on */
     } pieces[PIECES];
 } batch;
 
@@ -42,10 +42,10 @@ struct wish {
     enum { IDLE, EXCESS, REFUSED, TRIM } of;
     size_t keep;                     /* bytes that may stay dirty */
     unsigned left;                   /* superslabs still to visit */
-    unsigned batches;                /* after which to stop; 0: no limit */
+    unsigned batches;                /* batches after which to stop; 0: no limit */
     uint64_t end_ns;                 /* when to stop; 0: no limit */
-    struct hak_superslab *superslab; /* in which the last batch ended, */
-    unsigned at;                     /* and the page */
+    struct hak_superslab *superslab; /* the superslab in which the last batch ended */
+    unsigned at;                     /* the page at which it ended */
 };
 
 /* --- which pages ------------------------------------------------------------------------------------- */
@@ -258,7 +258,7 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
     bool left = true;
     hak_lock_acquire(&hak_pages_lock);
     w.left = hak_dirty_length();
-    if (w.of == EXCESS) /* and more, so that the next freed page does not exceed it again */
+    if (w.of == EXCESS) /* takes some more, so that the next freed page does not exceed it again */
         w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms())) / 4 * 3;
     for (*more = false; left && !*more;) {
         left = fill_wish(&w);

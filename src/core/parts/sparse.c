@@ -14,7 +14,7 @@
 #include "purge.h"
 
 #define LEAST 8u   /* part of the slab that must be free beyond what was at its last purge */
-#define RANGES 64u /* of a slab; further ones stay */
+#define RANGES 64u /* the most pages of a slab; further ones stay */
 
 static uint32_t free_blocks(const struct hak_slab *slab)
 {

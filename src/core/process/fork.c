@@ -51,8 +51,8 @@ static void unlock_streams(bool locked, bool in_child)
 /* --- the handlers ---------------------------------------------------------------------------------------- */
 
 static HAK_LOCK(fork_lock, HAK_RANK_FORK);
-static pid_t forking_process; /* id of the process that forks, or 0 without a background thread, */
-/* and nested forks, by handlers of this one, whose parent keeps the locks; protected by all locks */
+static pid_t forking_process; /* id of the process that forks, or 0 without a background thread */
+/* Nested forks, by handlers of this one, whose parent keeps the locks. All locks protect it. */
 static unsigned inner;
 
 /* If the thread holds a lock, a signal handler forks that has interrupted it. Parent and child continue from there; in

@@ -79,7 +79,7 @@ static bool init_locked(void)
         hak_stats_sink_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first maintenance step is at the end of this slow path: Prometheus's file */
     seal();
-    if (HAK_HARDENED && sealed) /* a core of this process would show the secrets of its parent and its siblings */
+    if (HAK_HARDENED && sealed) /* a core would show the secrets of parent and siblings */
         hak_os_advise(&hak_sealed, sizeof hak_sealed, MADV_DONTDUMP, HAK_CAUSE_seal);
     return true;
 }
@@ -106,7 +106,7 @@ bool hak_start(void)
     HAK_STORE_RELEASE(&ready, ok);
     hak_lock_release(&init_lock);
     if (!was && ok && hak_options.guard_rate)
-        hak_guard_start(); /* calls the C library, so after the lock */
+        hak_guard_start(); /* this calls the C library, so it comes after the lock */
     return ok;
 }
 

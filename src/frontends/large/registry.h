@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Direct mappings outside of the reserved range: a hash table from the address of the block. Own lock. */
+ * A hash table of the direct mappings, which lie outside of the plan, by the address of the block. It has a lock of
+ * its own. */
 #ifndef LARGE_REGISTRY_H
 #define LARGE_REGISTRY_H
 

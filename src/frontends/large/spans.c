@@ -13,9 +13,9 @@
 #include "core/parts/purge.h"
 #include "huge.h"
 
-#define MAP_MAX_PAGES 2048u /* 128 MiB at once */
+#define MAP_MAX_PAGES 2048u /* at most 128 MiB are mapped at once */
 #define BUDGET_MAX 16u
-#define PAGES_WORK 24u /* and more if its span comes from the page heap, or goes there */
+#define PAGES_WORK 24u /* more work of a block whose span comes from the page heap, or goes there */
 
 HAK_SELDOM struct class_cache hak_span_caches[SPAN_ROWS];
 static struct class_cache *const caches = hak_span_caches;
@@ -257,7 +257,7 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     unsigned pages = rounded_pages(r);
     struct hak_slab *span = NULL;
     if (r->align > 1 || r->growing)
-        pop_recent(SPAN_MAX_PAGES + 1); /* only makes its pages free */
+        pop_recent(SPAN_MAX_PAGES + 1); /* this only makes its pages free */
     else if (!r->missed)
         span = pop_cached(pages);
     if (!span)

@@ -8,7 +8,7 @@
 #include "core/plugin.h"
 
 #define SPAN_MAX_PAGES 512u  /* 32 MiB */
-#define SPAN_EXACT_PAGES 16u /* up to it each length is a class */
+#define SPAN_EXACT_PAGES 16u /* each length up to it is a class */
 
 /* Span classes: one for each length up to 16 pages, then 8 per doubling; the last one covers all from 60 MiB on. */
 #define SPAN_CLASSES 64u
@@ -79,7 +79,7 @@ HAK_INLINE struct hak_slab *hak_spans_take_recent(unsigned pages)
 
 /* Takes a span: its descriptor, with base and pages set; NULL without memory. */
 struct hak_slab *hak_spans_take(struct span_request *r);
-/* True. */
+/* Returns true. */
 bool hak_spans_put(struct hak_slab *span);
 /* Changes the length in place; false if the pages behind are taken. */
 bool hak_spans_resize(struct hak_slab *span, unsigned pages);

@@ -9,7 +9,7 @@
 #include "core/plugin.h"
 #include "reserve.h"
 
-#define VISITS 64u /* of reserves, in a tick */
+#define VISITS 64u /* visits to reserves in a tick */
 #define BIN_BYTES (128 * HAK_KIB)
 
 extern const struct hak_frontend hak_frontend_pool;

@@ -16,8 +16,8 @@
 
 /* Held while pages move between the page heap and a reserve, so that no fork happens in between. */
 static HAK_LOCK(reserves_lock, HAK_RANK_FRONTEND);
-static struct reserve *reserves, *last_reserve; /* under the lock, */
-static unsigned reserve_count;                  /* as is this */
+static struct reserve *reserves, *last_reserve; /* all reserves; the lock protects this */
+static unsigned reserve_count;                  /* the lock protects this, too */
 static struct hak_meta_list recycled_reserves;
 static unsigned part_index, levels;
 static size_t first_pages, most_pages;

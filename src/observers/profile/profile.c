@@ -255,7 +255,7 @@ HAK_EXPORT int hak_profile_set(size_t mean)
 {
     if (mean > (size_t)1 << 40)
         return -EINVAL;
-    self.left = self.mean = 0; /* this thread notices at once */
+    self.left = self.mean = 0; /* this thread follows at once */
     return hak_samples_set_mean(mean) ? 0 : -ENOMEM;
 }
 

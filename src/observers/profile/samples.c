@@ -309,7 +309,7 @@ static void fill(struct hak_profile_entry *e, size_t size, size_t mean, void *co
     show(e, offsetof(struct hak_profile_entry, depth));
     HAK_STORE_RELEASE(&e->depth, depth); /* acquired by readers */
     show_word(&e->depth);
-    entries_used++; /* approximate */
+    entries_used++; /* the count is approximate */
     learn_maps(frames, depth);
 }
 

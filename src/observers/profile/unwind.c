@@ -71,7 +71,7 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *argument)
     if (!ip)
         return _URC_END_OF_STACK;
     if (!w->n && ip != w->caller)
-        return _URC_NO_REASON; /* our own */
+        return _URC_NO_REASON; /* the library's own frame */
     w->frames[w->n++] = ip;
     return w->n < w->most ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
@@ -97,7 +97,7 @@ static int find_unwinder(struct dl_phdr_info *info, size_t size, void *unused)
         uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, length = info->dlpi_phdr[i].p_memsz;
         if (info->dlpi_phdr[i].p_type != PT_LOAD || function - start >= length)
             continue;
-        if (ours - start >= length) { /* else a program that is linked statically: all code lies there */
+        if (ours - start >= length) { /* otherwise the program is linked statically, and all code lies there */
             unwinder = start;
             unwinder_end = start + length;
         }
@@ -112,7 +112,7 @@ void hak_unwind_start(void)
     void *frames[4];
     by_frames = how && !strcmp(how, "frames");
     dl_iterate_phdr(find_unwinder, NULL);
-    hak_unwind(frames, 4, __builtin_return_address(0)); /* so its one-time initialisation happens here */
+    hak_unwind(frames, 4, __builtin_return_address(0)); /* its one-time initialisation happens here */
 }
 
 bool hak_unwind_is_safe(const void *caller)

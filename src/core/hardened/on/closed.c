@@ -12,9 +12,9 @@
 #include "core/pages/space.h"
 
 static _Atomic(_Atomic(uint64_t) *) table;
-static HAK_LOCK(turning, HAK_RANK_CLOSED); /* held while pages turn, so that borders are counted exactly */
+static HAK_LOCK(turning, HAK_RANK_CLOSED); /* held while pages change, so that borders are counted exactly */
 
-/* Two threads may map the table at the same time: then one of them uses the other's. */
+/* If two threads map the table at the same time, one of them uses the other's. */
 static _Atomic(uint64_t) *get_table(void)
 {
     _Atomic(uint64_t) *is = HAK_LOAD_ACQUIRE(&table);

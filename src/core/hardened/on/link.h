@@ -8,7 +8,7 @@
 
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
-    return next ^ hak_secret_mix((uintptr_t)block + 1); /* + 1, since the block's mark uses the address itself */
+    return next ^ hak_secret_mix((uintptr_t)block + 1); /* the mark uses the address itself */
 }
 
 /* Whether a block may begin there, by one compare: it lies in the first zone, and is aligned. False for NULL. */
@@ -16,7 +16,7 @@ HAK_INLINE bool hak_link_is_near(uintptr_t next)
 {
     uintptr_t offset = next - hak_page_map.base;
     return HAK_LIKELY((offset >> 4 | offset << 60) <
-                      *(const size_t *)hak_page_map.units); /* plain: it is one instruction */
+                      *(const size_t *)hak_page_map.units); /* a plain `&`, so it is one instruction */
 }
 
 HAK_INLINE void *hak_next_load(const void *block)
@@ -89,7 +89,7 @@ HAK_INLINE bool hak_mark_is_whole(const void *p, unsigned cls)
 HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
 {
     uintptr_t *words = p;
-    words[0] = 0; /* or a link */
+    words[0] = 0; /* or the link */
     if (hak_mark_fits(cls))
         words[1] = 0;
 }

@@ -83,7 +83,7 @@ bool hak_quarantine_take(struct hak_heap *heap, unsigned cls, void *p)
     append(heap->quarantine, p);
     heap->quarantine->bytes += usable;
     if (heap->quarantine->bytes > most)
-        let_oldest_go(heap, most - most / 8); /* several at once, in one drain */
+        let_oldest_go(heap, most - most / 8); /* one drain takes several at once */
     return true;
 }
 

@@ -15,7 +15,7 @@ void hak_secret_draw(void)
     if (HAK_SYSCALL(SYS_getrandom, &hak_secret, sizeof hak_secret, GRND_NONBLOCK) != (long)sizeof hak_secret) {
         const void *from_kernel = (const void *)hak_kernel_auxv(AT_RANDOM);
         if (from_kernel)
-            hak_move(&hak_secret, from_kernel, 16); /* all that there are */
+            hak_move(&hak_secret, from_kernel, 16); /* the kernel gives 16 bytes */
         hak_secret.key[2] = hak_secret.key[0] * GOLDEN ^ (uintptr_t)from_kernel;
         hak_secret.key[3] = hak_secret.key[1] * GOLDEN ^ (uintptr_t)&from_kernel;
         hak_secret.first = (hak_secret.key[2] ^ hak_secret.key[1]) * GOLDEN;

@@ -18,7 +18,7 @@ static _Atomic(uint64_t) taken_addresses[WORDS];
 static _Atomic(uint32_t) turn;
 static _Atomic(char *) range;
 
-/* Two threads may map the range at the same time: then one of them uses the other's. */
+/* If two threads map the range at the same time, one of them uses the other's. */
 static char *get_range(void)
 {
     char *is = HAK_LOAD_RELAXED(&range);

@@ -31,7 +31,7 @@
 
 /* Frees of a class between two ticks. Each check of a bin is a tick, too. */
 #define HAK_BIN_TICK HAK_ROOM_MOST
-#define HAK_BIN_SHORT_TICK 16u /* the same while idle memory waits to be purged */
+#define HAK_BIN_SHORT_TICK 16u /* frees between ticks while idle memory waits to be purged */
 
 HAK_INLINE uint32_t hak_bin_random(struct hak_heap *heap)
 {

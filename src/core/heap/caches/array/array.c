@@ -10,9 +10,9 @@
 #include "core/heap/owned.h"
 #include "core/pages/block_batch.h"
 
-#define LONGER 4u                   /* capacities that a longer bin holds, */
-#define LONGER_BYTES (64 * HAK_KIB) /* and how many bytes at most */
-#define TICKS 15u                   /* until the next check, where at the latest the thread follows a trim's request */
+#define LONGER 4u                   /* a longer bin holds so many capacities */
+#define LONGER_BYTES (64 * HAK_KIB) /* the most bytes that it holds */
+#define TICKS 15u                   /* between two checks; at a check the thread follows a trim's request */
 
 /* --- slots --------------------------------------------------------------------------------------------- */
 
@@ -75,7 +75,7 @@ HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 
 void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
-    hak_owned_mark_used(heap, cls); /* so that the slots are found when the heap is dissolved */
+    hak_owned_mark_used(heap, cls); /* the heap must know the slots when it is dissolved */
     if (hak_heap_is_of_cpu(heap))
         return;
     hak_self.room[cls] = HAK_ROOM_NONE;
@@ -222,14 +222,14 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     put_in_array(heap, cls, p);
     if (hak_array_length(b, cls) > keep) {
         hak_count(&heap->counters.overflows, 1);
-        drain_to(heap, cls, b->overflows || !keep ? 1 : keep); /* the last block shows whether it is freed again */
+        drain_to(heap, cls, b->overflows || !keep ? 1 : keep); /* the block that stays shows a second free */
         b->overflows += !burst;
     }
     b->later = TICKS;
     most = b->slots_lg ? hak_array_most(b) : 0;
     b->steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(keep, most - HAK_BIN_TICK) : 0);
     set_room(heap, cls, grows ? hak_bin_part(heap, HAK_BIN_TICK) : burst ? HAK_BIN_SHORT_TICK : hak_bin_tick_now(heap));
-    hak_work_add(b->given + 1u); /* for the frees to come, as in a tick, and p */
+    hak_work_add(b->given + 1u); /* work of the frees to come, as in a tick, and of p */
 }
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */

@@ -84,7 +84,7 @@ void hak_cache_fail_twice(const void *p)
     hak_slab_fail_free(hak_space_slab_of_block(p), p);
 }
 
-/* Before the room, which each free counts down, wraps around. */
+/* This comes before the room, which each free counts down, wraps around. */
 void hak_cpu_leave(unsigned cls)
 {
     __atomic_store_n(&closed.room[cls], 0, __ATOMIC_RELAXED);
@@ -99,7 +99,7 @@ HAK_SNAPSHOT uint32_t hak_cpu_length(const struct hak_heap *heap, unsigned cls)
     HAK_SHOW_FIELD(hak_arrays, top);
     HAK_SHOW_FIELD(hak_arrays, end);
     HAK_SHOW_SIZE(hak_arrays);
-    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* they may be in use */
+    void *const *slot = __atomic_load_n(&a->top[cls], __ATOMIC_RELAXED); /* other threads may use the array now */
     return (uint32_t)(slot - (cls ? a->end[cls - 1] + 1 : a->slots));
 }
 

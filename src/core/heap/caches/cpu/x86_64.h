@@ -34,7 +34,7 @@
     HAK_SEQUENCE_BEGIN_AT("movq hak_rseq_none@gottpoff(%%rip), %[b]\n"    \
                           "addq hak_rseq_distance(%%rip), %[b]\n", aborted)
 
-/* Of a sequence that moves several blocks. */
+/* The beginning of a sequence that moves several blocks. */
 #define HAK_SEQUENCE_BEGIN_SOME              \
     HAK_SEQUENCE_BEGIN("decl %[tries]\n"     \
                        "jnz 0f\n"            \
@@ -62,7 +62,7 @@ HAK_INLINE void *hak_rseq_pop(unsigned cls)
                           : "memory", "cc"
                           : empty);
     if (!p)
-        __builtin_unreachable(); /* else the caller tests p again */
+        __builtin_unreachable(); /* without this the caller would test p again */
     return p;
 empty:
     return NULL;

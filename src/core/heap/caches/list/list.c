@@ -65,7 +65,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     uint32_t capacity = hak_parts.capacity[cls];
-    uint32_t keep = b->overflows || !capacity ? 1 : capacity; /* the first block shows whether it is freed again */
+    uint32_t keep = b->overflows || !capacity ? 1 : capacity; /* the block that stays shows a second free */
     hak_list_put(cls, p);
     hak_owned_mark_used(heap, cls);
     hak_work_add(1);

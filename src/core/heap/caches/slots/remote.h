@@ -3,8 +3,8 @@
 #ifndef HAK_CACHES_SLOTS_REMOTE_H
 #define HAK_CACHES_SLOTS_REMOTE_H
 
-#include "core/heap/caches/contract.h"
 #include "core/base/text.h"
+#include "core/heap/caches/contract.h"
 #include "core/heap/drain.h"
 #include "slots.h"
 
@@ -22,7 +22,7 @@ HAK_INLINE bool hak_remote_put(struct hak_bin *b, void *block)
     bool room = b->remote_count < b->remote_capacity;
     if (HAK_LIKELY(room)) {
         b->remote_cache[b->remote_count] = block;
-        HAK_KEEP_ORDER(); /* also on the fast path: a fork may come in between */
+        HAK_KEEP_ORDER(); /* kept on the fast path too, since a fork may come in between */
         b->remote_count++;
     }
     return room;
