@@ -53,6 +53,8 @@ def main():
         stats, _ = tracing.run_with_stats(library, ["ls", "-R", "/proc/self/fd"],
                                           {"HAKMEM_BACKEND": backend} if backend else {})
         problems += faults(stats, schema)
+        if sum(row["allocated_blocks"] for row in stats["classes"]) != stats["conservation"]["allocated_blocks"]:
+            problems.append("the blocks of all classes are not those of the conservation laws")
         if not stats["bins"].get("mallocs", 1):
             problems.append("bins.mallocs is 0, which is not the number of mallocs")
     text = subprocess.run(["true"], env=tracing.settings_only({"LD_PRELOAD": library, "HAKMEM_STATS": "1"}),

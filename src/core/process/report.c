@@ -105,7 +105,7 @@ static void write_settings(struct hak_stats_writer *w)
     hak_stats_end_array(w);
 }
 
-static void write_dispatch(struct hak_stats_writer *w)
+static void write_dispatch(struct hak_stats_writer *w, const struct hak_census *c)
 {
     hak_stats_begin_array(w, "classes");
     for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
@@ -117,6 +117,8 @@ static void write_dispatch(struct hak_stats_writer *w)
         hak_stats_number(w, "usable", hak_class_usable(cls));
         hak_stats_number(w, "slab_pages", hak_slab_pages[cls]);
         hak_stats_number(w, "bin_limit", hak_parts.capacity[cls]);
+        if (w->form == HAK_FORM_JSON)
+            hak_stats_number(w, "allocated_blocks", c->allocated[cls]);
         hak_stats_end(w);
     }
     hak_stats_end_array(w);
@@ -266,6 +268,7 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->free += hak_slab_free_blocks(page);
     c->free_runs += page->carved < page->capacity;
     c->used += page->used;
+    c->allocated[page->cls] += page->used;
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
     c->allocated_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;
@@ -409,7 +412,7 @@ void hak_stats_collect(struct hak_stats_writer *w)
     if (w->form != HAK_FORM_PATHS) {
         write_allocator(w);
         write_settings(w);
-        write_dispatch(w);
+        write_dispatch(w, &c);
     }
     if (w->form == HAK_FORM_JSON)
         write_stage_list(w);
@@ -479,7 +482,7 @@ static int write_file(void)
     int error = write_to(hak_stats_sink_file(pattern));
     hak_text_path(beside, pattern);
     hak_text_path(path, hak_options.stats_file);
-    return error || !rewrites ? error : (int)HAK_SYSCALL(SYS_renameat, AT_FDCWD, beside, AT_FDCWD, path);
+    return error || !rewrites ? error : (int)HAK_SYSCALL(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, path, 0);
 }
 
 void hak_stats_tick(uint64_t now_ms)

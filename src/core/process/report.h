@@ -3,6 +3,7 @@
 #ifndef HAK_REPORT_H
 #define HAK_REPORT_H
 
+#include "core/base/sizeclass.h"
 #include "core/base/stats.h"
 
 #define HAK_STATS_SCHEMA 2 /* docs/stats.schema.json: incremented when a name disappears or changes its meaning */
@@ -25,6 +26,7 @@ struct hak_census {
     uint64_t carved, free, used, remote, capacity;
     uint64_t free_bytes, remote_bytes, allocated_bytes, live_large, large_bytes;
     uint64_t held_bytes; /* usable bytes of allocated blocks and spans; some blocks may lie in bins */
+    uint64_t allocated[HAK_NCLASSES]; /* blocks, by class */
     uint64_t violations;
     uint64_t free_runs; /* runs of free pages, and the parts of slabs not yet carved */
 };
