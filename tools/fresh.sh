@@ -4,7 +4,7 @@
 # debootstrap, this checkout's files in it, and nothing else.
 #
 #   tools/fresh.sh [STAGE]...     the stages are handed to tools/test.sh (default: all)
-#   tools/fresh.sh --release trixie [STAGE]...    on Debian 13 instead of 12 (bookworm)
+#   tools/fresh.sh --release trixie [STAGE]...    on Debian 13 instead of 12 (bookworm); or unstable
 #   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
 #   tools/fresh.sh deb            the Debian packages, built, tried and purged, and the service of tools/docker, instead
 #
@@ -52,6 +52,12 @@ carry_apt() {
         [ ! -e "/etc/apt/$folder" ] || cp -RL "/etc/apt/$folder" "$FRESH/etc/apt/"
     done
     find "$FRESH"/etc/apt/sources.list* -type f -exec sed -i "s/\b$HERE\b/$RELEASE/g" {} +
+    case $RELEASE in
+        unstable | sid) # has no updates beside it
+            rm -rf "$FRESH"/etc/apt/sources.list*
+            echo "deb $(mirror) $RELEASE main" >"$FRESH/etc/apt/sources.list"
+            ;;
+    esac
     apt-config dump | grep -E '^Acquire::(https?|Check-|Retries|Force)' >"$FRESH/etc/apt/apt.conf.d/00carried"
     cp -L /etc/resolv.conf /etc/hosts "$FRESH/etc/"
     [ ! -f /etc/ssl/certs/ca-certificates.crt ] ||
