@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12 or 13, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site]...    (default: all)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site|processors]...    (default: all)
 #
 # `suites` fetches the programs whose test suites tools/test.sh --long runs.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
-# `site` is what tools/site.py needs.
+# `site` is what tools/site.py needs, `processors` what the long tests of other processors need.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
 # ~/.local/bin, or into $PREFIX/bin; it stays tied to this checkout.
 #
@@ -37,6 +37,8 @@ readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-whe
 readonly BENCH=("$MIMALLOC" libjemalloc2 "$TCMALLOC" python3-numpy sqlite3 redis-server redis-tools)
 
 readonly SITE=(mkdocs mkdocs-material mandoc git python3)
+readonly PROCESSORS=(gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross
+                     gcc-powerpc64le-linux-gnu libc6-dev-ppc64el-cross qemu-user)
 readonly SUITES=(make zlib1g-dev tcl perl)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
@@ -283,13 +285,19 @@ setup() {
             fetch_wraps
             ;;
         site) install_packages "${SITE[@]}" ;;
+        processors)
+            install_packages "${BUILD[@]}" "${PROCESSORS[@]}"
+            build_cmocka riscv64 riscv64-linux-gnu-gcc
+            build_cmocka s390x s390x-linux-gnu-gcc
+            build_cmocka ppc64el powerpc64le-linux-gnu-gcc
+            ;;
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
             fetch_suite_part
             build_cmockas
             ;;
         *)
-            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, wraps, site or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, wraps, site, processors or all"
             ;;
     esac
 }

@@ -64,7 +64,14 @@ readonly STAGES=(programs workbench wheel install subproject lto linked-backend 
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak wraps rust release fresh readme deb)
+readonly LONG_STAGES=(programs-more suites soak wraps rust release fresh readme deb riscv64 ppc64el s390x)
+# name | Debian's triplet | Meson's family | qemu's name | byte order
+readonly PROCESSORS=(
+    "aarch64 | aarch64-linux-gnu     | aarch64 | aarch64 | little"
+    "riscv64 | riscv64-linux-gnu     | riscv64 | riscv64 | little"
+    "ppc64el | powerpc64le-linux-gnu | ppc64   | ppc64le | little"
+    "s390x   | s390x-linux-gnu       | s390x   | s390x   | big"
+)
 readonly SOAK_OPERATIONS=10000000000
 readonly COMMON=(-Dwerror=true -Dwarning_level=3)
 # These begin first, in this order, so that no long stage is left alone at the end. The default build comes first of
@@ -376,40 +383,45 @@ reconfigure() {
     says reconfigure backend legacy
 }
 
-# aarch64, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads, served by the library.
-# --long: unit, api and stress tests, unit tests with pages of 16 and 64 KiB, and those of the cache `cpu`: qemu-user
-# has no restartable sequences, so they see its caches of threads, and what each sequence does alone.
+# cross NAME: another processor, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads,
+# served by the library. --long, and where the stage is a long one: unit and api tests; of aarch64 also the stress, and
+# unit tests with pages of 16 and 64 KiB. qemu-user has no restartable sequences: tests of the cache of CPUs see locks,
+# and what each sequence does alone.
 cross() {
-    local workload library tests=false dir=$OUT/aarch64
-    [ "$LONG" -eq 0 ] || tests=true
-    cross_build "$dir" -Dtests=$tests || return 1
-    library=$(library_of aarch64)
+    local line file triplet qemu workload library tests=true dir=$OUT/$1
+    [ "$1" = aarch64 ] || flock "$OUT/processors.lock" tools/setup.sh processors || return 1
+    [ "$1" != aarch64 ] || [ "$LONG" -eq 1 ] || tests=false
+    for line in "${PROCESSORS[@]}"; do
+        [ "$(field "$line" 0)" != "$1" ] || break
+    done
+    triplet=$(field "$line" 1) qemu=qemu-$(field "$line" 3)
+    rm -rf "$dir"
+    for file in aarch64 qemu-aarch64; do
+        sed "s/qemu-aarch64/$qemu/; s/aarch64-linux-gnu/$triplet/; s/'aarch64'/'$(field "$line" 2)'/
+            s/'little'/'$(field "$line" 4)'/" tools/cross/$file.ini >"$OUT/${file/aarch64/$1}.ini" || return 1
+    done
+    PKG_CONFIG_LIBDIR=$OUT/$1-cmocka meson setup "$dir" --cross-file "$OUT/$1.ini" --cross-file "$OUT/qemu-$1.ini" \
+        "${COMMON[@]}" -Dtests=$tests && ninja -C "$dir" || return 1
+    library=$(library_of "$1")
     for workload in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" \
         "larson --ops 100000 8 128 1024 1 12345 4"; do
         # shellcheck disable=SC2086
-        qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_PRELOAD="$library" "$dir/bench/bench_"$workload |
+        "$qemu" -L "/usr/$triplet" -E LD_PRELOAD="$library" "$dir/bench/bench_"$workload |
             grep "allocator=hakmem" || return 1
     done
-    [ "$LONG" -eq 0 ] || emulated "$dir"
-}
-
-# cross_build DIR OPTION...: without an emulator, unless tests are to run.
-cross_build() {
-    local dir=$1 files=(--cross-file tools/cross/aarch64.ini)
-    shift
-    [ "$LONG" -eq 0 ] || files+=(--cross-file tools/cross/qemu-aarch64.ini)
-    rm -rf "$dir"
-    PKG_CONFIG_LIBDIR=$OUT/aarch64-cmocka meson setup "$dir" "${files[@]}" "${COMMON[@]}" "$@" &&
-        ninja -C "$dir"
+    [ $tests = false ] || emulated "$1" "$qemu" "/usr/$triplet"
 }
 
 emulated_tests() {
-    meson test --no-rebuild --print-errorlogs --timeout-multiplier 10 -C "$@"
+    meson test --no-rebuild --print-errorlogs --timeout-multiplier 10 -C "$OUT/$1" "${@:2}"
 }
 
+# emulated NAME QEMU PREFIX
 emulated() {
-    local -x UNIT_RUN_BY=qemu-aarch64 QEMU_LD_PREFIX=/usr/aarch64-linux-gnu QEMU_PAGESIZE=4096
-    emulated_tests "$1" --suite unit --suite api --suite stress || return 1
+    local -x UNIT_RUN_BY=$2 QEMU_LD_PREFIX=$3 QEMU_PAGESIZE=4096
+    emulated_tests "$1" --suite unit --suite api || return 1
+    [ "$1" = aarch64 ] || return 0
+    emulated_tests "$1" --suite stress || return 1
     for QEMU_PAGESIZE in 16384 65536; do
         emulated_tests "$1" --suite unit || return 1
     done
@@ -761,7 +773,7 @@ run_stage() {
         readme) stage_command readme tools/fresh.sh readme ;;
         deb) stage_command deb tools/fresh.sh deb ;;
         reconfigure) stage_command reconfigure reconfigure ;;
-        aarch64) stage_command aarch64 cross ;;
+        aarch64 | riscv64 | ppc64el | s390x) stage_command "$1" cross "$1" ;;
         musl) stage_command musl musl ;;
         install) stage_command install installs ;;
         lto) stage_command lto lto ;;

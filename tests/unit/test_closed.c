@@ -3,7 +3,6 @@
 #include "core/pages/closed.h"
 
 #include <string.h>
-#include <sys/resource.h>
 
 #include "core/malloc/aligned.h"
 #include "core/malloc/resize.h"
@@ -121,7 +120,7 @@ TEST(a_superslab_that_leaves_the_page_heap_opens)
 {
     start_closing();
     hak_free(new_span(2 * HAK_SUPERSLAB));
-    if (HAK_SANITIZED || setrlimit(RLIMIT_AS, &(struct rlimit){64 * HAK_GIB, RLIM_INFINITY}))
+    if (!unit_limit_addresses())
         skip();
     hak_purge_all(0);
     const char *p = hak_space_alloc(1, 1, false);

@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "core/os/meta.h"
 #include "core/pages/budget.h"
@@ -483,10 +482,8 @@ TEST_EACH(what_waits_is_bounded, bounds)
 /* Addresses are limited from here on, but there are enough. */
 static void limit(void)
 {
-    if (HAK_SANITIZED) /* it needs terabytes of addresses */
+    if (!unit_limit_addresses())
         skip();
-    const struct rlimit much = {64 * HAK_GIB, RLIM_INFINITY};
-    assert_int_equal(setrlimit(RLIMIT_AS, &much), 0);
 }
 
 TEST(what_the_kernel_refused_is_not_unmapped)

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/heap/bins.h"
@@ -271,7 +270,7 @@ TEST(a_trim_lets_go_of_the_lock_for_each_superslab)
     start();
     char *p = take(N);
     hak_space_free(p, N, HAK_CAUSE_trim);
-    if (HAK_SANITIZED || setrlimit(RLIMIT_AS, &(struct rlimit){64 * HAK_GIB, RLIM_INFINITY}))
+    if (!unit_limit_addresses())
         skip();
     size_t mapped = unit_space().mapped;
     uint64_t taken = hak_space_lock.taken;
@@ -293,7 +292,7 @@ TEST(a_trim_makes_few_holes)
         p[i] = take(1);
     for (unsigned i = 0; i < COUNT(p); i += 2)
         hak_space_free(p[i], 1, HAK_CAUSE_trim);
-    if (HAK_SANITIZED || setrlimit(RLIMIT_AS, &(struct rlimit){64 * HAK_GIB, RLIM_INFINITY}))
+    if (!unit_limit_addresses())
         skip();
     HAK_STORE_RELAXED(&hak_limit_mappings, 10);
     hak_space_trim();

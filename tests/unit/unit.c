@@ -99,6 +99,12 @@ size_t unit_row(const char *test, size_t rows)
     return rows;
 }
 
+bool unit_limit_addresses(void)
+{
+    struct rlimit limit = {64 * HAK_GIB, RLIM_INFINITY};
+    return !HAK_SANITIZED && !getenv("UNIT_RUN_BY") && !setrlimit(RLIMIT_AS, &limit);
+}
+
 void unit_in_child(int (*fn)(void))
 {
     pid_t pid = fork();

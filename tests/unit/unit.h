@@ -58,6 +58,8 @@ extern int unit_out;
 /* Runs the calling test (`__func__`) once for each row of a table, each in a process of its own. Such a process gets
  * the number of its row; the first process gets `rows` when all rows have passed. */
 size_t unit_row(const char *test, size_t rows);
+/* To 64 GiB. False if that is not to be had: a sanitizer needs terabytes, and qemu-user limits nothing. */
+bool unit_limit_addresses(void);
 /* Forks; fn() in the child must return 0. */
 void unit_in_child(int (*fn)(void));
 /* In a forked child, the statement must stop the process by SIGABRT after it wrote a line that contains `message`. */

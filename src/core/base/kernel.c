@@ -87,7 +87,13 @@ long hak_syscall(long number, long a, long b, long c, long d, long e, long f)
 
 char *hak_kernel_thread_pointer(void)
 {
+#if defined(__powerpc64__) /* its compilers lack the function */
+    char *pointer;
+    __asm__("mr %0, 13" : "=r"(pointer));
+    return pointer;
+#else
     return __builtin_thread_pointer();
+#endif
 }
 
 long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *id, void (*run)(void))

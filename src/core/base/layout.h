@@ -10,18 +10,25 @@
 
 #include <stddef.h>
 
+#define HAK_SHOW_WORDS "%c0, %c1"
 #if defined(__aarch64__)
 #define HAK_SHOW_ADDRESS "S"
+#elif defined(__s390x__)
+#define HAK_SHOW_ADDRESS "X" /* "i" refuses addresses that may be odd */
+#elif defined(__riscv)
+#define HAK_SHOW_ADDRESS "i"
+#undef HAK_SHOW_WORDS
+#define HAK_SHOW_WORDS "%0, %1" /* gcc prints them bare, and knows no %c */
 #else
 #define HAK_SHOW_ADDRESS "i"
 #endif
 #ifdef HAK_SHOW_NOTHING /* tests compile these files with preemptible symbols, whose addresses are not yet known */
 #define HAK_SHOW_RECORD(text, kind, value, size) ((void)0)
 #else
-#define HAK_SHOW_RECORD(text, kind, value, size)                                                                 \
-    __asm__ volatile(".pushsection .hakmem.layout,\"\",%%progbits\n\t.asciz \"" text "\"\n\t.8byte %c0, %c1\n\t" \
-                     ".popsection"                                                                               \
-                     :                                                                                           \
+#define HAK_SHOW_RECORD(text, kind, value, size)                                                                    \
+    __asm__ volatile(".pushsection .hakmem.layout,\"\",%%progbits\n\t.asciz \"" text "\"\n\t.8byte " HAK_SHOW_WORDS \
+                     "\n\t.popsection"                                                                              \
+                     :                                                                                              \
                      : kind(value), "i"(size))
 #endif
 

@@ -66,11 +66,11 @@ const char *hak_os_call_name(enum hak_os_call call)
     return call_names[call];
 }
 
-/* Thread sanitizer must know of mappings. */
+/* Thread sanitizer must know of mappings, and on s390x the call takes a pointer to its arguments. */
 static intptr_t linux_map(void *hint, size_t size, int prot, int flags)
 {
     flags |= MAP_PRIVATE | MAP_ANONYMOUS;
-    if (!HAK_SANITIZED)
+    if (HAK_OWN_MMAP)
         return HAK_SYSCALL(SYS_mmap, hint, size, prot, flags, -1);
     int saved = errno;
     void *p = mmap(hint, size, prot, flags, -1, 0);

@@ -28,7 +28,7 @@ static HAK_NOINLINE char *own_area(void)
 
 static ptrdiff_t distance_to_rseq(void)
 {
-    return (char *)__builtin_thread_pointer() + __rseq_offset - own_area();
+    return hak_kernel_thread_pointer() + __rseq_offset - own_area();
 }
 
 static int cpu_at(ptrdiff_t at)
@@ -59,7 +59,7 @@ unsigned hak_rseq_find(void)
 void hak_rseq_set_distance(ptrdiff_t to)
 {
     *(volatile ptrdiff_t *)&hak_rseq_distance = to;
-    *(volatile ptrdiff_t *)&hak_rseq_offset = own_area() + to - (char *)__builtin_thread_pointer();
+    *(volatile ptrdiff_t *)&hak_rseq_offset = own_area() + to - hak_kernel_thread_pointer();
 }
 
 void hak_rseq_switch_on(void)

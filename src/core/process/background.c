@@ -134,7 +134,7 @@ static bool create(void)
     uintptr_t from, end;
     uint64_t all = ~(uint64_t)0, before;
     find_storage(&from, &end);
-    if (HAK_SANITIZED || !make_memory(end - from)) /* a sanitizer knows only threads of the C library */
+    if (!HAK_OWN_THREADS || !make_memory(end - from))
         return false;
     ptrdiff_t distance = memory + STACK - (char *)from;
     set_up_storage(distance);
