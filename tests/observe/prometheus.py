@@ -22,7 +22,7 @@ from common import finish
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{pid="(\d+)"\} (\d+)')
 HINT = re.compile(" no help text$| metric names should not contain abbreviated units$|^$")
 WORK = "kept = [bytes(n % 900) for n in range(20000)]; print(flush=True); input()"
-LEAST = {"hakmem_memory_live_bytes": 1 << 12, "hakmem_memory_resident_bytes": 1 << 20, "hakmem_memory_threads": 1,
+LEAST = {"hakmem_memory_live_bytes": 1, "hakmem_memory_resident_bytes": 1 << 20, "hakmem_memory_threads": 1,
          "hakmem_bins_refills": 100, "hakmem_os_calls_superslab_map_mmap_calls": 1}
 
 
