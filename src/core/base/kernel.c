@@ -106,7 +106,7 @@ long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *
 char **hak_kernel_environment(void)
 {
     intptr_t *stack = &__libc_stack_end ? __libc_stack_end : NULL;
-    bool plausible = stack && stack[0] >= 0 && stack[0] < 1 << 20 && !stack[1 + stack[0]];
+    bool plausible = stack && stack[0] > 0 && stack[0] < 1 << 20 && !stack[1 + stack[0]];
     return plausible ? (char **)&stack[2 + stack[0]] : NULL;
 }
 
