@@ -75,13 +75,15 @@ fn table_of(parts: &Parts) -> String {
     text
 }
 
-fn config(header: &str, cache: &str, parts: &Parts) -> String {
+fn config(header: &str, cache: &str, cpu_heaps: bool, parts: &Parts) -> String {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap();
     let version = env::var("CARGO_PKG_VERSION").unwrap();
     let flags = [
         ("SUPERSLAB_LG", 21), ("TINY_PREWARM", 0), ("POOL_PREWARM", 0), ("HARDENED", feature("HARDENED") as usize),
         ("HARDENED_FULL", feature("HARDENED") as usize),
         ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
-        ("CACHE_ARRAY", (cache == "array") as usize), ("CACHE_CPU", (cache == "cpu") as usize),
+        ("CACHE_ARRAY", (cache == "array") as usize), ("CPU_HEAPS", cpu_heaps as usize),
+        ("SEQUENCES", (cpu_heaps && ["x86_64", "aarch64"].contains(&arch.as_str())) as usize),
         ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", parts.frontends.len()),
     ];
     let words = [
@@ -104,13 +106,9 @@ fn main() {
     let parts = built_parts(&src);
 
     let header = choice("false", &[("HEADER", "true"), ("HEADER_SMALL", "small")]);
-    let cache = choice("array", &[("CACHE_LIST", "list"), ("CACHE_CPU", "cpu")]);
-    assert!(
-        cache != "cpu" || (header == "false" && !feature("HARDENED")),
-        "hakmem: cache-cpu goes with neither header nor hardened"
-    );
-
-    fs::write(out.join("hak_config.h"), config(header, cache, &parts)).unwrap();
+    let cache = choice("array", &[("CACHE_LIST", "list")]);
+    let cpu_heaps = cache == "array" && !feature("HARDENED");
+    fs::write(out.join("hak_config.h"), config(header, cache, cpu_heaps, &parts)).unwrap();
     fs::write(out.join("parts.c"), table_of(&parts)).unwrap();
     let mut tables = vec!["core/options.def"];
     if feature("HARDENED") {
@@ -139,9 +137,10 @@ fn main() {
         let folder = path.parent().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         name == "observers" // libraries of their own
-            || (folder.ends_with("core/heap/caches") && name != cache && (name != "slots" || cache == "list"))
+            || (folder.ends_with("core/heap/caches")
+                && name != cache && (name != "slots" || cache == "list") && (name != "cpu" || !cpu_heaps))
             || (folder.ends_with("core/hardened") && !feature("HARDENED"))
-            || (cache != "cpu" && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
+            || (!cpu_heaps && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
             || path.ends_with("api/dlopen.c")
             || path.ends_with("api/sized.c")
             || path.ends_with("api/inline.c")

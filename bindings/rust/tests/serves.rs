@@ -39,13 +39,7 @@ fn the_features_are_in_the_build() {
     } else {
         "false"
     };
-    let cache = if cfg!(feature = "cache-list") {
-        "list"
-    } else if cfg!(feature = "cache-cpu") {
-        "cpu"
-    } else {
-        "array"
-    };
+    let cache = if cfg!(feature = "cache-list") { "list" } else { "array" };
     assert!(text.contains(&format!("\"tiny_header\": \"{header}\"")), "{text}");
     assert!(text.contains(&format!("\"cache\": \"{cache}\"")), "{text}");
     assert_eq!(text.contains("HAKMEM_QUARANTINE_KB"), cfg!(feature = "hardened"));
