@@ -5,6 +5,7 @@
 #include "bins.h"
 #include "caches/chosen.h"
 #include "core/base/clock.h"
+#include "core/os/cgroup.h"
 #include "drain.h"
 #include "heaps.h"
 
@@ -18,6 +19,7 @@ static HAK_LOCK(making, HAK_RANK_MAKING); /* held to write `heaps` */
 /* The first thread without a heap calls this: most programs have none. */
 static void start(void)
 {
+    hak_cpus(); /* reads files, which a sandbox may forbid later */
     hak_lock_acquire(&making);
     if (!HAK_LOAD_RELAXED(&count)) {
         unsigned cpus = hak_arrays_start();

@@ -12,6 +12,7 @@
 #define TIGHT (256 * HAK_MIB) /* fifty times what start maps ahead of use */
 
 #define USUAL_MAPPINGS 65530u
+#define FEW_MAPPINGS 256 /* no setting of the kernel is so low; with fewer, the file is not read */
 
 bool hak_limit_is_tight;
 _Atomic(uint64_t) hak_limit_mappings;
@@ -52,7 +53,13 @@ static int64_t most_mappings(void)
 
 bool hak_limit_allows(int64_t mappings)
 {
-    return HAK_LOAD_RELAXED(&split) + mappings <= most_mappings();
+    int64_t all = HAK_LOAD_RELAXED(&split) + mappings;
+    return (all <= FEW_MAPPINGS && !HAK_LOAD_RELAXED(&hak_limit_mappings)) || all <= most_mappings();
+}
+
+void hak_limit_note(int64_t mappings)
+{
+    HAK_ADD_RELAXED(&split, mappings);
 }
 
 bool hak_limit_split(int64_t mappings)

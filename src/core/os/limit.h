@@ -17,12 +17,14 @@ void hak_limit_look(void);
  * or cannot be set. */
 bool hak_limit_tighten(void);
 
-/* Half of vm.max_map_count, read at the first call; tests change it. */
+/* Half of vm.max_map_count, read when there are many; tests change it. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_limit_mappings;
 /* Whether the library may have so many beside those that are counted. */
 bool hak_limit_allows(int64_t mappings);
 /* Counts mappings that the library splits off, or joins again (negative). False, and none is counted: there would be
  * too many. */
 bool hak_limit_split(int64_t mappings);
+/* Counts the program's own, which leave less for the library's. */
+void hak_limit_note(int64_t mappings);
 
 #endif

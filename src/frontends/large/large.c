@@ -41,7 +41,7 @@ static void choose_mapping_pages(const struct mapping *m)
     int advice = thp == HAK_THP_ALWAYS ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
     if (thp != HAK_THP_AUTO)
         hak_os_advise(m->block, m->usable, advice, HAK_CAUSE_huge_page);
-    if (!hak_huge_matters(m->usable))
+    if (!hak_huge_matters(m->usable) || !hak_limit_allows(0)) /* the kernel joins mappings that are advised alike */
         return;
     char *last = HAK_LOAD_RELAXED(&sample);
     if (last)
@@ -85,6 +85,7 @@ static void *direct_alloc(size_t size, size_t align)
         if (end < (char *)base + total)
             hak_os_protect(end, (size_t)((char *)base + total - end), PROT_NONE, HAK_CAUSE_guard);
     }
+    hak_limit_note(1);
     choose_mapping_pages(&m);
     hak_budget_take(m.usable);
     HAK_ADD_RELAXED(&directs, 1);
@@ -97,6 +98,7 @@ static HAK_NOINLINE bool direct_free(void *p)
     struct mapping m;
     if (!hak_registry_remove(p, &m))
         return false;
+    hak_limit_note(-1);
     hak_budget_give(m.usable);
     if (replace_sample(p, NULL))
         hak_huge_look(HUGE_DIRECT, (struct huge_sample){p, HUGE_HEAD, HUGE_HEAD});
@@ -309,10 +311,7 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
     struct span_request r = {.pages = pages_for(size), .align = 1, .growing = true};
-    size_t mappings = 0;
-    if (size >= GROWING_DIRECT_MIN)
-        hak_registry_bytes(&mappings);
-    bool direct = size >= DIRECT_MIN || (size >= GROWING_DIRECT_MIN && hak_limit_allows((int64_t)mappings));
+    bool direct = size >= DIRECT_MIN || (size >= GROWING_DIRECT_MIN && hak_limit_allows(1));
     void *q = direct ? direct_alloc(size, 1) : span_from_pages(size, &r);
     if (!q)
         return NULL;
