@@ -176,7 +176,10 @@ HAK_INLINE void *take_larger(size_t size)
 /* A light thread's first attempt: a block of its CPU's arrays, without a lock. */
 HAK_INLINE void *pop_light(unsigned cls)
 {
-    return HAK_CPU_HEAPS && hak_self.light ? hak_rseq_pop(cls) : NULL;
+    void *p = HAK_CPU_HEAPS && hak_self.light ? hak_rseq_pop(cls) : NULL;
+    if (p)
+        hak_cpu_take_mark(p);
+    return p;
 }
 
 void *hak_malloc_slow(size_t size)
@@ -334,10 +337,24 @@ static HAK_NOINLINE void check_bin(void *p, unsigned cls)
     hak_maintain();
 }
 
+/* Likewise. */
+HAK_INLINE bool push_light(unsigned cls, void *p)
+{
+    if (!HAK_CPU_HEAPS || !hak_self.light)
+        return false;
+    if (HAK_UNLIKELY(*(uint64_t *)p == hak_cpu_mark(p)))
+        hak_cache_fail_twice(p);
+    *(uint64_t *)p = hak_cpu_mark(p);
+    if (HAK_LIKELY(hak_rseq_push(cls, p)))
+        return true;
+    *(uint64_t *)p = 0;
+    return false;
+}
+
 void hak_free_check(void *p, unsigned cls)
 {
     struct hak_heap *heap = hak_self.heap;
-    if (HAK_CPU_HEAPS && hak_self.light && HAK_LIKELY(hak_rseq_push(cls, p)))
+    if (push_light(cls, p))
         return;
     if (HAK_UNLIKELY(hak_cache_first(cls) == p))
         hak_slab_fail_free(hak_space_slab_of_block(p), p);

@@ -5,6 +5,7 @@
 #include "cpu.h"
 
 #include "core/base/layout.h"
+#include "core/base/log.h"
 #include "core/base/work.h"
 #include "core/heap/caches/contract.h"
 #include "core/heap/drain.h"
@@ -84,6 +85,11 @@ void hak_cache_fail_twice(const void *p)
     hak_slab_fail_free(hak_space_slab_of_block(p), p);
 }
 
+void hak_cpu_fail_mark(const void *p)
+{
+    hak_log_fatal("double free or corruption: block %p is free, and was written to", p);
+}
+
 /* This comes before the room, which each free counts down, wraps around. */
 void hak_cpu_leave(unsigned cls)
 {
@@ -119,19 +125,35 @@ static uint32_t push_plainly(struct hak_arrays *a, unsigned cls, void *const *bl
     return i;
 }
 
+static void take_marks(void *const *blocks, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        hak_cpu_take_mark(blocks[i]);
+}
+
 /* Pops up to n blocks, the one pushed last first. */
 static HAK_NOINLINE uint32_t pop_some(struct hak_heap *heap, unsigned cls, void **blocks, uint32_t n)
 {
-    return hak_has_sequences ? hak_rseq_pop_some(cls, blocks, n) : pop_plainly(heap->arrays, cls, blocks, n);
+    n = hak_has_sequences ? hak_rseq_pop_some(cls, blocks, n) : pop_plainly(heap->arrays, cls, blocks, n);
+    take_marks(blocks, n);
+    return n;
+}
+
+static uint32_t push_by_sequence(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
+{
+    bool waits = HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits));
+    return hak_rseq_push_some(cls, blocks, n, waits ? HAK_BIN_SHORT_TICK : TICK - (hak_bin_random(heap) >> 26));
 }
 
 /* Pushes up to n blocks; returns how many found slots. The last one of them is popped first. */
 static HAK_NOINLINE uint32_t push_some(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
 {
-    if (!hak_has_sequences)
-        return push_plainly(heap->arrays, cls, blocks, n);
-    bool waits = HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits));
-    return hak_rseq_push_some(cls, blocks, n, waits ? HAK_BIN_SHORT_TICK : TICK - (hak_bin_random(heap) >> 26));
+    for (uint32_t i = 0; i < n; i++)
+        *(uint64_t *)blocks[i] = hak_cpu_mark(blocks[i]);
+    uint32_t pushed =
+        hak_has_sequences ? push_by_sequence(heap, cls, blocks, n) : push_plainly(heap->arrays, cls, blocks, n);
+    take_marks(blocks + pushed, n - pushed);
+    return pushed;
 }
 
 static void push_or_drain(struct hak_heap *heap, unsigned cls, void *const *blocks, uint32_t n)
@@ -224,7 +246,9 @@ void hak_cpu_halve(struct hak_heap *heap, unsigned cls)
 void hak_cpu_drain(struct hak_heap *heap, unsigned cls)
 {
     void *blocks[TRANSFER];
-    for (uint32_t n; (n = pop_plainly(heap->arrays, cls, blocks, TRANSFER));)
+    for (uint32_t n; (n = pop_plainly(heap->arrays, cls, blocks, TRANSFER));) {
+        take_marks(blocks, n);
         hak_drain_array(heap, blocks, n);
+    }
     heap->arrays->room[cls] = 0; /* the next free is a check, which marks the class as used */
 }

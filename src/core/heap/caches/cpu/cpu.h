@@ -28,6 +28,22 @@ extern HAK_HIDDEN struct hak_arrays *hak_arrays_of[HAK_CPUS_UNREAL + HAK_CPUS];
 /* Stops the process: p is freed, and is already the last block of the array. */
 _Noreturn HAK_COLD void hak_cache_fail_twice(const void *p);
 
+/* Each block in an array carries this mark in its first word. The mark is gone if a second free gave the block to
+ * another thread as well, which has written to it. Malloc and drains clear it: a free that finds it is a second one. */
+HAK_INLINE uint64_t hak_cpu_mark(const void *p)
+{
+    return (uintptr_t)p ^ (uint64_t)-0x61c88647; /* one operand of an instruction */
+}
+
+_Noreturn HAK_COLD void hak_cpu_fail_mark(const void *p);
+
+HAK_INLINE void hak_cpu_take_mark(void *p)
+{
+    if (HAK_UNLIKELY(*(uint64_t *)p != hak_cpu_mark(p)))
+        hak_cpu_fail_mark(p);
+    *(uint64_t *)p = 0;
+}
+
 /* An interrupted sequence leads to the slow path, which may use others; those that move several blocks are restarted,
  * but only so often in one call, and then move none: the block comes from a slab, or returns to one. So each call ends
  * even if every sequence is interrupted, as by a debugger that single-steps. */
