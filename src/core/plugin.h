@@ -31,6 +31,7 @@
 #include "core/pages/space.h"
 
 struct hak_heap;
+struct hak_page_request;
 
 /* --- contracts --------------------------------------------------------------------------------------- */
 
@@ -44,11 +45,10 @@ struct hak_frontend {
     bool headers; /* blocks of its header classes carry a header byte, in header builds */
     /* Whether the settings enable it; if not, the others serve its classes. Optional: always on. */
     bool (*is_on)(const struct hak_option_values *options);
-    /* Called once, before the tables are sealed. 0 or -errno; `place` is its index in hak_heap.local. Optional. */
-    int (*init)(const struct hak_option_values *options, unsigned place);
-    /* An ACTIVE slab of the class owned by `heap`, with a free block; NULL without memory. Optional: the backend's
-     * acquire_slab. */
-    struct hak_slab *(*slab_acquire)(struct hak_heap *heap, unsigned cls);
+    /* Called once, before the tables are sealed. 0 or -errno. Optional. */
+    int (*init)(const struct hak_option_values *options);
+    /* How many pages to map at once where its slabs need new ones; called each time. Optional: a superslab. */
+    size_t (*map_pages)(const struct hak_page_request *r);
     /* The most blocks in a bin of the class. Optional: core decides, as it does for 0. */
     uint32_t (*bin_capacity)(unsigned cls);
     /* One block of more than HAK_SMALL_MAX bytes, or of an alignment that no class has. `zero`: its bytes must read as
@@ -84,9 +84,8 @@ struct hak_stage {
     const char *finds; /* for `hakmem causes`: "Served by ..." */
 };
 
-/* What may serve a request for a slab: only an adopted PARTIAL one; also a cached EMPTY one of the class; also pages.
- * The second is for frontends that have pages of their own. */
-enum hak_acquire { HAK_ACQUIRE_PARTIAL, HAK_ACQUIRE_KEPT, HAK_ACQUIRE_ANY };
+/* What may serve a request for a slab: only an adopted PARTIAL one, or also EMPTY ones and pages. */
+enum hak_acquire { HAK_ACQUIRE_PARTIAL, HAK_ACQUIRE_ANY };
 
 /* A span backend decides where slabs lie: which pages of the page heap (pages/page_heap.h) become a slab, and which
  * EMPTY and PARTIAL slabs are tried first. */

@@ -45,7 +45,8 @@ static struct hak_slab *adopt(struct hak_heap *heap, unsigned cls)
 /* Free pages, or new ones. Blocks with a header byte lie in superslabs of their own. */
 static struct hak_slab *take_pages(unsigned cls, unsigned set)
 {
-    struct hak_page_request r = {.pages = hak_slab_pages[cls], .set = set, .slab = true};
+    struct hak_page_request r = {
+        .pages = hak_slab_pages[cls], .set = set, .slab = true, .map_pages = hak_parts.by_class[cls]->map_pages};
     struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_WHOLE);
     if (slab)
         hak_count_stage(STAGE_PAGES);
@@ -70,9 +71,9 @@ static struct hak_slab *acquire_slab(struct hak_heap *heap, unsigned cls, enum h
     if (slab || from == HAK_ACQUIRE_PARTIAL)
         return slab;
     slab = take_kept(cls);
-    if (!slab && from == HAK_ACQUIRE_ANY && hak_parts_has_header(cls))
+    if (!slab && hak_parts_has_header(cls))
         slab = take_pages(cls, HAK_SET_HEADERS);
-    if (!slab && from == HAK_ACQUIRE_ANY)
+    if (!slab)
         slab = take_pages(cls, HAK_SET_COMMON);
     if (slab)
         hak_slab_format(slab, cls, heap);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The arena's settings: batches of its reserve grow as they say, and a value out of range gives one line and the
-default.
+"""The arena's settings: the batches in which it is mapped grow as they say, and a value out of range gives one line
+and the default.
 
   PYTHONPATH=tests arena.py LIBRARY PROGRAM     (PROGRAM is tests/switches/work.c)
 """
@@ -19,7 +19,7 @@ GROWTH = [
     ({}, [1, 2, 4, 8]),
     ({"HAKMEM_POOL_TLS_ARENA_MB_INIT": 2}, [2, 4, 8]),
     ({"HAKMEM_POOL_TLS_ARENA_MB_MAX": 2}, [1, 2]),
-    ({"HAKMEM_POOL_TLS_ARENA_MB_MAX": 16, "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": 4}, [1, 2, 4, 8, 16]),
+    ({"HAKMEM_POOL_TLS_ARENA_MB_INIT": 4, "HAKMEM_POOL_TLS_ARENA_MB_MAX": 16}, [4, 8, 16]),
     ({"HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": 1}, [1, 2]),
     ({"HAKMEM_POOL_TLS_ARENA_MB_INIT": 8, "HAKMEM_POOL_TLS_ARENA_MB_MAX": 1}, [1]),
 ]

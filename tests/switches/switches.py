@@ -115,13 +115,13 @@ ROWS = {
 
     "HAKMEM_POOL_TLS": Row("0", "pool", "-", ("pool.*", "stages.*", "lru.*") + GROWTH,
                            elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("4", "pool", "-", ("pool.*", "lru.*") + GROWTH,
+    "HAKMEM_POOL_TLS_ARENA_MB_INIT": Row("8", "pool", "+", ("pool.*", "lru.*", "stages.*") + GROWTH,
                                          elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.*") + GROWTH,
+    "HAKMEM_POOL_TLS_ARENA_MB_MAX": Row("1", "pool", "-", ("pool.*", "lru.*", "stages.*") + GROWTH,
                                         elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.*") + GROWTH,
+    "HAKMEM_POOL_TLS_ARENA_GROWTH_LEVELS": Row("0", "pool", "-", ("pool.*", "lru.*", "stages.*") + GROWTH,
                                                elsewhere=("shrink",)),
-    "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.*", "lru.*", "bins.*", "slabs.*")),
+    "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.*", "lru.*", "bins.*", "slabs.*", "stages.*") + GROWTH),
 
     "HAKMEM_ACE_TRACE": output("large", r"^hakmem: ACE (Threshold|Exhaustion|MapFail)\b.*\d+"),
     "HAKMEM_ACE_WASTE_PCT": Row("0", "large", "-", SPANS),

@@ -26,7 +26,7 @@ static void set_level(unsigned level)
     }
     fake_os_pass(1);
     while (in_use > level) {
-        hak_pages_put_rest(spans[--in_use], SPAN_PAGES, false);
+        unit_put_pages(spans[--in_use], SPAN_PAGES);
         hak_pages_bound();
     }
 }

@@ -14,12 +14,12 @@ static const struct hak_dirty_queue *const queue = &hak_dirty_queue;
 
 static bool take(unsigned first, unsigned n)
 {
-    return hak_dirty_take(&a, hak_page_bits(first, n), false);
+    return hak_dirty_take(&a, hak_page_bits(first, n));
 }
 
 static void put(unsigned first, unsigned n)
 {
-    hak_dirty_put(&a, hak_page_bits(first, n), true, hak_clock_ms());
+    hak_dirty_put(&a, hak_page_bits(first, n), hak_clock_ms());
 }
 
 static void purge(unsigned first, unsigned n)
@@ -84,10 +84,4 @@ TEST(pages_that_were_never_taken_can_become_dirty)
     assert_int_equal(queue->purged, 0);
     purge(0, PAGES);
     assert_int_equal(hak_budget_held(), held);
-    assert_true(hak_dirty_take(&a, all, true)); /* a reserve, of which one page is used */
-    hak_dirty_put(&a, all & ~hak_page_bits(7, 1), false, hak_clock_ms());
-    hak_budget_take(HAK_PAGE);
-    put(7, 1);
-    hak_dirty_soil(&a, all);
-    assert_int_equal(queue->waiting, PAGES * HAK_PAGE);
 }

@@ -78,10 +78,9 @@ static void put(struct hak_slab *run)
     hak_pages_bound();
 }
 
-static void put_rest(char *base, size_t pages, bool unused)
+static void give(char *base, size_t pages)
 {
-    hak_pages_put_rest(base, pages, unused);
-    hak_pages_bound();
+    put(hak_pages_describe(base, pages, true));
 }
 
 static bool resize(struct hak_slab *run, size_t pages)
@@ -94,6 +93,13 @@ static bool resize(struct hak_slab *run, size_t pages)
 static char *fresh_base;
 static size_t fresh_bytes;
 static unsigned fresh_calls;
+static size_t wanted;
+
+static size_t wanted_pages(const struct hak_page_request *r)
+{
+    (void)r;
+    return wanted;
+}
 
 static void note_fresh(char *base, size_t bytes)
 {
@@ -103,22 +109,17 @@ static void note_fresh(char *base, size_t bytes)
     fresh_calls++;
 }
 
-/* All pages of so many new superslabs, one behind the other; clean, and not charged. */
+/* All pages of so many new superslabs, one behind the other. */
 static char *map_taken(unsigned set, unsigned superslabs)
 {
     struct hak_page_request r = {
-        .pages = superslabs * PAGES, .align = PAGES, .set = set, .slab = true, .uncharged = true, .fresh = note_fresh};
+        .pages = superslabs * PAGES, .align = PAGES, .set = set, .slab = true, .fresh = note_fresh};
     unsigned before = fresh_calls;
     assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
     assert_int_equal(fresh_calls, before + 1);
     assert_int_equal(fresh_bytes, superslabs * HAK_SUPERSLAB);
     assert_true(r.zero);
     return r.base;
-}
-
-static void give(char *base, size_t pages)
-{
-    put_rest(base, pages, true);
 }
 
 /* The same, free. */
@@ -129,12 +130,10 @@ static char *map_free(unsigned superslabs)
     return base;
 }
 
-/* Pages that were taken without a descriptor become dirty. */
 static void give_dirty(char *base, size_t pages)
 {
-    hak_budget_take(pages * HAK_PAGE);
     memset(base, 1, pages * HAK_PAGE);
-    put_rest(base, pages, false);
+    give(base, pages);
 }
 
 static bool is_run(char *base, size_t pages)
@@ -173,7 +172,7 @@ TEST(short_rests_of_a_class_hide_no_slab)
     enum { N = 40 };
     start(LATER);
     char *base = map_free(N + 1), *fitting;
-    struct hak_page_request r = {.pages = PAGES, .set = OWN(9), .slab = true, .uncharged = true};
+    struct hak_page_request r = {.pages = PAGES, .set = OWN(9), .slab = true};
     for (unsigned i = 0; i <= N; i++)
         assert_true(hak_pages_take(&r, HAK_PAGES_WHOLE));
     give(fitting = at(base, 1), 3);
@@ -206,7 +205,8 @@ TEST(new_superslabs_are_as_many_as_are_wanted_or_needed)
     size_t superslabs = 0;
     start(LATER);
     for (unsigned i = 0; i < COUNT(rows); i++) {
-        struct hak_page_request r = {.pages = rows[i].pages, .map_pages = rows[i].wanted, .fresh = note_fresh};
+        struct hak_page_request r = {.pages = rows[i].pages, .map_pages = wanted_pages, .fresh = note_fresh};
+        wanted = rows[i].wanted;
         fake_os_limit_maps(rows[i].at_most * HAK_SUPERSLAB);
         assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
         assert_int_equal(fresh_calls, i + 1);
@@ -225,7 +225,8 @@ TEST(without_memory_nothing_is_taken)
     start(LATER);
     size_t before = unit_space().handed_out;
     fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
-    struct hak_page_request r = {.pages = 64 * PAGES, .map_pages = 128 * PAGES, .fresh = note_fresh};
+    struct hak_page_request r = {.pages = 64 * PAGES, .map_pages = wanted_pages, .fresh = note_fresh};
+    wanted = 128 * PAGES;
     assert_false(hak_pages_take(&r, HAK_PAGES_MAPPED));
     assert_null(r.base);
     r = (struct hak_page_request){.pages = (size_t)1 << 40, .fresh = note_fresh};
@@ -295,7 +296,8 @@ TEST(given_pages_are_those_that_did_not_go_back)
 {
     start(LATER);
     unit_needs_delay();
-    struct hak_page_request r = {.pages = 5, .map_pages = 2 * PAGES};
+    struct hak_page_request r = {.pages = 5, .map_pages = wanted_pages};
+    wanted = 2 * PAGES;
     assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
     char *base = r.base;
     assert_int_equal(hak_pages_given(base, 2 * PAGES), 5);
@@ -322,12 +324,12 @@ TEST(what_slabs_share_a_superslab_with_goes_as_the_settings_say)
     give_dirty(base, 3);
     fake_os_pass(1000);
     assert_false(hak_pages_tick(hak_clock_ms()));
-    EXPECT(.waiting = 3, .held = 3);
+    EXPECT(.waiting = 3, .held = PAGES);
     struct hak_slab *span = take(5, HAK_PAGES_MAPPED);
     assert_true(resize(span, 1)); /* no slab is beside it */
-    EXPECT(.waiting = 3 + 4, .held = 3 + 5);
+    EXPECT(.waiting = 3 + 4, .held = PAGES + 5);
     tick_later();
-    EXPECT(.waiting = 3, .held = 3 + 1);
+    EXPECT(.waiting = 3, .held = PAGES + 1);
     give_dirty(at(base, 3), PAGES - 3);
     tick_later();
     EXPECT(.held = 1, .cached = 1);
@@ -352,7 +354,7 @@ TEST(beside_slabs_in_use_pages_go_under_a_cause_of_their_own)
     unit_needs_delay();
     give_dirty(map_taken(HAK_SET_COMMON, 1), 3);
     tick_later();
-    EXPECT(.waiting = 0);
+    EXPECT(.held = PAGES - 3);
     assert_true(unit_cause_calls(HAK_CAUSE_partial_release) > 0);
     assert_int_equal(unit_cause_calls(hak_parts.release->cause), 0);
 }
@@ -581,7 +583,7 @@ static void start_hooked(const char *settings)
 
 static void look_at_claimed(void)
 {
-    EXPECT(.held = 3);
+    EXPECT(.held = PAGES - 1);
     assert_true(is_run(shared, 1));
     assert_null(take(2, HAK_PAGES_FREE));
     assert_null(take(1, HAK_PAGES_DIRTY));
@@ -589,8 +591,7 @@ static void look_at_claimed(void)
     assert_null(take(1, HAK_PAGES_WHOLE));
     give_dirty(at(shared, 4), 1);
     assert_true(is_run(at(shared, 4), 1));
-    hak_budget_take(HAK_PAGE);
-    put(hak_pages_describe(at(shared, 5), 1, true));
+    give(at(shared, 5), 1);
     assert_true(is_run(at(shared, 4), 2));
 }
 
@@ -599,6 +600,7 @@ TEST(claimed_pages_are_nobodys)
     start_hooked(LATER);
     shared = map_taken(HAK_SET_COMMON, 1);
     give(shared, 1);
+    hak_pages_trim(0);
     give_dirty(at(shared, 1), 3);
     assert_true(is_run(shared, 4));
     beside = look_at_claimed;
@@ -606,7 +608,7 @@ TEST(claimed_pages_are_nobodys)
     assert_null(beside);
     assert_int_equal(shared[HAK_PAGE], 0);
     assert_true(is_run(at(shared, 1), 5)); /* with the pages that were put beside them */
-    EXPECT(.waiting = 2, .held = 3);
+    EXPECT(.waiting = 2, .held = PAGES - 3);
     put(hak_space_slab(shared));
     assert_true(is_run(shared, 6));
 }
@@ -634,7 +636,7 @@ TEST(beside_claimed_pages_the_rest_of_a_cached_superslab_is_taken)
 static void give_the_rest(void)
 {
     give(at(shared, 3), PAGES - 3);
-    EXPECT(.held = 3);
+    EXPECT(.waiting = PAGES - 3, .held = PAGES);
     assert_true(is_run(at(shared, 3), PAGES - 3));
 }
 
@@ -648,7 +650,7 @@ TEST(a_superslab_is_wholly_free_when_its_claimed_pages_are_back)
     bound();
     assert_null(beside);
     assert_true(is_run(shared, PAGES));
-    EXPECT(.cached = 1);
+    EXPECT(.waiting = PAGES - 3, .held = PAGES - 3, .cached = 1);
     assert_int_equal(unit_stat("lru", "pushes"), 1);
 }
 
@@ -736,7 +738,7 @@ static struct modelled {
     unsigned set, supplier;
     unsigned cached_at; /* its position in the order of the cache; 0: not in the cache */
     struct page {
-        bool taken, dirty, charged;
+        bool taken, dirty;
         uint64_t mark; /* its content: 0 until a write */
     } page[HAK_SUPERSLAB_PAGES];
 } model[MOST];
@@ -753,7 +755,7 @@ static unsigned run_count;
 static struct life {
     char *base;
     size_t pages;
-    struct hak_slab *run; /* NULL: pages that are neither described nor charged */
+    struct hak_slab *run;
 } lives[LIVES];
 static uint64_t random_state, marks;
 
@@ -847,7 +849,7 @@ static void check_pages(bool purge)
             assert_int_equal(old, p->dirty);
             assert_int_equal(*(uint64_t *)at(s->base, i), p->mark);
             dirty += p->dirty * HAK_PAGE;
-            charged += (p->dirty || p->charged) * HAK_PAGE;
+            charged += (p->dirty || p->taken) * HAK_PAGE;
         }
         regions += d->old != 0;
     }
@@ -886,27 +888,25 @@ static void note_free(char *base, size_t pages)
     }
 }
 
-static void model_take(char *base, size_t pages, bool charged)
+static void model_take(char *base, size_t pages)
 {
     for (size_t i = 0; i < pages; i++) {
         struct page *p = page_of(at(base, i));
         assert_false(p->taken);
         modelled_of(at(base, i))->cached_at = 0;
         p->taken = true;
-        p->charged = charged;
         p->dirty = false;
-        if (charged)
-            *(uint64_t *)at(base, i) = p->mark = ++marks;
+        *(uint64_t *)at(base, i) = p->mark = ++marks;
     }
 }
 
-static void model_put(char *base, size_t pages, bool dirty)
+static void model_put(char *base, size_t pages)
 {
     for (size_t i = 0; i < pages; i++) {
         struct page *p = page_of(at(base, i));
         assert_true(p->taken);
-        p->taken = p->charged = false;
-        p->dirty = dirty;
+        p->taken = false;
+        p->dirty = true;
     }
     note_free(base, pages);
 }
@@ -1007,9 +1007,9 @@ static void take_any(struct life *l)
         r.align = any(4) ? 0 : (size_t)1 << any(8);
         r.roomy = r.align <= 1 && !any(4);
     }
-    r.uncharged = r.slab = !any(3);
-    if (!any(8))
-        r.map_pages = any(4 * PAGES);
+    r.slab = !any(3);
+    r.map_pages = any(8) ? NULL : wanted_pages;
+    wanted = any(4 * PAGES);
     char *dirty = from == HAK_PAGES_DIRTY ? dirty_place(&r) : NULL;
     bool got = hak_pages_take(&r, from);
     find_runs(); /* with new superslabs */
@@ -1028,30 +1028,15 @@ static void take_any(struct life *l)
     if (!got)
         return;
     check_old(&r);
-    bool charged = !r.uncharged || !r.zero;
-    model_take(r.base, r.pages, charged);
-    *l = (struct life){.base = r.base, .pages = r.pages};
-    if (charged)
-        l->run = hak_pages_describe(r.base, r.pages, r.slab);
+    model_take(r.base, r.pages);
+    *l = (struct life){.base = r.base, .pages = r.pages, .run = hak_pages_describe(r.base, r.pages, r.slab)};
 }
 
-/* A part of pages without a descriptor, or all of those with one. */
 static void put_any(struct life *l)
 {
-    char *base = l->base;
-    size_t pages = l->run || any(2) ? l->pages : 1 + any((unsigned)l->pages);
-    bool used = !l->run && any(2);
-    if (l->run) {
-        put(l->run);
-    } else {
-        for (size_t i = 0; i < pages && used; i++)
-            *(uint64_t *)at(base, i) = page_of(at(base, i))->mark = ++marks;
-        hak_budget_take(used * pages * HAK_PAGE);
-        put_rest(base, pages, !used);
-    }
-    model_put(base, pages, l->run || used);
-    l->base = at(base, pages);
-    l->pages -= pages;
+    put(l->run);
+    model_put(l->base, l->pages);
+    l->pages = 0;
 }
 
 static bool may_grow(const struct life *l, size_t more)
@@ -1074,9 +1059,9 @@ static void resize_any(struct life *l)
     if (!may)
         return;
     if (pages > before)
-        model_take(at(l->base, before), pages - before, true);
+        model_take(at(l->base, before), pages - before);
     else if (pages < before)
-        model_put(at(l->base, pages), before - pages, true);
+        model_put(at(l->base, pages), before - pages);
     l->pages = pages;
 }
 
@@ -1140,7 +1125,7 @@ static bool do_any(void)
     case 2:
     case 3:
     case 4:
-        if (!l->pages || !l->run || l->run->cls != HAK_CLASS_SPAN)
+        if (!l->pages || l->run->cls != HAK_CLASS_SPAN)
             return false;
         resize_any(l);
         return true;
@@ -1161,7 +1146,7 @@ static void random_life(unsigned rounds)
         check_pages(do_any());
         check_runs();
         for (unsigned i = 0; i < LIVES; i++)
-            for (size_t k = 0; lives[i].pages && lives[i].run && k < hak_min(lives[i].pages, PAGES); k++)
+            for (size_t k = 0; lives[i].pages && k < hak_min(lives[i].pages, PAGES); k++)
                 assert_ptr_equal(hak_space_slab(at(lives[i].base, k)), lives[i].run);
         if (round % 16 == 0)
             check_cache();

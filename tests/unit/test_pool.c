@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The pool frontend and its reserves (reserve.c). */
-#include <limits.h>
-#include <pthread.h>
+ * The pool frontend: which classes it has, and how its pages are mapped. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/heap/bins.h"
-#include "core/pages/budget.h"
-#include "core/plugin.h"
-#include "frontends/pool/reserve.h"
-
+#include "core/parts/parts.h"
 #include "unit.h"
 
 static uint64_t pool(const char *key)
@@ -27,30 +21,13 @@ TEST(it_serves_8_to_52_kib)
             assert_string_not_equal(hak_parts.by_class[cls]->name, "pool");
 }
 
-/* A slab of the largest class, from the reserve. */
-static struct hak_slab *acquire(void)
-{
-    return hak_parts.by_class[HAK_NCLASSES - 1]->slab_acquire(unit_thread(), HAK_NCLASSES - 1);
-}
-
-static void release(struct hak_slab *slab)
-{
-    hak_slab_empty(slab);
-    hak_parts.backend->release_slab(slab);
-}
-
-static uint64_t reserved(void)
-{
-    return pool("reserved_bytes");
-}
-
 /* Slabs until the next batch. */
 static void use_up_batch(void)
 {
     uint64_t batches = pool("chunks_mapped");
     for (unsigned i = 0; pool("chunks_mapped") == batches; i++) {
         assert_true(i < 1000);
-        assert_non_null(acquire());
+        assert_non_null(hak_parts_acquire_slab(unit_thread(), HAK_NCLASSES - 1));
     }
 }
 
@@ -73,234 +50,8 @@ TEST_EACH(batches_double_up_to_the_largest, growths)
         uint64_t before = pool("chunk_bytes");
         use_up_batch();
         assert_int_equal(pool("chunk_bytes") - before, row->mib[i] * HAK_MIB);
-        assert_int_equal(pool("chunks"), 1);
     }
 }
-
-TEST(a_thread_that_begins_has_small_batches_again)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off");
-    use_up_batch();
-    use_up_batch();
-    uint64_t before = pool("chunk_bytes");
-    hak_reserve_end(unit_thread());
-    assert_int_equal(reserved(), 0);
-    fake_os_pass(hak_options.purge_delay_ms + 1);
-    hak_purge_all(0); /* no dirty pages */
-    use_up_batch();
-    assert_int_equal(pool("chunk_bytes") - before, HAK_MIB);
-}
-
-TEST(a_slab_is_cut_without_a_lock)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=4 HAKMEM_POOL_TLS_ARENA_MB_MAX=4");
-    unsigned pages = hak_slab_pages[HAK_NCLASSES - 1], n = 4 * HAK_MIB / (pages * HAK_PAGE);
-    use_up_batch();
-    uint64_t rest = reserved(), locks = pool("lock_taken"), heap = unit_stat("page_heap", "lock_taken");
-    uint64_t asked = pool("lock_taken") - locks, heap_asked = unit_stat("page_heap", "lock_taken") - heap;
-    locks = pool("lock_taken"), heap = unit_stat("page_heap", "lock_taken");
-    const char *last = NULL;
-    for (unsigned i = 1; i < n; i++) {
-        struct hak_slab *slab = acquire();
-        assert_non_null(slab);
-        assert_int_equal(hak_slab_state(slab), HAK_SLAB_ACTIVE);
-        assert_int_equal(slab->pages, pages);
-        assert_true(!last || slab->base == last + pages * HAK_PAGE);
-        last = slab->base;
-    }
-    assert_in_range(pool("lock_taken"), locks + asked, locks + 2 * asked); /* the questions themselves */
-    assert_in_range(unit_stat("page_heap", "lock_taken"), heap + heap_asked, heap + 2 * heap_asked);
-    assert_int_equal(reserved(), rest - (n - 1) * pages * HAK_PAGE);
-    assert_int_equal(pool("slabs_taken"), n);
-}
-
-TEST(dirty_pages_come_before_new_ones)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=1 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_PURGE_DELAY_MS=3600000");
-    unit_needs_delay();
-    bool zero;
-    struct hak_slab *run = unit_run(HAK_SUPERSLAB_PAGES / 2, 1, &zero), *keep = unit_run(1, 1, &zero);
-    char *base = run->base;
-    size_t bytes = run->pages * HAK_PAGE;
-    memset(base, 1, bytes);
-    unit_put_run(run);
-    size_t handed_out = unit_space().handed_out, held = hak_budget_held();
-    unsigned cls = hak_class_of(8192); /* its slabs are short */
-    struct hak_slab *slab = hak_parts.by_class[cls]->slab_acquire(unit_thread(), cls);
-    assert_in_range(slab->base, base, base + bytes - 1);
-    assert_int_equal(unit_space().handed_out, handed_out);
-    assert_int_equal(pool("chunks_mapped"), 0); /* a run that exists already is no batch */
-    assert_true(unit_stat("page_heap", "dirty_bytes") < bytes);
-    assert_int_equal(hak_budget_held(), held); /* dirty pages are charged wherever they lie */
-    unit_put_run(keep);
-}
-
-TEST(what_is_untouched_is_not_charged)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_ARENA_MB_MAX=8 HAKMEM_POOL_TLS_PREWARM=off");
-    size_t held = hak_budget_held(), slab = hak_slab_pages[HAK_NCLASSES - 1] * HAK_PAGE;
-    acquire();
-    assert_int_equal(reserved(), 8 * HAK_MIB - slab);
-    assert_int_equal(hak_budget_held(), held + slab);
-    acquire();
-    assert_int_equal(hak_budget_held(), held + 2 * slab);
-    hak_reserve_age(hak_clock_ms(), 0, UINT_MAX);
-    assert_int_equal(reserved(), 0);
-    assert_int_equal(pool("chunks_returned"), 1);
-    assert_int_equal(hak_budget_held(), held + 2 * slab); /* untouched, nor was it ever dirty */
-    assert_int_equal(unit_stat("page_heap", "dirty_bytes"), 0);
-}
-
-/* Of existing pages, takes as many as the slab needs. */
-TEST(near_a_limit_a_batch_is_as_small_as_needed)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8 HAKMEM_POOL_TLS_PREWARM=off");
-    bool zero;
-    size_t slabs = 0, pages = hak_slab_pages[HAK_NCLASSES - 1];
-    assert_non_null(unit_run(1, 1, &zero)); /* the others of its superslab are free, and clean */
-    fake_os_refuse(HAK_OS_mmap, 1, ENOMEM, true);
-    while (unit_run(HAK_SUPERSLAB_PAGES, HAK_SUPERSLAB_PAGES, &zero)) /* all that is mapped */
-        ;
-    while (acquire())
-        slabs++;
-    assert_int_equal(slabs, (HAK_SUPERSLAB_PAGES - 1) / pages);
-    assert_int_equal(pool("chunks_mapped"), 0);
-    fake_os_allow();
-    assert_non_null(acquire());
-    assert_int_equal(pool("chunks_mapped"), 1);
-}
-
-TEST(without_memory_there_is_no_slab_but_later)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
-    fake_os_refuse_any(1, ENOMEM, true);
-    assert_null(acquire());
-    assert_int_equal(reserved(), 0);
-    fake_os_allow();
-    release(acquire());
-    unit_free_blocks(unit_blocks(50000, 10));
-}
-
-/* --- what is left goes back ------------------------------------------------------------------------------ */
-
-/* The first check sees that it was used; the second one, a delay later, that it was not. */
-TEST(an_idle_rest_goes_back)
-{
-    unit_init("HAKMEM_PURGE_DELAY_MS=500 HAKMEM_POOL_TLS_PREWARM=off HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
-    const struct hak_frontend *f = hak_parts.by_class[HAK_NCLASSES - 1];
-    f->purge_tick(hak_clock_ms());
-    acquire();
-    uint64_t rest = reserved();
-    assert_true(rest > 0);
-    fake_os_pass(500);
-    f->purge_tick(hak_clock_ms());
-    assert_int_equal(reserved(), rest);
-    if (!hak_parts.release->at_once) { /* else the delay is none */
-        fake_os_pass(400);
-        f->purge_tick(hak_clock_ms());
-        assert_int_equal(reserved(), rest);
-    }
-    acquire(); /* used again */
-    rest = reserved();
-    fake_os_pass(100);
-    f->purge_tick(hak_clock_ms());
-    assert_int_equal(reserved(), rest);
-    fake_os_pass(500);
-    f->purge_tick(hak_clock_ms());
-    assert_int_equal(reserved(), 0);
-    assert_int_equal(pool("chunks"), 0);
-    assert_int_equal(pool("chunks_returned"), 1);
-    assert_non_null(acquire()); /* and the next one is served */
-    assert_true(reserved() > 0);
-}
-
-static struct unit_block *left;
-
-static void *leave_blocks(void *unused)
-{
-    left = unit_blocks(10000, 3);
-    unit_free_blocks(unit_blocks(50000, 10));
-    return unused;
-}
-
-TEST(the_rest_of_an_ended_thread_goes_back)
-{
-    unit_init("HAKMEM_POOL_TLS_ARENA_MB_INIT=8");
-    for (unsigned i = 0; i < 3; i++) {
-        unit_in_thread(leave_blocks, NULL);
-        assert_int_equal(reserved(), 0);
-        assert_int_equal(pool("chunks"), 0);
-        unit_free_blocks(left);
-        hak_bins_flush(unit_thread());
-        unit_sweep();
-    }
-    assert_true(pool("chunks_returned") >= 1);
-    struct hak_census c = unit_census();
-    assert_int_equal(c.used, 0);
-    assert_int_equal(unit_pages_in_use(&c), 0);
-}
-
-/* Its PARTIAL slabs serve others, and no further pages are taken. */
-TEST(slabs_of_ended_threads_are_adopted)
-{
-    unit_init("HAKMEM_POOL_TLS_PREWARM=off");
-    unit_in_thread(leave_blocks, NULL);
-    uint64_t slabs = pool("slabs_taken"), mapped = pool("chunks_mapped");
-    struct unit_block *mine = unit_blocks(10000, 3);
-    assert_int_equal(pool("slabs_taken"), slabs);
-    assert_int_equal(pool("chunks_mapped"), mapped);
-    unit_free_blocks(left);
-    unit_free_blocks(mine);
-    hak_bins_flush(unit_thread());
-    unit_sweep();
-    assert_int_equal(unit_census().used, 0);
-}
-
-/* --- fork ------------------------------------------------------------------------------------------------- */
-
-#if !HAK_SANITIZED /* a sanitizer's own locks do not outlive a fork among threads */
-static pthread_barrier_t barrier;
-
-static void *hold_a_reserve(void *unused)
-{
-    left = unit_blocks(10000, 3);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-    unit_free_blocks(left);
-    return unused;
-}
-
-/* The rest of the other threads' reserves is returned once, and no slab is cut from it any more. */
-static int use_reserves(void)
-{
-    if (!reserved() || !pool("chunks"))
-        return 1;
-    hak_purge_all(0);
-    if (reserved())
-        return 2;
-    unit_free_blocks(unit_blocks(30000, 300));
-    hak_purge_all(0);
-    struct hak_census c;
-    hak_stats_census(&c);
-    return c.violations ? 3 : 0;
-}
-
-TEST(a_child_gives_others_reserves_back)
-{
-    unit_init("HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_POOL_TLS_PREWARM=off");
-    pthread_barrier_init(&barrier, NULL, 2);
-    pthread_t thread = unit_begin(hold_a_reserve, NULL);
-    pthread_barrier_wait(&barrier);
-    uint64_t rest = reserved();
-    assert_true(rest > 0);
-    unit_in_child(use_reserves);
-    assert_int_equal(reserved(), rest);
-    pthread_barrier_wait(&barrier);
-    unit_join(thread);
-    hak_bins_flush(unit_thread());
-    assert_int_equal(unit_census().used, 0);
-}
-#endif
 
 /* --- addresses -------------------------------------------------------------------------------------------- */
 

@@ -24,7 +24,7 @@ static void start(const char *settings)
 
 static void put(size_t first, size_t n)
 {
-    hak_pages_put_rest(base + first * HAK_PAGE, n, false);
+    unit_put_pages(base + first * HAK_PAGE, n);
 }
 
 /* Takes the first pages of the shortest free run that is long enough, or those that were put last. True: they read as
@@ -282,7 +282,7 @@ TEST_EACH(so_does_a_tick_that_purges_another_page_of_the_superslab, wishes)
     start(row->settings);
     unit_needs_delay();
     char *first = take_new();
-    hak_pages_put_rest(first + HAK_PAGE, 1, false);
+    unit_put_pages(first + HAK_PAGE, 1);
     fake_os_pass(DELAY);
     size_t purged = queue->purged, pages = row->huge ? HAK_SUPERSLAB_PAGES - 2 : 1;
     tick();

@@ -355,6 +355,11 @@ struct hak_slab *unit_run(size_t pages, size_t align, bool *zero)
     return run;
 }
 
+void unit_put_pages(char *base, size_t pages)
+{
+    hak_pages_put(hak_pages_describe(base, pages, true));
+}
+
 void unit_put_run(struct hak_slab *run)
 {
     hak_pages_put(run);

@@ -125,6 +125,8 @@ bool unit_tick(void);
 /* A run of free pages, or of new ones, at a multiple of `align` pages; NULL without memory. */
 struct hak_slab *unit_run(size_t pages, size_t align, bool *zero);
 void unit_put_run(struct hak_slab *run);
+/* Puts pages that were taken. */
+void unit_put_pages(char *base, size_t pages);
 uint64_t unit_transitions(enum hak_slab_state from, enum hak_slab_state to);
 /* The number of system calls for a cause. */
 uint64_t unit_cause_calls(enum hak_cause cause);

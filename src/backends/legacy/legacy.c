@@ -40,6 +40,7 @@ static struct hak_slab *take_of_class(unsigned cls, bool header)
                                  .set = HAK_SET_OWN + cls,
                                  .slab = true,
                                  .header = header,
+                                 .map_pages = hak_parts.by_class[cls]->map_pages,
                                  .until = HAK_PAGES_MAPPED};
     struct hak_slab *slab = hak_pages_take_run(&r, HAK_PAGES_FREE);
     if (slab)

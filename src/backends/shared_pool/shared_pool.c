@@ -66,22 +66,23 @@ static void advise_superslab_huge(char *base)
         hak_huge_page_advise(base, HAK_SUPERSLAB);
 }
 
-static void prefault(char *base)
+static void prefault(char *base, size_t bytes)
 {
-    if (hak_os_advise(base, HAK_SUPERSLAB, HAK_ADVICE_POPULATE, HAK_CAUSE_prefault) == 0 ||
+    if (hak_os_advise(base, bytes, HAK_ADVICE_POPULATE, HAK_CAUSE_prefault) == 0 ||
         hak_options.no_fallback_prefault)
         return;
-    for (size_t i = 0; i < HAK_SUPERSLAB; i += HAK_SYSTEM_PAGE) /* kernels before 5.14 */
+    for (size_t i = 0; i < bytes; i += HAK_SYSTEM_PAGE) /* kernels before 5.14 */
         ((volatile char *)base)[i] = 0;
-    HAK_ADD_RELAXED(&prefault_touched, HAK_SUPERSLAB / HAK_SYSTEM_PAGE);
+    HAK_ADD_RELAXED(&prefault_touched, bytes / HAK_SYSTEM_PAGE);
 }
 
-static void prepare_superslab(char *base, size_t bytes)
+/* What is mapped ahead of use gets no huge pages. */
+static void prepare_superslabs(char *base, size_t bytes)
 {
-    (void)bytes;
-    advise_superslab_huge(base);
+    if (bytes == HAK_SUPERSLAB)
+        advise_superslab_huge(base);
     if (hak_options.ss_prefault && !hak_limit_is_tight) /* under a tight limit it is mapped late */
-        prefault(base);
+        prefault(base, bytes);
 }
 
 /* Takes pages of the page heap, from the first of these places that has some. */
@@ -92,7 +93,8 @@ static struct hak_slab *take_slab_pages(struct request *r, enum hak_pages_from f
                                      .until = until,
                                      .slab = true,
                                      .set = header ? HAK_SET_HEADERS : HAK_SET_COMMON,
-                                     .fresh = prepare_superslab};
+                                     .map_pages = hak_parts.by_class[r->cls]->map_pages,
+                                     .fresh = prepare_superslabs};
     struct hak_slab *slab = hak_pages_take_run(&pages, from);
     r->stage = stage_of[pages.from];
     return slab;

@@ -41,7 +41,6 @@ struct hak_heap {
     struct hak_cache *cache;      /* its thread's bins; NULL while the thread starts, and once it has ended */
     _Atomic(bool) changing;       /* a slow path of its thread has begun, and not ended */
     struct hak_heap *next, *prev; /* the heaps in use, or the recycled ones */
-    void *local[HAK_NFRONTENDS];  /* data of the frontends, by their index in the table of parts */
     uint32_t busy_in;             /* the period in which its thread last took a step (thread.c) */
     uint32_t flush_done;          /* the last flush request that it has followed */
     uint64_t scanned_ms;          /* the time up to which its classes were scanned, in turn; 0: no scan has run */

@@ -141,25 +141,20 @@ void hak_dirty_close(struct hak_dirty *d)
     hak_limit_split(-2 * __builtin_popcount(d->torn));
 }
 
-bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged)
+bool hak_dirty_take(struct hak_dirty *d, uint64_t pages)
 {
     bool zero = !(hak_dirty_old(d) & pages);
     uint64_t clean = pages & ~d->old, purged = pages & d->purged;
     draw_down(clean != pages ? remove_dirty(d, pages & d->old) : 0, purged ? return_purged(d, purged) : 0);
-    if (clean && (!uncharged || !zero))
-        hak_budget_take(bytes_of(clean));
+    hak_budget_take(bytes_of(clean));
     d->used |= pages;
     return zero;
 }
 
-void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms)
+void hak_dirty_put(struct hak_dirty *d, uint64_t pages, uint64_t now_ms)
 {
     size_t bytes = bytes_of(pages);
     queue->drawdown -= hak_min(queue->drawdown, bytes);
-    if (!dirty) {
-        d->used &= ~pages;
-        return;
-    }
     d->put_ms = now_ms;
     add_dirty(d, pages, false, now_ms);
 }

@@ -70,10 +70,10 @@ HAK_INLINE unsigned hak_dirty_length(void)
 
 /* The superslab goes away; all its pages are free and clean. */
 void hak_dirty_close(struct hak_dirty *d);
-/* Free pages are taken. True: they read as zero, and with `uncharged` the budget is not charged for them. */
-bool hak_dirty_take(struct hak_dirty *d, uint64_t pages, bool uncharged);
-/* Taken pages become free: dirty, or, if they were never charged, as they were before. */
-void hak_dirty_put(struct hak_dirty *d, uint64_t pages, bool dirty, uint64_t now_ms);
+/* Free pages are taken. True: they read as zero. */
+bool hak_dirty_take(struct hak_dirty *d, uint64_t pages);
+/* Taken pages become free and dirty. */
+void hak_dirty_put(struct hak_dirty *d, uint64_t pages, uint64_t now_ms);
 /* If some page of the superslab was taken, these free pages, as far as they never were, become dirty: a huge page made
  * them resident with their neighbours. Returns those that became dirty. */
 uint64_t hak_dirty_soil(struct hak_dirty *d, uint64_t pages);

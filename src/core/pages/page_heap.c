@@ -123,12 +123,11 @@ static void tell_old(uint64_t *words, size_t first, uint64_t old, size_t pages)
         words[i / 64] = (words[i / 64] & ~((uint64_t)1 << i % 64)) | (old & 1) << i % 64;
 }
 
-/* Takes free pages. True: they all read as zero; then, with `uncharged`, the budget is charged for none of them, else
- * for all. */
+/* Takes free pages. True: they all read as zero. */
 static bool occupy(struct hak_place at, size_t pages, const struct hak_page_request *r)
 {
     struct part x;
-    size_t zero_pages = 0;
+    bool zero = true;
     hak_free_runs_cut(at, pages);
     EACH_PART(x, at.base, pages)
     {
@@ -138,12 +137,9 @@ static bool occupy(struct hak_place at, size_t pages, const struct hak_page_requ
         leave_cache(x.s, false);
         set_free_pages(x.s, x.bits, false);
         x.s->slabs += r->slab ? x.pages : 0;
-        if (hak_dirty_take(&x.s->pages, x.bits, r->uncharged))
-            zero_pages += x.pages;
+        zero &= hak_dirty_take(&x.s->pages, x.bits);
     }
-    if (r->uncharged && zero_pages < pages)
-        hak_budget_take(zero_pages * HAK_PAGE);
-    return zero_pages == pages;
+    return zero;
 }
 
 /* Bit i of the result: a run of `pages` ones begins at bit i. */
@@ -279,7 +275,8 @@ static struct hak_place mapped_place(struct hak_page_request *r)
 {
     struct hak_superslab *list;
     size_t least = hak_align_up(r->pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES;
-    size_t count = hak_max(least, hak_align_up(r->map_pages, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES);
+    size_t wanted = r->map_pages ? r->map_pages(r) : 0;
+    size_t count = hak_max(least, hak_align_up(wanted, HAK_SUPERSLAB_PAGES) / HAK_SUPERSLAB_PAGES);
     misses++;
     if (hak_options.log_lru)
         hak_log("LRU_POP miss, %zu cached", cached);
@@ -307,13 +304,13 @@ static struct hak_place find_place(struct hak_page_request *r, enum hak_pages_fr
     return mapped_place(r);
 }
 
-static void vacate(char *base, size_t pages, bool is_dirty, bool slab);
+static void vacate(char *base, size_t pages, bool slab);
 
 /* The kernel refused to make the pages accessible. */
 static HAK_COLD void put_refused(struct hak_page_request *r)
 {
     hak_lock_acquire(&hak_pages_lock);
-    vacate(r->base, r->pages, !(r->uncharged && r->zero), r->slab);
+    vacate(r->base, r->pages, r->slab);
     hak_lock_release(&hak_pages_lock);
     r->base = NULL;
 }
@@ -369,7 +366,7 @@ static void note_due(uint64_t now_ms)
         HAK_STORE_RELAXED(&hak_pages_due, true);
 }
 
-static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
+static void vacate(char *base, size_t pages, bool slab)
 {
     struct part x;
     uint64_t now = hak_clock_ms();
@@ -380,7 +377,7 @@ static void vacate(char *base, size_t pages, bool is_dirty, bool slab)
         HAK_CHECK(!(x.s->free & x.bits));
         set_free_pages(x.s, x.bits, true);
         x.s->slabs -= slab ? x.pages : 0;
-        hak_dirty_put(&x.s->pages, x.bits, is_dirty, now);
+        hak_dirty_put(&x.s->pages, x.bits, now);
         if (x.s->free == HAK_ALL_PAGES)
             enter_cache(x.s, now);
     }
@@ -399,14 +396,7 @@ void hak_pages_put(struct hak_slab *run)
     run->base = NULL; /* its pages lead to no slab now */
     HAK_STORE_RELAXED(&run->word, HAK_SLAB_UNUSED);
     check_waiting |= !slab || ++slabs % hak_options.ss_partial_interval == 0;
-    vacate(base, pages, true, slab);
-    hak_lock_release(&hak_pages_lock);
-}
-
-void hak_pages_put_rest(char *base, size_t pages, bool unused)
-{
-    hak_lock_acquire(&hak_pages_lock);
-    vacate(base, pages, !unused, true);
+    vacate(base, pages, slab);
     hak_lock_release(&hak_pages_lock);
 }
 
@@ -429,7 +419,7 @@ bool hak_pages_resize(struct hak_slab *run, size_t pages)
     if (pages < before) {
         run->pages = (uint16_t)pages;
         check_waiting = true;
-        vacate(run->base + pages * HAK_PAGE, before - pages, true, false);
+        vacate(run->base + pages * HAK_PAGE, before - pages, false);
     }
     hak_lock_release(&hak_pages_lock);
     return done;

@@ -28,11 +28,10 @@ struct hak_page_request {
     enum hak_pages_from until; /* places are tried from the one that the caller passes up to this one */
     enum hak_pages_from from;  /* result: the place that served the request */
     unsigned set;
-    bool roomy;       /* prefers a place with as many free pages on both sides: the block will grow */
-    bool slab;        /* for a slab: its superslab is in use by slabs */
-    bool uncharged;   /* pages that read as zero are not charged to the budget: the caller does it */
-    bool header;      /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
-    size_t map_pages; /* HAK_PAGES_MAPPED: map this many if possible; 0: as few as needed */
+    bool roomy;  /* prefers a place with as many free pages on both sides: the block will grow */
+    bool slab;   /* for a slab: its superslab is in use by slabs */
+    bool header; /* HAK_SET_OWN: new superslabs come from the zone of blocks with a header byte */
+    size_t (*map_pages)(const struct hak_page_request *r); /* HAK_PAGES_MAPPED: how many, if possible; or NULL */
     void (*fresh)(char *base, size_t bytes); /* HAK_PAGES_MAPPED: called before others can take any; or NULL */
     uint64_t *old;                           /* receives one bit for each page with old content; or NULL */
     char *base;                              /* result */
@@ -48,9 +47,6 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
 struct hak_slab *hak_pages_describe(char *base, size_t pages, bool slab);
 /* Takes back a run, which may be an EMPTY slab. Its pages become dirty. */
 void hak_pages_put(struct hak_slab *run);
-/* The same for pages without a descriptor: the rest of a run that was taken with `uncharged`. `unused`: the pages still
- * read as zero. */
-void hak_pages_put_rest(char *base, size_t pages, bool unused);
 /* Makes a run shorter, which frees pages, or longer. False: the pages behind it are not free. */
 bool hak_pages_resize(struct hak_slab *run, size_t pages);
 /* How many of the pages were handed out and have not been purged since. */

@@ -116,25 +116,19 @@ bool hak_parts_init(void)
     if (hak_parts.backend->init && hak_parts.backend->init(o))
         return false;
     for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->init && hak_frontends[i]->init(o, i))
+        if (hak_frontends[i]->init && hak_frontends[i]->init(o))
             return false;
     return true;
 }
 
-HAK_INLINE struct hak_slab *acquire_by_class(struct hak_heap *heap, unsigned cls)
-{
-    const struct hak_frontend *f = hak_parts.by_class[cls];
-    return f->slab_acquire ? f->slab_acquire(heap, cls) : hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_ANY);
-}
-
-/* The stage that served is the one whose count moved. None moves where a frontend cuts a slab from pages of its own. */
+/* The stage that served is the one whose count moved. */
 static HAK_NOINLINE struct hak_slab *acquire_timed(struct hak_heap *heap, unsigned cls)
 {
     const _Atomic(uint64_t) *counts = (hak_counters_own ? hak_counters_own : &hak_counters_nobodys)->stages;
     uint64_t before[HAK_STAGES];
     hak_move(before, counts, sizeof before);
     uint64_t start = hak_os->clock_ns();
-    struct hak_slab *slab = acquire_by_class(heap, cls);
+    struct hak_slab *slab = hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_ANY);
     uint64_t ns = hak_clock_age(start, hak_os->clock_ns());
     unsigned stage = slab ? 0 : HAK_STAGES;
     while (stage < HAK_STAGES && HAK_LOAD_RELAXED(&counts[stage]) == before[stage])
@@ -146,7 +140,8 @@ static HAK_NOINLINE struct hak_slab *acquire_timed(struct hak_heap *heap, unsign
 
 struct hak_slab *hak_parts_acquire_slab(struct hak_heap *heap, unsigned cls)
 {
-    return HAK_UNLIKELY(hak_options.stage_stats) ? acquire_timed(heap, cls) : acquire_by_class(heap, cls);
+    return HAK_UNLIKELY(hak_options.stage_stats) ? acquire_timed(heap, cls)
+                                                 : hak_parts.backend->acquire_slab(heap, cls, HAK_ACQUIRE_ANY);
 }
 
 void hak_parts_empty_slab(struct hak_slab *slab)

@@ -207,8 +207,13 @@ static unsigned rounded_pages(struct span_request *r)
     return close && r->align == 1 ? pages : r->pages;
 }
 
-/* Takes free pages for the class, else for the exact length, else new ones for the class. The amount mapped at once
- * grows with the amount in use, so that calls are few and little is mapped for one block. */
+/* Grows with the amount in use, so that calls are few and little is mapped for one block. */
+static size_t map_pages(const struct hak_page_request *r)
+{
+    return hak_min(MAP_MAX_PAGES, hak_max(r->roomy ? 4 * r->pages : r->pages, live_pages()));
+}
+
+/* Takes free pages for the class, else for the exact length, else new ones for the class. */
 static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
 {
     struct hak_page_request p = {
@@ -219,7 +224,7 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
         .roomy = r->growing,
         .old = r->zero ? r->dirty : NULL,
         .until = HAK_PAGES_MAPPED,
-        .map_pages = hak_min(MAP_MAX_PAGES, hak_max(r->growing ? 4 * pages : pages, live_pages())),
+        .map_pages = map_pages,
         .fresh = r->growing                   ? NULL
                  : r->pages > HUGE_LONG_PAGES ? choose_long
                                               : choose_short,

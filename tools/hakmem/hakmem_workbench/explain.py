@@ -75,7 +75,7 @@ REASONS = {
         "page, only the program, by freeing it",
     ),
     "spans": Reason("the ends of large blocks, beyond what the program asked for"),
-    "reserve": Reason("pages taken ahead for blocks of 8 to 52 KiB"),
+    "reserve": Reason("pages on their way between the page heap and a slab"),
     "pinned": Reason(
         "free blocks of threads that this process does not have: it was forked while they ran",
         release="no setting; fork before threads start, or exec in the child",
