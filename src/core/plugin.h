@@ -63,11 +63,6 @@ struct hak_frontend {
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
     /* Adds the number of blocks outside of the planned range, and their usable bytes. Optional: there are none. */
     void (*count_outside)(size_t *blocks, size_t *bytes);
-    /* Called before a trim: returns all free pages that it keeps to the page heap. Optional: it keeps none. */
-    void (*flush)(void);
-    /* Called on slow paths of all threads, at most every few milliseconds: returns what has been idle for longer than
-     * hak_purge_delay_ms() to the page heap. The work of a call is bounded. Optional: nothing ages. */
-    void (*purge_tick)(uint64_t now_ms);
     /* Called when a heap's owner begins and ends; for a thread, by the thread itself, at its first slow path and at its
      * end. A heap may come from an ended thread, with blocks and slabs, and may pass to another one. Optional. */
     void (*heap_start)(struct hak_heap *heap);
@@ -106,7 +101,9 @@ struct hak_backend {
     /* Called before a trim: does what `all_back` left for later, and gives the EMPTY slabs to the page heap.
      * Optional. */
     void (*flush)(void);
-    /* As in struct hak_frontend. True: more is idle, and the next slow path calls again. Optional. */
+    /* Called on slow paths of all threads, at most every few milliseconds: returns what has been idle for longer than
+     * hak_purge_delay_ms() to the page heap. The work of a call is bounded. True: more is idle, and the next slow path
+     * calls again. Optional: nothing ages. */
     bool (*purge_tick)(uint64_t now_ms);
     void (*stats)(struct hak_stats_writer *w);
 };

@@ -67,7 +67,7 @@ static void drained(void)
 /* Those that were freed last stay in the thread's bin. */
 static void emptied(void)
 {
-    enum { MANY = 50000 };
+    enum { MANY = 200000 };
     static void *p[MANY];
     for (int i = 0; i < MANY; i++)
         p[i] = malloc(200);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.h), and
- * the pool's cache of EMPTY and PARTIAL slabs with publication, adoption and sweep (shared_pool/slab_cache.c,
+ * The lists that any thread pushes to and takes from, as they are: stacks with versions (core/pages/slab_stack.h), the
+ * run cache, and the pool's EMPTY and PARTIAL slabs with publication, adoption and sweep (shared_pool/slab_cache.c,
  * core/parts/parts.c). One thread at a time must get a slab, and see everything that the last one wrote. */
 #include <limits.h>
 
 #include "backends/shared_pool/slab_cache.h"
 #include "core/os/os.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/run_cache.h"
 #include "core/pages/slab_stack.h"
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
@@ -70,16 +71,21 @@ static void own(struct hak_slab *slab, unsigned self)
     world_use_up(slab);
 }
 
-static unsigned freed; /* slabs: their pages may serve anything */
+static _Atomic(unsigned) freed; /* slabs: their pages may serve anything */
 
 void hak_pages_put(struct hak_slab *slab)
 {
-    freed++;
+    atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
     own(slab, MODEL_THREADS);
 }
 
 void hak_pages_bound(void)
 {
+}
+
+uint64_t hak_purge_delay_ms(void)
+{
+    return 0;
 }
 
 /* --- stack: one thread takes two and puts the first back while another one takes ---------------------------- */
@@ -143,6 +149,42 @@ static void take_or_pop(unsigned self)
             put(self, slab);
         model_reached(slab != NULL);
     }
+}
+
+/* --- runs: one thread takes and puts, another takes, a third flushes ---------------------------------------- */
+
+static void setup_runs(void)
+{
+    setup(8, 0);
+    for (unsigned i = 0; i < WORLD_PAGES; i++)
+        MODEL_CHECK(!hak_run_cache_put(HAK_RUNS_COMMON, slabs[i], WORLD_PAGES));
+}
+
+static void take_or_flush(unsigned self)
+{
+    struct hak_slab *run = self < 2 ? hak_run_cache_take(HAK_RUNS_COMMON, 1) : NULL;
+    if (self == 2)
+        hak_run_cache_flush();
+    if (!run)
+        return;
+    run->used++;
+    held[self]++;
+    if (self == 1)
+        return;
+    run->used--;
+    held[self]--;
+    if ((run = hak_run_cache_put(HAK_RUNS_COMMON, run, 0)))
+        hak_pages_put(run);
+}
+
+/* Each run is held by a thread, waits, or is free. */
+static void expect_runs(void)
+{
+    unsigned n = held[1] + freed, gone = freed;
+    while (hak_run_cache_take(HAK_RUNS_COMMON, 1))
+        n++;
+    MODEL_CHECK(n == WORLD_PAGES && hak_run_cache_waiting(HAK_RUNS_COMMON) == 0);
+    model_reached(gone);
 }
 
 /* --- empty: two threads push where there is room for one, a third pops -------------------------------------------- */
@@ -327,6 +369,7 @@ static void purge_inside(unsigned self)
 const struct model models[] = {
     {"stack", 2, setup_stack, pop_and_push, expect_all, 2},
     {"take_all", 3, setup_stack, take_or_pop, expect_all, 2},
+    {"runs", 3, setup_runs, take_or_flush, expect_runs, 3},
     {"empty", 3, setup_empty, empty, expect_empties, 3},
     {"publish", 3, setup_publish, publish, expect_published, 2},
     {"sweep", 3, setup_sweep, sweep, expect_swept, 2},

@@ -10,6 +10,7 @@
 #include "core/os/os.h"
 #include "core/pages/budget.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/run_cache.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
@@ -226,6 +227,15 @@ bool hak_budget_allows_some(size_t bytes)
 {
     (void)bytes;
     return false;
+}
+
+void hak_run_cache_flush(void)
+{
+}
+
+void hak_run_cache_tick(uint64_t now)
+{
+    (void)now;
 }
 
 uint64_t hak_purge_delay_ms(void)

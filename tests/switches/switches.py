@@ -96,7 +96,8 @@ ROWS = {
     "HAKMEM_TINY_FAST_STATS": output("churn 48", r"^ *refills: \d+"),
     "HAKMEM_TINY_PREWARM": Row("1", "churn 48", "+", ("bins.*",) + SLABS),
 
-    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", OTHER_SLABS, base=NEVER | {"HAKMEM_SS_HOT_SLABS": "16"}),
+    "HAKMEM_SS_EMPTY_SCAN_LIMIT": Row("0", "shrink", "-", OTHER_SLABS + ("lru.*",),
+                                      base=NEVER | {"HAKMEM_SS_HOT_SLABS": "16"}),
     "HAKMEM_SS_HOT_SLABS": Row("1", "shrink", "-", OTHER_SLABS + ("lru.*",)),
     "HAKMEM_TINY_SS_PARTIAL": Row("0", "idle", "-", OTHER_SLABS + RELEASES, base=AT_ONCE),
     "HAKMEM_TINY_SS_PARTIAL_INTERVAL": Row("1", "whole", "+", OTHER_SLABS + RELEASES,

@@ -231,7 +231,8 @@ TEST(slots_of_ended_threads_are_used_again)
         if (i == 20)
             settled = hak_meta_bytes();
     }
-    assert_int_equal(hak_meta_bytes(), settled);
+    /* A slab's bitmap grows once, if another class gets it; the slots of a thread take more than a page. */
+    assert_in_range(hak_meta_bytes() - settled, 0, 19 * HAK_SYSTEM_PAGE - 1);
 }
 
 static pthread_barrier_t worked, over;

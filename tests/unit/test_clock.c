@@ -4,6 +4,7 @@
  * whatever the program does meanwhile, as long as it takes some slow path. */
 #include "core/base/kernel.h"
 #include "core/heap/bins.h"
+#include "core/pages/run_cache.h"
 #include "core/plugin.h"
 #include "touched.h"
 
@@ -113,9 +114,7 @@ static void age_at(uint64_t now_ms)
 {
     if (hak_parts.backend->purge_tick)
         hak_parts.backend->purge_tick(now_ms);
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->purge_tick)
-            hak_frontends[i]->purge_tick(now_ms);
+    hak_run_cache_tick(now_ms);
 }
 
 /* Live blocks lie close to each other, so that no superslab is wholly free: legacy would return it at once. */

@@ -111,36 +111,22 @@ static void cache_a_clean_one(void)
 
 /* --- stages ---------------------------------------------------------------------------------------------- */
 
-TEST(empty_of_the_same_class_then_of_the_same_length)
+/* The slab that was put last serves first, whatever its class was; then dirty pages. */
+TEST(empty_of_the_same_length_before_partial_before_pages)
 {
     start(NULL);
-    struct hak_slab *a = acquire(cls), *b = acquire(cls), *c = acquire(cls), *d = acquire(other_bin);
-    struct hak_slab *e = acquire(other_bin);
-    release(a);
-    release(b);
-    release(c); /* hot: c; EMPTY: a, b */
-    release(d);
-    release(e); /* hot: e; EMPTY: a, b, d */
-    check();
-    expect_stage("hot", cls, c);
-    expect_stage("warm", cls, e);
-    expect_stage("empty", cls, a);
-    expect_stage("empty", cls, b); /* not d, which is of another class */
-    expect_stage("empty", cls, d);
-    expect_stage("unused", cls, NULL);
-}
-
-TEST(hot_before_partial_before_empty_before_unused)
-{
-    start(NULL);
-    struct hak_slab *partial = acquire(cls), *empty = acquire(cls), *hot = acquire(cls);
+    struct hak_slab *partial = acquire(cls), *a = acquire(cls), *b = acquire(cls), *c = acquire(cls);
+    struct hak_slab *d = acquire(long_bin);
     make_partial(partial);
-    release(empty);
-    release(hot);
+    release(d);
+    release(a); /* dirty */
+    release(b);
     check();
-    expect_stage("hot", cls, hot);
+    expect_stage("hot", cls, b);
+    release(c);
+    expect_stage("warm", other_bin, c);
     expect_stage("partial", cls, partial);
-    expect_stage("empty", cls, empty);
+    expect_stage("empty", cls, a);
     expect_stage("unused", cls, NULL);
 }
 
@@ -280,26 +266,6 @@ TEST(partial_release_at_every_so_many_empties)
         assert_int_equal(releases(HAK_CAUSE_partial_release), empties / 3);
     }
     assert_int_equal(unit_stat("page_heap", "dirty_bytes"), (N - 1) % 3 * HAK_PAGE);
-}
-
-TEST(so_many_slabs_are_hot)
-{
-    enum { N = 5 };
-    start("HAKMEM_SS_HOT_SLABS=4");
-    struct hak_slab *slabs[N];
-    for (unsigned i = 0; i < N; i++)
-        slabs[i] = acquire(cls);
-    uint64_t locks = unit_stat("page_heap", "lock_taken");
-    for (unsigned i = 0; i < N - 1; i++)
-        release(slabs[i]);
-    assert_int_equal(hak_slab_state(slabs[0]), HAK_SLAB_EMPTY);
-    assert_ptr_equal(acquire(cls), slabs[N - 2]);
-    release(slabs[N - 2]);
-    assert_int_equal(unit_stat("page_heap", "lock_taken"), locks + 2); /* the question itself */
-    release(slabs[N - 1]);                                             /* it alone stays hot */
-    check();
-    expect_stage("hot", cls, slabs[N - 1]);
-    expect_stage("empty", cls, NULL);
 }
 
 TEST(hot_slabs_cool_down)

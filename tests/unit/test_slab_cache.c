@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/pages/run_cache.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build */
@@ -28,7 +29,7 @@ static void start(void)
 
 /* --- EMPTY slabs ------------------------------------------------------------------------------------------- */
 
-#define KEPT 3
+#define KEPT 3 /* pages that wait besides the last ones */
 
 /* A class near to `from` with slabs of one page, or of more. */
 static unsigned class_with(unsigned from, int step, bool one_page)
@@ -57,26 +58,7 @@ static void assert_empties(unsigned of, unsigned n, struct hak_slab **slabs)
     assert_null(hak_slab_cache_take_empty(of));
 }
 
-static unsigned kept(void)
-{
-    return hak_parts.release->at_once ? 1 : KEPT;
-}
-
-TEST(the_most_recent_of_the_class_comes_first)
-{
-    struct hak_slab *slabs[KEPT], *other;
-    start_with("HAKMEM_SS_HOT_SLABS=3");
-    make_slabs(slabs, KEPT, cls);
-    make_slabs(&other, 1, cls + 1);
-    assert_empties(cls, 0, slabs);
-    put_empty(other);
-    for (unsigned i = 0; i < kept(); i++)
-        put_empty(slabs[i]);
-    assert_empties(cls, kept(), slabs);
-    assert_empties(cls + 1, 1, &other);
-}
-
-TEST(a_similar_one_has_the_same_length)
+TEST(an_empty_slab_serves_classes_of_its_length_and_zone)
 {
     struct hak_slab *long_one, *one;
     start();
@@ -84,53 +66,42 @@ TEST(a_similar_one_has_the_same_length)
     unsigned long_cls = class_with(cls, 1, false);
     make_slabs(&long_one, 1, long_cls);
     make_slabs(&one, 1, other);
-    assert_null(hak_slab_cache_take_similar(short_cls));
+    assert_empties(short_cls, 0, NULL);
     put_empty(long_one);
-    assert_null(hak_slab_cache_take_similar(short_cls));
+    assert_empties(short_cls, 0, NULL);
     put_empty(one);
-    assert_ptr_equal(hak_slab_cache_take_similar(short_cls), one);
-    assert_ptr_equal(hak_slab_cache_take_similar(long_cls), long_one);
+    assert_empties(short_cls, 1, &one);
+    assert_empties(long_cls, 1, &long_one);
     if (!hak_parts_has_header(0) || hak_slab_pages[0] != 1)
         return;
     put_empty(hak_parts_acquire_slab(t, 0));
-    assert_null(hak_slab_cache_take_similar(short_cls)); /* of the other zone */
+    assert_empties(short_cls, 0, NULL); /* of the other zone */
 }
 
-static const char *const rooms[] = {"HAKMEM_SS_HOT_SLABS=3", "HAKMEM_SS_HOT_SLABS=3 HAKMEM_RELEASE=direct"};
+static const struct {
+    const char *settings;
+    unsigned stay;
+} rooms[] = {{"HAKMEM_SS_HOT_SLABS=4", KEPT + 1}, {"HAKMEM_SS_HOT_SLABS=1", 1}, {"HAKMEM_RELEASE=direct", 1}};
 
-/* The places of the taken slabs are free again. One waits where pages go back at once. */
-TEST_EACH(too_many_go_together_but_the_last, rooms)
+/* The one that was put last stays, of the others those that were put first. A flush takes all. */
+TEST_EACH(so_many_empty_slabs_wait, rooms)
 {
-    struct hak_slab *slabs[KEPT + 1];
-    start_with(*row);
-    make_slabs(slabs, KEPT + 1, cls);
-    for (unsigned i = 0; i < kept(); i++)
-        put_empty(slabs[i]);
-    hak_slab_cache_put(hak_slab_cache_take_empty(cls));
-    for (unsigned i = 0; i < kept(); i++)
-        assert_int_equal(hak_slab_state(slabs[i]), HAK_SLAB_EMPTY);
-    put_empty(slabs[kept()]);
-    for (unsigned i = 0; i < kept(); i++)
-        assert_int_equal(hak_slab_state(slabs[i]), HAK_SLAB_UNUSED);
-    assert_empties(cls, 1, &slabs[kept()]);
-}
-
-TEST(a_flush_takes_those_of_all_classes)
-{
-    struct hak_slab *slabs[KEPT], *other;
-    start_with("HAKMEM_SS_HOT_SLABS=3");
+    struct hak_slab *slabs[KEPT + 3];
+    start_with(row->settings);
+    unsigned n = COUNT(slabs), stay = hak_parts.release->at_once ? 1 : row->stay;
     for (unsigned round = 0; round < 2; round++) { /* the count begins again */
-        make_slabs(slabs, KEPT, cls);
-        make_slabs(&other, 1, cls + 1);
-        put_empty(other);
-        for (unsigned i = 0; i < kept(); i++)
+        make_slabs(slabs, n, cls);
+        for (unsigned i = 0; i < n; i++)
             put_empty(slabs[i]);
-        assert_int_equal(hak_slab_state(slabs[0]), HAK_SLAB_EMPTY);
-        hak_slab_cache_flush();
-        assert_int_equal(hak_slab_state(slabs[0]), HAK_SLAB_UNUSED);
-        assert_empties(cls, 0, NULL);
-        assert_empties(cls + 1, 0, NULL);
+        for (unsigned i = 0; i < n; i++)
+            assert_int_equal(hak_slab_state(slabs[i]) == HAK_SLAB_EMPTY, i < stay - 1 || i == n - 1);
+        if (round == 0)
+            hak_run_cache_flush();
+        for (unsigned i = 0; i < n && round == 0; i++)
+            assert_int_equal(hak_slab_state(slabs[i]), HAK_SLAB_UNUSED);
     }
+    assert_ptr_equal(hak_slab_cache_take_empty(cls), slabs[n - 1]);
+    assert_empties(cls, stay - 1, slabs);
 }
 
 /* --- PARTIAL slabs ----------------------------------------------------------------------------------------- */

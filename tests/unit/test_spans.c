@@ -31,11 +31,9 @@ static char *take(size_t size)
 TEST(each_length_has_a_class_that_wastes_little)
 {
     for (unsigned pages = 1; pages <= 4 * SPAN_MAX_PAGES; pages++) {
-        unsigned class = hak_span_class(pages), most = hak_span_class_pages(class);
-        assert_in_range(class, 0, SPAN_CLASSES - 1);
-        assert_in_range(most, pages, UINT32_MAX);
-        assert_true(class == 0 || hak_span_class_pages(class - 1) < pages);
-        assert_true(class == SPAN_CLASSES - 1 || most - pages <= pages / 8);
+        unsigned most = hak_span_rounded(pages);
+        assert_in_range(most, pages, pages + pages / 8);
+        assert_int_equal(hak_span_rounded(most), most);
         assert_true(pages > 16 || most == pages);
         assert_true(pages > SPAN_MAX_PAGES || most <= SPAN_MAX_PAGES);
     }
@@ -112,43 +110,30 @@ TEST(the_pages_of_the_span_that_was_freed_last_serve_longer_blocks)
     assert_int_equal(large("cached_bytes"), 0);
 }
 
-TEST(a_class_keeps_what_it_needed)
+/* The last one of the length, and others up to the bound. */
+TEST(so_many_spans_of_a_length_wait)
 {
-    enum { N = 4 };
+    enum { N = 20, SIZE = 3 * 65536, MOST = 5 };
     char *p[N];
-    unit_start("HAKMEM_ACE_CACHE_MB=4");
+    unit_start("HAKMEM_ACE_CACHE_MB=1");
     unit_needs_delay();
-    for (unsigned round = 0; round < 2 * N; round++) {
-        for (unsigned i = 0; i < N; i++)
-            p[i] = take(5 * HAK_PAGE);
-        for (unsigned i = 0; i < N; i++)
-            hak_free(p[i]); /* turned away at first: the budget is 0; the next miss raises it */
-    }
-    assert_true(large("cache_over_budget") > 0);
-    assert_int_equal(large("cached_bytes"), N * 5 * HAK_PAGE);
-    uint64_t budget = large("cache_budget");
-    assert_int_equal(budget, N - 1);
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(SIZE);
+    uint64_t hits = large("cache_hits");
+    for (unsigned i = 0; i < N; i++)
+        hak_free(p[i]);
+    assert_int_equal(large("cached_bytes"), (MOST + 1) * SIZE);
+    assert_int_equal(large("cache_over_budget"), N - MOST - 1);
+    for (unsigned i = 0; i < N; i++)
+        p[i] = take(SIZE);
+    assert_int_equal(large("cache_hits"), hits + MOST + 1);
+    for (unsigned i = 0; i < 2; i++)
+        hak_free(p[i]);
     fake_os_pass(hak_options.purge_delay_ms + 10);
     hak_purge_tick(); /* no request took them */
     assert_int_equal(large("cached_bytes"), 0);
-    assert_int_equal(large("cache_evicted"), N);
-    assert_true(large("cache_budget") < budget);
-}
-
-TEST(the_cache_is_bounded_in_bytes)
-{
-    unit_start("HAKMEM_ACE_CACHE_MB=1");
-    enum { N = 40, SIZE = 2 * 65536 };
-    char *p[N];
-    for (unsigned round = 0; round < 40; round++) {
-        for (unsigned i = 0; i < N; i++)
-            p[i] = take(SIZE);
-        for (unsigned i = 0; i < N; i++)
-            hak_free(p[i]);
-        assert_true(large("cached_bytes") <= HAK_MIB + SIZE); /* and the one freed last */
-    }
-    if (!hak_parts.release->at_once)
-        assert_true(large("cache_hits") > 0);
+    assert_int_equal(large("cache_evicted"), 2);
+    assert_int_equal(large("live_bytes"), (N - 2) * SIZE);
 }
 
 TEST(rounding_wastes_no_more_than_asked)

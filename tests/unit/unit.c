@@ -16,6 +16,7 @@
 
 #include "../watchdog.h"
 #include "core/malloc/malloc.h"
+#include "core/pages/run_cache.h"
 #include "core/parts/purge.h"
 
 #define OUT_FD 9
@@ -342,6 +343,7 @@ void unit_sweep(void)
 bool unit_tick(void)
 {
     bool more = hak_parts.backend->purge_tick && hak_parts.backend->purge_tick(hak_clock_ms());
+    hak_run_cache_tick(hak_clock_ms());
     return hak_pages_tick(hak_clock_ms()) || more;
 }
 

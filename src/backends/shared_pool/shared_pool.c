@@ -15,11 +15,11 @@
 #define HUGE_LOOK_BACK 4u
 
 /* The policy, top to bottom. */
-enum stage { STAGE_HOT, STAGE_PARTIAL, STAGE_WARM, STAGE_EMPTY, STAGE_UNUSED, STAGE_DRAIN, STAGE_LRU, STAGE_MAP };
+enum stage { STAGE_HOT, STAGE_WARM, STAGE_PARTIAL, STAGE_EMPTY, STAGE_UNUSED, STAGE_DRAIN, STAGE_LRU, STAGE_MAP };
 static const struct hak_stage acquire_stages[] = {
     [STAGE_HOT] = {"hot", false, "a cached EMPTY slab of its class"},
-    [STAGE_PARTIAL] = {"partial", false, "a PARTIAL slab of its class, which is adopted"},
     [STAGE_WARM] = {"warm", false, "a cached EMPTY slab of another class, of the same length"},
+    [STAGE_PARTIAL] = {"partial", false, "a PARTIAL slab of its class, which is adopted"},
     [STAGE_EMPTY] = {"empty", true, "dirty pages, as EMPTY slabs left them"},
     [STAGE_UNUSED] = {"unused", true, "free pages of a superslab"},
     [STAGE_DRAIN] = {"drain", true, "pages that returned remote blocks, or ended threads, left free"},
@@ -68,8 +68,7 @@ static void advise_superslab_huge(char *base)
 
 static void prefault(char *base, size_t bytes)
 {
-    if (hak_os_advise(base, bytes, HAK_ADVICE_POPULATE, HAK_CAUSE_prefault) == 0 ||
-        hak_options.no_fallback_prefault)
+    if (hak_os_advise(base, bytes, HAK_ADVICE_POPULATE, HAK_CAUSE_prefault) == 0 || hak_options.no_fallback_prefault)
         return;
     for (size_t i = 0; i < bytes; i += HAK_SYSTEM_PAGE) /* kernels before 5.14 */
         ((volatile char *)base)[i] = 0;
@@ -116,19 +115,13 @@ static struct hak_slab *drain_for(struct request *r, bool header)
 static struct hak_slab *find_kept(struct request *r, enum hak_acquire from)
 {
     struct hak_slab *slab = from != HAK_ACQUIRE_PARTIAL ? hak_slab_cache_take_empty(r->cls) : NULL;
-    r->stage = STAGE_HOT;
-    if (slab)
-        return slab;
-    r->stage = STAGE_PARTIAL;
-    return hak_slab_cache_adopt(r->heap, r->cls);
+    r->stage = slab ? slab->cls == r->cls ? STAGE_HOT : STAGE_WARM : STAGE_PARTIAL;
+    return slab ? slab : hak_slab_cache_adopt(r->heap, r->cls);
 }
 
 static HAK_NOINLINE struct hak_slab *find_others(struct request *r, bool header)
 {
-    struct hak_slab *slab = hak_slab_cache_take_similar(r->cls);
-    r->stage = STAGE_WARM;
-    if (!slab)
-        slab = take_slab_pages(r, HAK_PAGES_DIRTY, HAK_PAGES_FREE, header);
+    struct hak_slab *slab = take_slab_pages(r, HAK_PAGES_DIRTY, HAK_PAGES_FREE, header);
     if (!slab)
         slab = drain_for(r, header);
     if (!slab)

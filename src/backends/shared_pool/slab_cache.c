@@ -7,10 +7,10 @@
 
 #include "core/base/work.h"
 #include "core/pages/page_heap.h"
+#include "core/pages/run_cache.h"
 #include "core/parts/purge.h"
 #include "core/parts/sparse.h"
 
-#define EMPTY_PAGES 256        /* 16 MiB of all classes; beyond that, each class keeps only the most recent slab */
 #define IDLE_PAGES 8           /* at least so many pages of a class may be idle on its stack */
 #define IDLE_SLABS 4           /* so many slabs, if their threads have ended */
 #define STEP 16u               /* slabs that a sweep visits when too many are idle */
@@ -23,9 +23,8 @@
  * if one is wanted. No idle slab is missed: a thread that makes a slab idle requests a pass; a thread that puts a slab
  * on a stack checks it once more, and requests a pass if it is idle by then. */
 static struct class_cache {
-    struct hak_slab_stack empty, partial[2];
-    _Atomic(int32_t) empties;  /* slabs on `empty` */
-    _Atomic(int32_t) partials; /* slabs on `partial` */
+    struct hak_slab_stack partial[2];
+    _Atomic(int32_t) partials; /* slabs on both */
     _Atomic(int32_t) idle;     /* about how many of those have all blocks back */
     /* FRONT: the index of the front stack; PASSING: a pass is in progress; WANTED: another is wanted */
     _Atomic(unsigned) turn;
@@ -35,98 +34,30 @@ static struct class_cache {
 
 enum { FRONT = 1, PASSING = 2, WANTED = 4 };
 
-static _Atomic(int32_t) empty_pages;                             /* pages on the `empty` stacks of all classes */
-static _Atomic(uint64_t) used_classes[(HAK_NCLASSES + 63) / 64]; /* bit i: class i has had an EMPTY slab */
-
 /* While a thread holds this lock it may have removed slabs from lists: fork waits until they are on a list again, or in
  * the page heap. */
 static HAK_LOCK(sweeping, HAK_RANK_SWEEP);
-static HAK_LOCK(cooling, HAK_RANK_BACKEND);
 
 /* --- EMPTY slabs ---------------------------------------------------------------------------------------- */
 
-static void count_empty(unsigned cls, int32_t slabs)
+static enum hak_run_kind kind_of(unsigned cls)
 {
-    HAK_ADD_RELAXED(&caches[cls].empties, slabs);
-    HAK_ADD_RELAXED(&empty_pages, slabs * (int32_t)hak_slab_pages[cls]);
+    return hak_parts_has_header(cls) ? HAK_RUNS_HEADERS : HAK_RUNS_COMMON;
 }
 
 struct hak_slab *hak_slab_cache_take_empty(unsigned cls)
 {
-    struct hak_slab *slab = hak_slab_stack_pop(&caches[cls].empty);
-    if (slab)
-        count_empty(cls, -1);
-    return slab;
+    return hak_run_cache_take(kind_of(cls), hak_slab_pages[cls]);
 }
 
-static void mark_used(unsigned cls)
-{
-    _Atomic(uint64_t) *word = &used_classes[cls / 64];
-    if (!(HAK_LOAD_RELAXED(word) >> cls % 64 & 1))
-        HAK_OR_RELAXED(word, (uint64_t)1 << cls % 64);
-}
-
-static bool is_similar(unsigned cls, unsigned other)
-{
-    return hak_slab_pages[cls] == hak_slab_pages[other] && hak_parts_has_header(cls) == hak_parts_has_header(other);
-}
-
-struct hak_slab *hak_slab_cache_take_similar(unsigned cls)
-{
-    struct hak_slab *slab = NULL;
-    for (unsigned first = 0; first < HAK_NCLASSES && HAK_LOAD_RELAXED(&empty_pages) > 0; first += 64)
-        for (uint64_t bits = HAK_LOAD_RELAXED(&used_classes[first / 64]); bits; bits &= bits - 1) {
-            unsigned other = first + (unsigned)__builtin_ctzll(bits);
-            if (!hak_slab_stack_is_empty(&caches[other].empty) && is_similar(cls, other) &&
-                (slab = hak_slab_cache_take_empty(other)))
-                return slab;
-        }
-    return NULL;
-}
-
-/* The caller holds the lock, and calls hak_pages_bound without it. */
-static void cool(unsigned cls)
-{
-    struct hak_slab *next, *slab = hak_slab_stack_take_all(&caches[cls].empty);
-    for (; slab; slab = next) {
-        next = hak_slab_stack_next(slab);
-        count_empty(cls, -1);
-        hak_pages_put(slab);
-    }
-}
-
-static void cool_all(void)
-{
-    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
-        hak_lock_acquire(&cooling);
-        cool(cls);
-        hak_lock_release(&cooling);
-    }
-    hak_pages_bound();
-}
-
-static bool is_full(unsigned cls)
-{
-    bool many = HAK_LOAD_RELAXED(&empty_pages) > EMPTY_PAGES || hak_parts.release->at_once;
-    return HAK_LOAD_RELAXED(&caches[cls].empties) >= (many ? 1 : (int32_t)hak_options.hot_slabs);
-}
-
-/* The most recent slab stays cached; if there are too many, the older ones are released together. */
 static void put_empty(struct hak_slab *slab)
 {
-    unsigned cls = slab->cls; /* read before the push, after which the slab may change its class */
-    bool full = is_full(cls);
+    size_t most = hak_parts.release->at_once ? 0 : hak_options.hot_slabs - 1;
     if (HAK_UNLIKELY(hak_options.log_free))
         hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
-    if (full) {
-        hak_lock_acquire(&cooling);
-        cool(cls);
-    }
-    mark_used(cls);
-    hak_slab_stack_push(&caches[cls].empty, slab);
-    count_empty(cls, 1);
-    if (full) {
-        hak_lock_release(&cooling);
+    enum hak_run_kind kind = hak_tag_in_header_zone(slab->base) ? HAK_RUNS_HEADERS : HAK_RUNS_COMMON;
+    if ((slab = hak_run_cache_put(kind, slab, most))) {
+        hak_pages_put(slab);
         hak_pages_bound();
     }
 }
@@ -313,18 +244,16 @@ void hak_slab_cache_flush(void)
     want_passes();
     while (hak_slab_cache_sweep(true, UINT_MAX))
         hak_lock_let_fork();
-    cool_all();
 }
 
 bool hak_slab_cache_tick(uint64_t now_ms)
 {
-    static _Atomic(uint64_t) cooled_ms;
+    static _Atomic(uint64_t) passed_ms;
     bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
     bool more = hak_slab_cache_sweep(slept, slept ? TICK_AFTER_SLEEP : TICK);
-    if (slept || hak_clock_age(HAK_LOAD_RELAXED(&cooled_ms), now_ms) >= hak_purge_delay_ms()) {
-        cool_all();
+    if (slept || hak_clock_age(HAK_LOAD_RELAXED(&passed_ms), now_ms) >= hak_purge_delay_ms()) {
         want_passes();
-        HAK_STORE_RELAXED(&cooled_ms, now_ms);
+        HAK_STORE_RELAXED(&passed_ms, now_ms);
     }
     return more && slept;
 }

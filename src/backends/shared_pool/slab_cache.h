@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The slabs of each class without an owner, on lock-free stacks: EMPTY slabs (the empty-slab cache), whose pages are
- * not free, and PARTIAL slabs. If a class has too many EMPTY slabs, their pages are given to the page heap together,
- * under one lock. A PARTIAL slab whose last block comes back stays on its stack, where the next request of its class
+ * The slabs of each class without an owner: EMPTY slabs, in the run cache, and PARTIAL slabs, on lock-free stacks. A
+ * PARTIAL slab whose last block comes back stays on its stack, where the next request of its class
  * finds it: it is idle. When several slabs of a class are idle, or after a while, a sweep visits the stack, a few slabs
  * at a time: idle ones become EMPTY. Any thread may call these functions. */
 #ifndef SHARED_POOL_SLAB_CACHE_H
@@ -14,10 +13,8 @@ void hak_slab_cache_put(struct hak_slab *slab);
 /* The last block of a PARTIAL slab of the class came back; another thread may own the slab by now. May sweep. */
 void hak_slab_cache_all_back(struct hak_slab *slab, unsigned cls);
 
-/* Takes an EMPTY slab of the class; NULL if there is none. */
+/* Takes an EMPTY slab of the class, or of another one, of the same length and in the same zone; NULL: there is none. */
 struct hak_slab *hak_slab_cache_take_empty(unsigned cls);
-/* Takes an EMPTY slab of another class, of the same length and in the same zone. */
-struct hak_slab *hak_slab_cache_take_similar(unsigned cls);
 /* Takes a PARTIAL slab of the class; `heap` has adopted it. */
 struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls);
 
@@ -26,8 +23,8 @@ struct hak_slab *hak_slab_cache_adopt(struct hak_heap *heap, unsigned cls);
  * another thread's sweep, and for a fork that waits, if the caller holds no lock; otherwise it does nothing while
  * another thread sweeps. */
 bool hak_slab_cache_sweep(bool all, unsigned most);
-/* Flush: sweeps all classes and gives the pages of all EMPTY slabs to the page heap. Tick: does the same in bounded
- * steps, once per purge delay, or after a sleep; true if there are more. */
+/* Flush: sweeps all classes. Tick: does the same in bounded steps, once per purge delay, or after a sleep; true if
+ * there are more. */
 void hak_slab_cache_flush(void);
 bool hak_slab_cache_tick(uint64_t now_ms);
 

@@ -29,6 +29,7 @@ enum hak_rank {
     HAK_RANK_FRONTEND_INNER, /* a frontend's second lock, taken while it holds the first */
     HAK_RANK_BACKEND,
     HAK_RANK_BACKEND_INNER,
+    HAK_RANK_RUNS, /* runs on their way from the run cache to the page heap */
     HAK_RANK_PAGES,
     HAK_RANK_RANGE,
     HAK_RANK_META,

@@ -12,6 +12,7 @@
 #include "core/heap/heaps.h"
 #include "core/heap/thread.h"
 #include "core/pages/budget.h"
+#include "core/pages/run_cache.h"
 #include "core/pages/space.h"
 #include "core/parts/parts.h"
 #include "core/parts/purge.h"
@@ -48,9 +49,7 @@ static bool dissolve_idle(uint64_t since_ms, unsigned most)
 static bool tick_parts(uint64_t now_ms)
 {
     bool more = hak_parts.backend->purge_tick && hak_parts.backend->purge_tick(now_ms);
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->purge_tick)
-            hak_frontends[i]->purge_tick(now_ms);
+    hak_run_cache_tick(now_ms);
     return hak_pages_tick(now_ms) || more;
 }
 
@@ -162,9 +161,7 @@ size_t hak_purge_all(size_t keep)
     hak_heaps_dissolve(UINT64_MAX, UINT_MAX);
     if (hak_parts.backend->flush)
         hak_parts.backend->flush();
-    for (unsigned i = 0; hak_frontends[i]; i++)
-        if (hak_frontends[i]->flush)
-            hak_frontends[i]->flush();
+    hak_run_cache_flush();
     return hak_pages_trim(keep);
 }
 

@@ -275,7 +275,7 @@ static void *span_alloc(size_t size, size_t align, bool zero)
 {
     if (HAK_UNLIKELY(zero || size >= DIRECT_MIN || align > HAK_PAGE || hak_limit_is_tight))
         return span_or_direct(size, align, zero, false);
-    struct hak_slab *slab = hak_spans_take_recent(pages_for(size));
+    struct hak_slab *slab = HAK_HARDENED ? NULL : hak_run_cache_take_last(HAK_RUNS_SPANS, pages_for(size));
     return HAK_LIKELY(slab) ? hand_out(slab, size)->base : cached_span_or_other(size);
 }
 
@@ -295,7 +295,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
     HAK_COUNT_HERE(transitions[HAK_SLAB_SPAN][HAK_SLAB_UNUSED]);
-    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the span cache may keep its descriptor */
+    HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the run cache may keep its descriptor */
     return hak_spans_put(slab);
 }
 
@@ -368,7 +368,5 @@ const struct hak_frontend hak_frontend_large = {
     .span_usable = span_usable,
     .span_resize = span_resize,
     .count_outside = count_outside,
-    .flush = hak_spans_flush,
-    .purge_tick = hak_spans_age,
     .stats = write_large_stats,
 };

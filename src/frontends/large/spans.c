@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * See spans.h. A request is served by a cached span of its class, by the best fit of the page heap, or by new
- * superslabs. Spans that were taken from the page heap and are not cached are live. Each class has a stack of cached
- * spans, so the span that was freed last serves first; no lock is taken, and the counts are approximate. */
+ * See spans.h. A request is served by a span that waits in the run cache, by the best fit of the page heap, or by new
+ * superslabs. Spans that were taken from the page heap and do not wait are live. */
 #include "spans.h"
 
 #include "core/base/layout.h"
@@ -14,60 +13,14 @@
 #include "huge.h"
 
 #define MAP_MAX_PAGES 2048u /* at most 128 MiB are mapped at once */
-#define BUDGET_MAX 16u
+#define SPAN_SHORT HAK_RUN_SHORT(HAK_RUNS_SPANS)
 #define PAGES_WORK 24u /* more work of a block whose span comes from the page heap, or goes there */
 
-HAK_SELDOM struct class_cache hak_span_caches[SPAN_ROWS];
-static struct class_cache *const caches = hak_span_caches;
-
-static HAK_LOCK(aging, HAK_RANK_FRONTEND);      /* held while spans move from the cache to the page heap */
-static _Atomic(size_t) pages_out, cached_pages; /* pages_out: taken from the page heap */
-static _Atomic(uint64_t) misses, evicted, over_budget;
+static _Atomic(size_t) pages_out; /* taken from the page heap by requests, and not put back by them */
+static _Atomic(uint64_t) misses, over_budget;
 static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
 
-/* --- the cache -------------------------------------------------------------------------------------------- */
-
-/* Spans are counted while they are on a stack, and briefly before and after: no thread finds more spans than are
- * counted. */
-static void uncount(struct class_cache *c, const struct hak_slab *span)
-{
-    HAK_SUB_RELAXED(&c->count, 1);
-    HAK_SUB_RELAXED(&cached_pages, span->pages);
-}
-
-/* A span that is too short stays in the cache; NULL: there is none. */
-static HAK_NOINLINE struct hak_slab *miss(struct class_cache *c, struct hak_slab *too_short)
-{
-    uint32_t budget = HAK_LOAD_RELAXED(&c->budget);
-    if (too_short)
-        hak_slab_stack_push(&c->spans, too_short);
-    HAK_ADD_RELAXED(&misses, 1);
-    if (HAK_LOAD_RELAXED(&c->turned_away) && budget < BUDGET_MAX)
-        HAK_STORE_RELAXED(&c->budget, budget + 1);
-    HAK_STORE_RELAXED(&c->turned_away, false);
-    return NULL;
-}
-
-static size_t most_cached(void)
-{
-    return hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb * HAK_MIB / HAK_PAGE;
-}
-
-static bool push_cached(struct hak_slab *span)
-{
-    struct class_cache *c = &caches[hak_span_class(span->pages)];
-    if (HAK_LOAD_RELAXED(&c->count) < HAK_LOAD_RELAXED(&c->budget) &&
-        HAK_LOAD_RELAXED(&cached_pages) + span->pages <= most_cached()) {
-        HAK_ADD_RELAXED(&c->count, 1);
-        HAK_ADD_RELAXED(&cached_pages, span->pages);
-        span->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
-        hak_slab_stack_push(&c->spans, span);
-        return true;
-    }
-    HAK_ADD_RELAXED(&over_budget, 1);
-    HAK_STORE_RELAXED(&c->turned_away, true);
-    return false;
-}
+/* --- spans that wait ---------------------------------------------------------------------------------------- */
 
 static void put_pages(struct hak_slab *span)
 {
@@ -81,87 +34,24 @@ static bool wastes_little(unsigned pages, unsigned wanted)
     return (pages - wanted) * 100 <= pages * hak_options.ace_waste_pct;
 }
 
-/* The span that was freed last. If it is too short or too long, and its class does not keep it, its pages become free,
- * so that they may serve. */
-static struct hak_slab *pop_recent(unsigned pages)
+/* The long span that was freed last. If it is too short or too long, its pages become free, so that they may serve. */
+static struct hak_slab *pop_long(unsigned pages)
 {
-    _Atomic(uint64_t) *recent = hak_spans_recent(pages);
-    struct hak_slab *span = hak_slab_stack_top(HAK_EXCHANGE_ACQUIRE(recent, 0));
+    struct hak_slab *span = hak_run_cache_take_any(HAK_RUNS_SPANS, 0);
     if (!span || (span->pages >= pages && wastes_little(span->pages, pages)))
         return span;
-    if (!push_cached(span))
-        put_pages(span); /* a purge that is due then waits until this request has its pages */
+    put_pages(span); /* a purge that is due then waits until this request has its pages */
     return NULL;
 }
 
-static struct hak_slab *pop_cached(unsigned pages)
+static struct hak_slab *pop_waiting(unsigned pages)
 {
-    struct class_cache *c = &caches[hak_span_class(pages)];
-    struct hak_slab *span = pop_recent(pages);
-    if (span)
-        return span;
-    span = hak_slab_stack_pop(&c->spans);
-    if (HAK_UNLIKELY(!span || span->pages < pages))
-        return miss(c, span);
-    uncount(c, span);
+    struct hak_slab *span = pages <= HAK_RUN_LENGTHS ? hak_run_cache_take(HAK_RUNS_SPANS, pages) : NULL;
+    if (!span && pages > SPAN_SHORT)
+        span = pop_long(pages);
+    if (HAK_UNLIKELY(!span))
+        HAK_ADD_RELAXED(&misses, 1);
     return span;
-}
-
-/* Prepends the idle spans of a class to the list. Younger ones are put back in their old order. */
-static struct hak_slab *take_idle(struct class_cache *c, uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
-{
-    struct hak_slab *young = NULL, *next;
-    for (struct hak_slab *span = hak_slab_stack_take_all(&c->spans); span; span = next) {
-        next = hak_slab_stack_next(span);
-        struct hak_slab **to = hak_clock_age(span->since_ms, now_ms) < delay_ms ? &young : &list;
-        span->next = *to;
-        *to = span;
-        if (to == &young)
-            continue;
-        uncount(c, span);
-        HAK_STORE_RELAXED(&c->budget, HAK_LOAD_RELAXED(&c->budget) / 2);
-        HAK_ADD_RELAXED(&evicted, 1);
-    }
-    for (; young; young = next) {
-        next = young->next;
-        hak_slab_stack_push(&c->spans, young);
-    }
-    return list;
-}
-
-/* The spans that were unused for `delay_ms`, as a list. Some spans are on no stack in the meantime: the caller holds
- * the lock. */
-static struct hak_slab *take_all_idle(uint64_t now_ms, uint64_t delay_ms)
-{
-    struct hak_slab *list = NULL;
-    for (unsigned i = 0; i < SPAN_CLASSES && HAK_LOAD_RELAXED(&cached_pages); i++)
-        if (!hak_slab_stack_is_empty(&caches[i].spans))
-            list = take_idle(&caches[i], now_ms, delay_ms, list);
-    return list;
-}
-
-/* The same for the spans that were freed last: prepends them to the list. */
-static struct hak_slab *take_idle_recent(uint64_t now_ms, uint64_t delay_ms, struct hak_slab *list)
-{
-    for (unsigned i = SPAN_CLASSES; i < SPAN_ROWS; i++) {
-        uint64_t none = 0, word = HAK_EXCHANGE_ACQUIRE(&caches[i].spans.head, 0);
-        struct hak_slab *span = hak_slab_stack_top(word);
-        if (!span || (hak_clock_age(span->since_ms, now_ms) < delay_ms &&
-                      HAK_CAS_WEAK_RELEASE(&caches[i].spans.head, &none, word)))
-            continue;
-        span->next = list;
-        list = span;
-        HAK_ADD_RELAXED(&evicted, 1);
-    }
-    return list;
-}
-
-static size_t recent_pages(void)
-{
-    size_t pages = 0;
-    for (unsigned i = SPAN_CLASSES; i < SPAN_ROWS; i++)
-        pages += HAK_LOAD_RELAXED(&caches[i].spans.head) >> HAK_SLAB_STACK_VERSION_SHIFT;
-    return pages;
 }
 
 /* --- huge pages ------------------------------------------------------------------------------------------- */
@@ -192,8 +82,9 @@ static void choose_long(char *base, size_t bytes)
 
 static size_t live_pages(void)
 {
-    size_t out = HAK_LOAD_RELAXED(&pages_out), cached = HAK_LOAD_RELAXED(&cached_pages) + recent_pages();
-    return out - hak_min(out, cached); /* a span that another thread is freeing may be counted twice */
+    size_t out = HAK_LOAD_RELAXED(&pages_out) - HAK_LOAD_RELAXED(&hak_run_cache.kinds[HAK_RUNS_SPANS].pages);
+    size_t waiting = hak_run_cache_waiting(HAK_RUNS_SPANS);
+    return out - hak_min(out, waiting); /* a span that another thread is freeing may be counted twice */
 }
 
 /* --- taking ----------------------------------------------------------------------------------------------- */
@@ -201,7 +92,7 @@ static size_t live_pages(void)
 /* Rounds to a class where that wastes little, so that spans of similar sizes can replace each other. */
 static unsigned rounded_pages(struct span_request *r)
 {
-    unsigned pages = hak_span_class_pages(hak_span_class(r->pages));
+    unsigned pages = hak_span_rounded(r->pages);
     bool close = wastes_little(pages, r->pages) && pages <= SPAN_MAX_PAGES;
     r->fit = close ? SPAN_CLASS : SPAN_THRESHOLD;
     return close && r->align == 1 ? pages : r->pages;
@@ -251,7 +142,7 @@ static struct hak_slab *opened(struct hak_slab *span)
 
 struct hak_slab *hak_spans_take_cached(unsigned pages)
 {
-    struct hak_slab *span = opened(pop_cached(pages));
+    struct hak_slab *span = opened(pop_waiting(pages));
     if (span && span->pages != pages)
         HAK_ADD_RELAXED(&rounded, 1);
     return span;
@@ -262,12 +153,12 @@ struct hak_slab *hak_spans_take(struct span_request *r)
     unsigned pages = rounded_pages(r);
     struct hak_slab *span = NULL;
     if (r->align > 1 || r->growing)
-        pop_recent(SPAN_MAX_PAGES + 1); /* this only makes its pages free */
+        pop_long(SPAN_MAX_PAGES + 1); /* this only makes its pages free */
     else if (!r->missed)
-        span = pop_cached(pages);
+        span = pop_waiting(pages);
     if (!span)
         span = take_pages(r, pages);
-    else if (r->zero) /* a cached span: the program wrote to it */
+    else if (r->zero) /* the program wrote to it */
         hak_fill(r->dirty, 0xff, sizeof r->dirty);
     span = opened(span);
     if (span && span->pages != r->pages)
@@ -280,26 +171,20 @@ struct hak_slab *hak_spans_take(struct span_request *r)
 
 static HAK_NOINLINE bool put_and_bound(struct hak_slab *span)
 {
+    HAK_ADD_RELAXED(&over_budget, 1);
     put_pages(span);
     hak_pages_bound();
     return true;
 }
 
+/* A long span waits only if it and the dirty pages stay within the allowance of the last free. */
 bool hak_spans_put(struct hak_slab *span)
 {
-    size_t pages = span->pages, most = most_cached();
+    size_t pages = span->pages, most = hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb;
     hak_closed_shut(span->base, pages * HAK_PAGE);
-    if (most && pages > RECENT_SHORT)
-        most = HAK_LOAD_RELAXED(&hak_pages_room) / HAK_PAGE;
-    if (HAK_LIKELY(pages <= most)) {
-        uint64_t word = (uint64_t)pages << HAK_SLAB_STACK_VERSION_SHIFT | (uintptr_t)span >> HAK_SLAB_STACK_UNIT_LG;
-        span->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
-        HAK_STORE_RELAXED(&span->below, NULL);
-        span = hak_slab_stack_top(HAK_EXCHANGE_ACQ_REL(hak_spans_recent((unsigned)pages), word));
-        if (HAK_LIKELY(!span))
-            return true;
-    }
-    return HAK_LIKELY(push_cached(span)) || put_and_bound(span);
+    if (HAK_LIKELY(most && (pages <= SPAN_SHORT || pages <= HAK_LOAD_RELAXED(&hak_pages_room) / HAK_PAGE)))
+        span = hak_run_cache_put(HAK_RUNS_SPANS, span, most * HAK_MIB / HAK_PAGE);
+    return HAK_LIKELY(!span) || put_and_bound(span);
 }
 
 bool hak_spans_resize(struct hak_slab *span, unsigned pages)
@@ -323,28 +208,6 @@ bool hak_spans_resize(struct hak_slab *span, unsigned pages)
     return true;
 }
 
-static void age(uint64_t now_ms, uint64_t delay_ms)
-{
-    struct hak_slab *span, *next;
-    hak_lock_acquire(&aging);
-    for (span = take_idle_recent(now_ms, delay_ms, take_all_idle(now_ms, delay_ms)); span; span = next) {
-        next = span->next;
-        put_pages(span);
-    }
-    hak_lock_release(&aging);
-    hak_pages_bound();
-}
-
-void hak_spans_age(uint64_t now_ms)
-{
-    age(now_ms, hak_options.purge_delay_ms);
-}
-
-void hak_spans_flush(void)
-{
-    age(hak_clock_ms(), 0);
-}
-
 /* --- the rest --------------------------------------------------------------------------------------------- */
 
 uint64_t hak_spans_taken(void)
@@ -356,21 +219,20 @@ uint64_t hak_spans_taken(void)
 
 void hak_spans_stats(struct hak_stats_writer *w)
 {
-    uint64_t budget = 0, taken = hak_spans_taken();
-    HAK_SHOW_VARIABLE(hak_span_caches);
-    HAK_SHOW_SIZE(class_cache);
-    HAK_SHOW_FIELD(class_cache, spans);
+    uint64_t taken = hak_spans_taken();
+    HAK_SHOW_VARIABLE(hak_run_cache);
+    HAK_SHOW_SIZE(hak_run_row);
+    HAK_SHOW_FIELD(hak_run_row, last);
+    HAK_SHOW_FIELD(hak_run_row, older);
+    HAK_SHOW_NUMBER("run_rows", HAK_RUN_KINDS * (HAK_RUN_LENGTHS + 1));
     HAK_SHOW_NUMBER("stack_version_shift", HAK_SLAB_STACK_VERSION_SHIFT);
-    for (unsigned i = 0; i < SPAN_CLASSES; i++)
-        budget += HAK_LOAD_RELAXED(&caches[i].budget);
     hak_stats_number(w, "taken", taken);
     hak_stats_number(w, "rounded", HAK_LOAD_RELAXED(&rounded));
     hak_stats_number(w, "grown_in_place", HAK_LOAD_RELAXED(&grown));
     hak_stats_number(w, "live_bytes", live_pages() * HAK_PAGE);
-    hak_stats_number(w, "cached_bytes", (HAK_LOAD_RELAXED(&cached_pages) + recent_pages()) * HAK_PAGE);
+    hak_stats_number(w, "cached_bytes", hak_run_cache_waiting(HAK_RUNS_SPANS) * HAK_PAGE);
     hak_stats_number(w, "cache_hits", taken - hak_min(taken, HAK_LOAD_RELAXED(&fresh)));
     hak_stats_number(w, "cache_misses", HAK_LOAD_RELAXED(&misses));
-    hak_stats_number(w, "cache_budget", budget);
     hak_stats_number(w, "cache_over_budget", HAK_LOAD_RELAXED(&over_budget));
-    hak_stats_number(w, "cache_evicted", HAK_LOAD_RELAXED(&evicted));
+    hak_stats_number(w, "cache_evicted", HAK_LOAD_RELAXED(&hak_run_cache.kinds[HAK_RUNS_SPANS].runs));
 }

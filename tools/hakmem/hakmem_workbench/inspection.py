@@ -566,19 +566,23 @@ class _Look:
         size = self.p.layout.numbers["guard_places"] * self.p.number("stride") + SYSTEM_PAGE
         return [(first, first + size)]
 
-    def _cached_spans(self) -> dict[int, int]:
-        """Cached spans: when each was freed, by address."""
+    def _cached_spans(self) -> set[int]:
+        """The addresses of spans in the run cache, and of EMPTY slabs."""
         p = self.p
-        if not p.has("hak_span_caches"):
-            return {}
-        data, size = p.variable("hak_span_caches"), p.size_of("class_cache")
-        found = {}
+        if not p.has("hak_run_cache"):
+            return set()
+        data, size = p.variable("hak_run_cache"), p.size_of("hak_run_row")
         addresses = (1 << p.layout.numbers["stack_version_shift"]) - 1
-        for at in range(0, len(data), size):
-            top = (p.get(data, "class_cache.spans", at) & addresses) * p.size_of("hak_slab")
-            for _, slab in p.list(top, "hak_slab.below", p.size_of("hak_slab")):
-                found[p.get(slab, "hak_slab.base")] = p.get(slab, "hak_slab.since_ms")
-        return found
+        return {
+            p.get(run, "hak_slab.base")
+            for row in range(p.layout.numbers["run_rows"])
+            for field in ("last", "older")
+            for _, run in p.list(
+                (p.get(data, f"hak_run_row.{field}", row * size) & addresses) * p.size_of("hak_slab"),
+                "hak_slab.below",
+                p.size_of("hak_slab"),
+            )
+        }
 
     def _zone(self, base: int, mapped: int) -> None:
         """Walks the superslabs that have resident pages: the others have no page in use."""
@@ -625,7 +629,7 @@ class _Look:
                 self._free(here.bytes(at, at + PAGE), whole, i)
             elif p.get(data, "hak_slab.base", d) == at and (state in use or at in self.spans):
                 run = at + max(p.get(data, "hak_slab.pages", d), 1) * PAGE
-                use.get(state, self._cached)(here, data, d, at, run)
+                use.get(state, self._empty)(here, data, d, at, run)
                 at = run
                 continue
             else:
@@ -688,9 +692,6 @@ class _Look:
 
     def _empty(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
         self.heap.add("empty", here.bytes(at, end))
-
-    def _cached(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
-        self.heap.add("empty", here.bytes(at, end), self.spans[at])
 
     def _span(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
         amount = here.bytes(at, end)

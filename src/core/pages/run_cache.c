@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ * See run_cache.h. */
+#include "run_cache.h"
+
+#include "core/base/clock.h"
+#include "core/base/work.h"
+#include "dirty.h"
+#include "page_heap.h"
+
+HAK_SELDOM struct hak_run_cache hak_run_cache;
+static struct hak_run_cache *const cache = &hak_run_cache;
+
+/* Held while runs are on no stack and not yet in the page heap, so that no fork happens in between. */
+static HAK_LOCK(flushing, HAK_RANK_RUNS);
+
+struct hak_slab *hak_run_cache_take(enum hak_run_kind kind, size_t pages)
+{
+    struct hak_slab *run = hak_run_cache_take_last(kind, pages);
+    if (!run && pages <= HAK_RUN_LENGTHS && (run = hak_slab_stack_pop(&cache->rows[kind][pages].older)))
+        HAK_SUB_RELAXED(&cache->kinds[kind].older, pages);
+    return run;
+}
+
+struct hak_slab *hak_run_cache_keep(enum hak_run_kind kind, struct hak_slab *run, size_t most)
+{
+    size_t pages = run->pages;
+    if (pages > HAK_RUN_LENGTHS || HAK_LOAD_RELAXED(&cache->kinds[kind].older) + pages > most)
+        return run;
+    HAK_ADD_RELAXED(&cache->kinds[kind].older, pages);
+    hak_slab_stack_push(&cache->rows[kind][pages].older, run);
+    return NULL;
+}
+
+size_t hak_run_cache_waiting(enum hak_run_kind kind)
+{
+    size_t pages = HAK_LOAD_RELAXED(&cache->kinds[kind].older);
+    for (unsigned i = 0; i <= HAK_RUN_LENGTHS; i++)
+        pages += HAK_LOAD_RELAXED(&cache->rows[kind][i].last.head) >> HAK_SLAB_STACK_VERSION_SHIFT;
+    return pages;
+}
+
+static void flush_runs(enum hak_run_kind kind, struct hak_slab *run)
+{
+    for (struct hak_slab *next; run; run = next) {
+        next = hak_slab_stack_next(run);
+        HAK_ADD_RELAXED(&cache->kinds[kind].runs, 1);
+        HAK_ADD_RELAXED(&cache->kinds[kind].pages, run->pages);
+        hak_pages_put(run);
+    }
+}
+
+static void flush_row(enum hak_run_kind kind, unsigned pages)
+{
+    struct hak_slab *older = hak_slab_stack_take_all(&cache->rows[kind][pages].older);
+    for (struct hak_slab *run = older; run; run = hak_slab_stack_next(run))
+        HAK_SUB_RELAXED(&cache->kinds[kind].older, pages);
+    flush_runs(kind, hak_run_cache_take_any(kind, pages));
+    flush_runs(kind, older);
+}
+
+void hak_run_cache_flush(void)
+{
+    for (unsigned kind = 0; kind < HAK_RUN_KINDS; kind++)
+        for (unsigned i = 0; i <= HAK_RUN_LENGTHS; i++) {
+            hak_lock_acquire(&flushing);
+            flush_row(kind, i);
+            hak_lock_release(&flushing);
+        }
+}
+
+void hak_run_cache_tick(uint64_t now_ms)
+{
+    static _Atomic(uint64_t) flushed_ms;
+    if (HAK_LOAD_RELAXED(&hak_slept_ms) != now_ms &&
+        hak_clock_age(HAK_LOAD_RELAXED(&flushed_ms), now_ms) < hak_purge_delay_ms())
+        return;
+    hak_run_cache_flush();
+    HAK_STORE_RELAXED(&flushed_ms, now_ms);
+}
