@@ -38,7 +38,9 @@ def main():
         if not line.startswith("#"):
             file, fate, *names = line.split()
             fates |= {(file, name): fate for name in names}
-    code = {"-": "\n".join(map(code_of, src.rglob("*.[ch]")))} | {path.name: code_of(path) for path in src.rglob("*.c")}
+    code = {"-": "\n".join(map(code_of, src.rglob("*.[ch]")))}
+    for path in src.rglob("*.c"):  # some have one name
+        code[path.name] = code.get(path.name, "") + code_of(path)
     found = {(file, name) for file, name in variables(library) if file in code}
     problems = [f"{file}: {name} has no row in {rows.name}: what has a forked child of it?"
                 for file, name in sorted(found - fates.keys())]
