@@ -22,7 +22,7 @@ enum { NO_KEY, KEY_BEING_MADE, KEY_EXISTS, KEY_REFUSED };
 
 /* --- who has a heap ---------------------------------------------------------------------------------------- */
 
-#define LIGHT_STEPS 32u /* maintenance steps, after which a thread counts as busy */
+#define LIGHT_STEPS 4u  /* maintenance steps, after which a thread counts as busy */
 #define BUSY_PER_CPU 4u /* most threads that are busy at a time, for each CPU: with more, further ones stay light */
 #define PERIOD_LG 10u   /* ms: a thread that takes no step for so long is not busy */
 

@@ -224,9 +224,12 @@ void *hak_alloc_aligned_slow(size_t align, size_t size)
 
 /* The heap for a free; NULL before the library could start, and after the thread's end. glibc's last frees of a thread
  * come after the destructor that would end its heap: so a thread that never allocated, and has freed little, gets none;
- * but a quarantine needs one. */
+ * but a quarantine needs one. A light thread gets its heap at a malloc: then a block that it frees twice in a row meets
+ * itself in the CPU's array. A thread that only frees stays light. */
 static struct hak_heap *enter_to_free(void)
 {
+    if (HAK_CPU_HEAPS && hak_self.light)
+        return hak_cpu_heap_enter();
     if (hak_self.heap || HAK_CPU_HEAPS || hak_self.early_frees >= EARLY_FREES || hak_quarantine_is_on())
         return hak_init() ? hak_heap_enter() : NULL;
     hak_self.early_frees++;
