@@ -5,8 +5,8 @@ frees, ends of threads, phases, reallocs and alignments are drawn at random, by 
 The first allocator is compared with each other one, in time and peak memory: how many of the draws it loses, and which.
 A change for speed is accepted by draws, not by single workloads that we wrote.
 
-A draw is lost if the median of the ratios, each taken inside one interleaved block, exceeds LOST. A library may be given
-twice, as in `--allocators hakmem again=hakmem`: that shows the noise.
+A draw is lost if the median of the ratios, each taken inside one interleaved block, exceeds LOST. A library may be
+given twice, as in `--allocators hakmem again=hakmem`: that shows the noise.
 """
 import argparse
 import random
@@ -100,7 +100,8 @@ def table(rows, ours, metrics):
             lost = sorted((name for name in ratios if ratios[name] > LOST), key=ratios.get, reverse=True)
             worst = ", ".join(f"{name.removeprefix('draw_')} {ratios[name]:.2f}×" for name in lost[:5])
             mean = f"{tables.geometric_mean(ratios.values()):.2f}×" if ratios else "-"
-            lines.append(f"{METRICS[metric]:<14}{peer:<14}{len(lost):>3} of {len(ratios):<3}{mean:>7}  {worst}".rstrip())
+            row = f"{METRICS[metric]:<14}{peer:<14}{len(lost):>3} of {len(ratios):<3}{mean:>7}  {worst}"
+            lines.append(row.rstrip())
     return "\n".join(lines)
 
 
