@@ -41,7 +41,8 @@ readonly PROBES MOST VARIANTS=(
         | $MOST --no-suite models --no-suite fuzz --no-suite life --no-suite unit | --suite life --suite unit"
     "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false \
         | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false | $MOST --no-suite life | --suite life"
+    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false \
+        | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
     "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false \
         | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
     "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
@@ -82,7 +83,7 @@ readonly LONGEST=(default small-header workbench programs pool-large large-legac
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
 readonly PROGRAM_BUILDS=(
     "default      | default      | tiny_header=false backend=shared_pool | | * |"
-    "header       | header       | tiny_header=true backend=shared_pool  | | gcc redis test_threading | *"
+    "header       | header       | tiny_header=true backend=shared_pool  | | gcc redis | *"
     "small-header | small-header | tiny_header=small backend=shared_pool | | | *"
     "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy | | *"
 )
