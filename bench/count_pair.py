@@ -34,9 +34,6 @@ def read_arguments():
     parser.add_argument("size", metavar="SIZE", nargs="?")
     parser.add_argument("ws", metavar="WS", nargs="?", type=int)
     parser.add_argument("--program", type=Path, help="bench_pair to run (default: searched for)")
-    parser.add_argument("--preload", default="", metavar="LIB2",
-                        help="a library that comes after LIB: with cache=cpu tests/shape/libshape_registered.so of "
-                             "the build, since Valgrind does not support restartable sequences")
     parser.add_argument("--max", type=float,
                         help="exit with 1 if a row needs more instructions than this")
     args = parser.parse_args()
@@ -61,7 +58,7 @@ def find_program(given):
     return found[-1]
 
 
-def instructions(program, lib, preload, size, ws, count, bare):
+def instructions(program, lib, size, ws, count, bare):
     """Instructions of one whole run. The allocator that served must be `lib`."""
     command = ["valgrind", "--tool=callgrind", "--trace-children=no",
                "--callgrind-out-file=/dev/null", str(program)]
@@ -70,7 +67,7 @@ def instructions(program, lib, preload, size, ws, count, bare):
     env = dict(os.environ)
     env.pop("LD_PRELOAD", None)
     if lib and not bare:
-        env["LD_PRELOAD"] = f"{lib} {preload}"
+        env["LD_PRELOAD"] = str(lib)
     try:
         run = subprocess.run(command, env=env, capture_output=True, text=True)
     except FileNotFoundError:
@@ -84,11 +81,11 @@ def instructions(program, lib, preload, size, ws, count, bare):
     return int(total[1]), f"{served[1]} {served[2]}"
 
 
-def per_pair(program, lib, preload, size, ws):
-    real_many, name = instructions(program, lib, preload, size, ws, MANY, bare=False)
-    real_few, _ = instructions(program, lib, preload, size, ws, FEW, bare=False)
-    bare_many, _ = instructions(program, lib, preload, size, ws, MANY, bare=True)
-    bare_few, _ = instructions(program, lib, preload, size, ws, FEW, bare=True)
+def per_pair(program, lib, size, ws):
+    real_many, name = instructions(program, lib, size, ws, MANY, bare=False)
+    real_few, _ = instructions(program, lib, size, ws, FEW, bare=False)
+    bare_many, _ = instructions(program, lib, size, ws, MANY, bare=True)
+    bare_few, _ = instructions(program, lib, size, ws, FEW, bare=True)
     return ((real_many - real_few) - (bare_many - bare_few)) / (MANY - FEW), name
 
 
@@ -104,7 +101,7 @@ def main():
             fail(f"{lib}: LD_PRELOAD splits names at spaces and colons; copy it to a path without them")
     too_many = False
     for size, ws in [(args.size, args.ws)] if args.size else ROWS:
-        figure, name = per_pair(program, lib, args.preload, size, ws)
+        figure, name = per_pair(program, lib, size, ws)
         print(f"{name}: size {size}, working set {ws}: {figure:.2f} instructions per pair",
               flush=True)
         too_many |= args.max is not None and figure > args.max

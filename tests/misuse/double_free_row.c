@@ -7,8 +7,8 @@
  *   fresh   another thread, which has not
  *   ended   another thread than the one that allocated it, which has ended
  *   moved   the thread that allocated it: realloc has freed it the first time
- * Each number of frees is tried in a process of its own. The threads stay on one CPU: a build with -Dcache=cpu knows
- * the last block of each CPU. */
+ * Each number of frees is tried in a process of its own. The threads stay on one CPU: a light thread knows the
+ * last block of its CPU. */
 #include "misuse.h"
 
 #include <sched.h>

@@ -31,9 +31,9 @@ LIMITS = {
 }
 
 
-def called(program, preload, count):
+def called(program, count):
     """{kind: instructions of its calls}"""
-    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": " ".join(preload)}
+    env = {"PATH": os.environ["PATH"]}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         run = subprocess.run(["valgrind", "--tool=callgrind", "--compress-strings=no", "--compress-pos=no",
@@ -53,10 +53,10 @@ def called(program, preload, count):
 
 
 def main():
-    program, limit, which, *preload = sys.argv[1:]
+    program, limit, which = sys.argv[1:]
     if not shutil.which("valgrind"):
         skip("no valgrind")
-    few, many = called(program, preload, FEW), called(program, preload, MANY)
+    few, many = called(program, FEW), called(program, MANY)
     each = {kind: (many[kind] - few[kind]) / (MANY - FEW) for kind in many}
     limits = (LIMITS if which == "all" else {}) | {kind: int(limit) for kind in each if kind.startswith("pair_")}
     finish([f"{kind}: {each[kind]:.2f} instructions, more than {most}" for kind, most in limits.items()

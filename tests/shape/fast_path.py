@@ -110,7 +110,7 @@ def check_body(library):
 
 
 def callgrind(library, program, count, size, out):
-    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": " ".join([str(library), *sys.argv[4:]]), **tracing.NEVER}
+    env = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(library), **tracing.NEVER}
     run = subprocess.run(["valgrind", "--tool=callgrind", "--dump-instr=yes", "--compress-strings=no",
                           "--compress-pos=no", f"--callgrind-out-file={out}", str(program), str(count),
                           str(size), str(SLOTS)], env=env, capture_output=True, text=True)

@@ -340,7 +340,7 @@ static HAK_NOINLINE void check_bin(void *p, unsigned cls)
     hak_maintain();
 }
 
-/* Likewise. */
+/* Its first attempt to free: a block with a mark is free already. */
 HAK_INLINE bool push_light(unsigned cls, void *p)
 {
     if (!HAK_CPU_HEAPS || !hak_self.light)

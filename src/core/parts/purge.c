@@ -226,7 +226,8 @@ static bool send_together(void)
     return !n || hak_parts.release->release(ranges, n, batch.cause) == bytes;
 }
 
-/* Purges the batch; returns the bytes purged. */ static HAK_COLD size_t send(void)
+/* Purges the batch; returns the bytes purged. */
+static HAK_COLD size_t send(void)
 {
     unsigned splits = SPLITS;
     size_t bytes = 0;
