@@ -34,6 +34,7 @@ HEADER = """\
 <!-- Generated from src/core/options.def and src/*/*/settings.def. To write it anew: meson compile -C build docs -->
 
 hakmem reads these variables of the environment once, when the process allocates for the first time.
+A program can contain settings of its own, below the environment (`hakmem_conf`, hakmem.h).
 Those that `hakmem options` marks with `*` can change later: from outside by `hakmem set PID NAME=VALUE`, \
 from the program by `hakmem_set`.
 A wrong name or value gives one line on stderr, and the default is used: `HAKMEM_STRICT=1` makes it fatal, \

@@ -80,6 +80,22 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
     edge_free(p);
     return moved;
 }
+
+HAK_INLINE size_t edge_good_size(size_t size)
+{
+    return size;
+}
+
+HAK_INLINE bool edge_expand(void *p, size_t size)
+{
+    return size <= edge_usable(p, "expand");
+}
+
+HAK_INLINE void *edge_aligned_zeroed(size_t align, size_t size)
+{
+    HAK_UNSEEN;
+    return edge_tell(hak_alloc_aligned_zeroed(align, edge_room(size)), size, true);
+}
 #elif HAK_CANARY
 #include <string.h>
 
@@ -210,6 +226,27 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
     edge_tell(q ? q : p);
     return q;
 }
+
+HAK_INLINE size_t edge_good_size(size_t size)
+{
+    return size ? hak_good_size(edge_room(size)) - HAK_CANARY : 0;
+}
+
+HAK_INLINE bool edge_expand(void *p, size_t size)
+{
+    size_t usable = edge_usable(p, "expand");
+    if (size <= usable || usable <= HAK_SMALL_MAX)
+        return size <= usable;
+    edge_take(p, "expand");
+    bool done = hak_expand(p, edge_room(size));
+    edge_tell(p);
+    return done;
+}
+
+HAK_INLINE void *edge_aligned_zeroed(size_t align, size_t size)
+{
+    return edge_tell(hak_alloc_aligned_zeroed(align, edge_room(size)));
+}
 #else
 #define edge_malloc hak_malloc
 #define edge_zeroed hak_alloc_zeroed
@@ -217,6 +254,9 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
 #define edge_usable hak_usable
 #define edge_free hak_free
 #define edge_resize hak_resize
+#define edge_good_size hak_good_size
+#define edge_expand hak_expand
+#define edge_aligned_zeroed hak_alloc_aligned_zeroed
 #endif
 
 #endif

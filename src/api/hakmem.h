@@ -11,6 +11,7 @@
 #define HAKMEM_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #ifdef __cplusplus
@@ -110,6 +111,56 @@ int hakmem_get(const char *name, char *value, size_t size);
  * without libhakmem-profile.so), ENOMEM, or the kernel's error.
  * Units: those of the setting. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_set(const char *name, const char *value);
+/* Settings compiled into a program, which defines this variable: words NAME=VALUE, separated by spaces, such as
+ * "HAKMEM_PURGE_DELAY_MS=0 HAKMEM_LIMIT_MB=512". The environment comes before them, and they before the defaults; the
+ * statistics name their source "program". Read once, at the process's first allocation, so it needs a constant
+ * initialiser. If the library is preloaded rather than linked, the program must export the variable
+ * (-rdynamic). Wrong settings give one line, as in the environment. */
+extern const char *hakmem_conf;
+
+/* Figures of the process, for hakmem_read. All are in bytes, except THREADS. */
+enum hakmem_stat {
+    HAKMEM_STAT_LIVE,     /* usable bytes of the program's blocks; free blocks in bins of other threads count as live */
+    HAKMEM_STAT_BINS,     /* usable bytes of free blocks in the calling thread's bins, and in those of CPUs */
+    HAKMEM_STAT_SLACK,    /* free and rounded-up bytes beside live blocks, in pages that are in use */
+    HAKMEM_STAT_DIRTY,    /* free pages with old content, which a trim or the purge delay returns to the kernel */
+    HAKMEM_STAT_METADATA, /* the library's own structures, beside the tables of pages */
+    HAKMEM_STAT_RESIDENT, /* resident memory of the process, whoever mapped it; reading it takes three system calls */
+    HAKMEM_STAT_MAPPED,   /* addresses mapped for blocks and metadata, touched or not */
+    HAKMEM_STAT_PEAK,     /* the most that pages in use and dirty pages were together, since the start */
+    HAKMEM_STAT_THREADS,  /* number of threads and CPUs with bins of their own */
+    HAKMEM_STAT_LIMIT     /* the lowest limit in force: HAKMEM_LIMIT_MB, the container's, hakmem_limit's; 0: none */
+};
+/* Reads one figure, without a walk over blocks, pages or threads: cheap enough for a thousand calls a second. What
+ * other threads did lately may be missing in LIVE and SLACK: at most 1 MiB for each of them; what the calling thread
+ * did is there. Returns 0, or a negative error: EINVAL (no such figure), ENOSYS (the kernel does not tell), ENOMEM (the
+ * library could not start).
+ * Units: bytes, threads. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+int hakmem_read(enum hakmem_stat stat, uint64_t *value);
+/* The bytes that are usable, at least, in a block of `size` requested bytes: a request for them takes no more memory. 0
+ * above PTRDIFF_MAX - 65536.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+size_t hakmem_good_size(size_t size);
+/* Makes a block of at least `size` usable bytes of it, where it is: returns ptr. Returns NULL if that is not possible,
+ * or if ptr is NULL; then nothing has changed. A block that is long enough stays as it is.
+ * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+void *hakmem_expand(void *ptr, size_t size);
+/* As realloc, for blocks of aligned_alloc: the result is aligned, too. NULL and EINVAL when alignment is no power of
+ * two. On failure the old block is untouched. With ptr NULL it allocates; with size 0 it frees ptr and returns NULL.
+ * Units: bytes. Alignment: as asked, at least 16. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */
+void *hakmem_aligned_realloc(void *ptr, size_t alignment, size_t size);
+/* As aligned_alloc of count * size bytes, zeroed; NULL and ENOMEM when that overflows, EINVAL when alignment is no
+ * power of two.
+ * Units: elements, bytes. Alignment: as asked, at least 16. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */
+void *hakmem_aligned_calloc(size_t alignment, size_t count, size_t size);
+/* Sets the process's hard limit for the memory that hakmem holds and the program touched, without metadata; 0: none. A
+ * request that would exceed it first purges all idle memory; then `reached`, unless it is NULL, is called with the
+ * bytes that are wanted, in the thread that makes the request, which holds no lock. It may free, and allocate within
+ * the limit. If it returns 0, the request fails with ENOMEM; otherwise the library tries again, up to 16 times. A
+ * second call replaces limit and function. What is held already stays. Returns 0, or -ENOMEM (the library could not
+ * start).
+ * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
+int hakmem_limit(size_t bytes, int (*reached)(size_t wanted, void *context), void *context);
 /* Samples the heap: one allocation every `mean` bytes, on average; 0 stops that. Other threads follow within 1 MiB of
  * allocations. Returns 0; -ENOSYS if libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40 (the
  * setting HAKMEM_PROFILE ends at 2^30), -ENOMEM without a file.

@@ -52,7 +52,7 @@ struct hak_frontend {
     /* The most blocks in a bin of the class. Optional: core decides, as it does for 0. */
     uint32_t (*bin_capacity)(unsigned cls);
     /* One block of more than HAK_SMALL_MAX bytes, or of an alignment that no class has. `zero`: its bytes must read as
-     * zero. NULL without memory. Optional, like the next three: it has no spans. */
+     * zero. NULL without memory. Optional, like the next four: it has no spans. */
     void *(*span_alloc)(size_t size, size_t align, bool zero);
     /* False if `p` is not the start of a span of this frontend. `slab` is the span's descriptor, or NULL for an address
      * outside of the planned range. */
@@ -61,6 +61,8 @@ struct hak_frontend {
     size_t (*span_usable)(struct hak_slab *slab, const void *p);
     /* Resizes the block in place, or moves it without copying; NULL: core allocates, copies and frees. */
     void *(*span_resize)(struct hak_slab *slab, void *p, size_t size);
+    /* Makes the block longer where it is; false, and nothing has changed: it cannot. */
+    bool (*span_expand)(struct hak_slab *slab, void *p, size_t size);
     /* Adds the number of blocks outside of the planned range, and their usable bytes. Optional: there are none. */
     void (*count_outside)(size_t *blocks, size_t *bytes);
     /* Called when a heap's owner begins and ends; for a thread, by the thread itself, at its first slow path and at its

@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     hak_options_defaults(&options);
     bool stops = setjmp(stopped) != 0;
     if (!stops)
-        hak_options_parse(&options, entries);
+        hak_options_parse(&options, NULL, entries);
     if (stops != expected.stops || lines != expected.lines)
         stress_fail("fuzz: stops %d, %u lines; expected %d, %u", stops, lines, expected.stops, expected.lines);
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
@@ -165,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         const char *mine = (char *)&options + row->offset, *theirs = (char *)&expected.options + row->offset;
         bool differs =
             row->type == HAK_TYPE_TEXT ? strcmp(mine, theirs) != 0 : memcmp(mine, theirs, sizeof(uint32_t)) != 0;
-        if (differs || hak_options_from_environment[i] != expected.set[i])
+        if (differs || (hak_option_sources[i] != 0) != expected.set[i])
             stress_fail("fuzz: %s differs", name_of(row));
     }
     return 0;

@@ -121,8 +121,9 @@ void hak_options_defaults(struct hak_option_values *options)
 }
 
 /* No settings: they would be parsed in every run. */
-void hak_options_parse(struct hak_option_values *options, char **environment)
+void hak_options_parse(struct hak_option_values *options, const char *program, char **environment)
 {
+    (void)program;
     (void)options, (void)environment;
 }
 

@@ -19,6 +19,7 @@
 #include "core/heap/bins.h"
 #include "core/heap/enter.h"
 #include "core/heap/heaps.h"
+#include "core/process/figures.h"
 #include "unit.h"
 
 #define CLS 5u
@@ -414,15 +415,15 @@ TEST(scans_empty_the_arrays_and_slabs_of_a_processor_in_use)
     start();
     move_to(nth_cpu(0));
     unit_free_blocks(unit_blocks(64, 1000));
-    size_t before = hak_heaps_free_bytes();
+    size_t before = hak_figure_bins();
     assert_true(before > 0);
     for (unsigned i = 0; i < 16 * HAK_NCLASSES; i++) {
         now_ms += hak_max(1, hak_options.purge_delay_ms / HAK_NCLASSES);
         hak_cpu_heap_scan(now_ms);
         hak_cpu_heaps_dissolve(now_ms - 1); /* finds no idle CPU */
-        assert_true(i >= HAK_NCLASSES || hak_heaps_free_bytes() >= before / 5);
+        assert_true(i >= HAK_NCLASSES || hak_figure_bins() >= before / 5);
     }
-    assert_int_equal(hak_heaps_free_bytes(), 0);
+    assert_int_equal(hak_figure_bins(), 0);
     assert_int_equal(unit_census().used, 0);
     assert_int_equal(unit_totals().active_slabs, 0);
     unit_free_blocks(unit_blocks(64, 1000)); /* and is served again */
@@ -435,9 +436,9 @@ TEST(a_processor_that_nobody_is_seen_on_keeps_nothing)
     unit_free_blocks(unit_blocks(64, 1000));
     hak_cpu_heap_scan(now_ms);
     hak_cpu_heaps_dissolve(now_ms - 1); /* seen since */
-    assert_true(hak_heaps_free_bytes() > 0);
+    assert_true(hak_figure_bins() > 0);
     hak_cpu_heaps_dissolve(now_ms);
-    assert_int_equal(hak_heaps_free_bytes(), 0);
+    assert_int_equal(hak_figure_bins(), 0);
     assert_int_equal(unit_census().used, 0);
     unit_free_blocks(unit_blocks(64, 1000)); /* and is served again */
 }

@@ -13,7 +13,7 @@ static char text[4096];
 static void parse(void)
 {
     hak_options_defaults(&options);
-    hak_options_parse(&options, entries);
+    hak_options_parse(&options, NULL, entries);
 }
 
 /* Parses one entry; what that writes to stderr is in `text`. */
@@ -42,7 +42,7 @@ static const struct hak_option_info *row(const char *name)
 static bool none_is_set(void)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
-        if (hak_options_from_environment[i])
+        if (hak_option_sources[i])
             return false;
     return true;
 }
@@ -56,7 +56,7 @@ static uint32_t number(const struct hak_option_info *info)
 
 static bool is_set(const struct hak_option_info *info)
 {
-    return hak_options_from_environment[info - hak_option_table];
+    return hak_option_sources[info - hak_option_table];
 }
 
 static void assert_default(const struct hak_option_info *info)
@@ -241,4 +241,30 @@ TEST(the_closest_name_has_the_fewest_edits)
             snprintf(name, sizeof name, "%.*s%sQ", 7 + (int)k, from, end + strlen(end) / k - 1);
             assert_closest(name);
         }
+}
+
+static void parse_both(const char *program, char *environment)
+{
+    entries = (char *[]){environment, NULL};
+    hak_options_defaults(&options);
+    unit_stderr_of(hak_options_parse(&options, program, environment ? entries : NULL), text, sizeof text);
+}
+
+TEST(the_environment_comes_before_the_program)
+{
+    const struct hak_option_info *delay = row("HAKMEM_PURGE_DELAY_MS"), *limit = row("HAKMEM_LIMIT_MB");
+    parse_both("HAKMEM_PURGE_DELAY_MS=7  HAKMEM_LIMIT_MB=9", (char[]){"HAKMEM_PURGE_DELAY_MS=8"});
+    assert_int_equal(number(delay), 8);
+    assert_int_equal(number(limit), 9);
+    assert_int_equal(hak_option_sources[delay - hak_option_table], HAK_FROM_ENVIRONMENT);
+    assert_int_equal(hak_option_sources[limit - hak_option_table], HAK_FROM_PROGRAM);
+    assert_string_equal(text, "");
+    parse_both("HAKMEM_LIMIT_MB=9", NULL);
+    assert_int_equal(number(limit), 9);
+    parse_both("HAKMEM_LIMIT_MB=x", NULL);
+    assert_non_null(strstr(text, "HAKMEM_LIMIT_MB=x: not a number"));
+    parse_both("HAKMEM_LIMIT_MB=x HAKMEM_QUIET=0", (char[]){"HAKMEM_QUIET=1"});
+    assert_string_equal(text, "");
+    parse_both("", NULL);
+    assert_true(none_is_set());
 }

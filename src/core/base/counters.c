@@ -13,6 +13,27 @@ const char hak_counter_names[HAK_NCOUNTERS][20] = {
 #undef X
 };
 
+_Atomic(uint64_t) hak_allocated;
+
+void hak_publish_allocated(struct hak_counters *c)
+{
+    uint64_t own = HAK_LOAD_RELAXED(&c->allocated);
+    HAK_STORE_RELAXED(&c->allocated, 0);
+    HAK_ADD_RELAXED(&hak_allocated, own);
+}
+
+void hak_count_allocated(uint64_t bytes)
+{
+    struct hak_counters *own = hak_counters_own;
+    if (!own) {
+        HAK_ADD_RELAXED(&hak_allocated, bytes);
+        return;
+    }
+    hak_count(&own->allocated, bytes);
+    if (HAK_UNLIKELY(HAK_LOAD_RELAXED(&own->allocated) + HAK_ALLOCATED_OWN > 2 * HAK_ALLOCATED_OWN))
+        hak_publish_allocated(own);
+}
+
 void hak_count_transition(unsigned from, unsigned to)
 {
     HAK_COUNT_HERE(transitions[from][to]);

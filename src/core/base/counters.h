@@ -52,6 +52,7 @@ struct hak_counters {
         _Atomic(uint64_t) refills, served; /* refills; blocks from refills and frees, minus drained ones */
     } classes[HAK_COUNTED_CLASSES];
     _Atomic(uint64_t) stages[HAK_STAGES]; /* requests that each stage of the backend served */
+    _Atomic(uint64_t) allocated;          /* its last changes of hak_allocated, not added yet */
 };
 
 /* The calling thread's counters; NULL if it has none, and then hak_counters_nobodys counts. */
@@ -72,6 +73,13 @@ HAK_INLINE void hak_count(_Atomic(uint64_t) *counter, uint64_t n)
         else                                                  \
             HAK_ADD_RELAXED(&hak_counters_nobodys.member, 1); \
     } while (0)
+
+/* Usable bytes of allocated blocks of slabs and of spans, without those on remote lists. A heap adds what it took and
+ * gave back (modulo 2^64) when that exceeds HAK_ALLOCATED_OWN, and at each maintenance step of its thread. */
+#define HAK_ALLOCATED_OWN ((uint64_t)1 << 20)
+extern _Atomic(uint64_t) hak_allocated;
+void hak_count_allocated(uint64_t bytes);
+void hak_publish_allocated(struct hak_counters *c);
 
 /* Count, for the calling thread, a slab's change of state, and a slab or run that a stage of the backend found. */
 void hak_count_transition(unsigned from, unsigned to);

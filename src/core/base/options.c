@@ -71,7 +71,7 @@ const struct hak_option_info hak_option_table[HAK_OPTION_COUNT] = {
 #undef HAK_TEXT
 #undef HAK_PICK
 };
-bool hak_options_from_environment[HAK_OPTION_COUNT];
+uint8_t hak_option_sources[HAK_OPTION_COUNT];
 
 static uint32_t *number_at(struct hak_option_values *options, const struct hak_option_info *info)
 {
@@ -235,7 +235,7 @@ const struct hak_option_info *hak_option_find(const char *name, size_t length)
     return NULL;
 }
 
-static void apply_entry(struct hak_option_values *options, const char *entry)
+static void apply_entry(struct hak_option_values *options, const char *entry, enum hak_option_source source)
 {
     const char *equals = hak_text_until(entry, '=');
     if (!*equals)
@@ -243,8 +243,9 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     size_t length = (size_t)(equals - entry);
     const struct hak_option_info *info = hak_option_find(entry, length);
     if (info) {
-        if (apply(options, info, equals + 1))
-            hak_options_from_environment[info - hak_option_table] = true;
+        uint8_t *known = &hak_option_sources[info - hak_option_table];
+        if (*known <= source && apply(options, info, equals + 1))
+            *known = (uint8_t)source;
         return;
     }
     char name[64], why[160];
@@ -257,20 +258,34 @@ static void apply_entry(struct hak_option_values *options, const char *entry)
     hak_options_reject(options, name, equals + 1, why);
 }
 
-void hak_options_parse(struct hak_option_values *options, char **environment)
+/* Words NAME=VALUE, separated by spaces. */
+static void parse_program(struct hak_option_values *options, const char *words)
 {
-    hak_fill(hak_options_from_environment, 0, sizeof hak_options_from_environment);
+    char word[HAK_TEXT_MAX + 64];
+    for (const char *end; *words; words = *end ? end + 1 : end) {
+        end = hak_text_until(words, ' ');
+        hak_text_format(word, sizeof word, "%.*s", (int)(end - words), words);
+        apply_entry(options, word, HAK_FROM_PROGRAM);
+    }
+}
+
+void hak_options_parse(struct hak_option_values *options, const char *program, char **environment)
+{
+    static char *nothing[1];
+    hak_fill(hak_option_sources, 0, sizeof hak_option_sources);
     if (!environment || hak_kernel_auxv(AT_SECURE))
-        return;
+        environment = nothing;
     /* The two settings that decide how errors are treated come first. */
     static const char first[][16] = {"HAKMEM_QUIET=", "HAKMEM_STRICT="};
     for (unsigned i = 0; i < 2; i++)
         for (char **e = environment; *e; e++)
             if (hak_text_after(*e, first[i]))
-                apply_entry(options, *e);
+                apply_entry(options, *e, HAK_FROM_ENVIRONMENT);
+    if (program)
+        parse_program(options, program);
     for (char **e = environment; *e; e++)
         if (hak_text_after(*e, PREFIX) && !hak_text_after(*e, first[0]) && !hak_text_after(*e, first[1]))
-            apply_entry(options, *e);
+            apply_entry(options, *e, HAK_FROM_ENVIRONMENT);
 }
 
 /* If a setting that picks is set, and its target is not, it sets the target. */
@@ -286,7 +301,7 @@ static void pick(struct hak_option_values *options, const struct hak_option_info
 void hak_options_translate(struct hak_option_values *options)
 {
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++)
-        if (hak_options_from_environment[i] && *hak_option_text(&hak_option_table[i], HAK_TEXT_PICKS))
+        if (hak_option_sources[i] && *hak_option_text(&hak_option_table[i], HAK_TEXT_PICKS))
             pick(options, &hak_option_table[i]);
     options->p0_enable = options->p0_enable && !options->p0_disable;
     if (!options->fast_cap_c1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Settings from the environment, parsed once into sealed memory (sealed.h). Their tables are core/options.def and those
- * of parts; Meson writes hak_settings.def, which includes them.
- * A wrong setting gives one line and keeps the default; under AT_SECURE all settings are ignored. */
+ * Settings from the environment and from the program (hakmem_conf), parsed once into sealed memory (sealed.h). Their
+ * tables are core/options.def and those of parts; Meson writes hak_settings.def, which includes them. A wrong setting
+ * gives one line and keeps the default; under AT_SECURE the environment is ignored. */
 #ifndef HAK_OPTIONS_H
 #define HAK_OPTIONS_H
 
@@ -63,8 +63,9 @@ enum {
 /* clang-format on */
 
 extern const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
-/* The rows of the table that the environment has set. */
-extern bool hak_options_from_environment[HAK_OPTION_COUNT];
+/* What has set a row of the table. */
+enum hak_option_source { HAK_FROM_DEFAULT, HAK_FROM_PROGRAM, HAK_FROM_ENVIRONMENT };
+extern uint8_t hak_option_sources[HAK_OPTION_COUNT];
 
 enum hak_option_text {
     HAK_TEXT_NAME,
@@ -77,9 +78,10 @@ enum hak_option_text {
 const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which);
 
 void hak_options_defaults(struct hak_option_values *options);
-/* Applies the HAKMEM_* strings of `environment` (may be NULL), and records in hak_options_from_environment which rows
- * it set. Reports wrong settings, and stops the process for them if HAKMEM_STRICT is 1. */
-void hak_options_parse(struct hak_option_values *options, char **environment);
+/* Applies the settings of a program, words NAME=VALUE, and those HAKMEM_* strings of `environment` that are set; either
+ * may be NULL, and the environment wins. Records in hak_option_sources what set which rows. Reports wrong settings, and
+ * stops the process for them if HAKMEM_STRICT is 1. */
+void hak_options_parse(struct hak_option_values *options, const char *program, char **environment);
 /* Called once, after parsing: applies inherited names to the settings that they stand for, so that no other code needs
  * to know them. */
 void hak_options_translate(struct hak_option_values *options);

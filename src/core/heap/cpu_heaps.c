@@ -165,6 +165,16 @@ void hak_cpu_heaps_dissolve(uint64_t since_ms)
     }
 }
 
+size_t hak_cpu_heaps_free_bytes(void)
+{
+    size_t bytes = 0;
+    for (unsigned cpu = 0, n = HAK_LOAD_ACQUIRE(&count); cpu < n; cpu++) {
+        const struct hak_heap *heap = HAK_LOAD_ACQUIRE(&heaps[cpu]);
+        bytes += heap ? hak_bins_free_bytes(heap) : 0;
+    }
+    return bytes;
+}
+
 /* --- fork ------------------------------------------------------------------------------------------------ */
 
 void hak_cpu_heaps_lock(void)

@@ -18,6 +18,8 @@ void hak_cpu_heap_give_up_slabs(void);
 /* Dissolves the heaps of CPUs on which no scan has run since then: they give up all blocks and slabs. The caller has
  * entered no heap. */
 void hak_cpu_heaps_dissolve(uint64_t since_ms);
+/* Usable bytes in free blocks of their bins. */
+size_t hak_cpu_heaps_free_bytes(void);
 /* For fork: locks all of them; a heap that begins in the meantime is locked, too. */
 void hak_cpu_heaps_lock(void);
 void hak_cpu_heaps_unlock(void);

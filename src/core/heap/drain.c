@@ -250,6 +250,7 @@ HAK_INLINE void put_own(struct hak_heap *heap, struct hak_slab *slab, struct res
     if (HAK_UNLIKELY(slab->used < n))
         hak_slab_fail_put(slab, first);
     slab->used -= n;
+    hak_slab_count(slab, -(uint64_t)n);
     *count += n;
     hak_count(&heap->counters.drained_blocks, n);
 }

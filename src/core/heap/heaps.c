@@ -97,6 +97,7 @@ static void make_copies(void)
 static void pin(struct hak_heap *heap)
 {
     pinned_slabs += HAK_LOAD_RELAXED(&heap->slabs);
+    hak_publish_allocated(&heap->counters);
     hak_counters_add(&ended_counters, &heap->counters);
     if (!heap->cache) /* if a signal handler forks, the call that it interrupted may remove it from a list */
         heap->next = heap->prev = heap;
@@ -205,6 +206,7 @@ void hak_heap_recycle(struct hak_heap *heap)
 {
     hak_lock_acquire(&hak_heaps_lock);
     unlink_used(heap);
+    hak_publish_allocated(&heap->counters);
     hak_counters_add(&ended_counters, &heap->counters);
     uint64_t tag = heap->tag;
     hak_fill(heap, 0, offsetof(struct hak_heap, bins)); /* dissolving cleared the bins one by one */
@@ -282,12 +284,10 @@ void hak_heaps_totals(struct hak_heaps_totals *totals)
     hak_lock_release(&hak_heaps_lock);
 }
 
-size_t hak_heaps_free_bytes(void)
+uint32_t hak_heaps_count(void)
 {
-    size_t bytes = hak_self.heap ? hak_bins_free_bytes(hak_self.heap) : 0;
     hak_lock_acquire(&hak_heaps_lock);
-    for (const struct hak_heap *heap = used; heap; heap = heap->next)
-        bytes += hak_heap_is_of_cpu(heap) ? hak_bins_free_bytes(heap) : 0;
+    uint32_t n = used_count;
     hak_lock_release(&hak_heaps_lock);
-    return bytes;
+    return n;
 }

@@ -39,8 +39,8 @@ struct hak_heaps_totals {
 };
 void hak_heaps_totals(struct hak_heaps_totals *totals);
 
-/* Bytes usable in free blocks of the calling thread's bins and of those of CPUs. */
-size_t hak_heaps_free_bytes(void);
+/* How many heaps threads and CPUs own. */
+uint32_t hak_heaps_count(void);
 
 extern struct hak_lock hak_heaps_lock, hak_orphan_lock;
 

@@ -30,6 +30,29 @@ static void *stay_in_place(void *p, size_t usable, size_t size)
     return p;
 }
 
+static HAK_COLD void *refuse_to_grow(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+static bool allows_more(size_t bytes)
+{
+    return HAK_LIKELY(hak_budget_is_possible(bytes)) || hak_make_room(bytes);
+}
+
+bool hak_expand(void *p, size_t size)
+{
+    size_t usable = hak_resize_usable(p);
+    struct hak_slab *slab = usable ? NULL : hak_space_slab(p);
+    if (!usable)
+        usable = hak_block_usable_in(slab, p, "expand");
+    if (size <= usable)
+        return true;
+    bool is_small = usable <= HAK_SMALL_MAX || size > PTRDIFF_MAX;
+    return !is_small && allows_more(size - usable) && hak_parts.spans->span_expand(slab, p, size);
+}
+
 static void *resize_span(void *p, size_t size)
 {
     struct hak_slab *slab = hak_space_slab(p);
@@ -38,6 +61,13 @@ static void *resize_span(void *p, size_t size)
         return stay_in_place(p, usable, size);
     if (slab && hak_block_in_slab(slab))
         return hak_resize_fits(usable, size) ? stay_in_place(p, usable, size) : move(p, usable, size);
+    if (size > usable && slab && !hak_budget_is_possible(size)) { /* if a span moves, both blocks exist for a while */
+        if (hak_expand(p, size))
+            return p;
+        return allows_more(size) ? move(p, usable, size) : refuse_to_grow();
+    }
+    if (size > usable && !allows_more(size - usable))
+        return refuse_to_grow();
     void *q = size > HAK_SMALL_MAX ? hak_parts.spans->span_resize(slab, p, size) : NULL;
     if (!q)
         return move(p, usable, size);
@@ -53,6 +83,5 @@ void *hak_resize_slow(void *p, size_t size, size_t usable)
             return resize_span(p, size);
         return hak_resize_fits(usable, size) ? stay_in_place(p, usable, size) : move(p, usable, size);
     }
-    errno = ENOMEM;
-    return NULL;
+    return refuse_to_grow();
 }

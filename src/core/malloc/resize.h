@@ -25,6 +25,9 @@ HAK_INLINE bool hak_resize_fits(size_t usable, size_t size)
 /* Handles each block that moves, or whose cut-off part is cleared. `usable`: of hak_resize_usable. Sets errno. */
 HAK_NOINLINE void *hak_resize_slow(void *p, size_t size, size_t usable);
 
+/* Makes a live block longer where it is; false: it cannot, and nothing has changed. */
+bool hak_expand(void *p, size_t size);
+
 /* p: a live block; size: not 0. NULL without memory for more than it has, or above PTRDIFF_MAX: the old block is
  * untouched. */
 HAK_INLINE void *hak_resize(void *p, size_t size)

@@ -53,7 +53,8 @@ static void *serve(unsigned cls, bool may_fall_back)
 
 static HAK_COLD void *serve_from_room(unsigned cls)
 {
-    hak_make_room(hak_slab_pages[cls] * HAK_PAGE);
+    if (!hak_make_room(hak_slab_pages[cls] * HAK_PAGE))
+        return NULL;
     struct hak_heap *heap = hak_heap_enter();
     void *p = refill_or_orphan(heap, cls, HAK_REFILL_BEYOND_BUDGET);
     hak_heap_leave(heap);
@@ -89,6 +90,7 @@ static HAK_COLD bool make_way(size_t size)
 static HAK_COLD void *alloc_span_again(size_t size, size_t align, bool zero)
 {
     bool is_possible = (size | align) <= PTRDIFF_MAX && hak_init();
+    is_possible = is_possible && hak_budget_is_possible(size);
     void *p = is_possible && make_way(size) ? hak_parts.spans->span_alloc(size, align, zero) : NULL;
     if (!p)
         errno = ENOMEM;
@@ -100,10 +102,9 @@ static HAK_NOINLINE void *alloc_span(size_t size, size_t align, bool zero)
     void *p = NULL;
     if (HAK_LIKELY(hak_init()) && (size | align) <= PTRDIFF_MAX) {
         hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
-        if (HAK_UNLIKELY(!hak_budget_allows(size)))
-            hak_make_room(size);
         hak_work_add(HAK_SPAN_WORK);
-        p = hak_parts.spans->span_alloc(size, align, zero);
+        if (HAK_LIKELY(hak_budget_allows(size)) || hak_make_room(size))
+            p = hak_parts.spans->span_alloc(size, align, zero);
     }
     hak_maintain();
     return HAK_LIKELY(p) ? p : alloc_span_again(size, align, zero);
@@ -216,6 +217,22 @@ void *hak_alloc_aligned_slow(size_t align, size_t size)
     unsigned cls = hak_class_of_aligned(align, size);
     void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
     return p ? p : alloc_span(hak_max(size, 1), align, false); /* or the class has no slab */
+}
+
+void *hak_alloc_aligned_zeroed(size_t align, size_t size)
+{
+    unsigned cls = hak_class_of_aligned(hak_max(align, 16), size);
+    void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
+    return p ? memset(p, 0, size) : alloc_span(hak_max(size, 1), align, true);
+}
+
+size_t hak_good_size(size_t size)
+{
+    if (HAK_HARDENED && !size)
+        return 0;
+    if (size <= HAK_SMALL_MAX)
+        return hak_class_usable(hak_class_of(size));
+    return hak_align_up(size, HAK_CANARY ? HAK_PAGE : HAK_SYSTEM_PAGE);
 }
 
 /* --- free --------------------------------------------------------------------------------------------- */

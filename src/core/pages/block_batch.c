@@ -99,6 +99,7 @@ uint32_t hak_block_batches_take_closed(struct hak_slab *slab, uint32_t want, voi
         fail_batch(slab, slots[0]);
     slab->free_count -= n;
     slab->used += n;
+    hak_slab_count(slab, n);
     return n;
 }
 

@@ -9,6 +9,8 @@
 static _Atomic(int64_t) held, peak;
 static _Atomic(size_t) untouched; /* at most so many of the held bytes are untouched */
 _Atomic(uint64_t) hak_budget_followed;
+static _Atomic(uint64_t) of_container;
+static _Atomic(size_t) hard;
 static _Atomic(uint64_t) purges, purged_bytes, exceeded;
 
 void hak_budget_take(size_t bytes)
@@ -33,16 +35,51 @@ size_t hak_budget_held(void)
     return n > 0 ? (size_t)n : 0;
 }
 
+size_t hak_budget_peak(void)
+{
+    return (size_t)HAK_LOAD_RELAXED(&peak);
+}
+
+/* The lesser of two limits, of which 0 is none. */
+static size_t lesser(size_t a, size_t b)
+{
+    return a && b ? hak_min(a, b) : a + b;
+}
+
+static void follow_lesser(void)
+{
+    size_t limit = HAK_LOAD_RELAXED(&of_container);
+    HAK_STORE_RELAXED(&hak_budget_followed, lesser(limit, HAK_LOAD_RELAXED(&hard)));
+}
+
 void hak_budget_follow(uint64_t bytes)
 {
-    HAK_STORE_RELAXED(&hak_budget_followed, bytes == UINT64_MAX ? 0 : bytes);
+    HAK_STORE_RELAXED(&of_container, bytes == UINT64_MAX ? 0 : bytes);
+    follow_lesser();
+}
+
+void hak_budget_set_hard(size_t bytes)
+{
+    HAK_STORE_RELAXED(&hard, bytes);
+    follow_lesser();
+}
+
+static bool is_within(size_t budget, size_t bytes)
+{
+    size_t used = hak_budget_held();
+    used -= hak_min(used, HAK_LOAD_RELAXED(&untouched));
+    return bytes <= budget && used <= budget - bytes;
 }
 
 bool hak_budget_allows_some(size_t bytes)
 {
-    size_t budget = hak_budget_bytes(), used = hak_budget_held();
-    used -= hak_min(used, HAK_LOAD_RELAXED(&untouched));
-    return bytes <= budget && used <= budget - bytes;
+    return is_within(lesser(hak_budget_bytes(), HAK_LOAD_RELAXED(&hard)), bytes);
+}
+
+bool hak_budget_is_possible(size_t bytes)
+{
+    size_t limit = HAK_LOAD_RELAXED(&hard);
+    return !limit || is_within(limit, bytes);
 }
 
 void hak_budget_look(bool if_untouched)

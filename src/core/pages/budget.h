@@ -3,7 +3,7 @@
  * slabs, spans and direct mappings, touched or not, and free pages with old content. The code that supplies pages
  * reports them here. Of the bytes held, those beyond what is resident of the whole process were never touched, and use
  * nothing of the budget. A request that would pass it first purges all that is idle (process/maintenance.h). Then it is
- * served: no request fails because of the budget. */
+ * served: no request fails because of the budget. A program may set a hard limit, beyond which requests fail. */
 #ifndef HAK_BUDGET_H
 #define HAK_BUDGET_H
 
@@ -14,7 +14,9 @@
 void hak_budget_take(size_t bytes);
 void hak_budget_give(size_t bytes);
 size_t hak_budget_held(void);
-/* The limit of the container. */
+/* The most that was held at a time. */
+size_t hak_budget_peak(void);
+/* The limit of the container, or the hard limit, if that is less. */
 extern HAK_HIDDEN _Atomic(uint64_t) hak_budget_followed;
 /* 0: there is no limit */
 HAK_INLINE size_t hak_budget_bytes(void)
@@ -34,6 +36,10 @@ HAK_INLINE bool hak_budget_allows(size_t bytes)
 void hak_budget_look(bool if_untouched);
 /* Sets the limit of the container, which is the budget if HAKMEM_LIMIT_MB sets none. UINT64_MAX: no limit. */
 void hak_budget_follow(uint64_t bytes);
+/* A hard limit: requests beyond it fail. 0: none. */
+void hak_budget_set_hard(size_t bytes);
+/* Whether `bytes` more are within the hard limit, if there is one. */
+bool hak_budget_is_possible(size_t bytes);
 /* Records how many bytes were purged to make room for a request. */
 void hak_budget_note_purge(size_t wanted, size_t purged);
 

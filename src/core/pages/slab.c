@@ -321,12 +321,19 @@ static uint32_t take_unlisted(struct hak_slab *slab, uint32_t want, void **slots
 #endif
 #endif
 
+/* Blocks of the slab become allocated. */
+static void take_out(struct hak_slab *slab, uint32_t blocks)
+{
+    slab->used += blocks;
+    hak_slab_count(slab, blocks);
+}
+
 struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
 {
     HAK_ASSERT(want);
     struct hak_chain chain = slab->free ? take_from_list(slab, want) : take_chain(slab, want);
     hak_next_store(chain.tail, NULL);
-    slab->used += chain.count;
+    take_out(slab, chain.count);
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
     return chain;
 }
@@ -334,7 +341,7 @@ struct hak_chain hak_slab_take(struct hak_slab *slab, uint32_t want)
 struct hak_chain hak_slab_take_list(struct hak_slab *slab)
 {
     struct hak_chain chain = {slab->free, NULL, slab->free_count};
-    slab->used += chain.count;
+    take_out(slab, chain.count);
     slab->free = NULL;
     slab->free_count = 0;
     HAK_ASSERT(slab->used + slab->marked == slab->carved);
@@ -360,7 +367,7 @@ uint32_t hak_slab_take_to_slots(struct hak_slab *slab, uint32_t want, void **slo
     if (slab->free)
         return chain_to_slots(slab, hak_slab_take(slab, want), slots);
     uint32_t n = take_unlisted(slab, want, slots);
-    slab->used += n;
+    take_out(slab, n);
     HAK_ASSERT(slab->used + hak_slab_free_blocks(slab) == slab->carved);
     return n;
 }
@@ -562,6 +569,7 @@ bool hak_slab_all_back_by_now(struct hak_slab *slab)
 enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chain)
 {
     uint64_t word = HAK_LOAD_ACQUIRE(&slab->word), wanted;
+    uint64_t usable = hak_class_usable(slab->cls); /* read before the blocks return */
     enum hak_slab_state from, to;
     do {
         from = state_of(word);
@@ -574,6 +582,7 @@ enum hak_remote hak_slab_remote_put(struct hak_slab *slab, struct hak_chain chai
         hak_next_store(chain.tail, count_of(word) ? first_of(slab, word) : NULL);
         wanted = add_remote(slab, word - from + to, chain.head, chain.count);
     } while (!swap_word(slab, &word, wanted));
+    hak_count_allocated(-(uint64_t)chain.count * usable);
     if (from == HAK_SLAB_FULL) {
         hak_count_transition(from, to);
         return HAK_REMOTE_PUBLISH;

@@ -133,6 +133,12 @@ enum hak_slab_state hak_slab_disown(struct hak_slab *slab);
 /* No block is allocated any more: ACTIVE -> EMPTY. Clears the tags, so that the pages may serve anything. */
 void hak_slab_empty(struct hak_slab *slab);
 
+/* Counts blocks of the slab that become allocated, or return to it (modulo 2^64). */
+HAK_INLINE void hak_slab_count(const struct hak_slab *slab, uint64_t blocks)
+{
+    hak_count_allocated(blocks * hak_class_usable(slab->cls));
+}
+
 /* Blocks that were carved and are free. */
 HAK_INLINE uint32_t hak_slab_free_blocks(const struct hak_slab *slab)
 {

@@ -142,6 +142,8 @@ void hak_maintain_now(void)
 {
     uint64_t now = hak_clock_ms();
     hak_work = 0;
+    if (hak_counters_own)
+        hak_publish_allocated(hak_counters_own);
     if (HAK_CPU_HEAPS && !hak_self.heap)
         hak_cpu_heap_scan(now);
     else
@@ -165,11 +167,43 @@ size_t hak_purge_all(size_t keep)
     return hak_pages_trim(keep);
 }
 
-void hak_make_room(size_t bytes)
+/* --- limits ------------------------------------------------------------------------------------------------ */
+
+#define REACHED_MOST 16u /* a program may free in steps */
+
+static _Atomic(hak_reached_function *) limit_reached;
+static _Atomic(void *) limit_context;
+static HAK_THREAD_LOCAL bool in_reached; /* the function allocates itself */
+
+void hak_limit_hard(size_t bytes, hak_reached_function *reached, void *context)
+{
+    HAK_STORE_RELAXED(&limit_context, context);
+    HAK_STORE_RELAXED(&limit_reached, reached);
+    hak_budget_set_hard(bytes);
+}
+
+static bool purge_for(size_t bytes)
 {
     hak_budget_look(false);
     if (hak_budget_allows(bytes))
-        return;
+        return true;
     hak_thread_request_flush();
+    hak_thread_heap(); /* flushes this thread's bins at once */
     hak_budget_note_purge(bytes, hak_purge_all(0));
+    return hak_budget_is_possible(bytes);
+}
+
+bool hak_make_room(size_t bytes)
+{
+    for (unsigned i = 0; !purge_for(bytes); i++) {
+        hak_reached_function *reached = HAK_LOAD_RELAXED(&limit_reached);
+        if (!reached || in_reached || i == REACHED_MOST)
+            return false;
+        in_reached = true;
+        bool again = reached(bytes, HAK_LOAD_RELAXED(&limit_context));
+        in_reached = false;
+        if (!again)
+            return false;
+    }
+    return true;
 }

@@ -21,8 +21,12 @@ void hak_purge_tick(void);
 void hak_maintenance_fork_child(void);
 /* All parts purge free memory beyond `keep` bytes in total. Returns the bytes purged. */
 size_t hak_purge_all(size_t keep);
-/* Called before a request that would exceed the memory budget: purges everything idle. */
-void hak_make_room(size_t bytes);
+/* Called before a request that would exceed the memory budget: purges everything idle. False: it would exceed the hard
+ * limit nevertheless, and fails. The caller has entered no heap. */
+bool hak_make_room(size_t bytes);
+typedef int hak_reached_function(size_t wanted, void *context);
+/* Sets the hard limit, and the program's function that is called before a request fails. */
+void hak_limit_hard(size_t bytes, hak_reached_function *reached, void *context);
 /* With HAKMEM_BACKGROUND=1 its thread starts, unless this process has it. The library has started. */
 void hak_maintenance_background(void);
 

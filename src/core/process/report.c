@@ -25,6 +25,7 @@
 #include "core/parts/parts.h"
 #include "core/parts/release.h"
 #include "deepbind.h"
+#include "figures.h"
 #include "start.h"
 #include "stats_sink.h"
 
@@ -81,11 +82,12 @@ static void write_number_setting(struct hak_stats_writer *w, const struct hak_op
 static void write_settings(struct hak_stats_writer *w)
 {
     static const char types[][8] = {"bool", "int", "enum", "string"};
+    static const char sources[][12] = {"default", "program", "environment"};
     hak_stats_begin_array(w, "settings");
     for (unsigned i = 0; i < HAK_OPTION_COUNT; i++) {
         const struct hak_option_info *info = &hak_option_table[i];
         const char *value = (const char *)&hak_options + info->offset;
-        if (w->form != HAK_FORM_JSON && !hak_options_from_environment[i])
+        if (w->form != HAK_FORM_JSON && !hak_option_sources[i])
             continue; /* text shows what differs from the defaults */
         hak_stats_begin(w, NULL);
         hak_stats_text(w, "name", hak_option_text(info, HAK_TEXT_NAME));
@@ -93,7 +95,7 @@ static void write_settings(struct hak_stats_writer *w)
             hak_stats_text(w, "value", value);
         else
             write_number_setting(w, info, *(const uint32_t *)value);
-        hak_stats_text(w, "source", hak_options_from_environment[i] ? "environment" : "default");
+        hak_stats_text(w, "source", sources[hak_option_sources[i]]);
         if (w->form == HAK_FORM_JSON) {
             hak_stats_text(w, "type", types[info->type]);
             hak_stats_number(w, "changeable", hak_option_is_changeable(info));
@@ -292,7 +294,7 @@ void hak_stats_census(struct hak_census *census)
 uint64_t hak_stats_held(const struct hak_census *census)
 {
     /* other threads run in the meantime */
-    return census->held_bytes - hak_min(census->held_bytes, hak_heaps_free_bytes()) + hak_guard_bytes();
+    return census->held_bytes - hak_min(census->held_bytes, hak_figure_bins()) + hak_guard_bytes();
 }
 
 static uint64_t resident_bytes(void)
@@ -318,7 +320,7 @@ static void write_memory(struct hak_stats_writer *w, const struct hak_census *c,
     hak_stats_begin(w, "memory");
     hak_stats_number(w, "live_bytes", hak_stats_held(c) + outside);
     hak_stats_begin(w, "retained");
-    hak_stats_number(w, "bins_bytes", hak_heaps_free_bytes());
+    hak_stats_number(w, "bins_bytes", hak_figure_bins());
     hak_stats_number(w, "sparse_bytes", c->free_bytes + c->remote_bytes);
     hak_stats_number(w, "dirty_bytes", c->pages[HAK_SLAB_EMPTY] * HAK_PAGE);
     hak_stats_number(w, "metadata_bytes", hak_meta_bytes());

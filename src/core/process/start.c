@@ -26,6 +26,9 @@ extern const int hak_trace_is_loaded __attribute__((weak));
 /* Defined by libhakmem-profile.so (src/observers), if it is loaded. */
 extern int hak_profile_set(size_t mean) __attribute__((weak));
 
+/* Defined by a program that has settings of its own. */
+extern const char *hakmem_conf __attribute__((weak));
+
 static HAK_LOCK(init_lock, HAK_RANK_INIT);
 static _Atomic(bool) ready; /* stored with release when everything is set up; loaded with acquire */
 static bool sealed;
@@ -58,7 +61,7 @@ static bool init_locked(void)
 {
     hak_started_ms = hak_clock_ms();
     hak_options_defaults(&hak_options);
-    hak_options_parse(&hak_options, environment());
+    hak_options_parse(&hak_options, &hakmem_conf ? hakmem_conf : NULL, environment());
     hak_options_translate(&hak_options);
     hak_log_file = hak_options.log_file;
     hak_parts_choose();

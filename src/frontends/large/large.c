@@ -131,6 +131,13 @@ static int grow(struct mapping *m, size_t wanted)
     return error && room ? remap(m, wanted) : error;
 }
 
+static void note_usable(struct mapping *m, size_t wanted)
+{
+    hak_budget_give(m->usable);
+    hak_budget_take(wanted);
+    m->usable = wanted;
+}
+
 static int resize_mapping(struct mapping *m, size_t wanted)
 {
     if (m->base != m->block)
@@ -138,10 +145,26 @@ static int resize_mapping(struct mapping *m, size_t wanted)
     int error = wanted < m->usable ? remap(m, wanted) : grow(m, wanted);
     if (error)
         return error;
-    hak_budget_give(m->usable);
-    hak_budget_take(wanted);
-    m->usable = wanted;
+    note_usable(m, wanted);
     return 0;
+}
+
+/* A mapping grows up to where the kernel has placed another one. */
+static bool direct_expand(void *p, size_t size)
+{
+    struct mapping *m = hak_registry_detach(p);
+    size_t wanted = whole_pages(size);
+    if (!m)
+        return false;
+    int error = m->base != m->block ? -EINVAL : 0;
+    if (!error && wanted > m->size)
+        error = m->fenced ? -ENOMEM : hak_os_remap(&m->base, m->size, wanted, false, HAK_CAUSE_realloc_remap);
+    if (!error) {
+        m->size = hak_max(m->size, wanted);
+        note_usable(m, wanted);
+    }
+    hak_registry_attach(m);
+    return !error;
 }
 
 static void *direct_resize(void *p, size_t size)
@@ -233,6 +256,7 @@ static void clear_dirty(char *block, size_t size, const struct span_request *r)
 static struct hak_slab *hand_out(struct hak_slab *slab, size_t size)
 {
     note_size(slab, size);
+    hak_count_allocated(slab->requested);
     HAK_COUNT_HERE(transitions[HAK_SLAB_UNUSED][HAK_SLAB_SPAN]);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
     return slab;
@@ -294,6 +318,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     }
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
+    hak_count_allocated(-slab->requested);
     HAK_COUNT_HERE(transitions[HAK_SLAB_SPAN][HAK_SLAB_UNUSED]);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the run cache may keep its descriptor */
     return hak_spans_put(slab);
@@ -322,18 +347,29 @@ static void *move_growing(struct hak_slab *slab, void *p, size_t size)
     return q;
 }
 
+static bool resize_in_place(struct hak_slab *slab, size_t size)
+{
+    size_t before = slab->requested;
+    if (size >= DIRECT_MIN || !hak_spans_resize(slab, pages_for(size)))
+        return false;
+    note_size(slab, size);
+    hak_count_allocated(slab->requested - before);
+    HAK_ADD_RELAXED(&in_place, 1);
+    return true;
+}
+
 static void *span_resize(struct hak_slab *slab, void *p, size_t size)
 {
     if (!slab)
         return direct_resize(p, size);
     if (hak_zeroes_on_free() && size < slab->requested)
         memset((char *)p + size, 0, slab->requested - size);
-    if (size < DIRECT_MIN && hak_spans_resize(slab, pages_for(size))) {
-        note_size(slab, size);
-        HAK_ADD_RELAXED(&in_place, 1);
-        return p;
-    }
-    return move_growing(slab, p, size);
+    return resize_in_place(slab, size) ? p : move_growing(slab, p, size);
+}
+
+static bool span_expand(struct hak_slab *slab, void *p, size_t size)
+{
+    return slab ? is_span(slab, p) && resize_in_place(slab, size) : direct_expand(p, size);
 }
 
 static void count_outside(size_t *blocks, size_t *bytes)
@@ -367,6 +403,7 @@ const struct hak_frontend hak_frontend_large = {
     .span_free = span_free,
     .span_usable = span_usable,
     .span_resize = span_resize,
+    .span_expand = span_expand,
     .count_outside = count_outside,
     .stats = write_large_stats,
 };
