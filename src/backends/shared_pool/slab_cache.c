@@ -11,12 +11,12 @@
 #include "core/parts/purge.h"
 #include "core/parts/sparse.h"
 
-#define IDLE_PAGES 8           /* at least so many pages of a class may be idle on its stack */
-#define IDLE_SLABS 4           /* so many slabs, if their threads have ended */
-#define STEP 16u               /* slabs that a sweep visits when too many are idle */
-#define PASSES 2u              /* passes that a sweep begins after the current one */
-#define TICK 256u              /* slabs that a tick visits in some 20 us */
-#define TICK_AFTER_SLEEP 4096u /* slabs that a tick after a sleep visits: none of them was used */
+#define IDLE_PAGES 8          /* at least so many pages of a class may be idle on its stack */
+#define IDLE_SLABS 4          /* so many slabs, if their threads have ended */
+#define STEP 16u              /* slabs that a sweep visits when too many are idle */
+#define PASSES 2u             /* passes that a sweep begins after the current one */
+#define TICK 256u             /* slabs that a tick visits in some 20 us */
+#define TICK_AFTER_SLEEP 512u /* slabs that a tick after a sleep visits: none of them was used */
 
 /* Each class has two stacks of PARTIAL slabs. Threads take slabs from the front one; a sweep visits its slabs, and puts
  * those that are not idle on the other. When the front stack is empty the two swap, and a pass over all slabs begins,

@@ -10,7 +10,9 @@
 HAK_SELDOM struct hak_run_cache hak_run_cache;
 static struct hak_run_cache *const cache = &hak_run_cache;
 
-/* Held while runs are on no stack and not yet in the page heap, so that no fork happens in between. */
+#define MOST_PER_TICK 512u /* runs; HAKMEM_ACE_CACHE_MB lets more wait */
+
+/* Held while a run is on no stack and not yet in the page heap, so that no fork happens in between. */
 static HAK_LOCK(flushing, HAK_RANK_RUNS);
 
 struct hak_slab *hak_run_cache_take(enum hak_run_kind kind, size_t pages)
@@ -39,33 +41,39 @@ size_t hak_run_cache_waiting(enum hak_run_kind kind)
     return pages;
 }
 
-static void flush_runs(enum hak_run_kind kind, struct hak_slab *run)
+/* Gives the last run of a row, or else one of its older ones, to the page heap. */
+static bool flush_one(enum hak_run_kind kind, unsigned row)
 {
-    for (struct hak_slab *next; run; run = next) {
-        next = hak_slab_stack_next(run);
+    hak_lock_acquire(&flushing);
+    struct hak_slab *run = hak_run_cache_take_any(kind, row);
+    if (!run && (run = hak_slab_stack_pop(&cache->rows[kind][row].older)))
+        HAK_SUB_RELAXED(&cache->kinds[kind].older, row);
+    if (run) {
         HAK_ADD_RELAXED(&cache->kinds[kind].runs, 1);
         HAK_ADD_RELAXED(&cache->kinds[kind].pages, run->pages);
         hak_pages_put(run);
     }
+    hak_lock_release(&flushing);
+    return run;
 }
 
-static void flush_row(enum hak_run_kind kind, unsigned pages)
+/* Gives up to so many runs to the page heap. Returns true if no more wait. */
+static bool flush(size_t most)
 {
-    struct hak_slab *older = hak_slab_stack_take_all(&cache->rows[kind][pages].older);
-    for (struct hak_slab *run = older; run; run = hak_slab_stack_next(run))
-        HAK_SUB_RELAXED(&cache->kinds[kind].older, pages);
-    flush_runs(kind, hak_run_cache_take_any(kind, pages));
-    flush_runs(kind, older);
+    for (unsigned kind = 0; kind < HAK_RUN_KINDS; kind++)
+        for (unsigned row = 0; row <= HAK_RUN_LENGTHS; row++)
+            while (flush_one(kind, row))
+                if (!most--)
+                    return false;
+    return true;
 }
 
 void hak_run_cache_flush(void)
 {
+    size_t waiting = 0;
     for (unsigned kind = 0; kind < HAK_RUN_KINDS; kind++)
-        for (unsigned i = 0; i <= HAK_RUN_LENGTHS; i++) {
-            hak_lock_acquire(&flushing);
-            flush_row(kind, i);
-            hak_lock_release(&flushing);
-        }
+        waiting += hak_run_cache_waiting(kind);
+    (void)flush(waiting);
 }
 
 void hak_run_cache_tick(uint64_t now_ms)
@@ -74,6 +82,6 @@ void hak_run_cache_tick(uint64_t now_ms)
     if (HAK_LOAD_RELAXED(&hak_slept_ms) != now_ms &&
         hak_clock_age(HAK_LOAD_RELAXED(&flushed_ms), now_ms) < hak_purge_delay_ms())
         return;
-    hak_run_cache_flush();
-    HAK_STORE_RELAXED(&flushed_ms, now_ms);
+    if (flush(MOST_PER_TICK))
+        HAK_STORE_RELAXED(&flushed_ms, now_ms);
 }

@@ -63,8 +63,8 @@ HAK_INLINE struct hak_slab *hak_run_cache_put(enum hak_run_kind kind, struct hak
 }
 /* The pages of all runs that wait. */
 size_t hak_run_cache_waiting(enum hak_run_kind kind);
-/* Gives all runs to the page heap; the tick does so once per purge delay, or after a sleep. The caller calls
- * hak_pages_bound. */
+/* Gives all runs to the page heap. The tick does so once per purge delay, or after a sleep; if some hundred wait, the
+ * next tick continues. The caller calls hak_pages_bound. */
 void hak_run_cache_flush(void);
 void hak_run_cache_tick(uint64_t now_ms);
 

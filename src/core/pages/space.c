@@ -31,6 +31,7 @@
 #define TIGHT_LG 4 /* under a tight limit, the plan and the first mapping of its tables are smaller by this shift */
 #define STEP_FIRST (4 * HAK_MIB)
 #define STEP_MAX (64 * HAK_MIB)
+#define LOOKS 256u
 #define NAME_FROM (64 * HAK_MIB)
 #define WRITABLE (PROT_READ | PROT_WRITE)
 
@@ -40,6 +41,7 @@ struct zone {
     size_t top;             /* superslabs below this index were handed out at some time */
     _Atomic(size_t) mapped; /* bytes from base, never fewer; stored with release after their descriptors were mapped */
     size_t free;            /* superslabs below top that are free */
+    size_t looked;          /* where a search among them ended that found nothing yet */
     uint64_t *free_bits;
     bool header;
 };
@@ -365,25 +367,33 @@ static bool wraps(const struct zone *z, size_t i, size_t n)
     return n <= GRANULE / HAK_SUPERSLAB_PAGES && hak_page_at(base + n * HAK_SUPERSLAB - 1) < hak_page_at(base);
 }
 
-/* The lowest run of n free superslabs: among those that were freed, else in the untouched rest. */
-static size_t find_run(const struct zone *z, size_t n, size_t align)
+/* The lowest run of n free superslabs from there on, in so many steps. */
+static size_t find_run(const struct zone *z, size_t *from, size_t n, size_t align, size_t steps)
 {
-    size_t i = z->free ? aligned_index(z, 0, align) : aligned_index(z, z->top, align);
-    while (i + n <= z->superslabs) {
+    size_t i = aligned_index(z, *from, align);
+    for (; steps && i + n <= z->superslabs; steps--) {
         if (i < z->top && i % 64 == 0 && align == 1 && !z->free_bits[i / 64]) {
             i = hak_min(i + 64, z->top);
             continue;
         }
         size_t length = 0;
-        while (length < n && is_free(z, i + length))
+        while (length < n && is_free(z, i + length) && (length || !wraps(z, i, n)))
             length++;
-        if (length == n && !wraps(z, i, n))
-            return i;
         if (length == n)
-            length = 0;
+            return i;
         i = aligned_index(z, i + length + 1, align);
     }
+    *from = i;
     return SIZE_MAX;
+}
+
+/* Among those that were freed, of which each call looks at some, else in the untouched rest. */
+static size_t choose_run(struct zone *z, size_t n, size_t align)
+{
+    size_t i = z->free ? find_run(z, &z->looked, n, align, LOOKS) : SIZE_MAX, top = z->top;
+    if (i != SIZE_MAX || z->looked >= z->top)
+        z->looked = 0;
+    return i != SIZE_MAX ? i : find_run(z, &top, n, align, SIZE_MAX);
 }
 
 static void *take_run(struct zone *z, size_t i, size_t n)
@@ -436,7 +446,7 @@ static void put_run(struct zone *z, size_t i, size_t n)
 static void *alloc_in(struct zone *z, size_t n, size_t align)
 {
     fence_zone(z, 0);
-    size_t i = find_run(z, n, align);
+    size_t i = choose_run(z, n, align);
     int error = i == SIZE_MAX ? -ENOMEM : grow_zone(z, (i + n) * HAK_SUPERSLAB);
     if (error == -EEXIST)
         evade(z);
