@@ -17,6 +17,7 @@
 #include "core/os/rseq.h"
 
 #define STACK (64 * HAK_KIB)
+#define STORAGE (16 * HAK_KIB)
 #define INTERVAL_MIN_MS 10u
 #define INTERVAL_MAX_MS 500u /* until the thread sees that settings or rights have changed */
 #define STATUS (4 * HAK_KIB) /* /proc/PID/status is shorter, but for the ids of many groups */
@@ -104,9 +105,11 @@ static void find_storage(uintptr_t *from, uintptr_t *end)
     *from &= ~(uintptr_t)(HAK_CACHELINE - 1);
 }
 
-/* As that of a thread whose heap has ended; what this does not write is zero. */
-static void set_up_storage(ptrdiff_t distance)
+/* As that of a thread whose heap has ended. An earlier thread's may have begun elsewhere: before hak_rseq_distance was
+ * known, or in the parent. */
+static void set_up_storage(ptrdiff_t distance, size_t size)
 {
+    hak_fill(memory + STACK, 0, size);
     struct hak_cache *cache = (struct hak_cache *)((char *)&hak_self + distance);
     hak_move(cache, &hak_self, sizeof *cache);
     cache->tag = HAK_TAG_NOBODY;
@@ -119,10 +122,10 @@ static void set_up_storage(ptrdiff_t distance)
 }
 
 /* Below the stack lies a closed page. */
-static bool make_memory(size_t storage)
+static bool make_memory(void)
 {
     void *base;
-    if (!memory && !hak_os_map(&base, STACK + storage, PROT_READ | PROT_WRITE, HAK_CAUSE_metadata)) {
+    if (!memory && !hak_os_map(&base, STACK + STORAGE, PROT_READ | PROT_WRITE, HAK_CAUSE_metadata)) {
         hak_os_protect(base, hak_os_page_size(), PROT_NONE, HAK_CAUSE_guard);
         memory = base;
     }
@@ -134,10 +137,10 @@ static bool create(void)
     uintptr_t from, end;
     uint64_t all = ~(uint64_t)0, before;
     find_storage(&from, &end);
-    if (!HAK_OWN_THREADS || !make_memory(end - from))
+    if (!HAK_OWN_THREADS || end - from > STORAGE || !make_memory())
         return false;
     ptrdiff_t distance = memory + STACK - (char *)from;
-    set_up_storage(distance);
+    set_up_storage(distance, end - from);
     HAK_SYSCALL(SYS_rt_sigprocmask, 2, &all, &before, sizeof all); /* SIG_SETMASK; the thread inherits the mask */
     long result = hak_kernel_start_thread(memory + STACK, distance, &thread, run);
     HAK_SYSCALL(SYS_rt_sigprocmask, 2, &before, NULL, sizeof before);
