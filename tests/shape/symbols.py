@@ -23,6 +23,8 @@ FAMILY = {"malloc", "free", "calloc", "realloc", "reallocarray", "posix_memalign
           "malloc_trim", "mallinfo2", "malloc_info", "malloc_stats", "mallopt"}
 # Interposes the C library's; see src/api/dlopen.c.
 OPENING = {"dlopen"}
+# jemalloc's; see src/api/mallocx.c.
+FLAGGED = {"mallocx", "rallocx", "xallocx", "sallocx", "dallocx", "sdallocx", "nallocx"}
 # Symbols that sys/sdt.h adds to each object with probes, hidden and once per program.
 PROBES = {"_.stapsdt.base"}
 # glibc's older form of mallinfo2, and other names of its own, for programs that still ask for them.
@@ -72,7 +74,7 @@ def check_exports(library, header, override, cxx, hardened):
     elif not any(OPERATORS.match(name) for name in names):
         yield "-Dcxx=true, but no operator new or delete is exported"
     names = {name for name in names if not OPERATORS.match(name)}
-    wanted = declared | (FAMILY | OLDER | OPENING if override else set())
+    wanted = declared | (FAMILY | OLDER | OPENING | FLAGGED if override else set())
     yield from (f"not exported: {name}" for name in sorted(wanted - names))
     yield from (f"exported, but neither in hakmem.h nor of the malloc family: {name}"
                 for name in sorted(names - wanted - FORK))
