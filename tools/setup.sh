@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12 or 13, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|wraps|site|processors]...    (default: all)
+#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|jemalloc|wraps|site|processors]...
+#
+# Without a group: all.
 #
 # `suites` fetches the programs whose test suites tools/test.sh --long runs.
+# `jemalloc`: the programs that use its interface, and its own tests of it.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
 # `site` is what tools/site.py needs, `processors` what the long tests of other processors need.
 # `workbench` also puts the command `hakmem` into /usr/local/bin (root) or
@@ -39,6 +42,7 @@ readonly BENCH=("$MIMALLOC" libjemalloc2 "$TCMALLOC" python3-numpy sqlite3 redis
 readonly SITE=(mkdocs mkdocs-material mandoc git python3)
 readonly PROCESSORS=(gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross
                      gcc-powerpc64le-linux-gnu libc6-dev-ppc64el-cross qemu-user)
+readonly JEMALLOC=(redis-server bind9 bind9-dnsutils varnish)
 readonly SUITES=(make zlib1g-dev tcl perl)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
@@ -280,6 +284,10 @@ setup() {
             install_packages "${BUILD[@]}" "${TEST[@]}" "${SUITES[@]}"
             fetch_suites
             ;;
+        jemalloc)
+            install_packages "${BUILD[@]}" "${TEST[@]}" libjemalloc2 "${JEMALLOC[@]}"
+            fetch_suite jemalloc libjemalloc2
+            ;;
         wraps)
             install_packages "${BUILD[@]}" git make xz-utils
             fetch_wraps
@@ -297,7 +305,8 @@ setup() {
             build_cmockas
             ;;
         *)
-            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, wraps, site, processors or all"
+            fail "unknown group '$1': build, quickstart, test, bench, workbench, suites, jemalloc, wraps, site," \
+                "processors or all"
             ;;
     esac
 }

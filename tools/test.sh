@@ -65,7 +65,8 @@ readonly STAGES=(programs workbench wheel install subproject lto linked-backend 
 # programs-more: those programs under the builds that the table below leaves to it.
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
-readonly LONG_STAGES=(programs-more suites soak wraps rust release fresh readme deb riscv64 ppc64el s390x)
+# jemalloc: programs that use its interface, and the tests of others for it.
+readonly LONG_STAGES=(programs-more suites jemalloc soak wraps rust release fresh readme deb riscv64 ppc64el s390x)
 # name | Debian's triplet | Meson's family | qemu's name | byte order
 readonly PROCESSORS=(
     "aarch64 | aarch64-linux-gnu     | aarch64 | aarch64 | little"
@@ -285,6 +286,17 @@ stage_machine() {
         failed=1
     fi
     report machine "$passed" "$failed" $((SECONDS - began)) "$log"
+}
+
+stage_jemalloc() {
+    local log=$OUT/jemalloc.log began=$SECONDS passed=0 failed=0
+    tools/setup.sh jemalloc >"$log" 2>&1 || true # what is missing is skipped by name
+    if build_variant default "$log"; then
+        meson_test default "$log" --suite jemalloc
+    else
+        failed=1
+    fi
+    report jemalloc "$passed" "$failed" $((SECONDS - began)) "$log"
 }
 
 stage_soak() {
@@ -773,6 +785,7 @@ run_stage() {
             program_tests "$SUITES_BUILD" "$OUT/suites.log" '*' --suites
             ;;
         format) stage_command format laid_out ;;
+        jemalloc) stage_jemalloc ;;
         tidy) stage_command tidy in_default_build tidy ;;
         wheel) stage_command wheel tools/wheel.sh ;;
         wraps) stage_command wraps wraps ;;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * jemalloc's functions for blocks, mallocx and its family, in the shared library that serves malloc: a program that
  * mixes them with free and malloc_usable_size has all its blocks from one allocator, whatever it is linked with. They
- * call malloc's family by the public names, so observers see them. [jemalloc(3), "Non-standard API"] Arenas and thread
- * caches in the flags mean nothing here. */
+ * call malloc's family by the public names, so observers see them; and public names alone, so that another library can
+ * contain them, too. [jemalloc(3), "Non-standard API"] Arenas and thread caches in the flags mean nothing here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@
 
 #define LG_ALIGN 0x3f
 #define ZERO 0x40
-#define ALIGN_MOST 16u /* of every block */
+#define ALIGN_MOST 16u    /* of every block */
+#define SMALL_MOST 53248u /* larger blocks have no class, but whole pages, and are aligned without more bytes */
 
 /* Not in all C libraries' headers. */
 size_t malloc_usable_size(void *p);
@@ -43,7 +44,8 @@ HAK_EXPORT void *mallocx(size_t size, int flags)
 
 static void *move_aligned(void *p, size_t old, size_t size, size_t align)
 {
-    if ((uintptr_t)p % align == 0 && size <= old && size >= old / 2)
+    size_t good = nallocx(size, __builtin_ctzll(align));
+    if ((uintptr_t)p % align == 0 && good && good <= old && good >= old - old / 4)
         return p;
     void *moved = aligned_alloc(align, size);
     if (moved) {
@@ -91,8 +93,14 @@ HAK_EXPORT void sdallocx(void *p, size_t size, int flags)
         free_sized(p, size);
 }
 
+/* A free block of a larger class may serve before a new page is touched: then the block has more. With headers and
+ * canaries, blocks that are aligned may have more, too. */
 HAK_EXPORT size_t nallocx(size_t size, int flags)
 {
-    (void)flags; /* an aligned block has no less */
-    return hakmem_good_size(size);
+    size_t align = align_of(flags), good = hakmem_good_size(hak_max(size, 1));
+    if (align <= ALIGN_MOST || size > SMALL_MOST || good % ALIGN_MOST || HAK_VALGRIND)
+        return align <= PTRDIFF_MAX ? good : 0;
+    if (align <= PTRDIFF_MAX && hak_align_up(size, align) <= SMALL_MOST)
+        return hakmem_good_size(hak_align_up(hak_max(size, 1), align));
+    return align <= PTRDIFF_MAX ? hak_align_up(hak_max(size, 1), 4096) : 0;
 }

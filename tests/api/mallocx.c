@@ -97,6 +97,8 @@ static void too_much_is_refused(void **state)
     assert_null(rallocx(p, PTRDIFF_MAX, 0));
     assert_null(rallocx(p, PTRDIFF_MAX, 12 | ZERO));
     assert_int_equal(nallocx((size_t)PTRDIFF_MAX + 1, 0), 0);
+    assert_int_equal(nallocx((size_t)PTRDIFF_MAX + 1, 12), 0);
+    assert_int_equal(nallocx(1, 63), 0);
     free(p);
 }
 

@@ -70,7 +70,7 @@ class Redis(Files):
     folder = "redis"
     patterns = ["tests/unit/*.tcl", "tests/unit/type/*.tcl"]
     passed, failed = r"\[ok\]", r"\[(err|exception|TIMEOUT)\]"
-    # Active defragmentation needs jemalloc, which does not serve redis here.
+    # Active defragmentation needs redis's own jemalloc, which Debian's does not have.
     left_out = {"tests/unit/memefficiency.tcl"}
 
     def command(self, world, file):

@@ -5,7 +5,8 @@ The folders of src/core are layers: a file includes, and calls, only files of it
 include or call each other in a circle: the symbols that the objects of the archive define and use show the calls. core
 knows no part by name, neither as a symbol nor as a string. Each part of src/frontends and src/backends includes core
 and its own folder, never a sibling, and finds the table of parts in plugin.h alone; src/api includes core;
-src/observers, which are libraries of their own, include both. Only src/core/os/os.c makes memory-related system calls.
+src/observers and src/compat are libraries of their own: the former include both, the latter the api alone. Only
+src/core/os/os.c makes memory-related system calls.
 """
 import re
 import sys
@@ -27,6 +28,8 @@ MEMORY_CALLS = ["mmap", "mmap64", "munmap", "mremap", "madvise", "posix_madvise"
 # A call by name, not a member of a table; or the number given to syscall().
 CALL = re.compile(r"(?<![\w.>])(?:%s)[ \t\n]*\(|\b(?:SYS|__NR)_(?:%s)\b"
                   % ("|".join(MEMORY_CALLS), "|".join(MEMORY_CALLS)))
+# Libraries of their own, and what they include.
+BESIDE = {"observers": {"core", "api"}, "compat": {"api"}}
 # Files that the build makes; core's own.
 GENERATED = {"hak_config.h", "hak_settings.def", "sizeclass_table.h"}
 
@@ -77,7 +80,7 @@ def include_problems(path, src):
         layer = layer_of(target, src)
         if "/" in own and target == src / CORES_OWN:
             yield f'{where}: "{name}" is core\'s own; what a part needs of it stands in core/plugin.h'
-        allowed = {own, "core", "api"} if own == "observers" else {own, "core"}
+        allowed = {own} | BESIDE.get(own, {"core"})
         if layer not in allowed:
             yield f'{where}: {own} includes "{name}" of {layer}; allowed: {" and ".join(sorted(allowed))}'
         elif own == "core" and floor_of(target, src) > floor_of(path, src):

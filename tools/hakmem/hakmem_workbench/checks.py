@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from . import elf, ldtrace, resolve
+from .errors import Problem
 from .ldtrace import Linkage
-from .library import Library, is_hakmem
+from .library import JEMALLOC, Library, beside, is_hakmem
 from .observe import Image, Observation
 from .resolve import Resolution, Row, label
 from .text import listing
@@ -59,7 +60,22 @@ class Expected:
     def system(self) -> bool:
         return self.library is None and not self.any_hakmem
 
+    @property
+    def hakmem(self) -> bool:
+        return self.any_hakmem or (self.library is not None and is_hakmem(elf.read(self.library.path)))
+
+    @property
+    def interface(self) -> str:
+        """How to get jemalloc's interface from it; empty if its library does not come with that."""
+        try:
+            found = self.library is not None and self.hakmem and beside(self.library, JEMALLOC)
+        except Problem:
+            found = None
+        return f"preload {JEMALLOC}, which serves its interface" if found else ""
+
     def matches(self, path: str) -> bool:
+        if resolve.serves_jemalloc(path):
+            return self.hakmem
         if self.any_hakmem:
             try:
                 return is_hakmem(elf.read(path))
@@ -410,7 +426,8 @@ class _Judge:
                         Finding(
                             "second-allocator",
                             f"{self.name} gets blocks from {label(path)}, another allocator, too ({listing(names)})",
-                            "What it hands out must come back to it: link the program without it.",
+                            "What it hands out must come back to it: link the program without it"
+                            + f"{f', or {self._instead(path)}' if self._instead(path) else ''}.",
                         )
                     )
             elif private := sorted(resolve.private_allocators(path) - {"hakmem"}):
@@ -423,6 +440,9 @@ class _Judge:
                     )
                 )
         return found
+
+    def _instead(self, path: str) -> str:
+        return self.expected.interface if "mallctl" in elf.read(path).defined else ""
 
     def _asked_of(self, path: str) -> list[str]:
         """Names of the allocator's own interface that other objects get from it."""
@@ -437,11 +457,14 @@ class _Judge:
         """What stands beside the allocator that serves, and takes nothing from it."""
         found = []
         for path in self.resolution.objects:
+            if resolve.serves_jemalloc(path) and self.expected.matches(path):
+                found.append(f"{JEMALLOC} serves jemalloc's interface (mallctl, mallocx) over hakmem's heap")
             if self.expected.matches(path) or resolve.is_libc(path):
                 continue
             names = self._asked_of(path)
             if self._is_allocator(path) and not any(map(resolve.BLOCKS.fullmatch, names)):
                 told = f"{listing(names)} still ask it, so they tell and tune what nobody uses" if names else ""
+                told += f"; {self._instead(path)}" if names and self._instead(path) else ""
                 found.append(f"{label(path)} is loaded, but serves no malloc" + (f": {told}" if told else ""))
             elif path == self.image.exe and "hakmem" in resolve.private_allocators(path):
                 rest = "malloc of its C code is not hakmem's (the crate's feature override)"

@@ -22,6 +22,8 @@ from .text import listing
 SONAME = "libhakmem.so.0"
 IN_BUILD = Path("src") / SONAME
 
+JEMALLOC = "libhakmem-jemalloc.so"
+
 PEERS = {
     "mimalloc": (("libmimalloc.so",), "libmimalloc2.0"),
     "jemalloc": (("libjemalloc.so",), "libjemalloc2"),
@@ -211,6 +213,11 @@ def find_peer(name: str) -> Library:
         return stem_order[stem], [int(part) for part in re.findall(r"\d+", item[0][len(stem) :])]
 
     return at(max(candidates, key=rank)[1], f"installed {name}")
+
+
+def serves_jemalloc(facts: elf.Elf) -> bool:
+    """Whether it is libhakmem-jemalloc.so, which passes all calls to hakmem; its soname is that of jemalloc's own."""
+    return SONAME in facts.needed and "mallctl" in facts.defined
 
 
 def is_hakmem(facts: elf.Elf) -> bool:

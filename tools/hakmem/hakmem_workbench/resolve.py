@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from . import elf
+from . import elf, library
 from .ldtrace import ALLOCATION, OPERATOR_NEW, Linkage
 from .library import is_hakmem
 from .observe import Image
@@ -96,6 +96,11 @@ def is_linker(path: str) -> bool:
 def defines_malloc(path: str) -> bool:
     facts = _facts(path)
     return facts is not None and {"malloc", "free"} <= facts.defined
+
+
+def serves_jemalloc(path: str) -> bool:
+    facts = _facts(path)
+    return facts is not None and library.serves_jemalloc(facts)
 
 
 def private_allocators(path: str) -> frozenset[str]:

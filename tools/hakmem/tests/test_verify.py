@@ -117,6 +117,24 @@ def test_second_allocator(
     assert hakmem("run", "--library", library, "--", program).err == ""
 
 
+@pytest.mark.parametrize("asks", ["mallocx", "mallctl"])
+def test_jemallocs_interface(hakmem: Hakmem, real_library: Path, compiled: Compiled, asks: str) -> None:
+    """With libhakmem-jemalloc.so, a program that uses jemalloc's interface gets all from hakmem."""
+    try:
+        interface = finder.beside(finder.at(real_library, "test"), finder.JEMALLOC)
+    except finder.Problem:
+        pytest.skip("built without it")
+    jemalloc = compiled("other", "-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2", name="libjemalloc.so.2")
+    flags = ("-Wl,--no-as-needed", str(jemalloc), f"-DASKS={asks}", f"-Wl,-rpath,{jemalloc.parent}")
+    program = compiled("allocates", *flags, name=f"served-{asks}")
+    for how in (("--library", real_library), ("--as-is",)):
+        done = hakmem("verify", *how, "--json", "--", program, env={"LD_PRELOAD": interface})
+        assert done.code == 0 and kinds(done) == [], done.text
+        assert "serves jemalloc's interface" in json.loads(done.out)["programs"][0]["notes"][0]
+    done = hakmem("run", "-v", "--library", real_library, "--", program, env={"LD_PRELOAD": interface})
+    assert done.code == 0 and done.err.endswith("serves jemalloc's interface\n"), done.text
+
+
 def test_preload_of_another_allocator_behind_ours(hakmem: Hakmem, library: Path) -> None:
     try:
         other = finder.find_peer("mimalloc")

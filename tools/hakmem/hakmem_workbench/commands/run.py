@@ -13,7 +13,7 @@ import errno
 import os
 import signal
 
-from .. import checks, library, preload, settings
+from .. import checks, library, preload, resolve, settings
 from ..errors import NOT_EXECUTABLE, Problem
 from .common import add_command, add_policy, policy
 
@@ -59,6 +59,8 @@ def main(args: argparse.Namespace) -> int:
     if args.verbose:
         words = " ".join(f"{key}={value}" for key, value in assigned.items())
         os.write(2, f"hakmem: {chosen.path} ({chosen.origin}) {words}\n".encode())
+        if any(map(resolve.serves_jemalloc, os.environ.get("LD_PRELOAD", "").replace(":", " ").split())):
+            os.write(2, f"hakmem: {library.JEMALLOC} serves jemalloc's interface\n".encode())
     if {**os.environ, **assigned}.get("HAKMEM_QUIET", "0") == "0":
         _warn(path, args.command, chosen)
     environment = preload.original_environment() | preload.assignments(chosen, assigned)
