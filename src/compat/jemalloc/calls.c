@@ -27,6 +27,12 @@ static void count_free(void *p)
     je_self.freed += hakmem_malloc_usable_size(p);
 }
 
+/* Not in all C libraries' headers. */
+void *pvalloc(size_t size);
+int malloc_trim(size_t pad);
+void malloc_stats(void);
+int malloc_info(int options, FILE *stream);
+int mallopt(int parameter, int value);
 void cfree(void *ptr);
 void free_sized(void *ptr, size_t size);
 void free_aligned_sized(void *ptr, size_t alignment, size_t size);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "jemalloc.h"
@@ -55,13 +54,13 @@ uint64_t je_figure(enum hakmem_stat which)
 
 char *je_report(bool json)
 {
-    struct stat file;
     char *text = NULL;
     int fd = memfd_create("hakmem-report", MFD_CLOEXEC);
     if (fd < 0)
         return NULL;
-    if (hakmem_stats(fd, json) == 0 && fstat(fd, &file) == 0 && (text = hakmem_malloc((size_t)file.st_size + 1))) {
-        ssize_t length = pread(fd, text, (size_t)file.st_size, 0);
+    off_t end = hakmem_stats(fd, json) == 0 ? lseek(fd, 0, SEEK_END) : -1;
+    if (end >= 0 && (text = hakmem_malloc((size_t)end + 1))) {
+        ssize_t length = pread(fd, text, (size_t)end, 0);
         text[length > 0 ? length : 0] = 0;
     }
     close(fd);
