@@ -13,9 +13,10 @@
  * program its value is another one. Other C libraries lack it. */
 extern void *__libc_stack_end __attribute__((weak));
 
-/* CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID: as the C library's threads. The
- * new thread continues behind the system call, with the registers of this one but for the stack pointer. */
-#define THREAD_FLAGS 0x3d0f00L
+/* CLONE_VM, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID: as the C library's threads but for
+ * CLONE_FS, since the kernel lets no process that shares its root and folder enter a mount namespace. The new thread
+ * continues behind the system call, with the registers of this one but for the stack pointer. */
+#define THREAD_FLAGS 0x3d0d00L
 
 #if defined(__x86_64__)
 long hak_syscall(long number, long a, long b, long c, long d, long e, long f)
@@ -110,7 +111,8 @@ char **hak_kernel_environment(void)
     return plausible ? (char **)&stack[2 + stack[0]] : NULL;
 }
 
-/* The vector follows the environment. unsetenv, which shortens that in place, may have left several zeros. */
+/* The vector follows the environment. unsetenv, which shortens that in place, may have left several zeros; a program
+ * that did so itself has left pointers there, which name no type. */
 uintptr_t hak_kernel_auxv(uintptr_t type)
 {
     const uintptr_t *at = (const uintptr_t *)hak_kernel_environment();
@@ -122,7 +124,7 @@ uintptr_t hak_kernel_auxv(uintptr_t type)
         at++;
     while (*at && *at != type)
         at += 2;
-    return *at ? at[1] : 0;
+    return *at ? at[1] : getauxval(type);
 }
 
 /* --- the clock ------------------------------------------------------------------------------------------- */

@@ -67,6 +67,7 @@ static _Noreturn void run(void)
 {
     HAK_UNSEEN;
     uint64_t ms, unchecked = 0;
+    HAK_SYSCALL(SYS_chdir, "/"); /* as daemons do, so that it keeps no file system in use */
     do {
         ms = interval_ms();
         unchecked = unchecked < INTERVAL_MAX_MS ? unchecked + ms : ms;
