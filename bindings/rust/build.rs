@@ -81,7 +81,9 @@ fn config(header: &str, cache: &str, cpu_heaps: bool, parts: &Parts) -> String {
     let flags = [
         ("SUPERSLAB_LG", 21), ("TINY_PREWARM", 0), ("POOL_PREWARM", 0), ("HARDENED", feature("HARDENED") as usize),
         ("HARDENED_FULL", feature("HARDENED") as usize),
-        ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0), ("CACHE_LIST", (cache == "list") as usize),
+        ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0),
+        ("OWN_THREADS", ["x86_64", "aarch64"].contains(&arch.as_str()) as usize),
+        ("OWN_MMAP", (arch != "s390x") as usize), ("CACHE_LIST", (cache == "list") as usize),
         ("CACHE_ARRAY", (cache == "array") as usize), ("CPU_HEAPS", cpu_heaps as usize),
         ("SEQUENCES", (cpu_heaps && ["x86_64", "aarch64"].contains(&arch.as_str())) as usize),
         ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", parts.frontends.len()),
@@ -144,6 +146,8 @@ fn main() {
             || path.ends_with("api/dlopen.c")
             || path.ends_with("api/sized.c")
             || path.ends_with("api/inline.c")
+            || path.ends_with("api/mallocx.c")
+            || path.ends_with("src/compat")
             || path.ends_with("src/observers")
     };
     let mut files = vec![out.join("parts.c")];
