@@ -25,7 +25,7 @@ LIMITS = {
     "calloc_free": 76,
     "aligned_alloc_free": 76,
     "posix_memalign_free": 84,
-    "large_malloc_free": 420,
+    "large_malloc_free": 104,
     "large_usable_size": 110,
     "large_realloc_in_place": 320,
 }

@@ -125,7 +125,7 @@ ROWS = {
     "HAKMEM_POOL_TLS_PREWARM": Row("fixed", "pool", "+", ("pool.*", "lru.*", "bins.*", "slabs.*", "stages.*") + GROWTH),
 
     "HAKMEM_ACE_TRACE": output("large", r"^hakmem: ACE (Threshold|Exhaustion|MapFail)\b.*\d+"),
-    "HAKMEM_ACE_WASTE_PCT": Row("0", "large", "-", SPANS),
+    "HAKMEM_ACE_WASTE_PCT": Row("12", "large", "+", SPANS),
     "HAKMEM_ACE_CACHE_MB": Row("64", "large", "+", SPANS),
     "HAKMEM_BATCH_MAX_MB": Row("8", "large", "+", SPANS + RELEASES),
     "HAKMEM_BATCH_MAX_RANGES": Row("1", "large", "+", SPANS + RELEASES),

@@ -924,6 +924,18 @@ static bool is_choice(const struct run *run, const struct hak_page_request *r, s
     return run->set == r->set && run->pages <= most && place_in(run, r);
 }
 
+/* Whether no superslab follows: another run serves first. */
+static bool is_last(const struct run *run)
+{
+    const char *end = at(run->base, run->pages);
+    return (uintptr_t)end % HAK_SUPERSLAB == 0 && (!hak_space_contains(end) || !hak_superslab_of(end));
+}
+
+static bool is_better(const struct run *run, const struct run *best)
+{
+    return !best || (is_last(run) == is_last(best) ? run->pages < best->pages : is_last(best));
+}
+
 static void check_fit(const struct hak_page_request *r, const char *got, size_t most)
 {
     const struct run *best = NULL, *from = NULL;
@@ -933,7 +945,7 @@ static void check_fit(const struct hak_page_request *r, const char *got, size_t 
         if (runs[i].set == r->set)
             crowded |= ++crowd[runs[i].list] > 16 && (runs[i].pages > 16 || r->align > 1);
     for (unsigned i = 0; i < run_count; i++) {
-        if (is_choice(&runs[i], r, most) && (!best || runs[i].pages < best->pages))
+        if (is_choice(&runs[i], r, most) && is_better(&runs[i], best))
             best = &runs[i];
         if (got && is_choice(&runs[i], r, most) && place_in(&runs[i], r) == got)
             from = &runs[i];

@@ -64,7 +64,9 @@ HAK_INLINE void *hak_try_malloc(size_t size)
 HAK_INLINE void *hak_malloc(size_t size)
 {
     void *p = hak_try_malloc(size);
-    return HAK_LIKELY(p) ? p : hak_malloc_slow(size);
+    if (HAK_LIKELY(p))
+        return p;
+    return HAK_LIKELY(size <= HAK_SMALL_MAX) ? hak_malloc_slow(size) : hak_malloc_large(size);
 }
 
 HAK_INLINE void hak_free(void *p)

@@ -18,6 +18,7 @@
 #include "core/pages/budget.h"
 #include "core/pages/guard.h"
 #include "core/pages/mark.h"
+#include "core/pages/run_cache.h"
 #include "core/pages/space.h"
 #include "core/pages/zero.h"
 #include "core/parts/parts.h"
@@ -97,12 +98,18 @@ static HAK_COLD void *alloc_span_again(size_t size, size_t align, bool zero)
     return p;
 }
 
+/* The program may use a long block for so long that the next call should look at the clock. */
+HAK_INLINE void add_span_work(size_t size)
+{
+    hak_work_add((uint32_t)hak_min(HAK_SPAN_WORK + size / HAK_PAGE, HAK_WORK_MAX));
+}
+
 static HAK_NOINLINE void *alloc_span(size_t size, size_t align, bool zero)
 {
     void *p = NULL;
     if (HAK_LIKELY(hak_init()) && (size | align) <= PTRDIFF_MAX) {
         hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
-        hak_work_add(HAK_SPAN_WORK);
+        add_span_work(size);
         if (HAK_LIKELY(hak_budget_allows(size)) || hak_make_room(size))
             p = hak_parts.spans->span_alloc(size, align, zero);
     }
@@ -110,17 +117,24 @@ static HAK_NOINLINE void *alloc_span(size_t size, size_t align, bool zero)
     return HAK_LIKELY(p) ? p : alloc_span_again(size, align, zero);
 }
 
-/* The usual case of a large block. A thread with a heap has initialised the library. */
-static HAK_NOINLINE void *alloc_large(size_t size)
+/* The usual case of a large block: the span of its length that was freed last. It is in the budget, and free counts the
+ * work of both. NULL: none waits, or the thread has no heap. */
+HAK_INLINE struct hak_slab *take_waiting_span(size_t size)
 {
     struct hak_heap *heap = hak_self.heap;
-    bool usual = heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request) && hak_budget_allows(size);
-    if (HAK_UNLIKELY(!usual || size > PTRDIFF_MAX))
-        return alloc_span(size, 1, false);
-    void *p = hak_parts.spans->span_alloc(size, 1, false);
-    hak_work_add(HAK_SPAN_WORK);
-    hak_maintain();
-    return HAK_LIKELY(p) ? p : alloc_span_again(size, 1, false);
+    struct hak_slab *span = NULL;
+    if (!HAK_HARDENED && HAK_LIKELY(heap))
+        span = hak_run_cache_take_last(HAK_RUNS_SPANS, (size + HAK_PAGE - 1) / HAK_PAGE);
+    if (HAK_UNLIKELY(!span))
+        return NULL;
+    size_t requested = hak_align_up(size, HAK_SYSTEM_PAGE);
+    if (HAK_UNLIKELY(span->requested != requested)) {
+        hak_count(&heap->counters.allocated, requested - span->requested);
+        span->requested = requested;
+    }
+    hak_count(&heap->counters.transitions[HAK_SLAB_UNUSED][HAK_SLAB_SPAN], 1);
+    HAK_STORE_RELEASE(&span->word, HAK_SLAB_SPAN);
+    return span;
 }
 
 /* No slab is available for a small size: fall back to a span. */
@@ -185,14 +199,43 @@ HAK_INLINE void *pop_light(unsigned cls)
 
 void *hak_malloc_slow(size_t size)
 {
-    void *p = size <= HAK_SMALL_MAX ? pop_light(hak_class_of(size)) : NULL;
+    if (size > HAK_SMALL_MAX)
+        return hak_malloc_large(size);
+    void *p = pop_light(hak_class_of(size));
     if (p)
         return p;
-    p = size > HAK_SMALL_MAX ? alloc_large(size) : take_larger(size);
-    if (!p && size <= HAK_SMALL_MAX)
+    p = take_larger(size);
+    if (!p)
         p = malloc_small_slow(size, __builtin_return_address(0));
     HAK_PROBE(malloc_slow, size, p);
     return p;
+}
+
+/* A thread with a heap has initialised the library. */
+static HAK_NOINLINE void *malloc_span(size_t size)
+{
+    const struct hak_heap *heap = hak_self.heap;
+    bool usual = heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request) && size <= PTRDIFF_MAX;
+    void *p;
+    if (HAK_LIKELY(usual && hak_budget_allows(size))) {
+        p = hak_parts.spans->span_alloc(size, 1, false);
+        add_span_work(size);
+        hak_maintain();
+        p = HAK_LIKELY(p) ? p : alloc_span_again(size, 1, false);
+    } else {
+        p = alloc_span(size, 1, false);
+    }
+    HAK_PROBE(malloc_slow, size, p);
+    return p;
+}
+
+void *hak_malloc_large(size_t size)
+{
+    const struct hak_slab *span = take_waiting_span(size);
+    if (HAK_UNLIKELY(!span))
+        return malloc_span(size);
+    HAK_PROBE(malloc_slow, size, span->base);
+    return span->base;
 }
 
 void *hak_alloc_class(unsigned cls)
@@ -317,29 +360,58 @@ static HAK_NOINLINE void after_remote_check(void)
     hak_maintain();
 }
 
+#define SPAN_FREES 128u /* a maintenance step comes after so many */
+
+static HAK_NOINLINE void maintain_after_spans(void)
+{
+    hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
+    hak_maintain_now();
+}
+
+/* The usual case of a large block: its span waits where none of its length does. False: nothing was done. */
+HAK_INLINE bool free_to_wait(void *p)
+{
+    struct hak_heap *heap = hak_self.heap;
+    struct hak_slab *span = hak_space_span_usual(p);
+    if (HAK_HARDENED || HAK_UNLIKELY(!span || !heap) || !hak_run_cache_put_last(span))
+        return false;
+    _Atomic(uint64_t) *frees = &heap->counters.transitions[HAK_SLAB_SPAN][HAK_SLAB_UNUSED];
+    uint64_t n = HAK_LOAD_RELAXED(frees) + 1;
+    HAK_STORE_RELAXED(frees, n);
+    if (HAK_UNLIKELY(n % SPAN_FREES == 0))
+        maintain_after_spans();
+    return true;
+}
+
+/* A small block of another owner, or one whose tag was lost. A light thread decides itself. */
+static HAK_NOINLINE void free_remote(void *p, unsigned cls)
+{
+    struct hak_heap *heap = hak_self.heap;
+    if (HAK_CPU_HEAPS && HAK_UNLIKELY(!heap)) {
+        hak_free_check(p, cls);
+        return;
+    }
+    hak_mark_set(p, cls);
+    if (hak_quarantine_keep(heap, cls, p))
+        hak_maintain();
+    else if (HAK_UNLIKELY(!hak_remote_cache_put(heap, cls, p)))
+        after_remote_check();
+}
+
 /* The tag of a page in use names the class, whoever owns the page. Where the tag does not suffice, the slab decides. */
 void hak_free_slow(void *p)
 {
-    if (!p)
-        return;
     HAK_PROBE(free_slow, p);
-    uint64_t cls = hak_tag_class(p);
-    struct hak_heap *heap = hak_self.heap;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || (!HAK_CPU_HEAPS && !heap) ||
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, tag = hak_tag_load(page);
+    uint64_t cls = HAK_LIKELY(tag) ? (uint32_t)(page ^ tag) : HAK_NCLASSES;
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES) && (!p || free_to_wait(p)))
+        return;
+    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || (!HAK_CPU_HEAPS && !hak_self.heap) ||
                      (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* hak_mark_check decides */
-                     (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p)))) {
+                     (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p))))
         free_by_slab(p, __builtin_return_address(0));
-        return;
-    }
-    if (HAK_CPU_HEAPS && HAK_UNLIKELY(!heap)) {
-        hak_free_check(p, (unsigned)cls);
-        return;
-    }
-    hak_mark_set(p, (unsigned)cls);
-    if (hak_quarantine_keep(heap, (unsigned)cls, p))
-        hak_maintain();
-    else if (HAK_UNLIKELY(!hak_remote_cache_put(heap, (unsigned)cls, p)))
-        after_remote_check();
+    else
+        free_remote(p, (unsigned)cls);
 }
 
 /* A class whose bin was drained has no room, so that the next free comes here: it may be the second of its block. */

@@ -10,6 +10,8 @@
 
 /* The bin is empty, or the size is not small. Sets errno, which would cost the fast path instructions. */
 HAK_NOINLINE void *hak_malloc_slow(size_t size);
+/* The size is not small. */
+HAK_NOINLINE void *hak_malloc_large(size_t size);
 /* The same for a block of zeros, and for one that is aligned to more than 16 bytes; align: a power of two. */
 HAK_NOINLINE void *hak_alloc_zeroed_slow(size_t size);
 HAK_NOINLINE void *hak_alloc_aligned_slow(size_t align, size_t size);

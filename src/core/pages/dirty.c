@@ -70,20 +70,46 @@ size_t hak_dirty_most(void)
     return many ? hak_min(most, queue->waiting - 1) : most;
 }
 
-size_t hak_dirty_allowance(uint64_t now_ms)
+/* What remains of an estimate after so many delays. */
+static size_t decayed(size_t bytes, uint64_t delays)
+{
+    return delays < DECAY ? bytes - bytes / DECAY * delays : 0;
+}
+
+/* Called at least once in each delay while pages come and go. */
+static void decay(uint64_t now_ms)
 {
     uint64_t age = hak_clock_age(queue->decayed_ms, now_ms), delay_ms = hak_purge_delay_ms();
-    if (age > delay_ms) {
-        queue->drawdown = 0;
-        queue->demand -= age < DECAY * delay_ms ? queue->demand / DECAY * (age / delay_ms) : queue->demand;
-        queue->decayed_ms = now_ms;
-    }
-    return delay_ms * HAK_DIRTY_UNWANTED_PER_MS + queue->demand;
+    if (age <= delay_ms)
+        return;
+    uint64_t delays = delay_ms ? age / delay_ms : DECAY;
+    queue->calls = queue->taken && delays < 4;
+    queue->wanted = decayed(queue->wanted, delays) + queue->taken;
+    queue->taken = 0;
+    queue->drawdown = 0;
+    queue->demand = decayed(queue->demand, delays);
+    queue->decayed_ms = now_ms;
+}
+
+/* Whether requests take so many pages that they would soon take all those that wait. */
+static bool is_busy(uint64_t now_ms)
+{
+    decay(now_ms);
+    return (queue->calls || queue->taken) && queue->wanted + queue->taken >= queue->waiting;
+}
+
+size_t hak_dirty_allowance(uint64_t now_ms)
+{
+    size_t spare = queue->live / (is_busy(now_ms) ? 1 : 4);
+    return hak_purge_delay_ms() * HAK_DIRTY_UNWANTED_PER_MS + spare + queue->demand;
 }
 
 bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms)
 {
-    return hak_clock_age(then_ms, now_ms) >= hak_purge_delay_ms() || then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms);
+    uint64_t delay_ms = hak_purge_delay_ms(), age = hak_clock_age(then_ms, now_ms);
+    if (then_ms <= HAK_LOAD_RELAXED(&hak_slept_ms))
+        return true;
+    return age >= delay_ms && (age >= DECAY * delay_ms || !is_busy(now_ms));
 }
 
 bool hak_dirty_is_due(uint64_t now_ms)
@@ -146,6 +172,8 @@ bool hak_dirty_take(struct hak_dirty *d, uint64_t pages)
     bool zero = !(hak_dirty_old(d) & pages);
     uint64_t clean = pages & ~d->old, purged = pages & d->purged;
     draw_down(clean != pages ? remove_dirty(d, pages & d->old) : 0, purged ? return_purged(d, purged) : 0);
+    queue->live += bytes_of(pages);
+    queue->taken += bytes_of(pages);
     hak_budget_take(bytes_of(clean));
     d->used |= pages;
     return zero;
@@ -154,6 +182,7 @@ bool hak_dirty_take(struct hak_dirty *d, uint64_t pages)
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, uint64_t now_ms)
 {
     size_t bytes = bytes_of(pages);
+    queue->live -= bytes;
     queue->drawdown -= hak_min(queue->drawdown, bytes);
     d->put_ms = now_ms;
     add_dirty(d, pages, false, now_ms);

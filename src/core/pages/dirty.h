@@ -48,6 +48,11 @@ struct hak_dirty_queue {
      * A page that was idle is no miss: no allowance would have kept it. */
     size_t drawdown, demand;
     uint64_t decayed_ms; /* when the demand last decayed */
+    /* The pace: while the program takes pages, so many that it would soon take all that wait, they are not idle before
+     * sixteen delays, and as many bytes may wait as are live. */
+    size_t live;          /* bytes that are taken */
+    size_t taken, wanted; /* bytes taken since the last decay, and before; a sixteenth less with each delay */
+    bool calls;           /* some were taken in the delay before the last decay */
 };
 extern struct hak_dirty_queue hak_dirty_queue;
 
@@ -89,9 +94,9 @@ void hak_dirty_claim(struct hak_dirty *d, uint64_t pages);
 void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, enum hak_cause cause);
 /* The most bytes that may stay dirty: HAKMEM_BATCH_MAX_*. */
 size_t hak_dirty_most(void);
-/* How many bytes may stay dirty now: a base amount, and the demand. */
+/* How many bytes may stay dirty now: a base amount, the demand, and a part of what is live. */
 size_t hak_dirty_allowance(uint64_t now_ms);
-/* The delay has passed since then, or no thread reached a slow path in the meantime. */
+/* The delay has passed since then, or sixteen of them while the pace is high; or no thread reached a slow path. */
 bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms);
 /* More bytes are dirty than may be, or some page is idle. */
 bool hak_dirty_is_due(uint64_t now_ms);

@@ -197,21 +197,35 @@ static char *place_in(const struct hak_slab *run, const struct hak_fit *fit)
     return base + fit->pages * HAK_PAGE <= (char *)run->free + run->run_pages * HAK_PAGE ? base : NULL;
 }
 
-/* A place in the shortest sufficient run among the first ones; of equally short runs, in the one freed last. */
-static struct hak_place best_in(struct hak_slab *list, const struct hak_fit *fit)
+/* Whether no superslab follows the run: most of its pages were never used. */
+static bool is_at_end(const struct hak_slab *run)
+{
+    const char *end = (const char *)run->free + run->run_pages * HAK_PAGE;
+    return (uintptr_t)end % HAK_SUPERSLAB == 0 && (!hak_space_contains(end) || !hak_superslab_of(end));
+}
+
+/* The shortest sufficient run among the first ones; of equally short ones, that freed last. One at the end of the heap
+ * is *last instead. */
+static struct hak_slab *best_in(struct hak_slab *list, const struct hak_fit *fit, struct hak_slab **last)
 {
     struct hak_slab *best = NULL;
-    for (unsigned scan = FIT_SCAN; list && scan; list = list->next, scan--)
-        if (list->run_pages <= fit->most && (!best || list->run_pages < best->run_pages) && place_in(list, fit))
+    for (unsigned scan = FIT_SCAN; list && scan; list = list->next, scan--) {
+        if (list->run_pages > fit->most || (best && list->run_pages >= best->run_pages) || !place_in(list, fit))
+            continue;
+        if (!is_at_end(list))
             best = list;
-    return (struct hak_place){best, best ? place_in(best, fit) : NULL};
+        else if (!*last || list->run_pages < (*last)->run_pages)
+            *last = list;
+    }
+    return best;
 }
 
 struct hak_place hak_free_runs_best(unsigned set, struct hak_fit fit)
 {
-    struct hak_place best = {0};
+    struct hak_slab *best = NULL, *last = NULL;
     uint64_t bits = free_runs[set].bits >> length_class(fit.pages) << length_class(fit.pages);
-    for (; bits && !best.base; bits &= bits - 1)
-        best = best_in(free_runs[set].lists[__builtin_ctzll(bits)], &fit);
-    return best;
+    for (; bits && !best; bits &= bits - 1)
+        best = best_in(free_runs[set].lists[__builtin_ctzll(bits)], &fit, &last);
+    best = best ? best : last;
+    return (struct hak_place){best, best ? place_in(best, &fit) : NULL};
 }

@@ -20,7 +20,7 @@ static size_t cached;
 static uint64_t pushes, hits, misses, evictions, mapped;
 static bool check_waiting; /* the pages may have made a purge due */
 _Atomic(bool) hak_pages_due;
-_Atomic(size_t) hak_pages_room;
+_Atomic(size_t) hak_pages_room, hak_pages_room_soon;
 
 /* The pages of a run that lie in one superslab. */
 struct part {
@@ -238,18 +238,21 @@ static struct hak_superslab *new_superslabs(size_t count)
 }
 
 /* Releases the lock during the system calls. NULL: no memory. */
-static char *map(struct hak_page_request *r, size_t count, struct hak_superslab **list)
+static char *map(struct hak_page_request *r, size_t *count, size_t least, struct hak_superslab **list)
 {
-    size_t align = hak_max(1, r->align / HAK_SUPERSLAB_PAGES);
-    if (!(*list = new_superslabs(count)))
+    size_t align = hak_max(1, r->align / HAK_SUPERSLAB_PAGES), wanted = *count;
+    if (!(*list = new_superslabs(wanted)))
         return NULL;
     hak_lock_release(&hak_pages_lock);
-    char *base = hak_space_alloc(count, align, supplier_of(r) == HAK_SET_HEADERS);
+    char *base = hak_space_alloc_most(count, least, align, supplier_of(r) == HAK_SET_HEADERS);
     if (base && r->fresh)
-        r->fresh(base, count * HAK_SUPERSLAB);
+        r->fresh(base, *count * HAK_SUPERSLAB);
     hak_lock_acquire(&hak_pages_lock);
-    if (!base)
-        recycle_superslabs(*list);
+    for (size_t left = base ? wanted - *count : wanted; left; left--) {
+        struct hak_superslab *s = *list;
+        *list = s->next;
+        hak_meta_recycle(&unused_superslabs, s);
+    }
     return base;
 }
 
@@ -280,9 +283,11 @@ static struct hak_place mapped_place(struct hak_page_request *r)
     misses++;
     if (hak_options.log_lru)
         hak_log("LRU_POP miss, %zu cached", cached);
-    char *base = map(r, count, &list);
-    if (!base && count > least)
-        base = map(r, count = least, &list);
+    char *base = map(r, &count, least, &list);
+    if (!base && count > least) {
+        count = least;
+        base = map(r, &count, least, &list);
+    }
     if (!base)
         return (struct hak_place){0};
     add_superslabs(base, count, list, supplier_of(r));
@@ -306,6 +311,17 @@ static struct hak_place find_place(struct hak_page_request *r, enum hak_pages_fr
 
 static void vacate(char *base, size_t pages, bool slab);
 
+#define SOON_PAGES 65u
+static size_t may_wait; /* the allowance of the last free */
+
+static void note_room(void)
+{
+    bool waits = !hak_dirty_queue.at_once && hak_options.ace_cache_mb;
+    size_t room = waits ? (may_wait - hak_min(may_wait, hak_dirty_queue.waiting)) / HAK_PAGE : 0;
+    HAK_STORE_RELAXED(&hak_pages_room, room);
+    HAK_STORE_RELAXED(&hak_pages_room_soon, hak_min(room, SOON_PAGES));
+}
+
 /* The kernel refused to make the pages accessible. */
 static HAK_COLD void put_refused(struct hak_page_request *r)
 {
@@ -325,8 +341,10 @@ bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
     hak_lock_acquire(&hak_pages_lock);
     for (; !at.base && from <= last; from++)
         at = find_place(r, r->from = from);
-    if (at.base)
+    if (at.base) {
         r->zero = occupy(at, r->pages, r);
+        note_room();
+    }
     hak_lock_release(&hak_pages_lock);
     r->base = at.base;
     if (HAK_UNLIKELY(r->base && !hak_closed_open(r->base, r->pages * HAK_PAGE)))
@@ -356,8 +374,8 @@ struct hak_slab *hak_pages_take_run(struct hak_page_request *r, enum hak_pages_f
 /* Tells hak_pages_bound, which runs without the lock, that a purge is due. */
 static void note_due(uint64_t now_ms)
 {
-    size_t may = hak_dirty_allowance(now_ms), waiting = hak_dirty_queue.waiting;
-    HAK_STORE_RELAXED(&hak_pages_room, may - hak_min(may, waiting));
+    may_wait = hak_dirty_allowance(now_ms);
+    note_room();
     bool looks = check_waiting || hak_dirty_queue.at_once;
     bool due = hak_dirty_queue.waiting > hak_dirty_most() ||
                (looks && (hak_dirty_is_due(now_ms) || hak_pages_unwanted(SIZE_MAX, now_ms)));

@@ -78,7 +78,9 @@ void hak_pages_close(void);
 /* Set when freed pages make a purge due: too many bytes are dirty, some pages are idle, or a superslab must leave the
  * cache. */
 extern _Atomic(bool) hak_pages_due;
-/* About how many bytes more may become dirty before a purge is due. */
+/* About how many pages more may become dirty before a purge is due; 0 where spans may not wait. */
 extern HAK_HIDDEN _Atomic(size_t) hak_pages_room;
+/* The same, but at most so many pages that the program does not use a block of them for long. */
+extern HAK_HIDDEN _Atomic(size_t) hak_pages_room_soon;
 
 #endif

@@ -18,7 +18,7 @@ static HAK_LOCK(flushing, HAK_RANK_RUNS);
 struct hak_slab *hak_run_cache_take(enum hak_run_kind kind, size_t pages)
 {
     struct hak_slab *run = hak_run_cache_take_last(kind, pages);
-    if (!run && pages <= HAK_RUN_LENGTHS && (run = hak_slab_stack_pop(&cache->rows[kind][pages].older)))
+    if (!run && pages <= HAK_RUN_LENGTHS && (run = hak_slab_stack_pop(&cache->older[kind][pages])))
         HAK_SUB_RELAXED(&cache->kinds[kind].older, pages);
     return run;
 }
@@ -26,10 +26,12 @@ struct hak_slab *hak_run_cache_take(enum hak_run_kind kind, size_t pages)
 struct hak_slab *hak_run_cache_keep(enum hak_run_kind kind, struct hak_slab *run, size_t most)
 {
     size_t pages = run->pages;
+    if (kind == HAK_RUNS_SPANS)
+        hak_run_cache_uncount(run);
     if (pages > HAK_RUN_LENGTHS || HAK_LOAD_RELAXED(&cache->kinds[kind].older) + pages > most)
         return run;
     HAK_ADD_RELAXED(&cache->kinds[kind].older, pages);
-    hak_slab_stack_push(&cache->rows[kind][pages].older, run);
+    hak_slab_stack_push(&cache->older[kind][pages], run);
     return NULL;
 }
 
@@ -37,8 +39,18 @@ size_t hak_run_cache_waiting(enum hak_run_kind kind)
 {
     size_t pages = HAK_LOAD_RELAXED(&cache->kinds[kind].older);
     for (unsigned i = 0; i <= HAK_RUN_LENGTHS; i++)
-        pages += HAK_LOAD_RELAXED(&cache->rows[kind][i].last.head) >> HAK_SLAB_STACK_VERSION_SHIFT;
+        pages += HAK_LOAD_RELAXED(&cache->last[kind][i]) >> HAK_RUN_PAGES_SHIFT;
     return pages;
+}
+
+size_t hak_run_cache_counted(void)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i <= HAK_RUN_SHORT(HAK_RUNS_SPANS); i++) {
+        const struct hak_slab *run = hak_run_of(HAK_LOAD_RELAXED(&cache->last[HAK_RUNS_SPANS][i]));
+        bytes += run ? run->requested : 0;
+    }
+    return bytes;
 }
 
 /* Gives the last run of a row, or else one of its older ones, to the page heap. */
@@ -46,9 +58,11 @@ static bool flush_one(enum hak_run_kind kind, unsigned row)
 {
     hak_lock_acquire(&flushing);
     struct hak_slab *run = hak_run_cache_take_any(kind, row);
-    if (!run && (run = hak_slab_stack_pop(&cache->rows[kind][row].older)))
+    if (!run && (run = hak_slab_stack_pop(&cache->older[kind][row])))
         HAK_SUB_RELAXED(&cache->kinds[kind].older, row);
     if (run) {
+        if (kind == HAK_RUNS_SPANS)
+            hak_run_cache_uncount(run);
         HAK_ADD_RELAXED(&cache->kinds[kind].runs, 1);
         HAK_ADD_RELAXED(&cache->kinds[kind].pages, run->pages);
         hak_pages_put(run);

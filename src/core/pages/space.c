@@ -359,41 +359,43 @@ static size_t aligned_index(const struct zone *z, size_t i, size_t align)
     return i + (hak_align_up(number, align) - number);
 }
 
-/* The descriptors of a run that is cut into slabs must be contiguous: it may not lie across the point where their index
- * wraps. Runs longer than a granule are looked up by their first page only. */
-static bool wraps(const struct zone *z, size_t i, size_t n)
+/* The descriptors of a run that is cut into slabs must be contiguous: it ends where their index wraps. Runs longer than
+ * a granule are looked up by their first page only. */
+static size_t before_wrap(const struct zone *z, size_t i, size_t n)
 {
-    const char *base = z->base + i * HAK_SUPERSLAB;
-    return n <= GRANULE / HAK_SUPERSLAB_PAGES && hak_page_at(base + n * HAK_SUPERSLAB - 1) < hak_page_at(base);
+    size_t first = (size_t)(hak_page_at(z->base + i * HAK_SUPERSLAB) - hak_page_map.descriptors);
+    return n <= GRANULE / HAK_SUPERSLAB_PAGES ? hak_min(n, (entries - first) / HAK_SUPERSLAB_PAGES) : n;
 }
 
-/* The lowest run of n free superslabs from there on, in so many steps. */
-static size_t find_run(const struct zone *z, size_t *from, size_t n, size_t align, size_t steps)
+/* The lowest run of `least` free superslabs, and up to *n, from there on, in so many steps. */
+static size_t find_run(const struct zone *z, size_t *from, size_t *n, size_t least, size_t align, size_t steps)
 {
     size_t i = aligned_index(z, *from, align);
-    for (; steps && i + n <= z->superslabs; steps--) {
+    for (; steps && i + least <= z->superslabs; steps--) {
         if (i < z->top && i % 64 == 0 && align == 1 && !z->free_bits[i / 64]) {
             i = hak_min(i + 64, z->top);
             continue;
         }
-        size_t length = 0;
-        while (length < n && is_free(z, i + length) && (length || !wraps(z, i, n)))
+        size_t length = 0, most = before_wrap(z, i, hak_min(*n, z->superslabs - i));
+        while (length < most && is_free(z, i + length))
             length++;
-        if (length == n)
+        if (length >= least) {
+            *n = length;
             return i;
-        i = aligned_index(z, i + length + 1, align);
+        }
+        i = aligned_index(z, i + hak_max(length + (length < most), 1), align); /* behind what is taken, or the wrap */
     }
     *from = i;
     return SIZE_MAX;
 }
 
 /* Among those that were freed, of which each call looks at some, else in the untouched rest. */
-static size_t choose_run(struct zone *z, size_t n, size_t align)
+static size_t choose_run(struct zone *z, size_t *n, size_t least, size_t align)
 {
-    size_t i = z->free ? find_run(z, &z->looked, n, align, LOOKS) : SIZE_MAX, top = z->top;
+    size_t i = z->free ? find_run(z, &z->looked, n, least, align, LOOKS) : SIZE_MAX, top = z->top;
     if (i != SIZE_MAX || z->looked >= z->top)
         z->looked = 0;
-    return i != SIZE_MAX ? i : find_run(z, &top, n, align, SIZE_MAX);
+    return i != SIZE_MAX ? i : find_run(z, &top, n, least, align, SIZE_MAX);
 }
 
 static void *take_run(struct zone *z, size_t i, size_t n)
@@ -443,10 +445,10 @@ static void put_run(struct zone *z, size_t i, size_t n)
     z->free += n;
 }
 
-static void *alloc_in(struct zone *z, size_t n, size_t align)
+static void *alloc_in(struct zone *z, size_t *most, size_t least, size_t align)
 {
     fence_zone(z, 0);
-    size_t i = choose_run(z, n, align);
+    size_t n = *most, i = choose_run(z, &n, least, align);
     int error = i == SIZE_MAX ? -ENOMEM : grow_zone(z, (i + n) * HAK_SUPERSLAB);
     if (error == -EEXIST)
         evade(z);
@@ -457,23 +459,24 @@ static void *alloc_in(struct zone *z, size_t n, size_t align)
         error = hak_space_open(p, n * HAK_SUPERSLAB);
     if (error == -EEXIST) { /* the program has mapped something where a trim unmapped */
         fenced += n;
-        return alloc_in(z, n, align);
+        return alloc_in(z, most, least, align);
     }
     if (error) {
         put_run(z, i, n);
         return NULL;
     }
     fence_zone(z, i + n);
+    *most = n;
     return p;
 }
 
-void *hak_space_alloc(size_t superslabs, size_t align, bool header)
+void *hak_space_alloc_most(size_t *superslabs, size_t least, size_t align, bool header)
 {
     void *p = NULL;
     hak_lock_acquire(&hak_space_lock);
     for (unsigned i = 0; !p && i < HAK_LOAD_RELAXED(&zone_count); i++)
         if (zones[i].header == header)
-            p = alloc_in(&zones[i], superslabs, align);
+            p = alloc_in(&zones[i], superslabs, least, align);
     hak_lock_release(&hak_space_lock);
     return p;
 }

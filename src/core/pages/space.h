@@ -19,10 +19,15 @@
 
 /* Makes the plan and maps the first part of its tables; -ENOMEM if the kernel refuses. */
 int hak_space_init(void);
-/* Contiguous superslabs, aligned to `align` superslabs (a power of two), readable and writable; NULL if there are none,
- * and then nothing has changed. Pages that were not handed out before read as zero. `header`: from the zone for blocks
- * with a header byte, which is one range; if that is full, callers use slabs without headers. */
-void *hak_space_alloc(size_t superslabs, size_t align, bool header);
+/* Contiguous superslabs, aligned to `align` superslabs (a power of two), readable and writable: at least `least`, and
+ * at most *superslabs, which becomes their number. NULL if there are none, and then nothing has changed. Pages that
+ * were not handed out before read as zero. `header`: from the zone for blocks with a header byte, which is one range;
+ * if that is full, callers use slabs without headers. */
+void *hak_space_alloc_most(size_t *superslabs, size_t least, size_t align, bool header);
+HAK_INLINE void *hak_space_alloc(size_t superslabs, size_t align, bool header)
+{
+    return hak_space_alloc_most(&superslabs, superslabs, align, header);
+}
 /* Takes back superslabs whose pages were purged. Pages that were purged lazily are now purged eagerly, for `cause`; if
  * the kernel refuses, the superslabs are never used again. */
 void hak_space_free(void *base, size_t superslabs, enum hak_cause cause);
@@ -52,6 +57,15 @@ HAK_INLINE struct hak_slab *hak_space_span(const void *p)
     bool in_first = (uintptr_t)p - hak_page_map.base < HAK_LOAD_RELAXED(&hak_page_map.size);
     struct hak_slab *page = HAK_LIKELY(in_first) ? hak_page_at(p) : hak_space_page(p);
     return page && page->base == p && hak_slab_state(page) == HAK_SLAB_SPAN ? page : NULL;
+}
+
+/* The same where it lies in the first zone, and its owner has noted nothing in its word. */
+HAK_INLINE struct hak_slab *hak_space_span_usual(const void *p)
+{
+    if (HAK_UNLIKELY((uintptr_t)p - hak_page_map.base >= HAK_LOAD_RELAXED(&hak_page_map.size)))
+        return NULL;
+    struct hak_slab *page = hak_page_at(p);
+    return page->base == p && HAK_LOAD_ACQUIRE(&page->word) == HAK_SLAB_SPAN ? page : NULL;
 }
 
 /* The descriptor of the slab or span that an address lies in; NULL if there is none. */

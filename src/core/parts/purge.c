@@ -14,6 +14,7 @@
 
 #define TICK_NS 200000u /* a tick takes so much of a thread that came for another reason */
 #define PIECES 32u
+#define EXTRA_BYTES (4 * HAK_MIB) /* a purge of what exceeds the allowance goes at most so far below it */
 #define BATCH_BYTES (2 * HAK_MIB) /* it takes some 100 us */
 /* A batch, and each range purged, may split so many refused ranges to find the pages that the kernel refuses. */
 #define SPLITS 8u
@@ -259,8 +260,10 @@ static HAK_COLD size_t purge(struct wish w, bool *more)
     bool left = true;
     hak_lock_acquire(&hak_pages_lock);
     w.left = hak_dirty_length();
-    if (w.of == EXCESS) /* takes some more, so that the next freed page does not exceed it again */
-        w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms())) / 4 * 3;
+    if (w.of == EXCESS) { /* takes some more, so that the next freed page does not exceed it again */
+        w.keep = hak_min(w.keep, hak_dirty_allowance(hak_clock_ms()));
+        w.keep -= hak_min(w.keep / 4, EXTRA_BYTES);
+    }
     for (*more = false; left && !*more;) {
         left = fill_wish(&w);
         hak_lock_release(&hak_pages_lock);

@@ -33,7 +33,7 @@ static uint64_t allocated_bytes(void)
 {
     if (hak_counters_own)
         hak_publish_allocated(hak_counters_own);
-    int64_t bytes = (int64_t)HAK_LOAD_RELAXED(&hak_allocated);
+    int64_t bytes = (int64_t)(HAK_LOAD_RELAXED(&hak_allocated) - hak_run_cache_counted());
     return (bytes > 0 ? (uint64_t)bytes : 0) + outside_bytes() + hak_guard_bytes();
 }
 

@@ -211,6 +211,7 @@ static bool discard(char *base, size_t bytes)
     return !hak_os_advise(base, bytes, MADV_DONTNEED, HAK_CAUSE_discard);
 }
 
+#define CLEARED 8u /* in the word of a span */
 /* The block that the kernel cleared last, until it is freed: what the program touches of it shows how it uses more. */
 static _Atomic(char *) cleared;
 
@@ -255,8 +256,9 @@ static void clear_dirty(char *block, size_t size, const struct span_request *r)
 /* A span becomes a block. */
 static struct hak_slab *hand_out(struct hak_slab *slab, size_t size)
 {
+    size_t before = slab->requested; /* of a span that waited */
     note_size(slab, size);
-    hak_count_allocated(slab->requested);
+    hak_count_allocated(slab->requested - before);
     HAK_COUNT_HERE(transitions[HAK_SLAB_UNUSED][HAK_SLAB_SPAN]);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN);
     return slab;
@@ -271,6 +273,8 @@ static HAK_NOINLINE void *span_from_pages(size_t size, struct span_request *r)
     hand_out(slab, size);
     if (r->zero)
         clear_dirty(slab->base, size, r);
+    if (HAK_LOAD_RELAXED(&cleared) == slab->base)
+        HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN | CLEARED); /* so that its free comes here */
     return slab->base;
 }
 
@@ -289,18 +293,12 @@ static HAK_NOINLINE void *span_or_direct(size_t size, size_t align, bool zero, b
     return block ? block : direct_alloc(size, align);
 }
 
-static HAK_NOINLINE void *cached_span_or_other(size_t size)
-{
-    struct hak_slab *slab = hak_spans_take_cached(pages_for(size));
-    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : span_or_direct(size, 1, false, true);
-}
-
 static void *span_alloc(size_t size, size_t align, bool zero)
 {
     if (HAK_UNLIKELY(zero || size >= DIRECT_MIN || align > HAK_PAGE || hak_limit_is_tight))
         return span_or_direct(size, align, zero, false);
-    struct hak_slab *slab = HAK_HARDENED ? NULL : hak_run_cache_take_last(HAK_RUNS_SPANS, pages_for(size));
-    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : cached_span_or_other(size);
+    struct hak_slab *slab = hak_spans_take_cached(pages_for(size));
+    return HAK_LIKELY(slab) ? hand_out(slab, size)->base : span_or_direct(size, 1, false, true);
 }
 
 static bool is_span(const struct hak_slab *slab, const void *p)
@@ -318,7 +316,7 @@ static bool span_free(struct hak_slab *slab, void *p)
     }
     if (hak_zeroes_on_free())
         memset(p, 0, slab->requested);
-    hak_count_allocated(-slab->requested);
+    hak_run_cache_uncount(slab);
     HAK_COUNT_HERE(transitions[HAK_SLAB_SPAN][HAK_SLAB_UNUSED]);
     HAK_STORE_RELEASE(&slab->word, HAK_SLAB_UNUSED); /* the run cache may keep its descriptor */
     return hak_spans_put(slab);

@@ -25,6 +25,7 @@ static _Atomic(uint64_t) fresh, rounded, grown; /* fresh: not from the cache */
 static void put_pages(struct hak_slab *span)
 {
     HAK_SUB_RELAXED(&pages_out, span->pages);
+    hak_run_cache_uncount(span);
     hak_work_add(PAGES_WORK);
     hak_pages_put(span);
 }
@@ -125,6 +126,7 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
         r->fit = SPAN_EXHAUSTED;
     if (!span)
         return NULL;
+    span->requested = 0;
     HAK_ADD_RELAXED(&pages_out, span->pages);
     HAK_ADD_RELAXED(&fresh, 1);
     hak_work_add(PAGES_WORK);
@@ -182,7 +184,9 @@ bool hak_spans_put(struct hak_slab *span)
 {
     size_t pages = span->pages, most = hak_parts.release->at_once ? 0 : hak_options.ace_cache_mb;
     hak_closed_shut(span->base, pages * HAK_PAGE);
-    if (HAK_LIKELY(most && (pages <= SPAN_SHORT || pages <= HAK_LOAD_RELAXED(&hak_pages_room) / HAK_PAGE)))
+    if (HAK_UNLIKELY(most && !HAK_LOAD_RELAXED(&hak_pages_room_soon)))
+        HAK_STORE_RELAXED(&hak_pages_room_soon, SPAN_SHORT); /* the page heap has not said how many may wait */
+    if (HAK_LIKELY(most && (pages <= SPAN_SHORT || pages <= HAK_LOAD_RELAXED(&hak_pages_room))))
         span = hak_run_cache_put(HAK_RUNS_SPANS, span, most * HAK_MIB / HAK_PAGE);
     return HAK_LIKELY(!span) || put_and_bound(span);
 }
@@ -221,10 +225,10 @@ void hak_spans_stats(struct hak_stats_writer *w)
 {
     uint64_t taken = hak_spans_taken();
     HAK_SHOW_VARIABLE(hak_run_cache);
-    HAK_SHOW_SIZE(hak_run_row);
-    HAK_SHOW_FIELD(hak_run_row, last);
-    HAK_SHOW_FIELD(hak_run_row, older);
+    HAK_SHOW_FIELD(hak_run_cache, last);
+    HAK_SHOW_FIELD(hak_run_cache, older);
     HAK_SHOW_NUMBER("run_rows", HAK_RUN_KINDS * (HAK_RUN_LENGTHS + 1));
+    HAK_SHOW_NUMBER("run_pages_shift", HAK_RUN_PAGES_SHIFT);
     HAK_SHOW_NUMBER("stack_version_shift", HAK_SLAB_STACK_VERSION_SHIFT);
     hak_stats_number(w, "taken", taken);
     hak_stats_number(w, "rounded", HAK_LOAD_RELAXED(&rounded));

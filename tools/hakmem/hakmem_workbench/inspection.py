@@ -571,18 +571,16 @@ class _Look:
         p = self.p
         if not p.has("hak_run_cache"):
             return set()
-        data, size = p.variable("hak_run_cache"), p.size_of("hak_run_row")
-        addresses = (1 << p.layout.numbers["stack_version_shift"]) - 1
-        return {
-            p.get(run, "hak_slab.base")
-            for row in range(p.layout.numbers["run_rows"])
-            for field in ("last", "older")
-            for _, run in p.list(
-                (p.get(data, f"hak_run_row.{field}", row * size) & addresses) * p.size_of("hak_slab"),
-                "hak_slab.below",
-                p.size_of("hak_slab"),
-            )
-        }
+        data, size = p.variable("hak_run_cache"), p.size_of("hak_slab")
+
+        def addresses(field: str, bits: int) -> list[int]:
+            words = (p.get(data, f"hak_run_cache.{field}", row * 8) for row in range(p.layout.numbers["run_rows"]))
+            return [word & ((1 << bits) - 1) for word in words]
+
+        runs = [p.read(run, size) for run in addresses("last", p.layout.numbers["run_pages_shift"]) if run]
+        for run in addresses("older", p.layout.numbers["stack_version_shift"]):
+            runs += [data for _, data in p.list(run * size, "hak_slab.below", size)]
+        return {p.get(run, "hak_slab.base") for run in runs}
 
     def _zone(self, base: int, mapped: int) -> None:
         """Walks the superslabs that have resident pages: the others have no page in use."""
