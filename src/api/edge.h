@@ -10,10 +10,11 @@
 #include "core/base/memcheck.h"
 #include "core/malloc/malloc.h"
 
+/* Bytes at the end of a block that are not the program's. */
+#define EDGE (HAK_VALGRIND ? 16 : HAK_CANARY)
+
 #if HAK_VALGRIND
 #include <string.h>
-
-#define EDGE 16
 
 HAK_INLINE size_t *edge_size(const void *p, const char *call)
 {
@@ -79,6 +80,18 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
     memcpy(moved, p, hak_min(old, size));
     edge_free(p);
     return moved;
+}
+
+/* A block of a heap of the program. */
+HAK_INLINE void *edge_given(void *p, size_t size, bool zeroed)
+{
+    return edge_tell(p, size, zeroed);
+}
+
+/* A live block of a heap that is destroyed. */
+HAK_INLINE void edge_forget(void *p)
+{
+    VALGRIND_FREELIKE_BLOCK(p, EDGE);
 }
 
 HAK_INLINE size_t edge_good_size(size_t size)
@@ -227,6 +240,14 @@ HAK_INLINE void *edge_resize(void *p, size_t size)
     return q;
 }
 
+#define edge_forget(p) ((void)(p))
+
+HAK_INLINE void *edge_given(void *p, size_t size, bool zeroed)
+{
+    (void)size, (void)zeroed;
+    return p ? edge_tell(p) : NULL;
+}
+
 HAK_INLINE size_t edge_good_size(size_t size)
 {
     return size ? hak_good_size(edge_room(size)) - HAK_CANARY : 0;
@@ -255,6 +276,9 @@ HAK_INLINE void *edge_aligned_zeroed(size_t align, size_t size)
 #define edge_free hak_free
 #define edge_resize hak_resize
 #define edge_good_size hak_good_size
+#define edge_room(size) (size)
+#define edge_given(p, size, zeroed) (p)
+#define edge_forget(p) ((void)(p))
 #define edge_expand hak_expand
 #define edge_aligned_zeroed hak_alloc_aligned_zeroed
 #endif

@@ -161,6 +161,84 @@ void *hakmem_aligned_calloc(size_t alignment, size_t count, size_t size);
  * start).
  * Units: bytes. Alignment: none. errno: may change. Threads: any. Since: 0.1. */
 int hakmem_limit(size_t bytes, int (*reached)(size_t wanted, void *context), void *context);
+/* --- heaps ------------------------------------------------------------------------------------------------
+ * A heap holds blocks apart from all others, with a limit and figures of its own, and can be destroyed with all of them
+ * at once. Any thread may allocate in any heap. free, realloc, malloc_usable_size and all functions above take a heap's
+ * blocks like others, in any thread; realloc leaves a block in its heap. A block of a heap is at most 4 GiB - 64 KiB
+ * long. Blocks that were freed serve the heap again; pages without blocks serve the whole process. docs/heaps.md has an
+ * example. */
+typedef struct hakmem_heap hakmem_heap;
+
+/* All members may be 0. */
+struct hakmem_heap_options {
+    const char *name; /* shown by the statistics; copied, up to HAKMEM_HEAP_NAME_MAX - 1 bytes; NULL: none */
+    size_t limit;     /* the most bytes of pages that the heap may hold, counted by 64 KiB; 0: no limit */
+    /* Called before a request fails at the limit, with the bytes of pages that are wanted, in the thread that makes the
+     * request, which holds no lock. It may free, and allocate elsewhere. Returns 0: the request fails. 1: the library
+     * tries again, up to 16 times. 2: the request may pass the limit, which is soft then. NULL: requests fail. */
+    int (*reached)(hakmem_heap *heap, size_t wanted, void *context);
+    void *context;
+};
+#define HAKMEM_HEAP_NAME_MAX 32
+
+/* A heap without blocks, which takes no pages; options may be NULL. NULL and ENOMEM without memory.
+ * Units: bytes. Alignment: none. errno: ENOMEM. Threads: any. Since: 0.1. */
+hakmem_heap *hakmem_heap_new(const struct hakmem_heap_options *options);
+/* Frees all blocks of the heap, and the heap, in time by its pages, not by its blocks. No thread may use the heap or a
+ * block of it during the call or after it. A later free of such a block stops the process as long as nothing else lies
+ * there; in hardened builds a later access does. NULL is ignored.
+ * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+void hakmem_heap_destroy(hakmem_heap *heap);
+/* As malloc, in the heap. NULL and ENOMEM without memory, at the heap's or the process's limit, or above 4 GiB - 64
+ * KiB. Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
+void *hakmem_heap_malloc(hakmem_heap *heap, size_t size);
+/* As free, in fewer instructions for small blocks of a heap that the calling thread uses steadily. `heap` may be NULL,
+ * and is not checked.
+ * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+void hakmem_heap_free(hakmem_heap *heap, void *ptr);
+/* As calloc, in the heap.
+ * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
+void *hakmem_heap_calloc(hakmem_heap *heap, size_t count, size_t size);
+/* As aligned_alloc, in the heap.
+ * Units: bytes. Alignment: as asked, at least 16. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */
+void *hakmem_heap_aligned_alloc(hakmem_heap *heap, size_t alignment, size_t size);
+/* With ptr NULL: malloc in the heap. Else realloc, which leaves the block in its own heap, whatever `heap` is.
+ * Units: bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
+void *hakmem_heap_realloc(hakmem_heap *heap, void *ptr, size_t size);
+/* The heap of a live block; NULL for blocks of none, and for what is no block of hakmem's.
+ * Units: none. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+hakmem_heap *hakmem_heap_of(const void *ptr);
+/* From now on malloc, calloc, the aligned functions and realloc(NULL, n) of the calling thread, and of the libraries
+ * that it calls, allocate in this heap; NULL: in none, as at first. Returns the heap before, so that calls nest: set,
+ * call, set back. realloc still leaves each block in its heap. Reset it before the heap is destroyed, and before the
+ * thread ends. Until it is reset, the thread's frees of blocks outside of heaps take longer. Without memory nothing
+ * changes, and errno is ENOMEM. Guarded blocks (HAKMEM_GUARD_RATE) and the heap profile leave blocks of heaps out.
+ * Units: none. Alignment: none. errno: ENOMEM. Threads: any. Since: 0.1. */
+hakmem_heap *hakmem_heap_set_default(hakmem_heap *heap);
+/* Gives up the heap's pages without blocks, and returns all free pages of the process to the kernel, as hakmem_trim(0)
+ * does, whose result it returns.
+ * Units: bytes. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+size_t hakmem_heap_trim(hakmem_heap *heap);
+/* The heap's figures at this moment. live: usable bytes of its blocks; blocks: their number; held: bytes of its pages,
+ * in use or kept for it; peak: the most that it held; limit: 0 if there is none.
+ * Units: bytes, blocks. Alignment: none. errno: kept. Threads: any. Since: 0.1. */
+struct hakmem_heap_stats {
+    char name[HAKMEM_HEAP_NAME_MAX];
+    size_t live, blocks, held, peak, limit;
+};
+void hakmem_heap_stats(hakmem_heap *heap, struct hakmem_heap_stats *stats);
+/* Calls `visit` for each block that the heap's pages were cut into, live or free, until it returns another value than
+ * 0, and returns that value, or 0. Blocks never handed out are left out. During the call, no thread may use the heap,
+ * not even `visit`, which may only read and write its live blocks; it may allocate elsewhere. size: usable bytes.
+ * Units: bytes. Alignment: none. errno: may change. Threads: one at a time for each heap. Since: 0.1. */
+struct hakmem_heap_block {
+    void *address;
+    size_t size;
+    int is_live;
+};
+int hakmem_heap_visit(hakmem_heap *heap, int (*visit)(const struct hakmem_heap_block *block, void *context),
+                      void *context);
+
 /* Samples the heap: one allocation every `mean` bytes, on average; 0 stops that. Other threads follow within 1 MiB of
  * allocations. Returns 0; -ENOSYS if libhakmem-profile.so is not loaded (docs/profile.md), -EINVAL above 2^40 (the
  * setting HAKMEM_PROFILE ends at 2^30), -ENOMEM without a file.

@@ -40,7 +40,7 @@ enum {
 extern const char hak_counter_names[HAK_NCOUNTERS][20];
 
 #define HAK_STAGES 16 /* most stages of a backend; a program with more stops at start with one line */
-#define HAK_COUNTED_STATES 6
+#define HAK_COUNTED_STATES 7
 
 /* All members have one type: sums treat the structure as an array. */
 struct hak_counters {

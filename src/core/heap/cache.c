@@ -14,6 +14,8 @@ HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY,
                                               .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
 #endif
 
+HAK_THREAD_LOCAL struct hak_cache *hak_suspended;
+
 /* Declared as in hakmem/inline.h, since LTO compares the types. src/api/inline.c checks the offsets. */
 struct hakmem_inline_bins {
     uint64_t owner;

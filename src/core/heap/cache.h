@@ -58,6 +58,8 @@ struct hak_cache {
 #define HAK_TAG_SHARED ((uint64_t)1 << 32)
 
 extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache hak_self;
+/* The thread's cache while it allocates in an arena (thread.h): then hak_self is that of an ended thread. Else NULL. */
+extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_cache *hak_suspended;
 
 /* x86-64 addresses the cache relative to the thread's base register: no pointer to it is formed. */
 #if defined(__x86_64__) && defined(__SEG_FS) && defined(__OPTIMIZE__) && !HAK_SANITIZED

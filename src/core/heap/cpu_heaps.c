@@ -34,7 +34,7 @@ static int current(void)
     static _Atomic(unsigned) numbered;
     if (HAK_UNLIKELY(!HAK_LOAD_ACQUIRE(&count)))
         start();
-    hak_self.light = hak_has_sequences;
+    hak_self.light = hak_has_sequences && !hak_suspended;
     if (HAK_LIKELY(hak_has_sequences))
         return hak_rseq_cpu();
     if (!hak_self.number)

@@ -78,11 +78,17 @@ static bool is_complete(const struct hak_heap *heap)
     return heap->cache && !HAK_LOAD_RELAXED(&heap->changing) && has_cache(heap);
 }
 
+/* Of the thread that forks, which allocates in an arena perhaps. */
+static struct hak_heap *own_heap(void)
+{
+    return hak_suspended ? hak_suspended->heap : hak_self.heap;
+}
+
 /* The copies, so that the storage of those threads can serve others. Those of the parent's parent move. */
 static void make_copies(void)
 {
     size_t bytes = (left.count + used_count) * sizeof *left.caches;
-    bool needed = HAK_BLOCKS_ARE_BARE && (left.count || used_count > (hak_self.heap != NULL));
+    bool needed = HAK_BLOCKS_ARE_BARE && (left.count || used_count > (own_heap() != NULL));
     struct hak_cache *caches = needed ? hak_meta_alloc_pages(bytes) : NULL;
     if (left.caches && caches)
         hak_move(caches, left.next, left.count * sizeof *caches);
@@ -107,7 +113,7 @@ static void pin(struct hak_heap *heap)
  * complete. */
 HAK_SNAPSHOT void hak_heaps_fork_child(void)
 {
-    struct hak_heap *own = hak_self.heap, *next, *others = used, **last = &left.first;
+    struct hak_heap *own = own_heap(), *next, *others = used, **last = &left.first;
     make_copies();
     while (left.caches && *last)
         last = &(*last)->next;

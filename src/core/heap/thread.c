@@ -4,11 +4,14 @@
 
 #include <pthread.h>
 
+#include "arena.h"
 #include "bins.h"
 #include "caches/contract.h"
 #include "core/base/memcheck.h"
+#include "core/base/text.h"
 #include "core/base/work.h"
 #include "core/os/cgroup.h"
+#include "core/os/meta.h"
 #include "cpu_heaps.h"
 #include "heaps.h"
 #include "quarantine.h"
@@ -117,6 +120,66 @@ struct hak_heap *hak_thread_heap_slow(void)
     return heap;
 }
 
+static struct hak_meta_list unused_caches;
+static HAK_LOCK(caches_lock, HAK_RANK_HEAPS);
+
+/* Its heap, if it has one, finds it there. */
+static void move_cache(struct hak_cache *to, const struct hak_cache *from)
+{
+    struct hak_heap *heap = from->heap;
+    if (heap)
+        hak_heap_begin_change(heap);
+    hak_move(to, from, sizeof *to);
+    if (!heap)
+        return;
+    if (heap->cache)
+        heap->cache = to;
+    hak_heap_end_change(heap);
+}
+
+bool hak_thread_suspend(void)
+{
+    hak_lock_acquire(&caches_lock);
+    struct hak_cache *cache = hak_meta_new(&unused_caches, sizeof *cache);
+    hak_lock_release(&caches_lock);
+    if (!cache)
+        return false;
+    move_cache(cache, &hak_self);
+    hak_suspended = cache;
+    for (unsigned cls = 0; cls < HAK_NCLASSES; cls++) {
+        hak_self.bin[cls] = HAK_NO_BIN;
+        hak_self.room[cls] = HAK_ROOM_NEVER;
+    }
+    hak_self.tag = HAK_CPU_HEAPS ? HAK_TAG_SHARED : HAK_TAG_NOBODY;
+    hak_self.heap = NULL;
+    hak_self.light = false;
+    hak_self.ended = true;
+    hak_counters_own = NULL;
+    return true;
+}
+
+void hak_thread_resume(void)
+{
+    struct hak_cache *cache = hak_suspended;
+    move_cache(&hak_self, cache);
+    hak_suspended = NULL;
+    hak_counters_own = hak_self.heap ? &hak_self.heap->counters : NULL;
+    hak_lock_acquire(&caches_lock);
+    hak_meta_recycle(&unused_caches, cache);
+    hak_lock_release(&caches_lock);
+}
+
+bool hak_thread_will_end(void)
+{
+    bool suspended = hak_suspended != NULL;
+    if (suspended)
+        hak_thread_resume();
+    hak_self.busy = true;
+    struct hak_heap *heap = hak_thread_heap();
+    bool will = heap && heap->cache;
+    return (!suspended || hak_thread_suspend()) && will;
+}
+
 void hak_thread_request_flush(void)
 {
     HAK_ADD_RELAXED(&hak_flush_request, 1);
@@ -128,8 +191,11 @@ static void end_thread(void *value)
 {
     HAK_UNSEEN;
     struct hak_heap *heap = value;
+    if (hak_suspended)
+        hak_thread_resume();
     if (heap != hak_self.heap)
         return;
+    hak_front_end();
     hak_heap_begin_change(heap);
     hak_heap_end_parts(heap);
     hak_self.tag = HAK_CPU_HEAPS ? HAK_TAG_SHARED : HAK_TAG_NOBODY;

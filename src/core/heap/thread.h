@@ -18,6 +18,12 @@ HAK_INLINE struct hak_heap *hak_thread_heap(void)
     return HAK_LIKELY(heap && heap->flush_done == HAK_LOAD_RELAXED(&hak_flush_request)) ? heap : hak_thread_heap_slow();
 }
 
+/* The thread gets a heap of its own, if it has none, so that its end is noticed. False: it cannot. */
+bool hak_thread_will_end(void);
+/* Between the two calls malloc finds no block in the thread's bins, so that each request reaches a slow entry, and the
+ * thread's heap rests. The first one returns false without memory; they do not nest. */
+bool hak_thread_suspend(void);
+void hak_thread_resume(void);
 /* At each maintenance step: the thread is busy. */
 void hak_thread_step(uint64_t now_ms);
 /* Before the library's start: makes the key whose destructor dissolves heaps, once. The caller holds no lock. */

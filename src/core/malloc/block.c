@@ -3,6 +3,7 @@
 #include "block.h"
 
 #include "core/base/log.h"
+#include "core/heap/arena.h"
 #include "core/pages/guard.h"
 #include "core/pages/mark.h"
 #include "core/pages/space.h"
@@ -47,6 +48,8 @@ static size_t usable_or_zero(struct hak_slab *slab, const void *p, const char *c
 size_t hak_block_usable_in(struct hak_slab *slab, const void *p, const char *call)
 {
     size_t usable = usable_or_zero(slab, p, call);
+    if (!usable && hak_arena_of(slab))
+        return hak_arena_usable(slab, p, call);
     if (!usable && !hak_zero_is_block(p, call))
         hak_block_fail_foreign(p, call);
     return usable;

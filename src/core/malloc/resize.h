@@ -3,6 +3,7 @@
 #ifndef HAK_RESIZE_H
 #define HAK_RESIZE_H
 
+#include "aligned.h"
 #include "core/pages/zero.h"
 #include "fast.h"
 
@@ -24,6 +25,9 @@ HAK_INLINE bool hak_resize_fits(size_t usable, size_t size)
 
 /* Handles each block that moves, or whose cut-off part is cleared. `usable`: of hak_resize_usable. Sets errno. */
 HAK_NOINLINE void *hak_resize_slow(void *p, size_t size, size_t usable);
+
+/* Allocates in the arena of `slab`, or in none (NULL), whatever the thread's default arena is. */
+void *hak_alloc_beside(struct hak_slab *slab, size_t size, size_t align);
 
 /* Makes a live block longer where it is; false: it cannot, and nothing has changed. */
 bool hak_expand(void *p, size_t size);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "arenas.h"
 #include "block.h"
 #include "core/base/log.h"
 #include "core/base/probe.h"
@@ -107,6 +108,8 @@ HAK_INLINE void add_span_work(size_t size)
 static HAK_NOINLINE void *alloc_span(size_t size, size_t align, bool zero)
 {
     void *p = NULL;
+    if (HAK_UNLIKELY(hak_suspended))
+        return hak_default_alloc(size, align, zero);
     if (HAK_LIKELY(hak_init()) && (size | align) <= PTRDIFF_MAX) {
         hak_thread_heap(); /* a trim may have requested a flush of this thread's bins */
         add_span_work(size);
@@ -157,6 +160,8 @@ HAK_INLINE void *malloc_slowly(size_t size)
 static HAK_NOINLINE void *malloc_small_slow(size_t size, const void *caller)
 {
     void *p = NULL;
+    if (HAK_UNLIKELY(hak_suspended))
+        return hak_default_alloc(size, 1, false);
     if (HAK_LIKELY(hak_init())) {
         if (HAK_UNLIKELY(hak_options.guard_rate))
             p = hak_guard_sample(size - hak_min(size, HAK_CANARY), caller); /* a guarded block has no canary */
@@ -257,6 +262,8 @@ void *hak_alloc_zeroed_slow(size_t size)
 
 void *hak_alloc_aligned_slow(size_t align, size_t size)
 {
+    if (HAK_UNLIKELY(hak_suspended))
+        return hak_default_alloc(size, align, false);
     unsigned cls = hak_class_of_aligned(align, size);
     void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
     return p ? p : alloc_span(hak_max(size, 1), align, false); /* or the class has no slab */
@@ -264,6 +271,8 @@ void *hak_alloc_aligned_slow(size_t align, size_t size)
 
 void *hak_alloc_aligned_zeroed(size_t align, size_t size)
 {
+    if (HAK_UNLIKELY(hak_suspended))
+        return hak_default_alloc(size, align, true);
     unsigned cls = hak_class_of_aligned(hak_max(align, 16), size);
     void *p = cls < HAK_NCLASSES ? hak_alloc_class(cls) : NULL;
     return p ? memset(p, 0, size) : alloc_span(hak_max(size, 1), align, true);
@@ -333,6 +342,8 @@ static HAK_NOINLINE void free_other(void *p, const void *caller)
     struct hak_slab *slab = hak_space_slab(p);
     if (slab && hak_block_in_slab(slab))
         free_small(slab, p);
+    else if (hak_arena_of(slab))
+        hak_arena_free(slab, p);
     else if (HAK_UNLIKELY(hak_guard_is_on) && hak_guard_usable(p, "free"))
         hak_guard_free(p, caller);
     else if (!hak_zero_free(p)) {
@@ -343,11 +354,17 @@ static HAK_NOINLINE void free_other(void *p, const void *caller)
     hak_maintain();
 }
 
+static HAK_NOINLINE void free_in_front(void *p, const void *caller)
+{
+    if (HAK_UNLIKELY(!hak_front_free(p)))
+        free_other(p, caller);
+}
+
 static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 {
     struct hak_slab *span = hak_space_span(p);
     if (HAK_UNLIKELY(!span)) {
-        free_other(p, caller);
+        free_in_front(p, caller);
         return;
     }
     free_span(span, p);

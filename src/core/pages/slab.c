@@ -19,7 +19,7 @@
 #define GOLDEN 0x9e3779b97f4a7c15u /* 2^64 by the golden ratio: spreads a count over all bits */
 #define BITMAP_WORDS_MAX ((HAK_PAGE >> UNIT_LG >> 6) + HAK_HARDENED) /* the last one counts draws */
 
-static const char state_names[][8] = {"unused", "active", "full", "partial", "empty", "span"};
+static const char state_names[][8] = {"unused", "active", "full", "partial", "empty", "span", "arena"};
 
 const char *hak_slab_state_name(enum hak_slab_state state)
 {
@@ -92,10 +92,9 @@ static size_t touched_before(const struct hak_slab *slab)
     return hak_max(slab->touched, slab->stride <= HAK_SYSTEM_PAGE ? (size_t)slab->carved * slab->stride : 0);
 }
 
-void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner)
+void hak_slab_lay_out(struct hak_slab *slab, unsigned cls)
 {
-    enum hak_slab_state from = hak_slab_state(slab);
-    slab->touched = from == HAK_SLAB_EMPTY ? (uint32_t)touched_before(slab) : 0;
+    slab->touched = hak_slab_state(slab) == HAK_SLAB_EMPTY ? (uint32_t)touched_before(slab) : 0;
     slab->sparse = 0;
     slab->taken_at = hak_slab_time() % HAK_SLAB_TIMES;
     slab->cls = (uint8_t)cls;
@@ -104,6 +103,12 @@ void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner
     slab->carved = slab->used = slab->free_count = slab->marked = slab->bitmap_divisor = 0;
     slab->free = NULL;
     slab->since_ms = HAK_LOAD_RELAXED(&hak_awake_ms);
+}
+
+void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner)
+{
+    enum hak_slab_state from = hak_slab_state(slab);
+    hak_slab_lay_out(slab, cls);
     HAK_STORE_RELAXED(&slab->owner, owner);
     hak_count_transition(from, HAK_SLAB_ACTIVE);
     HAK_STORE_RELEASE(&slab->word, make_word(HAK_SLAB_ACTIVE, 0));

@@ -29,6 +29,7 @@ enum hak_slab_state {
     HAK_SLAB_PARTIAL,
     HAK_SLAB_EMPTY, /* free, its pages dirty */
     HAK_SLAB_SPAN,  /* one large block */
+    HAK_SLAB_ARENA, /* of an arena (heap/arena.h) */
     HAK_SLAB_NSTATES
 };
 _Static_assert(HAK_SLAB_NSTATES == HAK_COUNTED_STATES, "each transition has a counter");
@@ -104,6 +105,8 @@ HAK_INLINE uint32_t hak_slab_time(void)
     return (uint32_t)(HAK_LOAD_RELAXED(&hak_awake_ms) >> HAK_SLAB_TIME_LG) % HAK_SLAB_TIMES;
 }
 
+/* Fills in the fields of a slab of the class, without a block. */
+void hak_slab_lay_out(struct hak_slab *slab, unsigned cls);
 /* Turns a run of pages that no other thread knows into an ACTIVE slab of the class, owned by `owner`. */
 void hak_slab_format(struct hak_slab *slab, unsigned cls, struct hak_heap *owner);
 /* Sets the page tags of a slab to `owner_tag`, so that its owner's frees take the fast path. */

@@ -256,13 +256,13 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     enum hak_slab_state state = hak_slab_state(page);
     c->pages[state] += page->pages;
     c->free_runs += state == HAK_SLAB_EMPTY;
-    if (state == HAK_SLAB_SPAN) {
+    if (state == HAK_SLAB_SPAN || (state == HAK_SLAB_ARENA && page->cls == HAK_CLASS_SPAN)) {
         c->live_large++;
         c->large_bytes += page->pages * HAK_PAGE;
         c->held_bytes += page->requested;
         return;
     }
-    if (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_FULL && state != HAK_SLAB_PARTIAL)
+    if (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_FULL && state != HAK_SLAB_PARTIAL && state != HAK_SLAB_ARENA)
         return;
     uint32_t remote = hak_slab_remote_count(page);
     c->carved += page->carved;

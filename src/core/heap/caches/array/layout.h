@@ -20,5 +20,6 @@
 #define HAK_HEAP_FIELDS HAK_HEAP_SLOTS_FIELDS
 
 extern HAK_HIDDEN void *const hak_cache_no_slots[1]; /* the end of bins without slots */
+#define HAK_NO_BIN ((void *)hak_cache_no_slots)
 
 #endif

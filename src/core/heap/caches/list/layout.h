@@ -13,6 +13,8 @@
 
 #define HAK_HEAP_FIELDS
 
+#define HAK_NO_BIN NULL
+
 typedef void *hak_remote_blocks; /* a list */
 
 #endif
