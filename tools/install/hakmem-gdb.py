@@ -81,10 +81,18 @@ class Slab:
         self.data = data
         for name in ("base", "used", "carved", "capacity", "stride", "pages", "cls", "word", "owner", "requested"):
             setattr(self, name, library.get(data, f"hak_slab.{name}"))
-        states = ("active", "full", "partial", "empty", "span")
+        states = ("active", "full", "partial", "empty", "span", "arena")
         state = self.word & library.number("state_mask")
         self.state = next((name for name in states if library.number(f"state.{name}") == state), "unused")
+        self.is_span = self.state == "span" or (self.state == "arena" and self.cls == library.number("class_span"))
         self.remote = self.word >> library.number("remote_shift") & library.number("remote_mask")
+
+    def owner_name(self):
+        if self.state == "arena":
+            offset, length = self.library.records["field hak_arena.name"]
+            name = self.library.read(self.owner + offset, length).partition(b"\0")[0].decode(errors="replace")
+            return f"the program's heap {self.owner:#x} {name!r}"
+        return f"heap {self.owner:#x}, {thread_of(self.library, self.owner)}" if self.owner else "nobody"
 
     def block(self, number):
         """Facts about a block."""
@@ -179,16 +187,17 @@ def tell_block(argument):
     if slab is None or slab.state == "unused":
         print(f"{address:#x}: in no slab (a block from 32 MiB on has its own mapping, not searched here)")
         return
-    if slab.state == "span":
+    if slab.is_span:
         where = "" if address == slab.base else f", {address - slab.base} bytes behind its start {slab.base:#x}"
-        print(f"{address:#x}: large block of {slab.requested} bytes in {slab.pages} pages of 64 KiB{where}")
+        print(f"{address:#x}: large block of {slab.requested} bytes in {slab.pages} pages of 64 KiB{where}"
+              + (f", of {slab.owner_name()}" if slab.state == "arena" else ""))
         return
     number, inside = divmod(address - slab.base, slab.stride)
     print(f"{address:#x}: block {number} of {slab.capacity}, {slab.stride} bytes (class {slab.cls})"
           + (f", {inside} bytes behind its start {address - inside:#x}" if inside else ""))
     print(f"  {slab.block(number)}")
-    owner = f"heap {slab.owner:#x}, {thread_of(library, slab.owner)}" if slab.owner else "nobody"
-    print(f"  slab {slab.base:#x}, {slab.state}, of {owner}; {slab.used} blocks not free in it, {slab.carved} cut")
+    print(f"  slab {slab.base:#x}, {slab.state}, of {slab.owner_name()}; {slab.used} blocks not free in it, "
+          f"{slab.carved} cut")
     for other, name in (number - 1, "before"), (number + 1, "behind"):
         if 0 <= other < slab.capacity:
             print(f"  the block {name}: {slab.base + other * slab.stride:#x}, {slab.block(other)}")
@@ -205,7 +214,7 @@ def tell_heap():
             if slab.base != page << 16 or slab.state == "unused" or not slab.pages:
                 page += 1
                 continue
-            if slab.state == "span":
+            if slab.is_span:
                 spans = [spans[0] + 1, spans[1] + slab.requested]
             else:
                 row = classes.setdefault(slab.stride, [0, 0, 0, 0])

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "core/base/layout.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/base/work.h"
@@ -571,6 +572,17 @@ void hak_arena_figures(struct hak_arena *a, struct hak_arena_figures *figures)
 size_t hak_arenas_figures(struct hak_arena_figures *figures, size_t most)
 {
     size_t n = 0;
+    HAK_SHOW_VARIABLE(arenas);
+    HAK_SHOW_SIZE(hak_arena);
+    HAK_SHOW_FIELD(hak_arena, next);
+    HAK_SHOW_FIELD(hak_arena, name);
+    HAK_SHOW_FIELD(hak_arena, live);
+    HAK_SHOW_FIELD(hak_arena, blocks);
+    HAK_SHOW_FIELD(hak_arena, held);
+    HAK_SHOW_FIELD(hak_arena, peak);
+    HAK_SHOW_FIELD(hak_arena, limit);
+    HAK_SHOW_NUMBER("state.arena", HAK_SLAB_ARENA);
+    HAK_SHOW_NUMBER("class_span", HAK_CLASS_SPAN);
     hak_lock_acquire(&arenas_lock);
     for (struct hak_arena *a = arenas; a && n < most; a = a->next)
         hak_arena_figures(a, &figures[n++]);

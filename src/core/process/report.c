@@ -15,6 +15,7 @@
 #include "core/base/kernel.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/heap/arena.h"
 #include "core/heap/heaps.h"
 #include "core/os/huge_page.h"
 #include "core/os/meta.h"
@@ -364,6 +365,30 @@ static void write_stages(struct hak_stats_writer *w, const struct hak_heaps_tota
     hak_stats_end(w);
 }
 
+/* Their figures are copied first, since the writer may make system calls. */
+static void write_heaps(struct hak_stats_writer *w)
+{
+    size_t most = hak_arenas_figures(NULL, 0), bytes = most * sizeof(struct hak_arena_figures);
+    struct hak_arena_figures *figures = most ? hak_meta_alloc_pages(bytes) : NULL;
+    if (!figures && w->form != HAK_FORM_JSON)
+        return;
+    hak_stats_begin_array(w, "heaps");
+    size_t n = figures ? hak_min(most, hak_arenas_figures(figures, most)) : 0;
+    for (const struct hak_arena_figures *f = figures; f < figures + n; f++) {
+        hak_stats_begin(w, NULL);
+        hak_stats_text(w, "name", f->name);
+        hak_stats_number(w, "live_bytes", f->live);
+        hak_stats_number(w, "blocks", f->blocks);
+        hak_stats_number(w, "held_bytes", f->held);
+        hak_stats_number(w, "peak_bytes", f->peak);
+        hak_stats_number(w, "limit_bytes", f->limit);
+        hak_stats_end(w);
+    }
+    hak_stats_end_array(w);
+    if (figures)
+        hak_meta_free_pages(figures, bytes);
+}
+
 /* The list of stages, for tools that show how often each served. */
 static void write_stage_list(struct hak_stats_writer *w)
 {
@@ -412,6 +437,7 @@ void hak_stats_collect(struct hak_stats_writer *w)
     hak_stats_begin(w, NULL);
     write_memory(w, &c, &t);
     if (w->form != HAK_FORM_PATHS) {
+        write_heaps(w);
         write_allocator(w);
         write_settings(w);
         write_dispatch(w, &c);

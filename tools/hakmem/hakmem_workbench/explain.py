@@ -146,10 +146,31 @@ def explain(stats: Stats) -> list[Section]:
     sections = [
         _in_short(stats),
         *((memory, calls) if stats.running else (calls, memory)),
+        _heaps(stats),
         _supply(stats),
         _books(stats),
     ]
     return [section for section in sections if section is not None]
+
+
+_MOST_HEAPS = 20
+
+
+def _heaps(stats: Stats) -> Section | None:
+    """The heaps that the program made, the largest first."""
+    if not stats.heaps:
+        return None
+    rows = sorted(stats.heaps, key=lambda row: row.held_bytes, reverse=True)
+    total = sum(row.held_bytes for row in rows)
+    section = Section("Heaps of the program", f"{plural(len(rows), 'heap')} hold {size(total)} of pages.")
+    for row in rows[:_MOST_HEAPS]:
+        fact = f"{size(row.held_bytes)} held, {size(row.live_bytes)} live in {plural(row.blocks, 'block')}"
+        limit = f", limit {size(row.limit_bytes)}" if row.limit_bytes else ""
+        full = "at its limit" if row.limit_bytes and row.limit_bytes - row.held_bytes < 1 << 16 else ""
+        section.items.append(Item(row.name or "(no name)", fact + f", at most {size(row.peak_bytes)}{limit}", full))
+    if len(rows) > _MOST_HEAPS:
+        section.lead += f" Here are the {_MOST_HEAPS} largest."
+    return section
 
 
 def _in_short(stats: Stats) -> Section | None:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from . import elf, process
 from .errors import Problem, reading
-from .statsfile import OsCall, Retained, Stats
+from .statsfile import OsCall, ProgramHeap, Retained, Stats
 from .text import count, duration, plural, size, word
 
 SECTION = ".hakmem.layout"
@@ -321,6 +321,7 @@ class Heap:
     returnable: int = 0  # of "sparse": system pages that hold no live block
     sparse_sizes: Counter[int] = field(default_factory=Counter)  # free bytes beside live ones, by size of block
     live_sizes: Counter[int] = field(default_factory=Counter)  # live bytes in slabs, by size of block
+    program_heaps: tuple[ProgramHeap, ...] = ()
 
     def add(self, reason: str, amount: int, since_ms: int = 0) -> None:
         if amount:
@@ -337,8 +338,17 @@ class Heap:
             f"retained  {size(sum(free.values()))}: {kept or 'nothing'}",
             f"resident  {size(self.resident)} of the heap, {size(resident_of(self.pid))} of the process",
             f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use",
+            *self._heap_lines(),
             f"age       the process {duration(self.age_seconds)}, these figures 0 s",
         ]
+
+    def _heap_lines(self) -> list[str]:
+        rows = sorted(self.program_heaps, key=lambda row: row.held_bytes, reverse=True)
+        if not rows:
+            return []
+        words = ", ".join(f"{row.name or '(no name)'} {size(row.held_bytes)}" for row in rows[:4])
+        more = ", …" if len(rows) > 4 else ""
+        return [f"heaps     {plural(len(rows), 'heap')} of the program: {words}{more}"]
 
     def filling(self) -> str:
         return ", ".join(
@@ -354,6 +364,7 @@ class Heap:
             stage_latency=self.stage_latency,
             retained=self.retained(),
             live_bytes=self.live,
+            heaps=self.program_heaps,
             running=True,
             pid=self.pid,
             age_seconds=self.age_seconds,
@@ -508,6 +519,7 @@ class _Look:
             self._zone(base, mapped)
         binned = min(self._binned(), self.held)
         self._free_blocks()
+        heap.program_heaps = tuple(self._program_heaps())
         heap.live += self.held - binned
         heap.add("bins", binned)
         heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in chunks))
@@ -619,6 +631,8 @@ class _Look:
             n["state.empty"]: self._empty,
             n["state.span"]: self._span,
         }
+        if "state.arena" in n:
+            use[n["state.arena"]] = self._of_arena
         while at < end:
             i = (at - start) // PAGE
             d = i * size
@@ -655,6 +669,21 @@ class _Look:
             self.slabs.append((at, end, used - remote, amount - held, since, stride, whole))
         capacity = max(p.get(data, "hak_slab.capacity", d), 1)
         self.heap.occupancy[min(10 * (used - remote) // capacity, 9)] += 1
+
+    def _of_arena(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
+        """Of a heap of the program."""
+        is_span = self.p.get(data, "hak_slab.cls", d) == self.p.layout.numbers["class_span"]
+        (self._span if is_span else self._slab)(here, data, d, at, end)
+
+    def _program_heaps(self) -> Iterator[ProgramHeap]:
+        p = self.p
+        if not p.has("arenas"):
+            return
+        offset, length = p.layout.fields["hak_arena.name"]
+        for _, data in p.list(p.number("arenas"), "hak_arena.next", p.size_of("hak_arena")):
+            name = data[offset : offset + length].partition(b"\0")[0].decode(errors="replace")
+            figures = (p.get(data, f"hak_arena.{field}") for field in ("live", "blocks", "held", "peak", "limit"))
+            yield ProgramHeap(word(name) if name else "", *figures)
 
     def _free_blocks(self) -> None:
         """What keeps them: live blocks in their slab, or only blocks that wait in bins, or nothing."""

@@ -77,6 +77,18 @@ class Retained:
 
 
 @dataclass(frozen=True)
+class ProgramHeap:
+    """A heap that the program made (hakmem_heap_new)."""
+
+    name: str
+    live_bytes: int
+    blocks: int
+    held_bytes: int
+    peak_bytes: int
+    limit_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Stats:
     """The statistics of one process."""
 
@@ -90,6 +102,7 @@ class Stats:
     stage_latency: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
+    heaps: tuple[ProgramHeap, ...] = ()
     violations: int | None = None
     running: bool = False  # read from a running process
     pid: int = 0
@@ -190,11 +203,17 @@ def parse(value: Mapping[str, Any]) -> Stats:
         stage_latency=_latency(value.get("stage_latency"), "stage"),
         retained=_retained(value.get("retained") or _reasons(value)) or _kept(value),
         live_bytes=_live(value),
+        heaps=tuple(_program_heap(row) for row in _rows(value.get("heaps"))),
         violations=_number(conservation.get("violations"))
         if isinstance(conservation, dict)
         else None,
         raw=value,
     )
+
+
+def _program_heap(row: Mapping[str, Any]) -> ProgramHeap:
+    names = ("live_bytes", "blocks", "held_bytes", "peak_bytes", "limit_bytes")
+    return ProgramHeap(_plain(row.get("name", "")), *(_number(row.get(name)) or 0 for name in names))
 
 
 def _setting(row: Mapping[str, Any]) -> Setting:

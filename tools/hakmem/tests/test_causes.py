@@ -411,3 +411,50 @@ def test_a_zone_of_any_size_is_read_in_time() -> None:
 
 def test_no_process(hakmem: Hakmem) -> None:
     assert "there is no process 4194999" in hakmem("causes", "4194999").err
+
+
+HEAPS = [
+    {"name": "small", "live_bytes": 1040000, "blocks": 7, "held_bytes": 1048576, "peak_bytes": 1048576,
+     "limit_bytes": 1048576},
+    {"name": "", "live_bytes": 10, "blocks": 1, "held_bytes": 8388608, "peak_bytes": 16777216, "limit_bytes": 0},
+]  # fmt: skip
+
+
+def test_heaps_of_a_program(hakmem: Hakmem, tmp_path: Path) -> None:
+    path = tmp_path / "stats.json"
+    path.write_text(json.dumps(STATS | {"heaps": HEAPS}))
+    said = " ".join(hakmem("causes", path).out.split())
+    assert "Heaps of the program 2 heaps hold 9.00 MiB of pages" in said
+    assert "(no name) 8.00 MiB held, 10 B live in 1 block, at most 16.0 MiB." in said
+    assert "small 1.00 MiB held, 1016 KiB live in 7 blocks, at most 1.00 MiB, limit 1.00 MiB: at its limit." in said
+    assert said.index("(no name)") < said.index("small")
+
+
+MAKES_HEAPS = """
+import ctypes, time
+hakmem = ctypes.CDLL(None)
+hakmem.hakmem_heap_new.restype = hakmem.hakmem_heap_malloc.restype = ctypes.c_void_p
+options = (ctypes.c_void_p * 4)(ctypes.cast(ctypes.c_char_p(b"a tenant"), ctypes.c_void_p), 1 << 30)
+heap = ctypes.c_void_p(hakmem.hakmem_heap_new(options))
+for size in [1000] * 5000 + [3000000]:
+    ctypes.memset(hakmem.hakmem_heap_malloc(heap, size), 1, size)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.library
+def test_heaps_of_a_running_process(real_library: Path) -> None:
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library)}
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKES_HEAPS], env=environment, stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout and child.stdout.readline() == "ready\n"
+            heap = inspection.look(child.pid)
+        finally:
+            child.kill()
+    (row,) = heap.program_heaps
+    assert (row.name, row.limit_bytes) == ("a tenant", 1 << 30)
+    assert 5001 <= row.blocks < 5050 and 8000000 <= row.live_bytes <= row.held_bytes < 9500000
+    assert heap.live >= 8000000 and any("a tenant" in line for line in heap.lines())
