@@ -178,6 +178,9 @@ struct hakmem_heap_options {
      * tries again, up to 16 times. 2: the request may pass the limit, which is soft then. NULL: requests fail. */
     int (*reached)(hakmem_heap *heap, size_t wanted, void *context);
     void *context;
+    /* 1: the heap's pages come from superslabs (2 MiB of addresses, by default) that have pages of such heaps alone,
+     * except for blocks of more than a superslab. */
+    int apart;
 };
 #define HAKMEM_HEAP_NAME_MAX 32
 

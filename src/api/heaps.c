@@ -19,7 +19,8 @@ HAK_EXPORT hakmem_heap *hakmem_heap_new(const struct hakmem_heap_options *option
     struct hak_arena_options o = {0};
     if (options)
         o = (struct hak_arena_options){options->name, options->limit,
-                                       (hak_arena_reached *)(void (*)(void))options->reached, options->context};
+                                       (hak_arena_reached *)(void (*)(void))options->reached, options->context,
+                                       options->apart != 0};
     struct hak_arena *a = hak_init() ? hak_arena_new(&o) : NULL;
     if (!a)
         errno = ENOMEM;

@@ -2,7 +2,9 @@
  * jemalloc's functions for blocks, mallocx and its family, in the shared library that serves malloc: a program that
  * mixes them with free and malloc_usable_size has all its blocks from one allocator, whatever it is linked with. They
  * call malloc's family by the public names, so observers see them; and public names alone, so that another library can
- * contain them, too. [jemalloc(3), "Non-standard API"] Arenas and thread caches in the flags mean nothing here. */
+ * contain them, too, with another flags.h. [jemalloc(3), "Non-standard API"] Thread caches in the flags mean nothing.
+ */
+#include <api/flags.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,16 +40,16 @@ HAK_EXPORT void *mallocx(size_t size, int flags)
 {
     size_t align = align_of(flags);
     if (align > ALIGN_MOST)
-        return flags & ZERO ? zeroed(aligned_alloc(align, size), 0) : aligned_alloc(align, size);
-    return flags & ZERO ? zeroed(calloc(1, size), size) : malloc(size);
+        return flags & ZERO ? zeroed(flags_aligned(flags, align, size), 0) : flags_aligned(flags, align, size);
+    return flags & ZERO ? zeroed(flags_calloc(flags, size), size) : flags_malloc(flags, size);
 }
 
-static void *move_aligned(void *p, size_t old, size_t size, size_t align)
+static void *move_aligned(void *p, size_t old, size_t size, int flags)
 {
-    size_t good = nallocx(size, __builtin_ctzll(align));
+    size_t good = nallocx(size, flags), align = align_of(flags);
     if ((uintptr_t)p % align == 0 && good && good <= old && good >= old - old / 4)
         return p;
-    void *moved = aligned_alloc(align, size);
+    void *moved = flags_aligned(flags, align, size);
     if (moved) {
         memcpy(moved, p, hak_min(old, malloc_usable_size(moved)));
         free(p);
@@ -58,7 +60,7 @@ static void *move_aligned(void *p, size_t old, size_t size, size_t align)
 HAK_EXPORT void *rallocx(void *p, size_t size, int flags)
 {
     size_t old = malloc_usable_size(p), align = align_of(flags);
-    p = align > ALIGN_MOST ? move_aligned(p, old, size, align) : realloc(p, hak_max(size, 1));
+    p = align > ALIGN_MOST ? move_aligned(p, old, size, flags) : realloc(p, hak_max(size, 1));
     return flags & ZERO ? zeroed(p, old) : p;
 }
 

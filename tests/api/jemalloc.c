@@ -222,7 +222,10 @@ static void *allocate_in_arena(void *number)
 {
     unsigned arena = *(unsigned *)number;
     assert_int_equal(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena), 0);
-    return mallocx(100, ARENA(arena) | TCACHE_NONE);
+    void *p = malloc(100);
+    arena = 0;
+    assert_int_equal(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena), 0);
+    return p;
 }
 
 static void arenas(void **state)
@@ -240,8 +243,22 @@ static void arenas(void **state)
     assert_int_equal(pthread_join(thread, &p), 0);
     unsigned found = 7;
     assert_int_equal(mallctl("arenas.lookup", &found, &size, &p, sizeof p), 0);
-    assert_int_not_equal(found, 7);
+    assert_int_equal(found, arena);
+    unsigned char *q = mallocx(5000, ARENA(arena) | LG_ALIGN(12) | MALLOCX_ZERO);
+    assert_true((uintptr_t)q % 4096 == 0 && q[0] == 0 && memcmp(q, q + 1, 4999) == 0);
+    assert_int_equal(mallctl("arenas.lookup", &found, &size, &q, sizeof q), 0);
+    assert_int_equal(found, arena);
+    q = rallocx(q, 100000, ARENA(arena) | LG_ALIGN(12));
+    assert_int_equal(mallctl("arenas.lookup", &found, &size, &q, sizeof q), 0);
+    assert_int_equal(found, arena);
+    snprintf(name, sizeof name, "stats.arenas.%u.small.allocated", arena);
+    assert_in_range(read_number(name), 100100, 200000);
     dallocx(p, ARENA(arena));
+    snprintf(name, sizeof name, "arena.%u.reset", arena);
+    assert_int_equal(mallctl(name, NULL, NULL, NULL, 0), 0);
+    snprintf(name, sizeof name, "stats.arenas.%u.small.allocated", arena);
+    assert_int_equal(read_number(name), 0);
+    assert_int_equal(mallctl("arena.0.reset", NULL, NULL, NULL, 0), EFAULT);
     ssize_t ms = 77, read = 0, longest = -1, invalid = -2;
     size_t length = sizeof ms;
     long delay = (long)read_number("arenas.dirty_decay_ms");

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Arenas, caches of threads, and what belongs to a thread. Arena 0 is the heap of the library. Others, and explicit
- * caches, are numbers: their blocks come from the same heap. A number is taken and given back by one compare-and-swap,
- * so a forked child may go on. */
+ * Arenas, caches of threads, and what belongs to a thread. Arena 0 is the heap of the library; each other one is a heap
+ * of its own (hakmem_heap_new). Explicit caches are numbers: blocks come from the thread's bins. A number is taken and
+ * given back by one compare-and-swap, so a forked child may go on. */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "handlers.h"
@@ -13,6 +14,7 @@
 
 static struct arena {
     _Atomic(bool) used;
+    _Atomic(hakmem_heap *) heap;
     _Atomic(ssize_t) decay_ms, muzzy_ms;
 } arenas[ARENAS];
 static _Atomic(unsigned) arena_count = 1;
@@ -30,6 +32,18 @@ static bool take(_Atomic(bool) *used)
 static bool arena_exists(size_t index)
 {
     return index == 0 || (index < ARENAS && atomic_load(&arenas[index].used));
+}
+
+hakmem_heap *je_arena_heap(size_t index)
+{
+    return index < ARENAS ? atomic_load_explicit(&arenas[index].heap, memory_order_acquire) : NULL;
+}
+
+static hakmem_heap *make_arena_heap(unsigned index)
+{
+    char name[HAKMEM_HEAP_NAME_MAX];
+    snprintf(name, sizeof name, "arena %u", index);
+    return hakmem_heap_new(&(struct hakmem_heap_options){.name = name});
 }
 
 bool je_index_exists(char kind, size_t index)
@@ -64,6 +78,12 @@ int je_create_arena(const size_t *mib, union je_value *value)
     (void)mib;
     for (unsigned i = 1; i < ARENAS; i++)
         if (take(&arenas[i].used)) {
+            hakmem_heap *heap = make_arena_heap(i);
+            if (!heap) {
+                arenas[i].used = false;
+                return EAGAIN;
+            }
+            arenas[i].heap = heap;
             unsigned count = atomic_load(&arena_count);
             while (count <= i && !atomic_compare_exchange_weak(&arena_count, &count, i + 1))
                 ;
@@ -73,20 +93,32 @@ int je_create_arena(const size_t *mib, union je_value *value)
     return EAGAIN;
 }
 
+/* The program knows that no thread uses the arena; the calling thread must not be of it. */
+static int discard_arena(size_t index, hakmem_heap *next)
+{
+    hakmem_heap *heap = index && index < ARENAS && je_self.arena != index ? arenas[index].heap : NULL;
+    if (!heap || !atomic_compare_exchange_strong(&arenas[index].heap, &heap, next)) {
+        hakmem_heap_destroy(next);
+        return EFAULT;
+    }
+    hakmem_heap_destroy(heap);
+    return 0;
+}
+
 int je_destroy_arena(const size_t *mib, const union je_value *value)
 {
     (void)value;
-    bool yes = true;
-    if (!mib[1] || mib[1] >= ARENAS)
-        return EFAULT;
-    return atomic_compare_exchange_strong(&arenas[mib[1]].used, &yes, false) ? 0 : EFAULT;
+    int error = discard_arena(mib[1], NULL);
+    if (!error)
+        arenas[mib[1]].used = false;
+    return error;
 }
 
 int je_reset_arena(const size_t *mib, const union je_value *value)
 {
-    (void)mib;
     (void)value;
-    return EFAULT;
+    hakmem_heap *next = je_arena_heap(mib[1]) ? make_arena_heap((unsigned)mib[1]) : NULL;
+    return next ? discard_arena(mib[1], next) : EFAULT;
 }
 
 int je_get_initialized(const size_t *mib, union je_value *value)
@@ -204,16 +236,25 @@ int je_get_stats_muzzy(const size_t *mib, union je_value *value)
     return je_get_arena_muzzy(mib + 1, value);
 }
 
+static __thread unsigned found __attribute__((tls_model("initial-exec")));
+
 int je_set_lookup(const size_t *mib, const union je_value *value)
 {
     (void)mib;
-    return value && value->pointer ? 0 : EINVAL;
+    if (!value || !value->pointer)
+        return EINVAL;
+    hakmem_heap *heap = hakmem_heap_of(value->pointer);
+    unsigned last = heap ? atomic_load(&arena_count) : 0; /* or a heap that the program made itself */
+    for (found = 0; last-- > 1;)
+        if (arenas[last].heap == heap)
+            found = last;
+    return 0;
 }
 
 int je_get_lookup(const size_t *mib, union je_value *value)
 {
     (void)mib;
-    value->number = 0;
+    value->number = found;
     return 0;
 }
 
@@ -272,7 +313,10 @@ int je_set_thread_arena(const size_t *mib, const union je_value *value)
     (void)mib;
     if (!arena_exists(value->number))
         return EFAULT;
-    je_self.arena = value->number;
+    if (je_self.arena != value->number) {
+        hakmem_heap_set_default(je_arena_heap(value->number));
+        je_self.arena = value->number;
+    }
     return 0;
 }
 

@@ -12,11 +12,18 @@ bool je_counting;
 
 static __attribute__((noinline)) void *count(void *p)
 {
+    if (!p)
+        return NULL;
     je_self.allocated += hakmem_malloc_usable_size(p);
     int64_t now = (int64_t)(je_self.allocated - je_self.freed - je_self.base);
     if (now > (int64_t)je_self.peak)
         je_self.peak = (uint64_t)now;
     return p;
+}
+
+void *je_counted(void *p)
+{
+    return JE_UNLIKELY(je_counting) ? count(p) : p;
 }
 
 /* Passes a call on; counted only then, so that it costs a test and a jump until then. */

@@ -48,6 +48,10 @@ struct je_thread {
 };
 extern __thread struct je_thread je_self __attribute__((tls_model("initial-exec")));
 extern bool je_counting;
+void *je_counted(void *p);
+
+/* The heap of an arena; NULL for 0 and for those that do not exist. arenas.c */
+hakmem_heap *je_arena_heap(size_t index);
 
 /* --- a name's row (ctl.c) ------------------------------------------------------------------------------- */
 

@@ -146,17 +146,30 @@ GET(get_large_size, size, (size_t)65536 << mib[2])
 
 #define OF_ARENA(name, member, expression) \
     GET(name, member, mib[2] == 0 || mib[2] == MALLCTL_ARENAS_ALL ? (expression) : 0)
+/* A created arena has what its heap has. */
+#define OF_HEAP(name, member, figure, expression)                                              \
+    GET(name, member,                                                                          \
+        je_arena_heap(mib[2])                         ? stats_of(je_arena_heap(mib[2])).figure \
+        : mib[2] == 0 || mib[2] == MALLCTL_ARENAS_ALL ? (expression)                           \
+                                                      : 0)
+
+static struct hakmem_heap_stats stats_of(hakmem_heap *heap)
+{
+    struct hakmem_heap_stats stats;
+    hakmem_heap_stats(heap, &stats);
+    return stats;
+}
 
 OF_ARENA(get_nthreads, number, (unsigned)je_figure(HAKMEM_STAT_THREADS))
-OF_ARENA(get_pactive, size, active() / system_page())
+OF_HEAP(get_pactive, size, held / system_page(), active() / system_page())
 OF_ARENA(get_pdirty, size, je_figure(HAKMEM_STAT_DIRTY) / system_page())
-OF_ARENA(get_arena_mapped, size, active() + je_figure(HAKMEM_STAT_METADATA))
+OF_HEAP(get_arena_mapped, size, held, active() + je_figure(HAKMEM_STAT_METADATA))
 OF_ARENA(get_arena_retained, size, retained())
-OF_ARENA(get_arena_resident, size, active() + je_figure(HAKMEM_STAT_DIRTY) + je_figure(HAKMEM_STAT_METADATA))
+OF_HEAP(get_arena_resident, size, held, active() + je_figure(HAKMEM_STAT_DIRTY) + je_figure(HAKMEM_STAT_METADATA))
 OF_ARENA(get_arena_metadata, size, je_figure(HAKMEM_STAT_METADATA))
 OF_ARENA(get_tcache_bytes, size, je_figure(HAKMEM_STAT_BINS))
 OF_ARENA(get_purges, u64, je_purges().calls)
 OF_ARENA(get_purged, u64, je_purges().bytes / system_page())
-OF_ARENA(get_small, size, small())
+OF_HEAP(get_small, size, live, small())
 OF_ARENA(get_large, size, large())
 OF_ARENA(get_bin_blocks, size, je_class(mib[4]).allocated)

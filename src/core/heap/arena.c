@@ -32,6 +32,7 @@ struct hak_arena { /* its lock protects all but the links and the tag */
     size_t live, blocks, held, peak, limit;
     hak_arena_reached *reached;
     void *context;
+    bool apart;
     char name[HAK_ARENA_NAME];
     struct hak_slab *open[HAK_NCLASSES];
 };
@@ -132,7 +133,10 @@ static bool has_free(const struct hak_slab *slab)
 
 static struct hak_slab *new_slab_of(struct hak_arena *a, unsigned cls, bool beyond)
 {
-    struct hak_page_request r = {.pages = hak_slab_pages[cls], .slab = true, .until = HAK_PAGES_MAPPED};
+    struct hak_page_request r = {.pages = hak_slab_pages[cls],
+                                 .slab = true,
+                                 .until = HAK_PAGES_MAPPED,
+                                 .set = a->apart ? HAK_SET_APART : HAK_SET_COMMON};
     struct hak_slab *slab = acquire_run(a, &r, HAK_PAGES_DIRTY, beyond);
     if (!slab)
         return NULL;
@@ -316,7 +320,10 @@ static void *take_span(struct hak_arena *a, struct hak_arena_request *r)
 {
     struct hak_page_request pages = {
         .pages = pages_of(r->size), .align = hak_max(1, r->align / HAK_PAGE), .until = HAK_PAGES_MAPPED};
-    struct hak_slab *span = acquire_run(a, &pages, HAK_PAGES_WHOLE, r->beyond);
+    /* A set's own runs begin and end with their superslab. */
+    bool apart = a->apart && hak_max(pages.pages, pages.align) <= HAK_SUPERSLAB_PAGES;
+    pages.set = apart ? HAK_SET_APART : HAK_SET_COMMON;
+    struct hak_slab *span = acquire_run(a, &pages, apart ? HAK_PAGES_FREE : HAK_PAGES_WHOLE, r->beyond);
     if (!span)
         return NULL;
     span->requested = 0;
@@ -466,6 +473,7 @@ struct hak_arena *hak_arena_new(const struct hak_arena_options *options)
         a->limit = options->limit;
         a->reached = options->reached;
         a->context = options->context;
+        a->apart = options->apart;
         if (options->name)
             hak_text_format(a->name, sizeof a->name, "%s", options->name);
         HAK_LIST_PUSH(&arenas, a);

@@ -26,6 +26,7 @@ struct hak_arena_options {
     size_t limit;     /* most bytes of its pages; 0: none */
     hak_arena_reached *reached;
     void *context;
+    bool apart; /* pages come from superslabs that no other blocks share, but those of arenas that are apart, too */
 };
 
 /* NULL without memory. */

@@ -10,8 +10,15 @@
 #define HAK_ALL_PAGES (HAK_SUPERSLAB_PAGES == 64 ? ~(uint64_t)0 : ((uint64_t)1 << HAK_SUPERSLAB_PAGES % 64) - 1)
 
 /* The sets: superslabs for everything; superslabs in the zone of blocks with a header byte; and superslabs of one class
- * alone, HAK_SET_OWN + class, which come from one of the first two sets and return to it when they are wholly free. */
-enum { HAK_SET_COMMON, HAK_SET_HEADERS, HAK_SET_OWN, HAK_NSETS = HAK_SET_OWN + HAK_NCLASSES };
+ * alone, HAK_SET_OWN + class, or of arenas that are apart, which come from one of the first two sets and return to it
+ * when they are wholly free. */
+enum {
+    HAK_SET_COMMON,
+    HAK_SET_HEADERS,
+    HAK_SET_OWN,
+    HAK_SET_APART = HAK_SET_OWN + HAK_NCLASSES,
+    HAK_NSETS,
+};
 
 struct hak_superslab {
     struct hak_dirty pages;                             /* first: so its address is the superslab's */
