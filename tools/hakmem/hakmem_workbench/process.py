@@ -67,6 +67,8 @@ def container(pid: int, root: str = "/sys/fs/cgroup") -> dict[str, int]:
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
+    except OverflowError:  # no pid is so large
+        return False
     except OSError as error:
         return error.errno == errno.EPERM
     try:
