@@ -26,7 +26,9 @@ readonly CODENAME=$(. /etc/os-release && echo "$VERSION_CODENAME")
 if [ "$CODENAME" = bookworm ]; then
     readonly PYTHON=python3.11 CLANG_RT=libclang-rt-14-dev MIMALLOC=libmimalloc2.0 TCMALLOC=libtcmalloc-minimal4
 else
-    readonly PYTHON=python3.13 CLANG_RT=libclang-rt-dev MIMALLOC=libmimalloc3 TCMALLOC=libtcmalloc-minimal4t64
+    python=$(apt-cache depends python3 2>/dev/null | awk '/Depends: python3[.]/ { print $2; exit }')
+    readonly PYTHON=${python:-python3.13} CLANG_RT=libclang-rt-dev
+    readonly MIMALLOC=libmimalloc3 TCMALLOC=libtcmalloc-minimal4t64
 fi
 readonly BUILD=(gcc libc6-dev meson ninja-build pkg-config libcmocka-dev python3 binutils hyperfine)
 readonly QUICKSTART=(python3-numpy)
