@@ -22,6 +22,10 @@
 #include "core/process/stats_sink.h"
 #include "world.h"
 
+/* Of code that the linker may drop. */
+HAK_THREAD_LOCAL struct hak_cache hak_self;
+_Atomic(uint32_t) hak_flush_request;
+
 static unsigned ready_parts; /* written while the library starts */
 static uint64_t now_ms;
 static _Atomic(unsigned) ticks;

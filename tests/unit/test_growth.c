@@ -56,7 +56,7 @@ void __sanitizer_cov_trace_pc(void)
 /* --- what is measured ------------------------------------------------------------------------------------ */
 
 #define TIMES 7         /* the larger heap */
-#define SWEEP 80000     /* basic blocks of a tick that visits as many slabs as it may */
+#define SWEEP 300000    /* basic blocks of a tick that visits as many slabs as it may: 512 of 400 */
 #define HELD_MOST 4000u /* basic blocks under a lock */
 #define LIVE 40
 #define FAR 10u
