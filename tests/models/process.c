@@ -243,6 +243,8 @@ void hak_run_cache_tick(uint64_t now)
     (void)now;
 }
 
+_Atomic(bool) hak_dirty_is_busy;
+
 uint64_t hak_purge_delay_ms(void)
 {
     return 100;

@@ -14,6 +14,7 @@
 #define DECAY 16u   /* delays until the demand is forgotten */
 
 struct hak_dirty_queue hak_dirty_queue;
+_Atomic(bool) hak_dirty_is_busy;
 static struct hak_dirty_queue *const queue = &hak_dirty_queue;
 
 uint64_t hak_purge_delay_ms(void)
@@ -83,7 +84,7 @@ static void decay(uint64_t now_ms)
     if (age <= delay_ms)
         return;
     uint64_t delays = delay_ms ? age / delay_ms : DECAY;
-    queue->calls = queue->taken && delays < 4;
+    queue->calls = queue->taken && delays < HAK_DIRTY_GAP;
     queue->wanted = decayed(queue->wanted, delays) + queue->taken;
     queue->taken = 0;
     queue->drawdown = 0;
@@ -100,7 +101,9 @@ static bool is_busy(uint64_t now_ms)
 
 size_t hak_dirty_allowance(uint64_t now_ms)
 {
-    size_t spare = queue->live / (is_busy(now_ms) ? 1 : 4);
+    bool busy = is_busy(now_ms);
+    size_t spare = queue->live / (busy ? 1 : 4);
+    HAK_STORE_RELAXED(&hak_dirty_is_busy, busy);
     return hak_purge_delay_ms() * HAK_DIRTY_UNWANTED_PER_MS + spare + queue->demand;
 }
 

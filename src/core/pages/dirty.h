@@ -59,6 +59,10 @@ extern struct hak_dirty_queue hak_dirty_queue;
 /* The time after which free memory counts as idle. It may change at any time. */
 HAK_NOINLINE uint64_t hak_purge_delay_ms(void);
 
+/* The pace was high at the last free. Then a gap of so many delays is no sleep: the thread may have been held up. */
+extern HAK_HIDDEN _Atomic(bool) hak_dirty_is_busy;
+#define HAK_DIRTY_GAP 4u
+
 #define HAK_DIRTY_UNWANTED_PER_MS (40 * HAK_KIB) /* may stay dirty without demand; 4 MiB for the default delay */
 
 HAK_INLINE uint64_t hak_page_bits(unsigned first, size_t pages)

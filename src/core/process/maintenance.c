@@ -31,10 +31,12 @@
 static _Atomic(uint64_t) due_ms;
 static _Atomic(bool) ticking; /* acquired and released by the thread that ticks */
 
-/* Whether no slow path ran for the purge delay: then all free memory is idle, and so is what ended threads left. */
+/* Whether no slow path ran for the purge delay, or some of them: then all free memory is idle, and so is what ended
+ * threads left. */
 static bool has_slept(uint64_t awake, uint64_t now_ms)
 {
-    return awake && hak_clock_age(awake, now_ms) >= hak_purge_delay_ms();
+    uint64_t delays = HAK_LOAD_RELAXED(&hak_dirty_is_busy) ? HAK_DIRTY_GAP : 1;
+    return awake && hak_clock_age(awake, now_ms) >= delays * hak_purge_delay_ms();
 }
 
 /* Dissolves up to `most` heaps that a fork left at `since_ms` or before, and those of CPUs that have been idle since.
