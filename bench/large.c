@@ -2,7 +2,9 @@
 /*
  * bench_large CYCLES WS SEED: blocks of 64 KiB to 4 MiB in random order, one byte of each page
  * touched. `bench_large --grow ROUNDS`: one block grown by realloc from 64 KiB to 256 MiB in steps
- * of an eighth, touching what was added, then freed; ROUNDS times. Reports pairs or reallocs.
+ * of an eighth, touching what was added, then freed; ROUNDS times. `bench_large --replace OPS BUFFERS
+ * MIN_KIB MAX_KIB SEED`: buffers of these sizes, one of which is replaced at a time by one that is filled before the
+ * old one is freed. Reports pairs or reallocs.
  */
 #include "bench.h"
 
@@ -18,6 +20,14 @@ static struct bench_param churn_params[CHURN_PARAMS] = {
 
 static struct bench_param grow_params[] = {
     {"ROUNDS", 4, 1, 1u << 30, NULL},
+};
+
+enum { OPS, BUFFERS, MIN_KIB, MAX_KIB, REPLACE_SEED, REPLACE_PARAMS };
+
+static struct bench_param replace_params[REPLACE_PARAMS] = {
+    [OPS] = {"OPS", 1000, 1, UINT64_C(1) << 40, NULL},  [BUFFERS] = {"BUFFERS", 20, 1, 1u << 20, NULL},
+    [MIN_KIB] = {"MIN_KIB", 5120, 1, 1u << 30, NULL},   [MAX_KIB] = {"MAX_KIB", 25600, 1, 1u << 30, NULL},
+    [REPLACE_SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
 };
 
 enum { MIN_SIZE = 64 * 1024, MAX_SIZE = 4 * 1024 * 1024, GROWN_SIZE = 256 * 1024 * 1024 };
@@ -85,8 +95,34 @@ static int run_grow(int argc, char **argv)
     return 0;
 }
 
+static int run_replace(int argc, char **argv)
+{
+    bench_parse(argc, argv, replace_params, REPLACE_PARAMS);
+    uint64_t ops = replace_params[OPS].value, random = bench_seed(replace_params[REPLACE_SEED].value, 0);
+    uint32_t buffers = (uint32_t)replace_params[BUFFERS].value;
+    size_t min = replace_params[MIN_KIB].value * 1024, max = replace_params[MAX_KIB].value * 1024;
+    if (max < min)
+        bench_usage_error("MAX_KIB is less than MIN_KIB");
+    void **slots = bench_slots(buffers);
+    uint64_t begin = bench_now_ns();
+    for (uint64_t i = 0; i < ops; i++) {
+        void **slot = &slots[bench_below(&random, buffers)];
+        size_t size = min + bench_below(&random, (uint32_t)(max - min + 1));
+        void *block = bench_malloc(size);
+        memset(block, 0, size);
+        free(*slot);
+        *slot = block;
+    }
+    uint64_t end = bench_now_ns();
+    bench_free_slots(slots, buffers);
+    bench_report("large_replace", ops, end - begin, "buffers=%u", buffers);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (bench_take_flag(&argc, argv, "--replace"))
+        return run_replace(argc, argv);
     if (bench_take_flag(&argc, argv, "--grow"))
         return run_grow(argc, argv);
     return run_churn(argc, argv);

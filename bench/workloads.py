@@ -55,6 +55,7 @@ OWN = [
     Workload("larson_exit_4", "larson --ops {4000000} 8 128 1024 1 12345 4"),
     Workload("large", "large {4000} 64 42"),
     Workload("large_grow", "large --grow 1"),
+    Workload("large_replace", "large --replace {600} 20 5120 25600 42"),
     Workload("short_threads", "short_threads {16000} 200 4 42"),
     Workload("grow_shrink", "grow_shrink 50000 {20} 42"),
     Workload("bulk_order", "bulk 1 20000 {60} order 42"),
