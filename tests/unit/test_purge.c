@@ -336,7 +336,7 @@ TEST(nothing_is_said_where_there_are_no_huge_pages)
 static size_t allowance(void)
 {
     size_t all = hak_dirty_allowance(hak_clock_ms()), wanted = DELAY * HAK_DIRTY_UNWANTED_PER_MS + queue->demand;
-    assert_in_range(all, wanted + queue->live / 4, wanted + queue->live);
+    assert_in_range(all, wanted, wanted + queue->live);
     return wanted;
 }
 

@@ -102,7 +102,7 @@ static bool is_busy(uint64_t now_ms)
 size_t hak_dirty_allowance(uint64_t now_ms)
 {
     bool busy = is_busy(now_ms);
-    size_t spare = queue->live / (busy ? 1 : 4);
+    size_t spare = busy ? queue->live : 0;
     HAK_STORE_RELAXED(&hak_dirty_is_busy, busy);
     return hak_purge_delay_ms() * HAK_DIRTY_UNWANTED_PER_MS + spare + queue->demand;
 }

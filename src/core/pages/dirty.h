@@ -98,7 +98,7 @@ void hak_dirty_claim(struct hak_dirty *d, uint64_t pages);
 void hak_dirty_settle(struct hak_dirty *d, uint64_t pages, bool gone, enum hak_cause cause);
 /* The most bytes that may stay dirty: HAKMEM_BATCH_MAX_*. */
 size_t hak_dirty_most(void);
-/* How many bytes may stay dirty now: a base amount, the demand, and a part of what is live. */
+/* How many bytes may stay dirty now: a base amount, the demand, and at a high pace what is live. */
 size_t hak_dirty_allowance(uint64_t now_ms);
 /* The delay has passed since then, or sixteen of them while the pace is high; or no thread reached a slow path. */
 bool hak_dirty_is_idle_since(uint64_t then_ms, uint64_t now_ms);
