@@ -3,6 +3,7 @@
  * record their owner: a heap and everything in it belongs to one thread at a time. */
 #include <pthread.h>
 
+#include "core/heap/arena.h"
 #include "core/heap/bins.h"
 #include "core/heap/caches/contract.h"
 #include "core/heap/heaps.h"
@@ -54,6 +55,10 @@ void hak_cache_begin(struct hak_heap *t)
 void hak_bins_dissolve(struct hak_heap *t)
 {
     t->bins[0].batch = 0;
+}
+
+void hak_front_end(void)
+{
 }
 
 void hak_bins_flush(struct hak_heap *t)

@@ -19,13 +19,13 @@ from common import finish, skip
 FEW, MANY = 2000, 22000
 # The limits leave room for differences between compilers, and for the C library's memset in calloc.
 LIMITS = {
-    "free_null": 22,
+    "free_null": 25,
     "usable_size": 14,
     "realloc_in_place": 46,
     "calloc_free": 76,
     "aligned_alloc_free": 76,
     "posix_memalign_free": 84,
-    "large_malloc_free": 104,
+    "large_malloc_free": 106,
     "large_usable_size": 110,
     "large_realloc_in_place": 320,
 }
