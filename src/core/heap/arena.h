@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * Arenas: the heaps of a program (hakmem_heap_* in hakmem.h). An arena owns slabs and spans of the page heap, apart
- * from those of threads and CPUs: their descriptors lead to it, their pages have no tags, and their state is
- * HAK_SLAB_ARENA. So each free of such a block takes the slow path, which finds the arena, and no block of an arena is
- * in a bin or a remote cache. All is done under the arena's lock. The free bitmaps of its slabs are exact, so a block
- * that is freed twice is always detected. To destroy an arena is work by slabs. */
+ * from those of threads and CPUs: their descriptors lead to it, and their state is HAK_SLAB_ARENA. The tags of its
+ * slabs match no thread. So free takes the slow path, which finds the arena, and no block of an arena is in a bin or a
+ * remote cache. A thread that uses one arena steadily has a front for it, a cache without a lock; all else is done
+ * under the arena's lock. The free bitmaps of its slabs are exact, so a block that came back to its slab and is freed
+ * again is detected. To destroy an arena is work by slabs. */
 #ifndef HAK_ARENA_H
 #define HAK_ARENA_H
 
