@@ -66,7 +66,7 @@ int hakmem_malloc_trim(size_t pad);
 /* [glibc mallinfo(3)] The fields of glibc's struct mallinfo2, in bytes. arena: superslabs in use; uordblks: usable
  * bytes of the program's blocks in them; fordblks: the rest; ordblks: free pieces, each a block of a slab, the part of
  * a slab not yet carved, or a run of free pages; hblks and hblkhd: number and usable bytes of blocks with a mapping of
- * their own, from 32 MiB on. The others are 0. So uordblks + hblkhd is the sum of malloc_usable_size over all blocks.
+ * their own, above 64 MiB. The others are 0. So uordblks + hblkhd is the sum of malloc_usable_size over all blocks.
  * Free blocks in the bins of other running threads count as in use, since only their thread can walk them; those in
  * bins of the caller and of ended threads do not. Blocks that HAKMEM_GUARD_RATE guards are left out.
  * Units: bytes, pieces. Alignment: none. errno: may change. Threads: any. Since: 0.1. */

@@ -94,7 +94,7 @@ static void blocks_are_those_of_malloc(void **state)
         }
         assert_int_equal(live_of(heap), 0);
     }
-    void *other = hakmem_malloc(100), *large = hakmem_malloc(100000), *direct = hakmem_malloc(50000000);
+    void *other = hakmem_malloc(100), *large = hakmem_malloc(100000), *direct = hakmem_malloc(80000000);
     assert_true(!hakmem_heap_of(other) && !hakmem_heap_of(large) && !hakmem_heap_of(direct) && !hakmem_heap_of(&other));
     hakmem_heap_free(heap, other);
     hakmem_heap_free(heap, large);

@@ -205,7 +205,7 @@ static void test_too_big(void **state)
 static void test_more_than_the_machine_has(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {100, 5000, 100000, MIB, 5 * MIB, 33 * MIB};
+    static const size_t sizes[] = {100, 5000, 100000, MIB, 5 * MIB, 65 * MIB};
     struct sysinfo machine;
     FILE *f = fopen("/proc/sys/vm/overcommit_memory", "r");
     if (!f || getc(f) == '1' || sysinfo(&machine))
@@ -662,7 +662,7 @@ static void test_mallinfo2_is_what_is_held(void **state)
 {
     (void)state;
     static void *p[700];
-    static const size_t sizes[] = {1, 40, 700, 3000, 9000, 40000, 60000, 100000, MIB, 5 * MIB, 33 * MIB};
+    static const size_t sizes[] = {1, 40, 700, 3000, 9000, 40000, 60000, 100000, MIB, 5 * MIB, 65 * MIB};
     pthread_t other;
     size_t before = held(), usable = 0;
     for (size_t i = 0; i < COUNT(p); i++) {
@@ -689,7 +689,7 @@ static void test_mallinfo2_is_what_is_held(void **state)
     assert_in_range(held(), before, before + thread);
     struct hakmem_mallinfo2 info = api.mallinfo2();
     assert_int_equal(info.hblks, 0);
-    void *mapped = api.malloc(40 * MIB);
+    void *mapped = api.malloc(80 * MIB);
     info = api.mallinfo2();
     assert_int_equal(info.hblks, 1);
     assert_int_equal(info.hblkhd, api.usable_size(mapped) + CANARY);

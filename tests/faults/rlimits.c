@@ -46,7 +46,7 @@ static void *work(void *seed)
     static _Thread_local void *block[BLOCKS];
     uint64_t random = (uintptr_t)seed;
     for (unsigned i = 0; i < BLOCKS; i++)
-        block[i] = request(NULL, i % 100 == 50 ? 4 * MIB : i % 1000 == 999 ? 40 * MIB : mixed_size(&random));
+        block[i] = request(NULL, i % 100 == 50 ? 4 * MIB : i % 1000 == 999 ? 72 * MIB : mixed_size(&random));
     for (unsigned i = 0; i < BLOCKS; i += 2) {
         free(block[i]);
         block[i] = request(NULL, mixed_size(&random));

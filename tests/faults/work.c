@@ -32,7 +32,7 @@ static void refused(const char *what, size_t size)
 static size_t size_of(uint64_t *random)
 {
     uint64_t r = next_random(random);
-    return r % 97 == 0 ? 34 * MIB + r % MIB : r % 13 == 0 ? 60000 + r % (3 * MIB) : mixed_size(random);
+    return r % 97 == 0 ? 66 * MIB + r % MIB : r % 13 == 0 ? 60000 + r % (3 * MIB) : mixed_size(random);
 }
 
 static void *take(uint64_t r, size_t size)

@@ -13,7 +13,7 @@ static void call_mixed(void)
 
 static void call_large(void)
 {
-    for (size_t size = 64 * KIB; size <= 64 * MIB; size *= 4)
+    for (size_t size = 64 * KIB; size <= 256 * MIB; size *= 4)
         life.give(life.take(size));
     if (life.take((size_t)1 << 60))
         die("more than there is");

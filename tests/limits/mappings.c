@@ -7,7 +7,7 @@
 
 #include "check.h"
 
-enum { BLOCKS = 36000, USUAL = 65530, OTHERS = 1000 };
+enum { DIRECT = 140000, BLOCKS = 36000, USUAL = 65530, OTHERS = 1000 };
 
 static unsigned lines_of(const char *path)
 {
@@ -28,14 +28,14 @@ static void *nothing(void *arg)
 
 int main(void)
 {
-    static void *direct[BLOCKS], *closed[BLOCKS];
+    static void *direct[DIRECT], *closed[BLOCKS];
     pthread_t thread;
-    for (size_t i = 0; i < BLOCKS; i++)
-        if (!(direct[i] = malloc(32 * MIB)) || !(closed[i] = malloc(60000)))
+    for (size_t i = 0; i < DIRECT; i++)
+        if (!(direct[i] = malloc(66 * MIB)) || (i < BLOCKS && !(closed[i] = malloc(60000))))
             skip("the kernel refuses so many addresses");
-    for (size_t i = 0; i < BLOCKS; i += 2) {
+    for (size_t i = 0; i < DIRECT; i += 2) {
         free(direct[i]);
-        free(closed[i]);
+        free(i < BLOCKS ? closed[i] : NULL);
     }
     unsigned lines = lines_of("/proc/self/maps");
     if (lines > USUAL / 2 + OTHERS)

@@ -54,7 +54,7 @@ static void *work(void *arg)
             usleep(500);
         }
     }
-    free(realloc(malloc(40 * MIB), 50 * MIB));
+    free(realloc(malloc(80 * MIB), 100 * MIB));
     malloc_trim(0);
     return arg;
 }

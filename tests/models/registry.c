@@ -16,7 +16,6 @@ static void *block_of(unsigned self)
 static void come_and_go(unsigned self)
 {
     size_t count;
-    struct mapping found;
     MODEL_CHECK(hak_registry_add((struct mapping){.block = block_of(self), .size = HAK_MIB, .usable = HAK_MIB}));
     if (self == 0) {
         struct mapping *entry = hak_registry_detach(block_of(0));
@@ -28,7 +27,9 @@ static void come_and_go(unsigned self)
         size_t bytes = hak_registry_bytes(&count);
         MODEL_CHECK(count >= 1 && bytes >= HAK_MIB);
         model_reached(count - 1);
-        MODEL_CHECK(hak_registry_remove(block_of(self), &found) && found.size == HAK_MIB);
+        struct mapping *entry = hak_registry_detach(block_of(self));
+        MODEL_CHECK(entry && entry->size == HAK_MIB);
+        hak_registry_forget(entry);
     }
 }
 

@@ -170,7 +170,7 @@ static size_t draw_size(struct lane *l)
 {
     bool room = atomic_load_explicit(&l->live, memory_order_relaxed) < LANE_BYTES;
     if (room && next_random(&l->random) % 20000 == 0)
-        return 32 * MIB + next_random(&l->random) % MIB; /* a mapping of its own */
+        return 65 * MIB + next_random(&l->random) % MIB; /* a mapping of its own */
     return room ? mixed_size(&l->random) : 1 + next_random(&l->random) % 512;
 }
 

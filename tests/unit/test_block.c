@@ -7,7 +7,7 @@ TEST(what_is_no_block_stops_the_process)
 {
     static _Alignas(16) char text[64];
     unit_start(NULL);
-    char *small = hak_malloc(2000), *span = hak_malloc(200000), *direct = hak_malloc(40 * HAK_MIB);
+    char *small = hak_malloc(2000), *span = hak_malloc(200000), *direct = hak_malloc(80 * HAK_MIB);
     assert_dies(unit_usable(text + 32), "invalid malloc_usable_size: ");
     assert_dies(unit_usable(small + 16), "is not the start of a block");
     assert_dies(hak_free(text + 32), "invalid free: ");

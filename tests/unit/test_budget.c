@@ -82,7 +82,7 @@ TEST(a_block_that_nobody_touches_makes_no_request_purge)
 TEST(the_limit_refuses_nothing)
 {
     unit_start("HAKMEM_LIMIT_MB=8");
-    char *p = large_block(20 * HAK_MIB), *direct = hak_malloc(64 * HAK_MIB);
+    char *p = large_block(20 * HAK_MIB), *direct = hak_malloc(80 * HAK_MIB);
     assert_non_null(direct);
     unit_free_blocks(unit_blocks(1000, 20000));
     assert_true(limit("exceeded") >= 2);

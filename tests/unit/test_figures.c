@@ -36,7 +36,7 @@ TEST(what_is_live_is_what_a_walk_finds)
     unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
     hak_free(hak_malloc(100));
     assert_int_equal(figure(HAK_FIGURE_LIVE), walked());
-    static const size_t sizes[] = {16, 1000, 5000, 30000, 100000, 3 * HAK_MIB, 40 * HAK_MIB};
+    static const size_t sizes[] = {16, 1000, 5000, 30000, 100000, 3 * HAK_MIB, 80 * HAK_MIB};
     for (unsigned i = 0; i < COUNT(sizes); i++) {
         uint64_t before = figure(HAK_FIGURE_LIVE);
         struct unit_block *kept = unit_blocks(sizes[i], 20), *freed = unit_blocks(sizes[i], 20);
@@ -107,7 +107,7 @@ static int give_reserve(size_t wanted, void *context)
     return had != NULL;
 }
 
-static const size_t limit_sizes[] = {64, 20000, 300000, 33 * HAK_MIB};
+static const size_t limit_sizes[] = {64, 20000, 300000, 65 * HAK_MIB};
 
 TEST_EACH(beyond_the_hard_limit_requests_fail, limit_sizes)
 {
@@ -154,7 +154,7 @@ TEST(the_program_is_asked_before_a_request_fails)
 
 TEST(expand_moves_nothing)
 {
-    static const size_t sizes[] = {100, 5000, 100000, 3 * HAK_MIB, 40 * HAK_MIB};
+    static const size_t sizes[] = {100, 5000, 100000, 3 * HAK_MIB, 80 * HAK_MIB};
     unit_start("HAKMEM_PURGE_DELAY_MS=3600000");
     for (unsigned i = 0; i < COUNT(sizes); i++) {
         char *p = hak_malloc(sizes[i]);

@@ -28,7 +28,7 @@ static int use_everything(void)
 {
     struct hak_heaps_totals totals;
     unit_free_blocks(mine);
-    for (size_t size = 8; size < 40 * HAK_MIB; size *= 2)
+    for (size_t size = 8; size < 80 * HAK_MIB; size *= 2)
         unit_free_blocks(unit_blocks(size, 3));
     hak_trim(0);
     free(unit_stats_text(true));

@@ -171,7 +171,7 @@ static const struct entry {
     {"free", give, 0, LIVE},
     {"aligned", take_aligned, 70000, LIVE},
     {"free, aligned", give, 0, LIVE},
-    {"malloc, direct", take, 40 * HAK_MIB, 10},
+    {"malloc, direct", take, 80 * HAK_MIB, 10},
     {"free, direct", give, 0, 10},
     {"set", set, 0, 4},
     {"fork", fork_one, 0, 4},
@@ -295,7 +295,7 @@ static void waiting_runs(unsigned from, unsigned to)
 static void directs(unsigned from, unsigned to)
 {
     for (; from < to; from++)
-        assert_non_null(blocks[from] = hakmem_malloc(33 * HAK_MIB));
+        assert_non_null(blocks[from] = hakmem_malloc(65 * HAK_MIB));
 }
 
 static void *make_many(void *n)

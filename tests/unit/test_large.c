@@ -8,7 +8,7 @@
 #include "core/plugin.h"
 #include "unit.h"
 
-#define DIRECT (40 * HAK_MIB)
+#define DIRECT (80 * HAK_MIB)
 
 static uint64_t calls(enum hak_cause cause, enum hak_os_call call)
 {
@@ -263,7 +263,7 @@ static const struct {
     {"HAKMEM_ACE_TRACE=1", refuse_superslabs, 20 * HAK_MIB, false,
      "*ACE Exhaustion: 20971520 bytes, *mapped directly*"},
     {"HAKMEM_ACE_TRACE=1 HAKMEM_LIMIT_MB=4000", refuse_all, DIRECT, true,
-     "*ACE MapFail: 41943040 bytes, errno 12 (ENOMEM), * RLIMIT_AS=* vm.max_map_count=* vm.overcommit_memory=* "
+     "*ACE MapFail: 83886080 bytes, errno 12 (ENOMEM), * RLIMIT_AS=* vm.max_map_count=* vm.overcommit_memory=* "
      "HAKMEM_LIMIT_MB=4000\n"},
     {"HAKMEM_ACE_WASTE_PCT=6", refuse_all, DIRECT, true, ""},
 };
@@ -290,7 +290,7 @@ TEST(trace_of_a_realloc_that_must_copy)
     fake_os_refuse(HAK_OS_mremap, 1, EAGAIN, true);
     unit_stderr_of(p = hak_resize(p, 2 * DIRECT), text, sizeof text);
     assert_non_null(p);
-    assert_non_null(strstr(text, "ACE MapFail: 83886080 bytes, errno 11 (EAGAIN), realloc copies; "));
+    assert_non_null(strstr(text, "ACE MapFail: 167772160 bytes, errno 11 (EAGAIN), realloc copies; "));
 }
 
 TEST(trace_of_a_small_block_without_a_slab)

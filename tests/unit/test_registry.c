@@ -17,7 +17,6 @@ TEST(entries_are_found_and_taken_out)
 {
     unit_start(NULL);
     enum { N = 5000 }; /* several in each chain */
-    struct mapping m;
     size_t count, bytes = 0;
     for (size_t i = 0; i < N; i++) {
         assert_true(hak_registry_add(mapping(i)));
@@ -26,17 +25,18 @@ TEST(entries_are_found_and_taken_out)
     assert_int_equal(hak_registry_bytes(&count), bytes);
     assert_int_equal(count, N);
     for (size_t i = 0; i < N; i += 3) {
-        assert_true(hak_registry_remove(at(i), &m));
-        assert_ptr_equal(m.block, at(i));
-        assert_int_equal(m.size, 4096 * (i + 1));
-        assert_false(hak_registry_remove(at(i), &m));
+        struct mapping *m = hak_registry_detach(at(i));
+        assert_ptr_equal(m->block, at(i));
+        assert_int_equal(m->size, 4096 * (i + 1));
+        assert_null(hak_registry_detach(at(i)));
+        hak_registry_forget(m);
     }
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(hak_registry_usable(at(i)), i % 3 ? 4096 : 0);
         assert_int_equal(hak_registry_usable(at(i) + 1), 0);
     }
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(hak_registry_remove(at(i), &m), i % 3 != 0);
+        assert_int_equal(hak_registry_detach(at(i)) != NULL, i % 3 != 0);
     assert_int_equal(hak_registry_bytes(&count), 0);
     assert_int_equal(count, 0);
 }
@@ -44,12 +44,11 @@ TEST(entries_are_found_and_taken_out)
 TEST(an_entry_is_used_again_without_memory)
 {
     unit_start(NULL);
-    struct mapping m;
     assert_true(hak_registry_add(mapping(1)));
     uint64_t calls = fake_os_total();
     fake_os_refuse_any(1, ENOMEM, true);
     for (size_t i = 0; i < 10000; i++) {
-        assert_true(hak_registry_remove(at(i + 1), &m));
+        hak_registry_forget(hak_registry_detach(at(i + 1)));
         assert_true(hak_registry_add(mapping(i + 2)));
     }
     assert_int_equal(fake_os_total(), calls);

@@ -68,7 +68,7 @@ TEST(each_section_has_its_numbers)
         {"release", "advice lazy_bytes"},
         {"large", "spans directs resized_in_place remapped taken rounded grown_in_place live_bytes "
                   "cached_bytes cache_hits cache_misses cache_over_budget cache_evicted "
-                  "direct_mappings direct_bytes"},
+                  "direct_mappings direct_bytes spare_bytes"},
         {"lru", "cached cached_bytes pushes hits misses evictions"},
         {"page_heap", "superslabs_mapped dirty_bytes refused_bytes lock_taken"},
     };

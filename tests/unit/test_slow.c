@@ -14,7 +14,7 @@
 TEST(free_keeps_errno)
 {
     unit_start(NULL);
-    void *span = hak_malloc(200000), *direct = hak_malloc(40 * HAK_MIB);
+    void *span = hak_malloc(200000), *direct = hak_malloc(80 * HAK_MIB);
     struct unit_block *blocks = unit_blocks(2000, 3000); /* so many that some return to their slabs */
     fake_os_refuse_any(1, EINVAL, true);
     errno = 66;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The large frontend: every size that no other frontend takes. Up to HAK_SMALL_MAX bytes it supplies plain
- * slabs; above, spans of 64 KiB pages (spans.h), and from DIRECT_MIN on mappings of their own, which realloc
- * resizes without copying (registry.h). */
+ * slabs; above, spans of 64 KiB pages (spans.h), and beyond SPAN_MAX mappings of their own, which
+ * realloc resizes without copying (registry.h). */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -12,9 +12,10 @@
 #include "huge.h"
 #include "registry.h"
 #include "spans.h"
+#include "spares.h"
 #include "trace.h"
 
-#define DIRECT_MIN (SPAN_MAX_PAGES * HAK_PAGE)
+#define SPAN_MAX (SPAN_MAX_PAGES * HAK_PAGE) /* longer blocks are direct mappings */
 /* realloc moves a growing block of this size to a direct mapping, and never copies again */
 #define GROWING_DIRECT_MIN (4 * HAK_MIB)
 #define SAMPLE_EVERY 8u
@@ -58,12 +59,27 @@ static bool replace_sample(char *block, char *by)
     return HAK_CAS_RELAXED(&sample, &block, by);
 }
 
-/* Alignment beyond a page costs as much address space around the block, and no further call unless there are fences. */
-static void *direct_alloc(size_t size, size_t align)
+static char *start_of(void *base, size_t slack)
 {
-    size_t slack = align > HAK_SYSTEM_PAGE ? align : 0, total;
-    if (__builtin_add_overflow(whole_pages(size), slack, &total))
+    return slack ? (char *)hak_align_up((uintptr_t)base + 1, slack) : base;
+}
+
+/* A spare is longer than the block, which has all of it. */
+static char *from_spare(size_t size, size_t total, size_t slack, bool zero)
+{
+    struct mapping *m = hak_spares_take(total, zero);
+    if (!m)
         return NULL;
+    m->block = start_of(m->base, slack);
+    m->usable = whole_pages(size);
+    hak_budget_take(m->usable);
+    hak_registry_attach(m);
+    return m->block;
+}
+
+/* Alignment beyond a page costs as much address space around the block, and no further call unless there are fences. */
+static char *map_direct(size_t size, size_t total, size_t slack)
+{
     void *base;
     bool fenced;
     int error = hak_fence_map(&base, total, &fenced, HAK_CAUSE_large_map);
@@ -71,7 +87,7 @@ static void *direct_alloc(size_t size, size_t align)
         TRACE_MAP_FAIL(size, -error, "the request fails");
         return NULL;
     }
-    char *block = slack ? (char *)hak_align_up((uintptr_t)base + 1, align) : base;
+    char *block = start_of(base, slack);
     struct mapping m = {.block = block, .base = base, .size = total, .usable = whole_pages(size), .fenced = fenced};
     if (!hak_registry_add(m)) {
         TRACE_MAP_FAIL(size, ENOMEM, "no memory for its entry, the request fails");
@@ -88,22 +104,31 @@ static void *direct_alloc(size_t size, size_t align)
     hak_limit_note(1);
     choose_mapping_pages(&m);
     hak_budget_take(m.usable);
-    HAK_ADD_RELAXED(&directs, 1);
     return block;
 }
 
-/* At the limit of mappings the kernel may refuse to unmap: then at least the pages are purged. */
+static void *direct_alloc(size_t size, size_t align, bool zero)
+{
+    size_t slack = align > HAK_SYSTEM_PAGE ? align : 0, total;
+    if (__builtin_add_overflow(whole_pages(size), slack, &total))
+        return NULL;
+    char *block = from_spare(size, total, slack, zero);
+    if (!block)
+        block = map_direct(size, total, slack);
+    if (block)
+        HAK_ADD_RELAXED(&directs, 1);
+    return block;
+}
+
 static HAK_NOINLINE bool direct_free(void *p)
 {
-    struct mapping m;
-    if (!hak_registry_remove(p, &m))
+    struct mapping *m = hak_registry_detach(p);
+    if (!m)
         return false;
-    hak_limit_note(-1);
-    hak_budget_give(m.usable);
     if (replace_sample(p, NULL))
         hak_huge_look(HUGE_DIRECT, (struct huge_sample){p, HUGE_HEAD, HUGE_HEAD});
-    if (hak_fence_unmap(m.base, m.size, m.fenced, HAK_CAUSE_large_unmap))
-        hak_os_advise(m.base, m.size, MADV_DONTNEED, HAK_CAUSE_large_unmap);
+    hak_budget_give(m->usable);
+    hak_spares_put(m);
     return true;
 }
 
@@ -120,6 +145,13 @@ static int remap(struct mapping *m, size_t size)
     return 0;
 }
 
+static void note_usable(struct mapping *m, size_t wanted)
+{
+    hak_budget_give(m->usable);
+    hak_budget_take(wanted);
+    m->usable = wanted;
+}
+
 /* A block that grows gets an eighth more addresses, so that the next calls only use up the room. The program touches
  * none of it, so it takes no memory. Where a fence follows, or addresses are limited, only small steps get a little. */
 static int grow(struct mapping *m, size_t wanted)
@@ -127,15 +159,10 @@ static int grow(struct mapping *m, size_t wanted)
     size_t room = wanted / 8;
     if (m->fenced || hak_limit_is_tight)
         room = wanted - m->usable < HAK_PAGE ? hak_min(room, HAK_PAGE) : 0;
-    int error = wanted > m->size ? remap(m, whole_pages(wanted + room)) : 0;
+    if (wanted <= m->size || hak_spares_extend(m, wanted))
+        return 0;
+    int error = remap(m, whole_pages(wanted + room));
     return error && room ? remap(m, wanted) : error;
-}
-
-static void note_usable(struct mapping *m, size_t wanted)
-{
-    hak_budget_give(m->usable);
-    hak_budget_take(wanted);
-    m->usable = wanted;
 }
 
 static int resize_mapping(struct mapping *m, size_t wanted)
@@ -282,7 +309,7 @@ static HAK_NOINLINE void *span_or_direct(size_t size, size_t align, bool zero, b
 {
     struct span_request r; /* not `dirty`, which is a result */
     void *block = NULL;
-    if (size < DIRECT_MIN && align <= DIRECT_MIN && !hak_limit_is_tight) {
+    if (size <= SPAN_MAX && align <= SPAN_MAX && !hak_limit_is_tight) {
         r.pages = pages_for(size);
         r.align = (unsigned)hak_max(1, align / HAK_PAGE);
         r.missed = missed;
@@ -290,12 +317,12 @@ static HAK_NOINLINE void *span_or_direct(size_t size, size_t align, bool zero, b
         r.zero = zero;
         block = span_from_pages(size, &r);
     }
-    return block ? block : direct_alloc(size, align);
+    return block ? block : direct_alloc(size, align, zero);
 }
 
 static void *span_alloc(size_t size, size_t align, bool zero)
 {
-    if (HAK_UNLIKELY(zero || size >= DIRECT_MIN || align > HAK_PAGE || hak_limit_is_tight))
+    if (HAK_UNLIKELY(zero || size > SPAN_MAX || align > HAK_PAGE || hak_limit_is_tight))
         return span_or_direct(size, align, zero, false);
     struct hak_slab *slab = hak_spans_take_cached(pages_for(size));
     return HAK_LIKELY(slab) ? hand_out(slab, size)->base : span_or_direct(size, 1, false, true);
@@ -334,8 +361,8 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
     struct span_request r = {.pages = pages_for(size), .align = 1, .growing = true};
-    bool direct = size >= DIRECT_MIN || (size >= GROWING_DIRECT_MIN && hak_limit_allows(1));
-    void *q = direct ? direct_alloc(size, 1) : span_from_pages(size, &r);
+    bool direct = size > SPAN_MAX || (size >= GROWING_DIRECT_MIN && hak_limit_allows(1));
+    void *q = direct ? direct_alloc(size, 1, false) : span_from_pages(size, &r);
     if (!q)
         return NULL;
     memcpy(q, p, hak_min(slab->requested, size));
@@ -348,7 +375,7 @@ static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 static bool resize_in_place(struct hak_slab *slab, size_t size)
 {
     size_t before = slab->requested;
-    if (size >= DIRECT_MIN || !hak_spans_resize(slab, pages_for(size)))
+    if (size > SPAN_MAX || !hak_spans_resize(slab, pages_for(size)))
         return false;
     note_size(slab, size);
     hak_count_allocated(slab->requested - before);
@@ -390,6 +417,7 @@ static void write_large_stats(struct hak_stats_writer *w)
     hak_spans_stats(w);
     hak_stats_number(w, "direct_mappings", mappings);
     hak_stats_number(w, "direct_bytes", bytes);
+    hak_stats_number(w, "spare_bytes", hak_registry_spare_bytes());
     hak_stats_end(w);
 }
 
