@@ -185,7 +185,7 @@ def tell_block(argument):
     address = int(gdb.parse_and_eval(f"(unsigned long)({argument})"))
     slab = slab_of(library, address)
     if slab is None or slab.state == "unused":
-        print(f"{address:#x}: in no slab (a block from 32 MiB on has its own mapping, not searched here)")
+        print(f"{address:#x}: in no slab (a block above 64 MiB has its own mapping, not searched here)")
         return
     if slab.is_span:
         where = "" if address == slab.base else f", {address - slab.base} bytes behind its start {slab.base:#x}"

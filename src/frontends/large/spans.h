@@ -7,7 +7,7 @@
 #include "core/pages/run_cache.h"
 #include "core/plugin.h"
 
-#define SPAN_MAX_PAGES 512u /* 32 MiB */
+#define SPAN_MAX_PAGES 1024u /* 64 MiB */
 
 /* The length to which a class rounds up: each length up to 16 pages, then 8 per doubling. */
 HAK_INLINE unsigned hak_span_rounded(unsigned pages)
