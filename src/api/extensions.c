@@ -3,6 +3,7 @@
  * does not take this object. */
 #include <string.h>
 
+#include "core/pages/space.h"
 #include "core/process/figures.h"
 #include "core/process/life.h"
 #include "core/process/maintenance.h"
@@ -58,10 +59,7 @@ HAK_EXPORT void *hakmem_aligned_realloc(void *ptr, size_t alignment, size_t size
     if (((uintptr_t)ptr & (alignment - 1)) == 0 &&
         (size > usable ? hakmem_expand(ptr, size) != NULL : hak_resize_fits(usable, size)))
         return ptr;
-    hakmem_heap *heap = hakmem_heap_of(ptr), *before = heap ? NULL : hakmem_heap_set_default(NULL);
-    void *p = heap ? hakmem_heap_aligned_alloc(heap, alignment, size) : hakmem_aligned_alloc(alignment, size);
-    if (before)
-        hakmem_heap_set_default(before);
+    void *p = edge_given(hak_alloc_beside(hak_space_slab(ptr), edge_room(size), alignment), size, false);
     if (!p)
         return NULL;
     memcpy(p, ptr, hak_min(usable, size));

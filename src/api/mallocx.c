@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * jemalloc's functions for blocks, mallocx and its family, in the shared library that serves malloc: a program that
  * mixes them with free and malloc_usable_size has all its blocks from one allocator, whatever it is linked with. They
- * call malloc's family by the public names, so observers see them; and public names alone, so that another library can
- * contain them, too, with another flags.h. [jemalloc(3), "Non-standard API"] Thread caches in the flags mean nothing.
- */
+ * use public names alone, so that other libraries can contain them, too: libhakmem-profile.so, whose own malloc they
+ * then call, and libhakmem-jemalloc.so, with another flags.h. [jemalloc(3), "Non-standard API"] Thread caches in the
+ * flags mean nothing. */
 #include <api/flags.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,10 @@ Exported: the functions that hakmem.h declares, glibc's registration of fork han
 and dlopen, with --cxx operator new and delete, with
 --hardened sized delete, and nothing else. Needed: the C library, with --cxx that of C++, and of
 glibc no function that is newer than 2.28; docs/reference.md, beside the folder SOURCES, says of each which locks it
-takes. In the archive one object defines the whole malloc family and no other object a part of it, so that static
-linking takes all of it or nothing. The fields that free() loads do not lie at the beginning of pages
-(core/pages/tags.h).
+takes. Its own functions it calls directly: each reference that the dynamic linker resolves costs a start 600
+instructions. In the archive one object defines the whole malloc family and no other object a part of it, so that static
+linking takes all of it or nothing; and only programs with heaps take their objects. The fields that free()
+loads do not lie at the beginning of pages (core/pages/tags.h).
 """
 import argparse
 import re
@@ -104,6 +105,13 @@ def check_needs(library, cxx):
             yield f"asks another allocator for {name}"
 
 
+def check_calls(library):
+    names = set(exported(library))
+    for name in re.findall(r"(?:JU?MP_SLO\w*|GLOB_DAT)\s+\w+\s+(\w+)", output_of(["readelf", "-r", "-W", library])):
+        if name in names - FORK:
+            yield f"the dynamic linker resolves the library's own {name}"
+
+
 def plain(name):
     """The name in the sources: without the versions that headers or a fortified build choose."""
     return re.sub(r"_chk$|64$", "", name.split("@")[0].strip("_"))
@@ -144,6 +152,21 @@ def check_archive(archive, override):
         yield from (f"the archive lacks {name}" for name in sorted(family - next(iter(holders.values()))))
 
 
+def check_heaps(archive):
+    """A static program that has no heaps does not take their objects."""
+    defined, needed, member = {}, {}, None
+    for line in output_of(["nm", archive]).splitlines():
+        if line.endswith(":"):
+            member = line[:-1]
+        elif line.split()[-2:-1] == ["U"]:
+            needed.setdefault(member, set()).add(line.split()[-1])
+        elif line.split()[-2:-1] == ["T"]:
+            defined[line.split()[-1]] = member
+    own = {defined.get(name) for name in ("hakmem_heap_new", "hak_arena_new", "hak_arena_alloc")}
+    yield from (f"{m} needs {name} of {defined[name]}" for m, names in needed.items() if m not in own
+                for name in sorted(names) if defined.get(name) in own)
+
+
 def check_place(library):
     for line in output_of(["nm", library]).splitlines():
         if line.endswith(" hak_tags") and (int(line.split()[0], 16) + TAGS_OFFSET) % 4096 < 128:
@@ -162,7 +185,8 @@ def main():
     args = parser.parse_args()
     problems = [*check_exports(args.library, args.header, args.override, args.cxx, args.hardened),
                 *check_needs(args.library, args.cxx), *check_locks(args.library, args.sources),
-                *check_archive(args.archive, args.override), *check_place(args.library)]
+                *check_archive(args.archive, args.override), *check_heaps(args.archive), *check_calls(args.library),
+                *check_place(args.library)]
     finish(problems, f"{len(set(exported(args.library)))} symbols exported, as declared; malloc in one object")
 
 

@@ -104,6 +104,11 @@ long hak_kernel_start_thread(char *stack_end, ptrdiff_t distance, _Atomic(int) *
 }
 #endif
 
+void hak_kernel_raise(int number)
+{
+    HAK_SYSCALL(SYS_tgkill, hak_kernel_pid(), HAK_SYSCALL(SYS_gettid, 0), number);
+}
+
 char **hak_kernel_environment(void)
 {
     intptr_t *stack = &__libc_stack_end ? __libc_stack_end : NULL;

@@ -20,6 +20,9 @@ HAK_INLINE int hak_kernel_pid(void)
     return (int)HAK_SYSCALL(SYS_getpid, 0);
 }
 
+/* Sends a signal to the calling thread. */
+void hak_kernel_raise(int number);
+
 /* Starts a thread that the C library does not know. It calls `run`, which does not return, and blocks the signals that
  * this one blocks. Its storage lies `distance` bytes behind this thread's. *id becomes its id, or 0 when it has ended.
  * Returns -errno if there is none. */

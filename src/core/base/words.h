@@ -19,6 +19,8 @@
 #define HAK_INLINE static inline __attribute__((always_inline))
 #define HAK_STARTUP __attribute__((section(".text.startup"))) /* beside the constructors that call it */
 #define HAK_HIDDEN __attribute__((visibility("hidden")))      /* on data of the fast path it saves the GOT */
+/* A static program may lack the function. */
+#define HAK_OPTIONAL(f) extern __typeof__(f) f __attribute__((weak))
 #define HAK_EXPORT __attribute__((visibility("default")))
 #define HAK_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 /* Reads fields that their owner may be writing: for statistics, where any recent value will do. */

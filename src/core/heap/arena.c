@@ -221,8 +221,6 @@ static void push_blocks(struct hak_arena *a, void *const *blocks, uint32_t n, un
 
 /* --- fronts ------------------------------------------------------------------------------------------------ */
 
-static struct hak_front no_front = {.tag = HAK_TAG_NOBODY};
-HAK_THREAD_LOCAL struct hak_front *hak_front = &no_front;
 static struct hak_meta_list unused_fronts; /* under arenas_lock */
 
 static uint32_t count_in(const struct hak_front_bin *b)
@@ -272,7 +270,7 @@ static void leave_arena(struct hak_front *f)
 void hak_front_begin(struct hak_arena *a)
 {
     struct hak_front *f = hak_front;
-    if (f == &no_front) {
+    if (f == &hak_no_front) {
         hak_lock_acquire(&arenas_lock);
         f = hak_meta_new(&unused_fronts, sizeof *f + HAK_NCLASSES * sizeof *f->bins);
         hak_lock_release(&arenas_lock);
@@ -292,9 +290,7 @@ void hak_front_begin(struct hak_arena *a)
 void hak_front_end(void)
 {
     struct hak_front *f = hak_front;
-    if (f == &no_front)
-        return;
-    hak_front = &no_front;
+    hak_front = &hak_no_front;
     leave_arena(f);
     hak_lock_acquire(&arenas_lock);
     hak_meta_recycle(&unused_fronts, f);

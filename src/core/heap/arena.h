@@ -70,10 +70,11 @@ _Static_assert(sizeof(struct hak_front_bin) == 128, "found by a shift");
 /* Part of the tags of arenas: no thread has it in its tag, so each free of such a block takes the slow path. */
 #define HAK_ARENA_TAG 0x100u
 _Static_assert(HAK_ARENA_TAG > HAK_NCLASSES, "no class");
-extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_front *hak_front;
+extern HAK_HIDDEN HAK_THREAD_LOCAL struct hak_front *hak_front; /* hak_no_front, or the thread's own (thread.c) */
+extern HAK_HIDDEN struct hak_front hak_no_front;
 /* The calling thread's front serves this arena from now on. The thread calls hak_front_end when it ends. */
 void hak_front_begin(struct hak_arena *arena);
-/* The thread ends. */
+/* The thread, which has a front, ends. */
 void hak_front_end(void);
 
 /* A block of the front; NULL: none. */

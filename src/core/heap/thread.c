@@ -16,6 +16,10 @@
 #include "heaps.h"
 #include "quarantine.h"
 
+HAK_OPTIONAL(hak_front_end);
+struct hak_front hak_no_front = {.tag = HAK_TAG_NOBODY};
+HAK_THREAD_LOCAL struct hak_front *hak_front = &hak_no_front;
+
 _Atomic(uint32_t) hak_flush_request;
 static _Atomic(uint32_t) ended_work; /* work of ended threads since their last tick, which the next thread takes over */
 static pthread_key_t key;
@@ -195,7 +199,8 @@ static void end_thread(void *value)
         hak_thread_resume();
     if (heap != hak_self.heap)
         return;
-    hak_front_end();
+    if (hak_front != &hak_no_front)
+        hak_front_end();
     hak_heap_begin_change(heap);
     hak_heap_end_parts(heap);
     hak_self.tag = HAK_CPU_HEAPS ? HAK_TAG_SHARED : HAK_TAG_NOBODY;

@@ -11,6 +11,8 @@
 #include "core/parts/parts.h"
 #include "core/process/life.h"
 
+HAK_OPTIONAL(hak_arena_usable);
+
 void hak_block_fail_foreign(const void *p, const char *call)
 {
     if (hak_space_contains(p))

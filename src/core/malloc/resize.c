@@ -10,12 +10,18 @@
 #include "core/parts/parts.h"
 #include "core/process/maintenance.h"
 
+HAK_OPTIONAL(hak_arena_alloc);
+HAK_OPTIONAL(hak_arena_expand);
+HAK_OPTIONAL(hak_arena_free);
+HAK_OPTIONAL(hak_default_set);
+
 void *hak_alloc_beside(struct hak_slab *slab, size_t size, size_t align)
 {
-    struct hak_arena *a = hak_arena_of(slab), *before;
+    struct hak_arena *a = hak_arena_of(slab), *before = NULL;
     if (a)
         return hak_arena_alloc(a, size, align, false);
-    before = hak_default_set(NULL);
+    if (hak_suspended)
+        before = hak_default_set(NULL);
     void *p = align <= 16 ? hak_malloc(size) : hak_alloc_aligned(align, size);
     if (before)
         hak_default_set(before);

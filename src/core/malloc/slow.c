@@ -27,6 +27,9 @@
 #include "core/process/maintenance.h"
 #include "trim.h"
 
+HAK_OPTIONAL(hak_arena_free);
+HAK_OPTIONAL(hak_default_alloc);
+
 /* --- malloc: the library is initialised below the entries --------------------------------------------- */
 
 static void *refill_or_orphan(struct hak_heap *heap, unsigned cls, enum hak_refill_mode mode)

@@ -140,7 +140,6 @@ bool hak_guard_start(void)
     if (starts) {
         hak_limit_split(2 * PLACES);
         struct sigaction handler = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-        sigemptyset(&handler.sa_mask);
         sigaction(SIGSEGV, &handler, &before);
     }
     return first;

@@ -30,6 +30,8 @@
 #include "start.h"
 #include "stats_sink.h"
 
+HAK_OPTIONAL(hak_arenas_figures);
+
 #define REWRITE_MS 10000u /* a collector reads the file every 15 s or less often */
 
 /* "tiny pool large": the parts that are built. All contracts begin with the name. */
@@ -368,7 +370,7 @@ static void write_stages(struct hak_stats_writer *w, const struct hak_heaps_tota
 /* Their figures are copied first, since the writer may make system calls. */
 static void write_heaps(struct hak_stats_writer *w)
 {
-    size_t most = hak_arenas_figures(NULL, 0), bytes = most * sizeof(struct hak_arena_figures);
+    size_t most = hak_arenas_figures ? hak_arenas_figures(NULL, 0) : 0, bytes = most * sizeof(struct hak_arena_figures);
     struct hak_arena_figures *figures = most ? hak_meta_alloc_pages(bytes) : NULL;
     if (!figures && w->form != HAK_FORM_JSON)
         return;

@@ -30,7 +30,7 @@ static void go_on(int number, siginfo_t *info, void *context)
         a->sa_sigaction(number, info, context);
     } else if (a->sa_handler == SIG_DFL && ending & BIT(number)) {
         sigaction(number, a, NULL);
-        raise(number);
+        hak_kernel_raise(number);
     } else if (a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN) {
         a->sa_handler(number);
     }
@@ -76,7 +76,7 @@ static void on_abort(int number)
 {
     int saved = errno;
     hak_log_show_ring();
-    raise(number);
+    hak_kernel_raise(number);
     errno = saved;
 }
 
@@ -84,7 +84,6 @@ void hak_signal_show_ring_on_abort(void)
 {
     int saved = errno;
     struct sigaction now, handler = {.sa_handler = on_abort, .sa_flags = SA_RESETHAND | SA_ONSTACK};
-    sigemptyset(&handler.sa_mask);
     if (!sigaction(SIGABRT, NULL, &now) && now.sa_handler == SIG_DFL)
         sigaction(SIGABRT, &handler, NULL);
     errno = saved;
@@ -97,7 +96,6 @@ void hak_signal_start(void)
     if (HAK_EXCHANGE_RELAXED(&started, true))
         return;
     struct sigaction handler = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    sigemptyset(&handler.sa_mask);
     if (unusable & BIT(number) || sigaction(number, &handler, &action_before))
         hak_log("HAKMEM_STATS_SIGNAL=%d: not with this signal; use another one, as 10 (SIGUSR1) or 15 (SIGTERM)",
                 number);
