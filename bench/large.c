@@ -4,7 +4,8 @@
  * touched. `bench_large --grow ROUNDS`: one block grown by realloc from 64 KiB to 256 MiB in steps
  * of an eighth, touching what was added, then freed; ROUNDS times. `bench_large --replace OPS BUFFERS
  * MIN_KIB MAX_KIB SEED`: buffers of these sizes, one of which is replaced at a time by one that is filled before the
- * old one is freed. Reports pairs or reallocs.
+ * old one is freed. `bench_large --turns ROUNDS VECTORS STEP PERCENT MAX_KIB`: vectors that grow in turn, each time by
+ * STEP bytes and so many percent of what they have, then are freed. Reports pairs or reallocs.
  */
 #include "bench.h"
 
@@ -28,6 +29,16 @@ static struct bench_param replace_params[REPLACE_PARAMS] = {
     [OPS] = {"OPS", 1000, 1, UINT64_C(1) << 40, NULL},  [BUFFERS] = {"BUFFERS", 20, 1, 1u << 20, NULL},
     [MIN_KIB] = {"MIN_KIB", 5120, 1, 1u << 30, NULL},   [MAX_KIB] = {"MAX_KIB", 25600, 1, 1u << 30, NULL},
     [REPLACE_SEED] = {"SEED", 42, 1, UINT32_MAX, NULL},
+};
+
+enum { TURNS_ROUNDS, VECTORS, STEP, PERCENT, TURNS_MAX, TURNS_PARAMS };
+
+static struct bench_param turns_params[TURNS_PARAMS] = {
+    [TURNS_ROUNDS] = {"ROUNDS", 1, 1, UINT64_C(1) << 40, NULL},
+    [VECTORS] = {"VECTORS", 32, 1, 1u << 20, NULL},
+    [STEP] = {"STEP", 4096, 1, 1u << 30, NULL},
+    [PERCENT] = {"PERCENT", 0, 0, 10000, NULL},
+    [TURNS_MAX] = {"MAX_KIB", 1024, 1, 1u << 24, NULL},
 };
 
 enum { MIN_SIZE = 64 * 1024, MAX_SIZE = 4 * 1024 * 1024, GROWN_SIZE = 256 * 1024 * 1024 };
@@ -119,8 +130,45 @@ static int run_replace(int argc, char **argv)
     return 0;
 }
 
+/* Returns the number of reallocs. */
+static uint64_t grow_in_turn(unsigned char **vectors, uint32_t count, size_t step, size_t percent, size_t max)
+{
+    uint64_t steps = 0;
+    for (size_t size = 0, next; (next = size + step + size * percent / 100) <= max; size = next)
+        for (uint32_t i = 0; i < count; i++, steps++) {
+            unsigned char *moved = realloc(vectors[i], next);
+            if (!moved)
+                bench_die("realloc(%zu) returned NULL; raise the memory limit", next);
+            memset(moved + size, 1, next - size);
+            vectors[i] = moved;
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        free(vectors[i]);
+        vectors[i] = NULL;
+    }
+    return steps;
+}
+
+static int run_turns(int argc, char **argv)
+{
+    bench_parse(argc, argv, turns_params, TURNS_PARAMS);
+    uint64_t steps = 0, rounds = turns_params[TURNS_ROUNDS].value;
+    uint32_t count = (uint32_t)turns_params[VECTORS].value;
+    void **vectors = bench_slots(count);
+    uint64_t begin = bench_now_ns();
+    for (uint64_t i = 0; i < rounds; i++)
+        steps += grow_in_turn((unsigned char **)vectors, count, turns_params[STEP].value, turns_params[PERCENT].value,
+                              turns_params[TURNS_MAX].value * 1024);
+    uint64_t end = bench_now_ns();
+    free(vectors);
+    bench_report("large_turns", steps, end - begin, "vectors=%u", count);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (bench_take_flag(&argc, argv, "--turns"))
+        return run_turns(argc, argv);
     if (bench_take_flag(&argc, argv, "--replace"))
         return run_replace(argc, argv);
     if (bench_take_flag(&argc, argv, "--grow"))

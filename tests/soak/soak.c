@@ -30,8 +30,8 @@ enum {
     CELL_MIN = 16,
     SWAPPED = 32,
     ROUNDS = 16,
-    LANE_BYTES = 8 << 20, /* live, at most */
-    DIRECT_MIN = 4 << 20, /* a block that grew to this may be a mapping of its own */
+    LANE_BYTES = 8 << 20,   /* live, at most */
+    DIRECT_MIN = 256 << 10, /* a block that grew to this may be a mapping of its own */
     CHILD_BLOCKS = 300,
     CHILD_PATIENCE = 60,
     SIGNAL_US = 2000,

@@ -12,7 +12,7 @@
 #include "core/os/meta.h"
 #include "unit.h"
 
-#define DIRECT (80 * HAK_MIB)
+#define DIRECT (128 * HAK_MIB)
 
 static uint64_t protects(void)
 {

@@ -156,13 +156,43 @@ TEST(a_mapping_is_resized_without_a_copy)
     assert_int_equal(p[5], 7);
     assert_int_equal(calls(HAK_CAUSE_realloc_remap, HAK_OS_mremap), 2);
     assert_int_equal(unit_stat("large", "remapped"), 2);
-    p = hak_resize(p, 2 * HAK_MIB); /* half of the size at which a growing block gets a mapping */
+    size_t least = HAK_HARDENED ? 2 * HAK_MIB : 128 * HAK_KIB; /* half of what gets a mapping as it grows */
+    p = hak_resize(p, least);
     assert_false(hak_space_contains(p));
-    p = hak_resize(p, 2 * HAK_MIB - HAK_PAGE);
+    p = hak_resize(p, least - HAK_PAGE / 2);
     assert_int_equal(p[5], 7);
     assert_true(hak_space_contains(p));
     assert_int_equal(unit_stat("large", "direct_bytes"), 0);
     hak_free(p);
+}
+
+/* Vectors in each other's way are copied twice at most, and then remapped. */
+TEST(blocks_that_grow_in_turn_are_not_copied_each_time)
+{
+    unit_start(NULL);
+    char *p[8];
+    for (unsigned i = 0; i < COUNT(p); i++)
+        p[i] = hak_malloc(100000);
+    for (size_t size = 100000; size < 8 * HAK_MIB; size += 100000)
+        for (unsigned i = 0; i < COUNT(p); i++) {
+            p[i][size - 1] = 1;
+            p[i] = hak_resize(p[i], size + 100000);
+            assert_int_equal(p[i][size - 1], 1);
+        }
+    assert_true(hak_ledger[HAK_CAUSE_discard][HAK_OS_madvise].bytes < COUNT(p) * HAK_MIB * (HAK_HARDENED ? 16 : 1));
+    assert_in_range(fake_os_count(HAK_OS_mremap), 1, COUNT(p) * 64);
+}
+
+TEST(a_vector_that_grows_alone_needs_no_mapping)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=100000");
+    for (unsigned i = 0; i < 20; i++) {
+        char *p = hak_malloc(100000);
+        for (size_t size = 100000; size < 3 * HAK_MIB; size += size / 2)
+            p = hak_resize(p, size);
+        hak_free(p);
+    }
+    assert_in_range(unit_stat("large", "directs"), 0, 1);
 }
 
 /* They could not be joined: some other blocks of this size are spans. */

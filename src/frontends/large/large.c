@@ -16,8 +16,10 @@
 #include "trace.h"
 
 #define SPAN_MAX (SPAN_MAX_PAGES * HAK_PAGE) /* longer blocks are direct mappings */
-/* realloc moves a growing block of this size to a direct mapping, and never copies again */
+/* realloc moves a growing block of this size to a direct mapping, and never copies again; where fences prevent that a
+ * mapping grows in place, only a long one */
 #define GROWING_DIRECT_MIN (4 * HAK_MIB)
+#define MOVED_DIRECT_MIN (HAK_HARDENED ? GROWING_DIRECT_MIN : 256 * HAK_KIB) /* if it has moved before */
 #define SAMPLE_EVERY 8u
 /* The old pages of a block that grows and moves serve no block of its size soon, so longer ones go back at once. */
 #define MOVED_DISCARD_PAGES 4u
@@ -197,7 +199,7 @@ static bool direct_expand(void *p, size_t size)
 static void *direct_resize(void *p, size_t size)
 {
     struct mapping *m;
-    if ((size < GROWING_DIRECT_MIN / 2 && !hak_limit_is_tight) || !(m = hak_registry_detach(p)))
+    if ((size < MOVED_DIRECT_MIN / 2 && !hak_limit_is_tight) || !(m = hak_registry_detach(p)))
         return NULL;
     int error = resize_mapping(m, whole_pages(size));
     void *block = m->block;
@@ -238,7 +240,7 @@ static bool discard(char *base, size_t bytes)
     return !hak_os_advise(base, bytes, MADV_DONTNEED, HAK_CAUSE_discard);
 }
 
-#define CLEARED 8u /* in the word of a span */
+enum { CLEARED = 8, MOVED = 16 }; /* in the word of a span; its free comes here then */
 /* The block that the kernel cleared last, until it is freed: what the program touches of it shows how it uses more. */
 static _Atomic(char *) cleared;
 
@@ -300,8 +302,9 @@ static HAK_NOINLINE void *span_from_pages(size_t size, struct span_request *r)
     hand_out(slab, size);
     if (r->zero)
         clear_dirty(slab->base, size, r);
-    if (HAK_LOAD_RELAXED(&cleared) == slab->base)
-        HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN | CLEARED); /* so that its free comes here */
+    unsigned known = (HAK_LOAD_RELAXED(&cleared) == slab->base ? CLEARED : 0) | (r->growing ? MOVED : 0);
+    if (known)
+        HAK_STORE_RELEASE(&slab->word, HAK_SLAB_SPAN | known);
     return slab->base;
 }
 
@@ -361,7 +364,8 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
 {
     struct span_request r = {.pages = pages_for(size), .align = 1, .growing = true};
-    bool direct = size > SPAN_MAX || (size >= GROWING_DIRECT_MIN && hak_limit_allows(1));
+    bool again = HAK_LOAD_RELAXED(&slab->word) & MOVED;
+    bool direct = size > SPAN_MAX || (size >= (again ? MOVED_DIRECT_MIN : GROWING_DIRECT_MIN) && hak_limit_allows(1));
     void *q = direct ? direct_alloc(size, 1, false) : span_from_pages(size, &r);
     if (!q)
         return NULL;
