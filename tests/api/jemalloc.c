@@ -305,6 +305,35 @@ static void figures(void **state)
     free(p);
 }
 
+static uint64_t of_bin(uint64_t bin, const char *format)
+{
+    char name[64];
+    snprintf(name, sizeof name, format, (unsigned)bin);
+    return read_number(name);
+}
+
+/* redis and Valkey compute fragmentation from these, and abort where one is missing. */
+static void slabs_of_bins(void **state)
+{
+    (void)state;
+    static void *blocks[3000];
+    for (unsigned i = 0; i < UNTIL(blocks); i++)
+        blocks[i] = malloc(1000);
+    advance();
+    uint64_t held = 0;
+    for (uint64_t bin = 0; bin < read_number("arenas.nbins"); bin++) {
+        uint64_t used = of_bin(bin, "stats.arenas.0.bins.%u.curregs");
+        uint64_t slabs = of_bin(bin, "stats.arenas.0.bins.%u.curslabs");
+        uint64_t full = slabs - of_bin(bin, "stats.arenas.0.bins.%u.nonfull_slabs");
+        uint64_t each = of_bin(bin, "arenas.bin.%u.nregs");
+        assert_in_range(used, full * each, slabs * each);
+        held += of_bin(bin, "arenas.bin.%u.size") == nallocx(1000, 0) ? full : 0;
+    }
+    assert_true(held >= 3000 * 1000 / (64 << 10) - 1);
+    for (unsigned i = 0; i < UNTIL(blocks); i++)
+        free(blocks[i]);
+}
+
 /* What a purge leaves cannot be purged again. */
 static void purging(void **state)
 {
@@ -421,9 +450,10 @@ static void options(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_name), cmocka_unit_test(mibs),     cmocka_unit_test(epoch),   cmocka_unit_test(flags),
-        cmocka_unit_test(resizing),  cmocka_unit_test(arenas),   cmocka_unit_test(figures), cmocka_unit_test(purging),
-        cmocka_unit_test(counters),  cmocka_unit_test(printing), cmocka_unit_test(options),
+        cmocka_unit_test(each_name), cmocka_unit_test(mibs),     cmocka_unit_test(epoch),
+        cmocka_unit_test(flags),     cmocka_unit_test(resizing), cmocka_unit_test(arenas),
+        cmocka_unit_test(figures),   cmocka_unit_test(purging),  cmocka_unit_test(counters),
+        cmocka_unit_test(printing),  cmocka_unit_test(options),  cmocka_unit_test(slabs_of_bins),
     };
     self_path = argv[0];
     if (argc > 1) {

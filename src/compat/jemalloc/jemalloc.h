@@ -80,6 +80,7 @@ bool je_index_exists(char kind, size_t index);
 struct je_class {
     uint32_t usable, slab_bytes;
     uint64_t allocated; /* blocks that are not free in their slab */
+    uint64_t slabs, full_slabs;
 };
 struct je_purges {
     uint64_t calls, bytes;

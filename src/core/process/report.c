@@ -122,8 +122,11 @@ static void write_dispatch(struct hak_stats_writer *w, const struct hak_census *
         hak_stats_number(w, "usable", hak_class_usable(cls));
         hak_stats_number(w, "slab_pages", hak_slab_pages[cls]);
         hak_stats_number(w, "bin_limit", hak_parts.capacity[cls]);
-        if (w->form == HAK_FORM_JSON)
+        if (w->form == HAK_FORM_JSON) {
             hak_stats_number(w, "allocated_blocks", c->allocated[cls]);
+            hak_stats_number(w, "slabs", c->slabs[cls]);
+            hak_stats_number(w, "full_slabs", c->full[cls]);
+        }
         hak_stats_end(w);
     }
     hak_stats_end_array(w);
@@ -274,6 +277,8 @@ HAK_SNAPSHOT static void visit_slab(struct hak_slab *page, void *context)
     c->free_runs += page->carved < page->capacity;
     c->used += page->used;
     c->allocated[page->cls] += page->used;
+    c->slabs[page->cls]++;
+    c->full[page->cls] += page->used == page->capacity;
     c->free_bytes += (uint64_t)hak_slab_free_blocks(page) * page->stride;
     c->allocated_bytes += (uint64_t)page->used * page->stride;
     c->remote += remote;

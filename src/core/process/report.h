@@ -27,6 +27,7 @@ struct hak_census {
     uint64_t free_bytes, remote_bytes, allocated_bytes, live_large, large_bytes;
     uint64_t held_bytes;              /* usable bytes of allocated blocks and spans; some blocks may lie in bins */
     uint64_t allocated[HAK_NCLASSES]; /* blocks, by class */
+    uint64_t slabs[HAK_NCLASSES], full[HAK_NCLASSES];
     uint64_t violations;
     uint64_t free_runs; /* runs of free pages, and the parts of slabs not yet carved */
 };
