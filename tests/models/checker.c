@@ -817,6 +817,22 @@ ATOMICS(16)
 ATOMICS(32)
 ATOMICS(64)
 
+/* Newer compilers call these for copies and fills that they see. */
+void *__tsan_memset(void *to, int byte, size_t size);
+void *__tsan_memset(void *to, int byte, size_t size)
+{
+    access_plain((uintptr_t)to, size, true, (uintptr_t)SITE);
+    return memset(to, byte, size);
+}
+
+void *__tsan_memcpy(void *to, const void *from, size_t size);
+void *__tsan_memcpy(void *to, const void *from, size_t size)
+{
+    access_plain((uintptr_t)from, size, false, (uintptr_t)SITE);
+    access_plain((uintptr_t)to, size, true, (uintptr_t)SITE);
+    return memcpy(to, from, size);
+}
+
 /* Thread-local variables, with -femulated-tls: this is how the compiler describes one. */
 struct emulated {
     size_t size, align, unused;
