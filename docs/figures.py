@@ -84,7 +84,7 @@ FIGURES = [
     ("docs/testing.md", r"(\d+) models: a checker runs the library's own files through all schedules; (\d+) small",
      models),
     ("docs/testing.md", r"(\d+) misuses in seven builds", lambda: misuses()[:1]),
-    ("docs/testing.md", r"at most (\d+) instructions by callgrind", lambda: promised(r"shape_limit.*array': '(\d+)'")),
+    ("docs/testing.md", r"at most (\d+) instructions by callgrind", lambda: promised(r"shape_limit = '(\d+)'")),
     ("docs/testing.md", r"at most (\d+) for a program", lambda: promised(r"shape_calls = shape_default \? '(\d+)'")),
     ("docs/testing.md", r"each of (\d+) settings moves", count_settings),
     ("docs/write-your-own-part.md", r"has about (\d+) lines", example_lines),
