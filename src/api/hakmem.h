@@ -181,11 +181,21 @@ struct hakmem_heap_options {
     /* 1: the heap's pages come from superslabs (2 MiB of addresses, by default) that have pages of such heaps alone,
      * except for blocks of more than a superslab. */
     int apart;
+    /* The alignment of each run of pages, and so of each block of more than 52 KiB: a power of two from 64 KiB to a
+     * superslab. 0: 64 KiB. */
+    size_t alignment;
+    /* 1: the kernel is asked for huge pages, until a purge returns a part of one; -1: it is asked for none; 0: as
+     * HAKMEM_THP says. Such a heap is apart. */
+    int huge_pages;
+    /* 1: core dumps leave the blocks out (MADV_DONTDUMP); a request fails if the kernel refuses that. Such a heap is
+     * apart. */
+    int no_dump;
 };
 #define HAKMEM_HEAP_NAME_MAX 32
 
-/* A heap without blocks, which takes no pages; options may be NULL. NULL and ENOMEM without memory.
- * Units: bytes. Alignment: none. errno: ENOMEM. Threads: any. Since: 0.1. */
+/* A heap without blocks, which takes no pages; options may be NULL. NULL and ENOMEM without memory, NULL and EINVAL
+ * with a wrong alignment.
+ * Units: bytes. Alignment: none. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */
 hakmem_heap *hakmem_heap_new(const struct hakmem_heap_options *options);
 /* Frees all blocks of the heap, and the heap, in time by its pages, not by its blocks. No thread may use the heap or a
  * block of it during the call or after it. A later free of such a block stops the process as long as nothing else lies

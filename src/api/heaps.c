@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * hakmem_heap_*. A static program that has no heaps does not take this object. */
 #include "core/malloc/arenas.h"
-#include "core/pages/space.h"
+#include "core/pages/superslab.h"
 #include "core/process/life.h"
 #include "edge.h"
 #include "hakmem.h"
@@ -16,12 +16,26 @@ static struct hak_arena *arena_of(hakmem_heap *heap)
 HAK_EXPORT hakmem_heap *hakmem_heap_new(const struct hakmem_heap_options *options)
 {
     HAK_UNSEEN;
-    struct hak_arena_options o = {0};
-    if (options)
-        o = (struct hak_arena_options){options->name, options->limit,
-                                       (hak_arena_reached *)(void (*)(void))options->reached, options->context,
-                                       options->apart != 0};
-    struct hak_arena *a = hak_init() ? hak_arena_new(&o) : NULL;
+    static const struct hakmem_heap_options none;
+    const struct hakmem_heap_options *o = options ? options : &none;
+    size_t align = o->alignment / HAK_PAGE;
+    if (o->alignment && (!hak_is_pow2(align) || o->alignment % HAK_PAGE || align > HAK_SUPERSLAB_PAGES)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    struct hak_arena *a = NULL;
+    if (hak_init())
+        a = hak_arena_new(&(struct hak_arena_options){
+            .name = o->name,
+            .limit = o->limit,
+            .reached = (hak_arena_reached *)(void (*)(void))o->reached,
+            .context = o->context,
+            .align = align,
+            .advice = (o->no_dump ? HAK_ADVICE_NO_DUMP : HAK_ADVICE_NONE) | (o->huge_pages > 0   ? HAK_ADVICE_HUGE
+                                                                             : o->huge_pages < 0 ? HAK_ADVICE_SMALL
+                                                                                                 : HAK_ADVICE_NONE),
+            .apart = o->apart != 0,
+        });
     if (!a)
         errno = ENOMEM;
     return (hakmem_heap *)(void *)a;

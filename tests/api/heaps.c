@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -156,6 +157,112 @@ static void realloc_stays_in_the_heap(void **state)
     assert_int_equal(live_of(other), 0);
     hakmem_heap_destroy(heap);
     hakmem_heap_destroy(other);
+}
+
+/* --- what the kernel is told ------------------------------------------------------------------------------- */
+
+/* Whether a flag of smaps is set for the mapping of p; -1: the kernel, or an emulator, does not tell. */
+static int has_flag(const void *p, const char *flag)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512];
+    int result = -1;
+    for (int here = 0; f && result < 0 && fgets(line, sizeof line, f);) {
+        uintptr_t from, to;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+            here = (uintptr_t)p >= from && (uintptr_t)p < to;
+        else if (here && !strncmp(line, "VmFlags:", 8))
+            result = strstr(line, flag) != NULL;
+    }
+    if (f)
+        fclose(f);
+    return result;
+}
+
+#define PLAIN 3000
+
+static void blocks_are_left_out_of_dumps(void **state)
+{
+    (void)state;
+    void *other = hakmem_malloc(100), *p[SIZES], *plain[PLAIN];
+    if (has_flag(other, " rd ") < 0)
+        skip();
+    for (int round = 0; round < 3; round++) {
+        struct hakmem_heap_options options = {.no_dump = 1, .huge_pages = round - 1};
+        hakmem_heap *heap = hakmem_heap_new(&options);
+        for (size_t i = 0; i < SIZES; i++) {
+            p[i] = hakmem_heap_malloc(heap, sizes[i]);
+            assert_int_equal(has_flag(p[i], " dd "), 1);
+            assert_int_equal(has_flag((char *)p[i] + sizes[i] - (sizes[i] > 0), " dd "), 1);
+            p[i] = hakmem_realloc(p[i], sizes[i] * 3 / 2 + 1);
+            assert_int_equal(has_flag((char *)p[i] + sizes[i] * 3 / 2, " dd "), 1);
+            p[i] = hakmem_realloc(p[i], sizes[i] + 1);
+        }
+        if (round != 1 && has_flag(p[0], " hg ") + has_flag(p[0], " nh ")) /* the kernel has huge pages */
+            assert_int_equal(has_flag(p[0], " hg ") - has_flag(p[0], " nh "), round - 1);
+        assert_int_equal(has_flag(other, " dd "), 0);
+        if (round == 1)
+            for (size_t i = 0; i < SIZES; i++)
+                hakmem_free(p[i]);
+        hakmem_heap_destroy(heap);
+        /* What serves others next is dumped. */
+        for (size_t i = 0; i < PLAIN; i++)
+            plain[i] = memset(hakmem_malloc(i % 100 ? 5000 : 700000), 1, 1);
+        for (size_t i = 0; i < PLAIN; i++) {
+            if (i % 300 == 0)
+                assert_int_equal(has_flag(plain[i], " dd "), 0);
+            hakmem_free(plain[i]);
+        }
+        char *large = hakmem_malloc(20000000);
+        for (size_t i = 0; i < 20000000; i += 1 << 21)
+            assert_int_equal(has_flag(large + i, " dd "), 0);
+        hakmem_free(large);
+    }
+    hakmem_free(other);
+}
+
+static void runs_are_aligned(void **state)
+{
+    (void)state;
+    for (size_t align = 1 << 16; align <= 1 << 19; align *= 2)
+        for (int apart = 0; apart < 2; apart++) {
+            struct hakmem_heap_options options = {.alignment = align, .apart = apart};
+            hakmem_heap *heap = hakmem_heap_new(&options);
+            for (size_t i = 0; i < 3 * SIZES; i++) {
+                size_t size = sizes[i % SIZES];
+                char *p = hakmem_heap_malloc(heap, size);
+                assert_non_null(memset(p, 1, size));
+                if (size > 60000)
+                    assert_int_equal((uintptr_t)p % align, 0);
+            }
+            hakmem_heap_destroy(heap);
+        }
+    static const size_t wrong_ones[] = {1, 4096, 65537, 3 << 16, (size_t)1 << 30};
+    for (size_t i = 0; i < sizeof wrong_ones / sizeof *wrong_ones; i++) {
+        errno = 0;
+        assert_null(hakmem_heap_new(&(struct hakmem_heap_options){.alignment = wrong_ones[i]}));
+        assert_int_equal(errno, EINVAL);
+    }
+}
+
+static void a_trim_leaves_no_empty_page(void **state)
+{
+    (void)state;
+    enum { MANY = 4000 };
+    static void *p[MANY];
+    hakmem_heap *heap = hakmem_heap_new(NULL);
+    struct hakmem_heap_stats stats;
+    for (size_t i = 0; i < MANY; i++)
+        p[i] = hakmem_heap_malloc(heap, 1000);
+    for (size_t i = MANY; i-- > MANY / 2;) /* the slab that was filled last is empty first */
+        hakmem_free(p[i]);
+    for (size_t i = 0; i < MANY / 2; i++)
+        if (i % 500)
+            hakmem_free(p[i]);
+    hakmem_heap_trim(heap);
+    hakmem_heap_stats(heap, &stats);
+    assert_true(stats.blocks == MANY / 2 / 500 && stats.held <= stats.blocks * 65536);
+    hakmem_heap_destroy(heap);
 }
 
 /* --- many threads ------------------------------------------------------------------------------------------- */
@@ -663,14 +770,25 @@ static void scopes_in_many_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_those_of_malloc), cmocka_unit_test(calloc_and_alignment),
-        cmocka_unit_test(realloc_stays_in_the_heap),  cmocka_unit_test(blocks_pass_between_threads),
-        cmocka_unit_test(heaps_come_and_go),          cmocka_unit_test(a_destroyed_heap_hands_out_nothing),
-        cmocka_unit_test(ten_thousand_heaps),         cmocka_unit_test(a_limit_is_hard),
-        cmocka_unit_test(the_program_is_asked),       cmocka_unit_test(the_limit_of_the_process_holds_here_too),
-        cmocka_unit_test(each_block_is_visited),      cmocka_unit_test(a_thread_that_ends_leaves_nothing),
-        cmocka_unit_test(a_child_uses_heaps),         cmocka_unit_test(malloc_allocates_in_the_default_heap),
-        cmocka_unit_test(scopes_in_many_threads),     cmocka_unit_test(faults_stop_the_process),
+        cmocka_unit_test(blocks_are_those_of_malloc),
+        cmocka_unit_test(calloc_and_alignment),
+        cmocka_unit_test(blocks_are_left_out_of_dumps),
+        cmocka_unit_test(runs_are_aligned),
+        cmocka_unit_test(a_trim_leaves_no_empty_page),
+        cmocka_unit_test(realloc_stays_in_the_heap),
+        cmocka_unit_test(blocks_pass_between_threads),
+        cmocka_unit_test(heaps_come_and_go),
+        cmocka_unit_test(a_destroyed_heap_hands_out_nothing),
+        cmocka_unit_test(ten_thousand_heaps),
+        cmocka_unit_test(a_limit_is_hard),
+        cmocka_unit_test(the_program_is_asked),
+        cmocka_unit_test(the_limit_of_the_process_holds_here_too),
+        cmocka_unit_test(each_block_is_visited),
+        cmocka_unit_test(a_thread_that_ends_leaves_nothing),
+        cmocka_unit_test(a_child_uses_heaps),
+        cmocka_unit_test(malloc_allocates_in_the_default_heap),
+        cmocka_unit_test(scopes_in_many_threads),
+        cmocka_unit_test(faults_stop_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,10 @@ static void *(*volatile resize)(void *, size_t) = hakmem_realloc;
 static size_t (*volatile usable)(void *) = hakmem_malloc_usable_size;
 static void (*volatile give)(void *) = hakmem_free;
 
+static void *(*volatile take_in)(hakmem_heap *, size_t) = hakmem_heap_malloc;
+static void (*volatile give_in)(hakmem_heap *, void *) = hakmem_heap_free;
+
+static hakmem_heap *heap;
 static void *small, *large, *p, *many[100];
 
 uint64_t __wrap_hak_clock_ms(void)
@@ -38,6 +42,8 @@ uint64_t __wrap_hak_clock_ms(void)
     PAIR(63)                                                         \
     PAIR(64)                                                         \
     PAIR(100)                                                        \
+    X(heap_malloc_free, 0, give(take_in(heap, 64)))                  \
+    X(heap_malloc_heap_free, 0, give_in(heap, take_in(heap, 64)))    \
     X(free_null, 0, give(NULL))                                      \
     X(usable_size, 0, usable(small))                                 \
     X(realloc_in_place, 0, small = resize(small, 100))               \
@@ -72,6 +78,7 @@ int main(int argc, char **argv)
     unsigned long count = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
     small = take(112);
     large = take(100000);
+    heap = hakmem_heap_new(NULL);
 #define X(name, spare, calls) \
     prepare(spare);           \
     calls_##name(count);
@@ -79,5 +86,6 @@ int main(int argc, char **argv)
 #undef X
     give(small);
     give(large);
+    hakmem_heap_destroy(heap);
     return !count;
 }

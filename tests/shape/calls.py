@@ -25,6 +25,8 @@ LIMITS = {
     "calloc_free": 76,
     "aligned_alloc_free": 76,
     "posix_memalign_free": 84,
+    "heap_malloc_free": 70,
+    "heap_malloc_heap_free": 48,
     "large_malloc_free": 106,
     "large_usable_size": 110,
     "large_realloc_in_place": 320,

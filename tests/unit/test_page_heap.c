@@ -1178,6 +1178,42 @@ static void random_life(unsigned rounds)
     assert_int_equal(hak_budget_held(), 0);
 }
 
+/* --- advice ------------------------------------------------------------------------------------------------ */
+
+TEST(a_superslab_is_advised_once_and_serves_others_again)
+{
+    start(LATER);
+    unsigned set = HAK_SET_APART + HAK_ADVICE_NO_DUMP;
+    struct hak_slab *some[3], *other = take_of(HAK_SET_APART, 1, HAK_PAGES_MAPPED);
+    uint64_t calls = fake_os_count(HAK_OS_madvise);
+    for (unsigned i = 0; i < 3; i++)
+        some[i] = take_of(set, 1, i ? HAK_PAGES_FREE : HAK_PAGES_MAPPED);
+    assert_int_equal(fake_os_count(HAK_OS_madvise), calls + 1);
+    struct hak_superslab *s = hak_superslab_of(base_of(some[0]));
+    assert_ptr_equal(s, hak_superslab_of(base_of(some[2])));
+    assert_int_equal(s->advice, HAK_ADVICE_NO_DUMP);
+    for (unsigned i = 0; i < 3; i++)
+        put(some[i]);
+    struct hak_slab *all = take(PAGES, HAK_PAGES_WHOLE);
+    assert_ptr_equal(s, hak_superslab_of(base_of(all)));
+    assert_int_equal(s->advice, HAK_ADVICE_NONE);
+    put(all);
+    put(other);
+}
+
+TEST(no_run_is_handed_out_without_its_advice)
+{
+    start(LATER);
+    struct hak_page_request r = {.pages = 1, .set = HAK_SET_APART + HAK_ADVICE_NO_DUMP, .until = HAK_PAGES_MAPPED};
+    fake_os_refuse(HAK_OS_madvise, 1, EAGAIN, true);
+    assert_null(hak_pages_take_run(&r, HAK_PAGES_DIRTY));
+    assert_int_equal(hak_budget_held(), HAK_PAGE); /* dirty, since it was taken */
+    fake_os_allow();
+    struct hak_slab *run = hak_pages_take_run(&r, HAK_PAGES_DIRTY);
+    assert_int_equal(hak_superslab_of(base_of(run))->advice, HAK_ADVICE_NO_DUMP);
+    put(run);
+}
+
 static const struct {
     const char *settings;
     unsigned rounds, random;

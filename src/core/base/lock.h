@@ -24,7 +24,7 @@ enum hak_rank {
     HAK_RANK_CPU_HEAP, /* one for each CPU; only fork holds more than one */
     HAK_RANK_ORPHAN,
     HAK_RANK_HEAPS,
-    HAK_RANK_ARENAS,         /* the list of arenas */
+    HAK_RANK_ARENAS,         /* the list of arenas; what a hard limit calls */
     HAK_RANK_ARENA,          /* some arenas each; no thread holds two of them */
     HAK_RANK_PURGE,          /* held during purges; not taken by fork, and free in a child */
     HAK_RANK_FRONTEND,       /* one for each frontend; no thread holds two of them */

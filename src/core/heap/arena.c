@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * See arena.h. Slabs with free blocks stand on a list of their class, the others on `full`. A class keeps one slab
- * without blocks.
+ * without blocks, if it has no other with free ones.
  *
  * A thread that uses one arena steadily has a front, which caches a few of the arena's free blocks of each class
  * without a lock. These count as allocated. The arena's lock protects which arena a front belongs to, and so the
@@ -33,6 +33,8 @@ struct hak_arena { /* its lock protects all but the links and the tag */
     hak_arena_reached *reached;
     void *context;
     bool apart;
+    uint8_t advice;
+    uint16_t align;
     char name[HAK_ARENA_NAME];
     struct hak_slab *open[HAK_NCLASSES];
 };
@@ -95,11 +97,37 @@ static bool is_usable(const struct hak_slab *run)
     return (!hak_limit_is_tight || !hak_space_open(run->base, bytes)) && hak_closed_open(run->base, bytes);
 }
 
-static struct hak_slab *acquire_run(struct hak_arena *a, struct hak_page_request *r, enum hak_pages_from from,
-                                    bool beyond)
+/* The superslabs of the run are others', too, or lose advice. */
+static bool is_advised_alone(const struct hak_arena *a, const struct hak_slab *run)
 {
+    return a->advice && (hak_limit_is_tight || hak_superslab_of(run->base)->set < HAK_SET_OWN);
+}
+
+static bool advise_run(const struct hak_arena *a, const struct hak_slab *run)
+{
+    return !is_advised_alone(a, run) || hak_pages_advise(run->base, run->pages * HAK_PAGE, HAK_ADVICE_NONE, a->advice);
+}
+
+/* The rest of the run, from that page on, ceases to be the arena's. */
+static void end_advice(const struct hak_arena *a, const struct hak_slab *run, size_t first)
+{
+    if (is_advised_alone(a, run))
+        hak_pages_advise(run->base + first * HAK_PAGE, (run->pages - first) * HAK_PAGE, a->advice, HAK_ADVICE_NONE);
+}
+
+/* A set's own runs begin and end with their superslab. */
+static struct hak_slab *acquire_run(struct hak_arena *a, struct hak_page_request *r, bool beyond)
+{
+    r->align = hak_max(hak_max(r->align, a->align), 1);
+    bool apart = a->apart && hak_max(r->pages, r->align) <= HAK_SUPERSLAB_PAGES;
+    r->set = apart ? HAK_SET_APART + a->advice : HAK_SET_COMMON;
+    r->until = HAK_PAGES_MAPPED;
+    enum hak_pages_from from = r->slab && r->align == 1 ? HAK_PAGES_DIRTY
+                               : r->slab || apart       ? HAK_PAGES_FREE
+                                                        : HAK_PAGES_WHOLE;
     struct hak_slab *run = beyond || has_room_for(a, r->pages * HAK_PAGE) ? hak_pages_take_run(r, from) : NULL;
-    if (run && HAK_UNLIKELY(!is_usable(run))) {
+    if (run && HAK_UNLIKELY(!is_usable(run) || !advise_run(a, run))) {
+        end_advice(a, run, 0);
         hak_pages_put(run);
         run = NULL;
     }
@@ -111,6 +139,7 @@ static void release_run(struct hak_arena *a, struct hak_slab *run)
     a->held -= run->pages * HAK_PAGE;
     if (run->cls != HAK_CLASS_SPAN)
         hak_slab_untag(run);
+    end_advice(a, run, 0);
     hak_closed_shut(run->base, run->pages * HAK_PAGE);
     HAK_STORE_RELAXED(&run->owner, NULL);
     hak_count_transition(HAK_SLAB_ARENA, HAK_SLAB_UNUSED);
@@ -133,15 +162,13 @@ static bool has_free(const struct hak_slab *slab)
 
 static struct hak_slab *new_slab_of(struct hak_arena *a, unsigned cls, bool beyond)
 {
-    struct hak_page_request r = {.pages = hak_slab_pages[cls],
-                                 .slab = true,
-                                 .until = HAK_PAGES_MAPPED,
-                                 .set = a->apart ? HAK_SET_APART : HAK_SET_COMMON};
-    struct hak_slab *slab = acquire_run(a, &r, HAK_PAGES_DIRTY, beyond);
+    struct hak_page_request r = {.pages = hak_slab_pages[cls], .slab = true};
+    struct hak_slab *slab = acquire_run(a, &r, beyond);
     if (!slab)
         return NULL;
     hak_slab_lay_out(slab, cls);
     if (!hak_slab_make_bitmap(slab)) {
+        end_advice(a, slab, 0);
         hak_pages_put(slab);
         return NULL;
     }
@@ -200,6 +227,11 @@ static void push_block(struct hak_arena *a, struct hak_slab *slab, void *p)
     uint32_t i = live_number(slab, p, "free");
     unsigned cls = slab->cls;
     if (!has_free(slab)) {
+        struct hak_slab *empty = a->open[cls] && !a->open[cls]->used ? a->open[cls] : NULL;
+        if (empty) {
+            hak_slab_list_remove(&a->open[cls], empty);
+            release_run(a, empty);
+        }
         hak_slab_list_remove(&a->full, slab);
         hak_slab_list_push(&a->open[cls], slab);
     }
@@ -314,12 +346,8 @@ static void set_requested(struct hak_arena *a, struct hak_slab *span, size_t siz
 
 static void *take_span(struct hak_arena *a, struct hak_arena_request *r)
 {
-    struct hak_page_request pages = {
-        .pages = pages_of(r->size), .align = hak_max(1, r->align / HAK_PAGE), .until = HAK_PAGES_MAPPED};
-    /* A set's own runs begin and end with their superslab. */
-    bool apart = a->apart && hak_max(pages.pages, pages.align) <= HAK_SUPERSLAB_PAGES;
-    pages.set = apart ? HAK_SET_APART : HAK_SET_COMMON;
-    struct hak_slab *span = acquire_run(a, &pages, apart ? HAK_PAGES_FREE : HAK_PAGES_WHOLE, r->beyond);
+    struct hak_page_request pages = {.pages = pages_of(r->size), .align = r->align / HAK_PAGE};
+    struct hak_slab *span = acquire_run(a, &pages, r->beyond);
     if (!span)
         return NULL;
     span->requested = 0;
@@ -442,11 +470,14 @@ bool hak_arena_resize(struct hak_slab *slab, void *p, size_t size, bool beyond)
         return false;
     check_span(slab, p, "realloc");
     hak_lock_acquire(lock_of(a));
-    if (pages < before)
+    if (pages < before) {
+        end_advice(a, slab, pages);
         hak_closed_shut(slab->base + pages * HAK_PAGE, (before - pages) * HAK_PAGE);
+    }
     bool done =
         (pages <= before || beyond || has_room_for(a, (pages - before) * HAK_PAGE)) && hak_pages_resize(slab, pages);
-    if (done && pages > before && HAK_UNLIKELY(!is_usable(slab))) {
+    if (done && pages > before && HAK_UNLIKELY(!is_usable(slab) || !advise_run(a, slab))) {
+        end_advice(a, slab, before);
         hak_pages_resize(slab, before);
         done = false;
     }
@@ -469,7 +500,9 @@ struct hak_arena *hak_arena_new(const struct hak_arena_options *options)
         a->limit = options->limit;
         a->reached = options->reached;
         a->context = options->context;
-        a->apart = options->apart;
+        a->apart = options->apart || options->advice;
+        a->advice = (uint8_t)options->advice;
+        a->align = (uint16_t)options->align;
         if (options->name)
             hak_text_format(a->name, sizeof a->name, "%s", options->name);
         HAK_LIST_PUSH(&arenas, a);

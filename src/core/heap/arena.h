@@ -27,6 +27,8 @@ struct hak_arena_options {
     size_t limit;     /* most bytes of its pages; 0: none */
     hak_arena_reached *reached;
     void *context;
+    size_t align;    /* of its runs, in pages: a power of two up to a superslab's */
+    unsigned advice; /* HAK_ADVICE_ for its memory; not 0: it is apart */
     bool apart; /* pages come from superslabs that no other blocks share, but those of arenas that are apart, too */
 };
 
@@ -92,11 +94,12 @@ HAK_INLINE void *hak_front_take(struct hak_arena *arena, unsigned cls)
     return p;
 }
 
-/* False: its bin is full, it serves another arena, or p is no small block, or was freed just before. */
-HAK_INLINE bool hak_front_free(void *p)
+/* `mixed`: the page of p, XORed with its tag. False: its bin is full, it serves another arena, or p is no small block,
+ * or was freed just before. */
+HAK_INLINE bool hak_front_put(void *p, uint64_t mixed)
 {
     struct hak_front *f = hak_front;
-    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, cls = page ^ hak_tag_load(page) ^ HAK_LOAD_RELAXED(&f->tag);
+    uint64_t cls = mixed ^ HAK_LOAD_RELAXED(&f->tag);
     if (HAK_UNLIKELY(cls >= HAK_NCLASSES))
         return false;
     struct hak_front_bin *b = &f->bins[cls];
@@ -109,6 +112,12 @@ HAK_INLINE bool hak_front_free(void *p)
     HAK_KEEP_ORDER();
     b->last = last + 1;
     return true;
+}
+
+HAK_INLINE bool hak_front_free(void *p)
+{
+    uint64_t page = (uintptr_t)p >> HAK_PAGE_LG;
+    return hak_front_put(p, page ^ hak_tag_load(page));
 }
 
 /* For p in a slab or span of an arena. They stop the process unless a live block begins there. */

@@ -357,17 +357,11 @@ static HAK_NOINLINE void free_other(void *p, const void *caller)
     hak_maintain();
 }
 
-static HAK_NOINLINE void free_in_front(void *p, const void *caller)
-{
-    if (HAK_UNLIKELY(!hak_front_free(p)))
-        free_other(p, caller);
-}
-
 static HAK_NOINLINE void free_by_slab(void *p, const void *caller)
 {
     struct hak_slab *span = hak_space_span(p);
     if (HAK_UNLIKELY(!span)) {
-        free_in_front(p, caller);
+        free_other(p, caller);
         return;
     }
     free_span(span, p);
@@ -403,6 +397,13 @@ HAK_INLINE bool free_to_wait(void *p)
     return true;
 }
 
+/* The tag names no class: mostly, the page is an arena's. That of NULL may be any. */
+static HAK_NOINLINE void free_in_front(void *p, uint64_t mixed, const void *caller)
+{
+    if (HAK_UNLIKELY(!hak_front_put(p, mixed)) && p && !free_to_wait(p))
+        free_by_slab(p, caller);
+}
+
 /* A small block of another owner, or one whose tag was lost. A light thread decides itself. */
 static HAK_NOINLINE void free_remote(void *p, unsigned cls)
 {
@@ -424,11 +425,13 @@ void hak_free_slow(void *p)
     HAK_PROBE(free_slow, p);
     uint64_t page = (uintptr_t)p >> HAK_PAGE_LG, tag = hak_tag_load(page);
     uint64_t cls = HAK_LIKELY(tag) ? (uint32_t)(page ^ tag) : HAK_NCLASSES;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES) && (!p || free_to_wait(p)))
+    if (HAK_UNLIKELY(!tag) && (!p || free_to_wait(p)))
         return;
-    if (HAK_UNLIKELY(cls >= HAK_NCLASSES || (!HAK_CPU_HEAPS && !hak_self.heap) ||
-                     (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* hak_mark_check decides */
-                     (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p))))
+    if (HAK_UNLIKELY(tag && cls >= HAK_NCLASSES))
+        free_in_front(p, page ^ tag, __builtin_return_address(0));
+    else if (HAK_UNLIKELY(cls >= HAK_NCLASSES || (!HAK_CPU_HEAPS && !hak_self.heap) ||
+                          (!HAK_BLOCKS_ARE_MARKED && !hak_class_starts_at(cls, p)) || /* hak_mark_check decides */
+                          (HAK_HEADER_LIMIT && hak_tag_in_header_zone(p))))
         free_by_slab(p, __builtin_return_address(0));
     else
         free_remote(p, (unsigned)cls);

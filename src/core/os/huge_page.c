@@ -11,6 +11,7 @@
 #define SLOW_NS 1000000u /* 512 small pages take about as long */
 #define PAUSE_MS 1000u
 
+static _Atomic(bool) requested; /* by a heap of the program */
 static _Atomic(uint64_t) paused_until_ms, timed, slow, kept_small;
 
 /* How long touching the first huge page takes; 0 if the range contains no whole one. Keeps existing content. */
@@ -39,9 +40,18 @@ bool hak_huge_page_advise(void *base, size_t size)
     return false;
 }
 
+void hak_huge_page_request(void *base, size_t size, int wanted)
+{
+    bool always = hak_options.thp == HAK_THP_ALWAYS;
+    if (wanted > 0)
+        HAK_STORE_RELAXED(&requested, true);
+    hak_os_advise(base, size, wanted > 0 || (!wanted && always) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, HAK_CAUSE_huge_page);
+}
+
 bool hak_huge_page_is_on(void)
 {
-    return hak_options.thp == HAK_THP_ALWAYS || HAK_LOAD_RELAXED(&timed) > HAK_LOAD_RELAXED(&slow);
+    return hak_options.thp == HAK_THP_ALWAYS || HAK_LOAD_RELAXED(&requested) ||
+           HAK_LOAD_RELAXED(&timed) > HAK_LOAD_RELAXED(&slow);
 }
 
 void hak_huge_page_keep_small(void *base, size_t size)

@@ -12,6 +12,8 @@
 /* Advises huge pages for a writable range, and touches the first one. False if they are slow now, or refused: then the
  * range has small pages. */
 bool hak_huge_page_advise(void *base, size_t size);
+/* 1: the program requests huge pages there; -1: it wants none; 0: as HAKMEM_THP says. */
+void hak_huge_page_request(void *base, size_t size, int wanted);
 /* Whether the process was advised huge pages. */
 bool hak_huge_page_is_on(void);
 /* A part of the range was purged. Prevents khugepaged from making a huge page of the few small ones that are left (by

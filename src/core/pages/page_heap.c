@@ -3,6 +3,8 @@
  * free pages are adjacent, dirty.c which of them are dirty. */
 #include "page_heap.h"
 
+#include <sys/mman.h>
+
 #include "budget.h"
 #include "closed.h"
 #include "core/base/clock.h"
@@ -10,6 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/sealed.h"
 #include "core/os/huge_page.h"
+#include "core/os/limit.h"
 #include "core/os/meta.h"
 #include "free_runs.h"
 
@@ -18,7 +21,8 @@ HAK_LOCK(hak_pages_lock, HAK_RANK_PAGES);
 static struct hak_superslab *newest, *oldest; /* the newest and the oldest superslab of the cache */
 static size_t cached;
 static uint64_t pushes, hits, misses, evictions, mapped;
-static bool check_waiting; /* the pages may have made a purge due */
+static _Atomic(bool) advises; /* some superslab was, or is to be, advised for its set */
+static bool check_waiting;    /* the pages may have made a purge due */
 _Atomic(bool) hak_pages_due;
 _Atomic(size_t) hak_pages_room, hak_pages_room_soon;
 
@@ -207,6 +211,8 @@ static struct hak_place whole_place(struct hak_page_request *r)
     if (!at.base)
         return at;
     move_to_set(hak_superslab_of(at.base), r->set);
+    if (hak_advice_of_set(r->set))
+        HAK_STORE_RELAXED(&advises, true);
     return hak_free_runs_at(at.base);
 }
 
@@ -311,6 +317,44 @@ static struct hak_place find_place(struct hak_page_request *r, enum hak_pages_fr
 
 static void vacate(char *base, size_t pages, bool slab);
 
+/* --- advice ------------------------------------------------------------------------------------------------ */
+
+bool hak_pages_advise(char *base, size_t bytes, unsigned before, unsigned advice)
+{
+    unsigned gone = before & ~advice, more = advice & ~before;
+    if (more & HAK_ADVICE_NO_DUMP && hak_os_advise(base, bytes, MADV_DONTDUMP, HAK_CAUSE_superslab_map))
+        return false;
+    if (gone & HAK_ADVICE_NO_DUMP) /* refused, it stays out of dumps */
+        hak_os_advise(base, bytes, MADV_DODUMP, HAK_CAUSE_superslab_map);
+    if ((gone | more) & (HAK_ADVICE_HUGE | HAK_ADVICE_SMALL))
+        hak_huge_page_request(base, bytes, advice & HAK_ADVICE_HUGE ? 1 : advice & HAK_ADVICE_SMALL ? -1 : 0);
+    return true;
+}
+
+/* The caller holds pages of it, so it stays in its set. */
+static bool advise_superslab(struct hak_superslab *s)
+{
+    unsigned before = HAK_LOAD_ACQUIRE(&s->advice), advice = hak_advice_of_set(s->set);
+    if (before == advice)
+        return true;
+    bool done = hak_pages_advise(s->pages.base, HAK_SUPERSLAB, before, advice);
+    if (done)
+        HAK_STORE_RELEASE(&s->advice, (uint8_t)advice);
+    return done;
+}
+
+/* Where mappings are closed page by page, advice would get lost: there its users repeat it (arena.c). */
+static HAK_COLD bool advise_superslabs(char *base, size_t pages)
+{
+    bool done = true;
+    struct part x;
+    if (hak_limit_is_tight)
+        return true;
+    EACH_PART(x, base, pages)
+    done &= advise_superslab(x.s);
+    return done;
+}
+
 #define SOON_PAGES 65u
 static size_t may_wait; /* the allowance of the last free */
 
@@ -322,7 +366,7 @@ static void note_room(void)
     HAK_STORE_RELAXED(&hak_pages_room_soon, hak_min(room, SOON_PAGES));
 }
 
-/* The kernel refused to make the pages accessible. */
+/* The kernel refused to make the pages accessible, or the advice. */
 static HAK_COLD void put_refused(struct hak_page_request *r)
 {
     hak_lock_acquire(&hak_pages_lock);
@@ -347,7 +391,8 @@ bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
     }
     hak_lock_release(&hak_pages_lock);
     r->base = at.base;
-    if (HAK_UNLIKELY(r->base && !hak_closed_open(r->base, r->pages * HAK_PAGE)))
+    bool refused = r->base && HAK_LOAD_RELAXED(&advises) && !advise_superslabs(r->base, r->pages);
+    if (HAK_UNLIKELY(refused || (r->base && !hak_closed_open(r->base, r->pages * HAK_PAGE))))
         put_refused(r);
     return r->base;
 }
@@ -440,6 +485,8 @@ bool hak_pages_resize(struct hak_slab *run, size_t pages)
         vacate(run->base + pages * HAK_PAGE, before - pages, false);
     }
     hak_lock_release(&hak_pages_lock);
+    if (HAK_UNLIKELY(done && HAK_LOAD_RELAXED(&advises)))
+        advise_superslabs(run->base, pages);
     return done;
 }
 
@@ -499,6 +546,7 @@ static void close_superslab(char *base)
     hak_lock_acquire(&hak_pages_lock);
     struct hak_superslab *s = hak_page_at(base)->region;
     bool closes = s && s->free == HAK_ALL_PAGES && !s->pages.old && s->set < HAK_SET_OWN;
+    unsigned advice = closes ? HAK_LOAD_RELAXED(&s->advice) : HAK_ADVICE_NONE;
     if (closes) {
         hak_free_runs_cut(hak_free_runs_at(base), HAK_SUPERSLAB_PAGES);
         leave_cache(s, true);
@@ -508,6 +556,7 @@ static void close_superslab(char *base)
         hak_meta_recycle(&unused_superslabs, s);
     }
     hak_lock_release(&hak_pages_lock);
+    hak_pages_advise(base, HAK_SUPERSLAB, advice, HAK_ADVICE_NONE);
     if (closes && hak_closed_open(base, HAK_SUPERSLAB)) /* as a new superslab is */
         hak_space_free(base, 1, HAK_CAUSE_trim);
 }

@@ -52,6 +52,9 @@ bool hak_pages_resize(struct hak_slab *run, size_t pages);
 /* How many of the pages were handed out and have not been purged since. */
 unsigned hak_pages_given(const char *base, size_t pages);
 
+/* Replaces one advice by another; false: the memory cannot be left out of core dumps. */
+bool hak_pages_advise(char *base, size_t bytes, unsigned before, unsigned advice);
+
 struct hak_pages_count {
     size_t runs;            /* free ones */
     size_t dirty, returned; /* free pages with old content; free pages that were purged */

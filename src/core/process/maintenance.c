@@ -173,14 +173,19 @@ size_t hak_purge_all(size_t keep)
 
 #define REACHED_MOST 16u /* a program may free in steps */
 
-static _Atomic(hak_reached_function *) limit_reached;
-static _Atomic(void *) limit_context;
+static HAK_LOCK(reached_lock, HAK_RANK_ARENAS);
+static struct {
+    hak_reached_function *call;
+    void *context;
+} limit_reached;                         /* under the lock, so a call gets its own context */
 static HAK_THREAD_LOCAL bool in_reached; /* the function allocates itself */
 
 void hak_limit_hard(size_t bytes, hak_reached_function *reached, void *context)
 {
-    HAK_STORE_RELAXED(&limit_context, context);
-    HAK_STORE_RELAXED(&limit_reached, reached);
+    hak_lock_acquire(&reached_lock);
+    limit_reached.call = reached;
+    limit_reached.context = context;
+    hak_lock_release(&reached_lock);
     hak_budget_set_hard(bytes);
 }
 
@@ -198,11 +203,14 @@ static bool purge_for(size_t bytes)
 bool hak_make_room(size_t bytes)
 {
     for (unsigned i = 0; !purge_for(bytes); i++) {
-        hak_reached_function *reached = HAK_LOAD_RELAXED(&limit_reached);
+        hak_lock_acquire(&reached_lock);
+        hak_reached_function *reached = limit_reached.call;
+        void *context = limit_reached.context;
+        hak_lock_release(&reached_lock);
         if (!reached || in_reached || i == REACHED_MOST)
             return false;
         in_reached = true;
-        bool again = reached(bytes, HAK_LOAD_RELAXED(&limit_context));
+        bool again = reached(bytes, context);
         in_reached = false;
         if (!again)
             return false;
