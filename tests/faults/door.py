@@ -118,7 +118,7 @@ def main():
     if what in ("sqlite", "python"):
         faults = faults[::3]
     elif not LONG and how not in ("ENOMEM", *CALLS):
-        faults = faults[::4]  # variants of ENOMEM: another error, or a delay
+        faults = faults[::8]  # variants of ENOMEM: another error, or a delay
     problems = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for fault, problem in zip(

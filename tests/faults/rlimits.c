@@ -18,7 +18,7 @@
 #include "../limits/check.h"
 #include "../watchdog.h"
 
-enum { SECONDS = 100, BLOCKS = 2000 };
+enum { SECONDS = 100, BLOCKS = 1000 };
 
 static const struct {
     const char *name;

@@ -113,8 +113,10 @@ def sweep(library, program, name, late):
         if len(problems) == ENOUGH:
             break
         before, words = with_limit(name, 0 if late else kib), [program, name, kib if late else 0]
-        alone, _, _ = run(words, None, before)
         status, _, err = run(words, library, before)
+        alone = 0
+        if needs is None or status:
+            alone, _, _ = run(words, None, before)
         needs = kib if needs is None and alone == 0 else needs
         started = "shared object" not in err and "TLS" not in err and "libc.so" not in err
         if status == 0:

@@ -369,17 +369,17 @@ static void nothing(unsigned count)
 }
 
 const struct life_case life_forks[] = {
-    {"fork_among_threads", among_threads, 30},
-    {"fork_in_thread", in_thread, 30},
+    {"fork_among_threads", among_threads, 15},
+    {"fork_in_thread", in_thread, 15},
     {"fork_in_child", in_child, 10},
     {"fork_in_ending_thread", in_ending_thread, 10},
-    {"fork_in_handler", in_handler, 60},
+    {"fork_in_handler", in_handler, 30},
     {"atfork_prepare", with_handlers, 10},
     {"atfork_parent", with_handlers, 10},
     {"atfork_child", with_handlers, 10},
     {"atfork_threads", with_handlers, 3},
-    {"atfork_mutex", with_mutex, 100},
-    {"atfork_fork", with_handlers, 30},
+    {"atfork_mutex", with_mutex, 50},
+    {"atfork_fork", with_handlers, 15},
     {"fork_in_constructor", nothing, 0}, /* the other library forks */
     {"fork_in_destructor", nothing, 0},
     {"vfork", by_vfork, 20},
@@ -387,7 +387,7 @@ const struct life_case life_forks[] = {
     {"bare_fork", by_bare_fork, 1},
     {"bare_fork_after_rounds", by_bare_fork_after_rounds, 1},
     {"spawn", by_spawn, 10},
-    {"streams_flushed", beside_flush, 100},
-    {"streams_written", beside_writers, 60},
+    {"streams_flushed", beside_flush, 50},
+    {"streams_written", beside_writers, 30},
     {0},
 };

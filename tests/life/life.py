@@ -27,7 +27,7 @@ from common import finish, skip
 from tracing import settings_only
 
 PATIENCE = 60  # seconds; a cell takes less than one, on an idle machine
-LONG = 10      # times the rounds and the patience, under --long
+LONG = 20      # times the rounds and the patience, under --long
 
 # How the library gets into the process: the program, and what else is needed.
 WORLDS = {

@@ -430,6 +430,6 @@ static void in_exit(unsigned count)
 }
 
 const struct life_case life_locks[] = {
-    {"sleepers", sleepers, 1},      {"in_stacks", in_stacks, 20}, {"in_loader", in_loader, 1000}, {"in_tls", in_tls, 8},
-    {"in_streams", in_streams, 30}, {"in_names", in_names, 500},  {"in_exit", in_exit, 6},        {0},
+    {"sleepers", sleepers, 1},      {"in_stacks", in_stacks, 10}, {"in_loader", in_loader, 300}, {"in_tls", in_tls, 5},
+    {"in_streams", in_streams, 15}, {"in_names", in_names, 200},  {"in_exit", in_exit, 4},       {0},
 };

@@ -36,7 +36,7 @@ def main():
     for program in "pool_tls", "mid_large_mt":
         for threads in 1, 4:
             seen = []
-            for cycles in 100_000, 1_000_000:
+            for cycles in 40_000, 400_000:
                 name = f"{program} {threads} {cycles} 256 42"
                 process = tracing.trace(library, [bench_dir / f"bench_{program}", threads, cycles, 256, 42],
                                         SETTINGS)[0]
