@@ -120,9 +120,15 @@ class Redis:
             return self.input.read(int(rest) + 2)[:-2].decode()
         return line
 
-    def memory(self):
-        time.sleep(0.4)  # redis reads the figures every 100 ms
-        return {key: int(value) for key, value in re.findall(r"^(\w+):(\d+)\r?$", self("INFO", "memory"), re.MULTILINE)}
+    def memory(self, wanted=lambda figures: True):
+        """The figures of INFO once they are as wanted, or the last ones: redis reads them from time to time."""
+        end = time.monotonic() + SECONDS
+        while True:
+            text = self("INFO", "memory")
+            figures = {key: int(value) for key, value in re.findall(r"^(\w+):(\d+)\r?$", text, re.MULTILINE)}
+            if wanted(figures) or time.monotonic() > end:
+                return figures
+            time.sleep(0.05)
 
 
 def redis(library, tool):
@@ -139,20 +145,25 @@ def redis(library, tool):
             ask = wait_for("redis", lambda: Redis(folder / "socket"), process)
             problems += wrong_library(process.pid)
             ask("EVAL", "for i = 1, 20000 do redis.call('set', i, string.rep('x', 3000)) end", "0")
-            ask.memory()  # whose answer leaves a buffer behind
-            full = ask.memory()
-            process.send_signal(signal.SIGUSR1)
-            wait_for("statistics", lambda: (folder / "stats").read_text().endswith("}\n"), process)
-            causes = json.loads(output_of([tool, "causes", "--json", folder / "stats"]))
-            live = causes["live_bytes"]
-            if abs(full["allocator_allocated"] - live) > PAGE:
-                problems.append(f"INFO says allocated {full['allocator_allocated']}, hakmem causes {live}")
+
+            def live_bytes():
+                (folder / "stats").unlink(missing_ok=True)
+                process.send_signal(signal.SIGUSR1)
+                wait_for("statistics", lambda: (folder / "stats").read_text().endswith("}\n"), process)
+                return json.loads(output_of([tool, "causes", "--json", folder / "stats"]))["live_bytes"]
+
+            # Redis changes the size of its buffers at leisure, so both are read until they agree.
+            full = ask.memory(lambda now: abs(now["allocator_allocated"] - live_bytes()) <= PAGE)["allocator_allocated"]
+            live = live_bytes()
+            if abs(full - live) > PAGE:
+                problems.append(f"INFO says allocated {full}, hakmem causes {live}")
             ask("EVAL", "for i = 1, 20000 do redis.call('del', i) end", "0")  # FLUSHALL would purge itself
-            before = ask.memory()
+            before = ask.memory(lambda now: now["allocator_allocated"] < full - 50 * MIB)
             if (reply := ask("MEMORY", "PURGE")) != "+OK":
                 problems.append(f"MEMORY PURGE: {reply}")
-            after = ask.memory()
-            for key in ("allocator_resident", "used_memory_rss"):
+            purged = ("allocator_resident", "used_memory_rss")
+            after = ask.memory(lambda now: all(before[key] - now[key] >= 30 * MIB for key in purged))
+            for key in purged:
                 if before[key] - after[key] < 30 * MIB:
                     problems.append(f"MEMORY PURGE: {key} was {before[key]}, is {after[key]}")
             stats = ask("MEMORY", "STATS")
@@ -163,8 +174,8 @@ def redis(library, tool):
             reply = ask("CONFIG", "SET", "activedefrag", "yes")
             if reply != "+OK" and "modified Jemalloc" not in reply:
                 problems.append(f"activedefrag: {reply}")
-            if not (running := ask.memory())["active_defrag_running"] == 0:
-                problems.append(f"activedefrag does not end: {running['active_defrag_running']}")
+            if running := ask.memory(lambda now: now["active_defrag_running"] == 0)["active_defrag_running"]:
+                problems.append(f"activedefrag does not end: {running}")
     finish(problems, f"allocated {live}; resident {before['allocator_resident']}, purged "
                      f"{after['allocator_resident']}")
 
