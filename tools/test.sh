@@ -22,43 +22,46 @@ usage "--long" "$@"
 
 # name | compiler | options | which tests, all when empty | which more by --long
 # Suite `second` runs in the default build, elsewhere by --long only: with a backend that is not the default one unit,
-# api, stress and misuse; the api but by its plain names; all ways into a process but one; compilers that have malloc in
-# line. Suite `again` runs by --long only: limits, faults, memory, ledger and soak with such a backend. Suite `threads`:
-# the unit tests that start threads.
+# api, stress and misuse; the api but by its plain names, and what of it has no code of its own in the variant; all ways
+# into a process but one; compilers that have malloc in line; what reads the sources. Suite `again` runs by --long only:
+# limits, faults, memory, ledger and soak with such a backend. Suite `threads`: the unit tests that start threads;
+# `same`: those of what is the same in builds with other headers and caches.
 # Static probes are built where their header is.
 PROBES=$(find /usr/include -path "*/sys/sdt.h" -printf " -Dprobes=true" -quit)
-# All suites but these.
-MOST="--no-suite limits --no-suite faults --no-suite memory --no-suite docs --no-suite soak"
-readonly PROBES MOST VARIANTS=(
+# Of other headers and parts: what each build alone can get wrong is what its blocks look like, and how it is put
+# together. The rest, in builds with all parts or with few, is for --long.
+OWN="--suite api --suite misuse --suite stress --suite shape"
+REST="--suite unit --suite switches --suite observe --suite pool --suite life"
+# Where neither instructions nor speed are tested, the compiler optimises little, and assertions are checked.
+PLAIN="-Dbuildtype=debug -Doptimization=1 -Ddebug=false -Dbench=false"
+readonly PROBES OWN REST PLAIN VARIANTS=(
     "default      | gcc   | | |"
-    "thread       | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=thread -Dbench=false \
+    "thread       | gcc   | -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=thread -Dbench=false \
         | --suite threads --suite stress | --suite unit"
-    "address      | gcc   | -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dbench=false \
+    "address      | gcc   | -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Dbench=false \
         | --suite unit --suite stress |"
     "header       | gcc   | -Dtiny_header=true -Dbench=false \
-        | $MOST --no-suite life | --suite limits --suite memory --suite life"
-    "small-header | clang | -Dtiny_header=small -Dbench=false \
-        | $MOST --no-suite models --no-suite fuzz --no-suite life --no-suite unit | --suite life --suite unit"
-    "tiny-large   | gcc   | -Dbuildtype=debug -Dfrontends=tiny,large -Dbench=false \
-        | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
-    "large-legacy | gcc   | -Dfrontends=large -Dbackends=legacy -Dbench=false \
-        | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
-    "pool-large   | gcc   | -Dfrontends=pool,large -Dbackends=shared_pool -Dbench=false \
-        | $MOST --no-suite life --no-suite unit | --suite life --suite unit"
+        | $OWN --suite unit --suite switches --no-suite same | $REST --suite limits --suite memory"
+    "small-header | clang | -Dtiny_header=small -Dbench=false | $OWN --no-suite settings | $REST"
+    "tiny-large   | gcc   | $PLAIN -Dfrontends=tiny,large | $OWN | $REST"
+    "large-legacy | gcc   | $PLAIN -Dfrontends=large -Dbackends=legacy | $OWN | $REST"
+    "pool-large   | gcc   | $PLAIN -Dfrontends=pool,large -Dbackends=shared_pool | $OWN --suite pool | $REST"
     "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
-    "fuzz-header  | clang | -Dbuildtype=debug -Dtiny_header=true -Dbench=false | --suite fuzz |"
+    "fuzz-header  | clang | $PLAIN -Dtiny_header=true | --suite fuzz |"
     "list         | gcc   | -Dcache=list -Dbench=false$PROBES \
-        | --suite unit --suite stress --suite switches --suite misuse --suite shape | --suite limits"
-    "hardened     | gcc   | -Dhardened=true -Dbench=false | --suite unit --suite misuse --suite stress --suite shape \
-        | --suite api --suite limits --suite life --suite switches"
-    "checks       | gcc   | -Dhardened=checks -Dbench=false | --suite misuse --suite settings \
+        | --suite unit --suite stress --suite switches --suite misuse --suite shape --no-suite settings \
+        --no-suite same | --suite unit --suite limits"
+    "hardened     | gcc   | -Dhardened=true -Dbench=false \
+        | --suite unit --suite misuse --suite stress --suite shape --no-suite same \
+        | --suite unit --suite api --suite limits --suite life --suite switches"
+    "checks       | gcc   | $PLAIN -Dhardened=checks | --suite misuse --suite settings \
         | --suite unit --suite stress"
-    "hardened-header | gcc | -Dhardened=true -Dtiny_header=true -Dbench=false \
+    "hardened-header | gcc | $PLAIN -Dhardened=true -Dtiny_header=true \
         | --suite misuse | --suite unit --suite stress"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"
-    "external     | gcc   | -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend \
-        -Dbench=false | --suite api --suite stress --suite switches --suite life |"
-    "no-override  | gcc   | -Doverride=false -Dbench=false | --suite shape | --suite unit"
+    "external     | gcc   | $PLAIN -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend \
+        | --suite api --suite stress --suite switches | --suite life"
+    "no-override  | gcc   | $PLAIN -Doverride=false | --suite shape | --suite unit"
 )
 readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl
     quickstart refusals site tidy format)
@@ -84,7 +87,7 @@ readonly LONGEST=(default small-header workbench programs pool-large large-legac
 # label | variant | what its reports must say | environment | which programs, * for all | which by programs-more
 readonly PROGRAM_BUILDS=(
     "default      | default      | tiny_header=false backend=shared_pool | | * |"
-    "header       | header       | tiny_header=true backend=shared_pool  | | gcc redis | *"
+    "header       | header       | tiny_header=true backend=shared_pool  | | redis | *"
     "small-header | small-header | tiny_header=small backend=shared_pool | | | *"
     "legacy       | default      | tiny_header=false backend=legacy      | HAKMEM_BACKEND=legacy | | *"
 )
@@ -115,10 +118,8 @@ PASSED=0
 FAILED=0
 CPU=0
 LONG=0
-CACHED=$(command -v ccache || true)
 # Build folders differ, which need not prevent ccache from sharing objects. The compiler's name would.
 export CCACHE_NOHASHDIR=1
-readonly GCC="${CACHED:+ccache }gcc"
 
 trim() {
     local text=$1
@@ -157,6 +158,12 @@ report() {
     fi
 }
 
+# compiler NAME: behind ccache, which setup may have installed since this began.
+compiler() {
+    ! command -v ccache >/dev/null || printf 'ccache '
+    echo "$1"
+}
+
 variant_line() {
     local line
     for line in "${VARIANTS[@]}"; do
@@ -187,7 +194,7 @@ build_unlocked() {
         meson configure "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 || return 1
     else
         rm -rf "$dir"
-        CC="${CACHED:+ccache }$(field "$line" 1)" meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 ||
+        CC=$(compiler "$(field "$line" 1)") meson setup "$dir" "${COMMON[@]}" "${options[@]}" >>"$log" 2>&1 ||
             return 1
     fi
     [ "$LONG" -eq 0 ] && [ "$1" != default ] || { ninja -C "$dir" all meson-test-prereq >>"$log" 2>&1; return; }
@@ -202,8 +209,8 @@ tests_of() {
     [ "$LONG" -eq 1 ] || [ "$1" = default ] || TESTS+=(--no-suite second --no-suite long)
 }
 
-# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles the library and what the chosen tests need. Meson runs
-# first if its files have changed: it says which targets there are.
+# compile_for DIR [--suite NAME | --no-suite NAME]...: compiles what the chosen tests need. Meson runs first if its
+# files have changed: it says which targets there are.
 compile_for() {
     ninja -C "$1" build.ninja && needed_targets "$@" | xargs ninja -C "$1"
 }
@@ -218,7 +225,7 @@ suites = lambda test: {s.split(":")[-1] for s in test["suite"]}
 needed = {target for test in about("tests") if not suites(test) & unwanted and (not wanted or suites(test) & wanted)
           for target in test["depends"]}
 for target in about("targets"):
-    if target["id"] in needed or target["name"] == "hakmem" and "library" in target["type"]:
+    if target["id"] in needed:
         print("\n".join(os.path.relpath(file, folder) for file in target["filename"]))
 EOF
 }
@@ -383,17 +390,15 @@ EOF
 
 # One build directory is switched from policy to policy, without a new setup.
 reconfigure() {
-    local header dir=$OUT/reconfigure
+    local choice dir=$OUT/reconfigure
     rm -rf "$dir"
-    CC=$GCC meson setup "$dir" -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
-    for header in true false small; do
-        meson configure "$dir" -Dtiny_header=$header || return 1
+    # shellcheck disable=SC2086
+    CC=$(compiler gcc) meson setup "$dir" $PLAIN -Djemalloc=false -Dtests=false "${COMMON[@]}" || return 1
+    for choice in "true shared_pool" "small legacy"; do
+        meson configure "$dir" -Dtiny_header="${choice% *}" -Ddefault_backend="${choice#* }" || return 1
         ninja -C "$dir" || return 1
-        says reconfigure tiny_header $header || return 1
+        says reconfigure tiny_header "${choice% *}" && says reconfigure backend "${choice#* }" || return 1
     done
-    meson configure "$dir" -Ddefault_backend=legacy || return 1
-    ninja -C "$dir" || return 1
-    says reconfigure backend legacy
 }
 
 # cross NAME: another processor, by Debian's cross compiler and qemu-user: pairs, foreign frees and ending threads,
@@ -401,7 +406,7 @@ reconfigure() {
 # unit tests with pages of 16 and 64 KiB. qemu-user has no restartable sequences: tests of the cache of CPUs see locks,
 # and what each sequence does alone.
 cross() {
-    local line file triplet qemu workload library tests=true dir=$OUT/$1
+    local line file triplet qemu workload library tests=true targets=() dir=$OUT/$1
     [ "$1" = aarch64 ] || flock "$OUT/processors.lock" tools/setup.sh processors || return 1
     [ "$1" != aarch64 ] || [ "$LONG" -eq 1 ] || tests=false
     for line in "${PROCESSORS[@]}"; do
@@ -414,7 +419,10 @@ cross() {
             s/'little'/'$(field "$line" 4)'/" tools/cross/$file.ini >"$OUT/${file/aarch64/$1}.ini" || return 1
     done
     PKG_CONFIG_LIBDIR=$OUT/$1-cmocka meson setup "$dir" --cross-file "$OUT/$1.ini" --cross-file "$OUT/qemu-$1.ini" \
-        "${COMMON[@]}" -Dtests=$tests && ninja -C "$dir" || return 1
+        "${COMMON[@]}" -Dtests=$tests || return 1
+    [ $tests = true ] ||
+        targets=("src/$(readlink "$dir/src/libhakmem.so.0")" bench/bench_{random_mixed,remote,larson})
+    ninja -C "$dir" "${targets[@]}" || return 1
     library=$(library_of "$1")
     for workload in "random_mixed 200000 400 1" "remote 2 100000 1000 50 42" \
         "larson --ops 100000 8 128 1024 1 12345 4"; do
@@ -446,7 +454,8 @@ musl() {
     local dir=$OUT/musl suites=(--no-suite machine --suite unit --suite api --suite stress --suite misuse)
     [ "$LONG" -eq 0 ] && suites+=(--no-suite second --no-suite long) || suites+=(--suite memory --suite limits)
     rm -rf "$dir"
-    PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini -Dbench=false \
+    # shellcheck disable=SC2086
+    PKG_CONFIG_LIBDIR=$OUT/musl-cmocka meson setup "$dir" --cross-file tools/cross/musl.ini $PLAIN \
         "${COMMON[@]}" || return 1
     compile_for "$dir" "${suites[@]}" || return 1
     meson test -C "$dir" --no-rebuild --print-errorlogs --timeout-multiplier 3 "${suites[@]}"
@@ -508,7 +517,7 @@ dists() {
     tar -xf "$dir"/meson-dist/hakmem-*.tar.xz -C "$from" --strip-components=1 || return 1
     meson setup "$from/build of it" "$from" --prefix "$OUT/installed" --libdir lib -Dbench=false "${COMMON[@]}" ||
         return 1
-    meson test -C "$from/build of it" --suite api --print-errorlogs || return 1
+    meson test -C "$from/build of it" --print-errorlogs "api "{results,threads}" plain shared_pool" || return 1
     for file in libhakmem.a libhakmem.so.0; do
         ninja -C "$from/build of it" "src/$(readlink "$dir/src/$file" || echo $file)" &&
             cmp "$dir/src/$file" "$from/build of it/src/$file" || return 1
@@ -534,7 +543,8 @@ installs() {
     local compile word how prefix=$OUT/installed dir=$OUT/install
     local -x PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=
     rm -rf "$dir" "$prefix"
-    CC=$GCC meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
+    CC=$(compiler gcc) meson setup "$dir" --prefix "$prefix" --libdir lib -Dtests=false -Dbench=false "${COMMON[@]}" ||
+        return 1
     ninja -C "$dir" && stages_install "$dir" "$prefix" && dists "$dir" || return 1
     meson install -C "$dir" --quiet || return 1
     for word in program unnamed; do
@@ -635,8 +645,9 @@ links_backend() {
     ln -s ../elsewhere "$dir/subprojects/misnamed"
     guide_block meson 1 | sed 's/NAME/mid/; s/2048/1024/' >"$dir/subprojects/mid/meson.build"
     guide_block c 4 >"$dir/subprojects/mid/mid.c"
+    # shellcheck disable=SC2086
     meson setup "$dir/build" "$dir" -Dexternal=my_backend,mid,example_frontend,high -Ddefault_backend=my_backend \
-        -Dtests=false -Dbench=false "${COMMON[@]}" || return 1
+        $PLAIN -Djemalloc=false -Dtests=false "${COMMON[@]}" || return 1
     ninja -C "$dir/build" || return 1
     says linked/build backend my_backend &&
         says linked/build frontends "tiny pool large mid example_frontend high" || return 1
@@ -671,8 +682,14 @@ tidy() {
     local checks=-clang-analyzer-* commands=$OUT/tidy
     [ "$LONG" -eq 0 ] || checks=
     mkdir -p "$commands"
-    # without gcc's own flags
-    sed -E 's/ -f(fixed|align)-[a-z0-9=]*//g' "$1/compile_commands.json" >"$commands/compile_commands.json"
+    # without gcc's own flags, and each file once
+    "$PYTHON" - "$1/compile_commands.json" >"$commands/compile_commands.json" <<'EOF' || return 1
+import json, re, sys
+each = {entry["file"]: entry for entry in reversed(json.load(open(sys.argv[1])))}
+for entry in each.values():
+    entry["command"] = re.sub(" -f(fixed|align)-[a-z0-9=]*", "", entry["command"])
+print(json.dumps(list(each.values())))
+EOF
     run-clang-tidy -quiet -p "$commands" -checks="$checks" "$PWD/(src|tests|bench)/.*[.]c$"
 }
 
