@@ -41,7 +41,7 @@ readonly PROBES OWN REST PLAIN VARIANTS=(
     "address      | gcc   | -Dbuildtype=debugoptimized -Doptimization=1 -Db_sanitize=address,undefined -Dbench=false \
         | --suite unit --suite stress |"
     "header       | gcc   | -Dtiny_header=true -Dbench=false \
-        | $OWN --suite unit --suite switches --no-suite same | $REST --suite limits --suite memory"
+        | $OWN --suite unit --no-suite settings --no-suite same | $REST --suite limits --suite memory"
     "small-header | clang | -Dtiny_header=small -Dbench=false | $OWN --no-suite settings | $REST"
     "tiny-large   | gcc   | $PLAIN -Dfrontends=tiny,large | $OWN | $REST"
     "large-legacy | gcc   | $PLAIN -Dfrontends=large -Dbackends=legacy | $OWN | $REST"
@@ -49,8 +49,8 @@ readonly PROBES OWN REST PLAIN VARIANTS=(
     "clang        | clang | | --suite shape --suite models --suite fuzz | --suite unit"
     "fuzz-header  | clang | $PLAIN -Dtiny_header=true | --suite fuzz |"
     "list         | gcc   | -Dcache=list -Dbench=false$PROBES \
-        | --suite unit --suite stress --suite switches --suite misuse --suite shape --no-suite settings \
-        --no-suite same | --suite unit --suite limits"
+        | --suite unit --suite stress --suite misuse --suite shape --no-suite settings --no-suite same \
+        | --suite unit --suite switches --suite limits"
     "hardened     | gcc   | -Dhardened=true -Dbench=false \
         | --suite unit --suite misuse --suite stress --suite shape --no-suite same \
         | --suite unit --suite api --suite limits --suite life --suite switches"
@@ -60,7 +60,7 @@ readonly PROBES OWN REST PLAIN VARIANTS=(
         | --suite misuse | --suite unit --suite stress"
     "valgrind     | gcc   | -Dvalgrind=true -Dbench=false | --suite memcheck | --suite stress"
     "external     | gcc   | $PLAIN -Dexternal=example_backend,example_frontend -Ddefault_backend=example_backend \
-        | --suite api --suite stress --suite switches | --suite life"
+        | --suite api --suite stress --suite switches --no-suite settings | --suite life"
     "no-override  | gcc   | $PLAIN -Doverride=false | --suite shape | --suite unit"
 )
 readonly STAGES=(programs workbench wheel install subproject lto linked-backend reconfigure aarch64 musl

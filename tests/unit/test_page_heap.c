@@ -1219,9 +1219,9 @@ static const struct {
     unsigned rounds, random;
     bool limited;
 } random_lives[] = {
-    {"HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400", 12000, 11, false},
-    {LATER "HAKMEM_SUPERSLAB_TTL_SEC=86400 HAKMEM_SS_EMPTY_SCAN_LIMIT=1000", 8000, 12, false}, /* much waits */
-    {"HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400", 8000, 13, true},
+    {"HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400", 6000, 11, false},
+    {LATER "HAKMEM_SUPERSLAB_TTL_SEC=86400 HAKMEM_SS_EMPTY_SCAN_LIMIT=1000", 4000, 12, false}, /* much waits */
+    {"HAKMEM_PURGE_DELAY_MS=20 HAKMEM_SUPERSLAB_TTL_SEC=86400", 4000, 13, true},
 };
 
 TEST_EACH(a_random_life_as_a_plain_model_says, random_lives)
