@@ -138,8 +138,7 @@ fn main() {
     let skip = |path: &Path| {
         let folder = path.parent().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        name == "observers" // libraries of their own
-            || (folder.ends_with("core/heap/caches")
+        (folder.ends_with("core/heap/caches")
                 && name != cache && (name != "slots" || cache == "list") && (name != "cpu" || !cpu_heaps))
             || (folder.ends_with("core/hardened") && !feature("HARDENED"))
             || (!cpu_heaps && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
@@ -148,7 +147,6 @@ fn main() {
             || path.ends_with("api/inline.c")
             || path.ends_with("api/mallocx.c")
             || path.ends_with("src/compat")
-            || path.ends_with("src/observers")
     };
     let mut files = vec![out.join("parts.c")];
     sources(&src, &skip, &mut files);

@@ -277,7 +277,7 @@ HAK_EXPORT struct hak_mallinfo mallinfo(void)
 
 #define TWIN(name) __attribute__((alias("hakmem_" #name), visibility("default")))
 
-#if HAK_OVERRIDE == 1 /* with 2, observers/profile/profile.c defines these */
+#if HAK_OVERRIDE == 1 /* with 2, tools/profile/profile.c defines these */
 void *malloc(size_t size) TWIN(malloc);
 void free(void *ptr) TWIN(free);
 void *calloc(size_t count, size_t size) TWIN(calloc);

@@ -5,8 +5,8 @@ The folders of src/core are layers: a file includes, and calls, only files of it
 include or call each other in a circle: the symbols that the objects of the archive define and use show the calls. core
 knows no part by name, neither as a symbol nor as a string. Each part of src/frontends and src/backends includes core
 and its own folder, never a sibling, and finds the table of parts in plugin.h alone; src/api includes core;
-src/observers and src/compat are libraries of their own: the former include both, the latter the api alone. Only
-src/core/os/os.c makes memory-related system calls.
+src/compat, which has libraries of their own, includes the api alone. Only src/core/os/os.c makes memory-related system
+calls.
 """
 import re
 import sys
@@ -29,7 +29,7 @@ MEMORY_CALLS = ["mmap", "mmap64", "munmap", "mremap", "madvise", "posix_madvise"
 CALL = re.compile(r"(?<![\w.>])(?:%s)[ \t\n]*\(|\b(?:SYS|__NR)_(?:%s)\b"
                   % ("|".join(MEMORY_CALLS), "|".join(MEMORY_CALLS)))
 # Libraries of their own, and what they include.
-BESIDE = {"observers": {"core", "api"}, "compat": {"api"}}
+BESIDE = {"compat": {"api"}}
 # Files that the build makes; core's own.
 GENERATED = {"hak_config.h", "hak_settings.def", "sizeclass_table.h"}
 
@@ -100,8 +100,6 @@ def name_problems(path, src, parts):
 
 
 def call_problems(path, src):
-    if layer_of(path, src) == "observers":  # libraries of their own
-        return
     code = code_of(path)
     for match in CALL.finditer(code):
         yield (f"{path.relative_to(src)}:{line_of(code, match.start())}: {match[0].strip(' (')} outside "

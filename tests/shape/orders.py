@@ -3,7 +3,7 @@
 """docs/reference.md's table of memory orders against the code. orders.py SRC PAGE
 The first column of a row names functions that release, the second those that acquire; a function whose operation does
 both is in either. Each function of the code is there, in a row that names its file, and each other name of a row is a
-word of its files. src/observers, which are libraries of their own, are left out.
+word of its files.
 """
 import re
 import sys
@@ -40,8 +40,7 @@ def rows_of(page):
 
 def main():
     src, page = Path(sys.argv[1]), Path(sys.argv[2])
-    files = [path for path in sorted([*src.rglob("*.c"), *src.rglob("*.h")])
-             if "observers" not in path.parts and not str(path).endswith(MACROS)]
+    files = [path for path in sorted([*src.rglob("*.c"), *src.rglob("*.h")]) if not str(path).endswith(MACROS)]
     rows, listed, problems = list(rows_of(page)), set(), []
     for names, cells in rows:
         paths = [path for path in files if any(f"/{path}".endswith(f"/{name}") for name in names)]

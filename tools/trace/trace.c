@@ -31,9 +31,11 @@ enum { LOCK_PI_PRIVATE = 6 | 128, UNLOCK_PI_PRIVATE = 7 | 128, LOCK_PI2_PRIVATE 
 #define STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #define ADD(p, n) __atomic_fetch_add(p, n, __ATOMIC_RELAXED)
 
-/* libhakmem.so looks for it: with HAKMEM_TRACE it reports if there is no recorder. */
-EXPORT extern const int hak_trace_is_loaded;
-const int hak_trace_is_loaded = TRACE_VERSION;
+/* libhakmem.so's hook (src/core/base/observer.h): with HAKMEM_TRACE it reports if there is no recorder. */
+EXPORT extern const struct hak_observer {
+    int (*set)(size_t value);
+} hak_observer_trace;
+const struct hak_observer hak_observer_trace = {NULL};
 
 /* --- the allocator behind this library ------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "core/base/layout.h"
 #include "core/base/log.h"
+#include "core/base/observer.h"
 #include "core/base/sealed.h"
 #include "core/base/text.h"
 #include "core/pages/guard.h"
@@ -15,9 +16,6 @@
 #include "maintenance.h"
 #include "start.h"
 #include "stats_sink.h"
-
-/* Defined by libhakmem-profile.so, if it is loaded. */
-extern int hak_profile_set(size_t mean) __attribute__((weak));
 
 /* What tools read. Files show their static variables themselves. */
 static void show_structures(void)
@@ -102,7 +100,7 @@ int hak_control_get(const char *name, char *value, size_t size)
 
 int hak_control_profile(size_t mean)
 {
-    return hak_profile_set ? hak_profile_set(mean) : -ENOSYS;
+    return &hak_observer_profile ? hak_observer_profile.set(mean) : -ENOSYS;
 }
 
 int hak_control_set(const char *name, const char *value)

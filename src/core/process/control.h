@@ -10,7 +10,7 @@
 int hak_control_get(const char *name, char *value, size_t size);
 /* -ENOENT: no such setting; -EPERM: it cannot change any more; -EINVAL: not a valid value; else the system's error. */
 int hak_control_set(const char *name, const char *value);
-/* Sets the mean of the heap profile; -ENOSYS without libhakmem-profile.so. */
+/* Sets the mean of the heap profile; -ENOSYS without its observer. */
 int hak_control_profile(size_t mean);
 
 #endif

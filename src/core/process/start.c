@@ -9,6 +9,7 @@
 #include "core/base/kernel.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/observer.h"
 #include "core/base/secret.h"
 #include "core/base/text.h"
 #include "core/base/work.h"
@@ -20,11 +21,6 @@
 #include "stats_sink.h"
 
 extern char **environ;
-
-/* Defined by libhakmem-trace.so (tools/trace), if it is loaded. */
-extern const int hak_trace_is_loaded __attribute__((weak));
-/* Defined by libhakmem-profile.so (src/observers), if it is loaded. */
-extern int hak_profile_set(size_t mean) __attribute__((weak));
 
 /* Defined by a program that has settings of its own. */
 extern const char *hakmem_conf __attribute__((weak));
@@ -57,6 +53,13 @@ static void seal(void)
         sealed = hak_os_protect(&hak_sealed, sizeof hak_sealed, PROT_READ, HAK_CAUSE_seal) == 0;
 }
 
+static void expect_observer(unsigned option, bool is_set, const struct hak_observer *observer)
+{
+    if (is_set && !observer && !hak_options.quiet)
+        hak_log("%s has no effect: its library is not loaded; `hakmem options` says which command loads it",
+                hak_option_text(&hak_option_table[option], HAK_TEXT_NAME));
+}
+
 static bool init_locked(void)
 {
     hak_started_ms = hak_clock_ms();
@@ -73,11 +76,8 @@ static bool init_locked(void)
     if (hak_options.verbose)
         hak_log("version %s, backend %s, release %s, tiny_header %s, cache %s", HAK_VERSION, hak_parts.backend->name,
                 hak_parts.release->name, HAK_TINY_HEADER_NAME, HAK_CACHE_NAME);
-    if (hak_options.trace[0] && !&hak_trace_is_loaded && !hak_options.quiet)
-        hak_log("HAKMEM_TRACE=%s: nothing is recorded without libhakmem-trace.so, which `hakmem record` loads",
-                hak_options.trace);
-    if (hak_options.profile && !hak_profile_set && !hak_options.quiet)
-        hak_log("HAKMEM_PROFILE: libhakmem-profile.so is not loaded, there is no profile; run hakmem profile -- CMD");
+    expect_observer(HAK_OPTION_trace, hak_options.trace[0], &hak_observer_trace);
+    expect_observer(HAK_OPTION_profile, hak_options.profile, &hak_observer_profile);
     if (hak_stats_sink_wants_stderr())
         hak_stats_sink_keep_stderr();
     hak_work_add(HAK_WORK_MAX); /* the first maintenance step is at the end of this slow path: Prometheus's file */

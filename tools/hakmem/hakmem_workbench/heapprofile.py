@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads a heap profile (src/observers/profile/format.h): the file of one, or the memory of a running process.
+"""Reads a heap profile (tools/profile/format.h): the file of one, or the memory of a running process.
 
 A sample of a block of s bytes, drawn at a mean of m, stands for 1 / (1 - exp(-s / m)) blocks.
 """

@@ -108,7 +108,8 @@ def from_build(directory: str) -> Library:
 def beside(library: Library, name: str) -> str:
     """A file that comes with the library."""
     folder = Path(library.real).parent
-    for place in (folder / "hakmem", folder, folder.parent / "tools" / "trace"):
+    tools = folder.parent / "tools"
+    for place in (folder / "hakmem", folder, tools / "trace", tools / "profile"):
         if (place / name).is_file():
             return str(place / name)
     if found := shutil.which(name):

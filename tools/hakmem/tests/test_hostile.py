@@ -83,7 +83,7 @@ def all_bounded(files: list[bytes], path: Path, read: Callable[[str], object]) -
 def profile(real_library: Path, compiled: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A small one: its unused entries and frames are left out."""
     folder = tmp_path_factory.mktemp("profile")
-    observer = real_library.parent / heapprofile.OBSERVER
+    observer = real_library.parents[1] / "tools" / "profile" / heapprofile.OBSERVER
     if not observer.exists():
         pytest.skip("no libhakmem-profile.so was built")
     environment = clean_environment() | {"LD_PRELOAD": f"{observer}:{real_library}", "HAKMEM_PROFILE": "4000000"}

@@ -101,7 +101,7 @@ def test_a_program_that_cannot_have_one(
 ) -> None:
     for said, flags in (
         ("is statically linked", ("-static",)),
-        ("contains a hakmem without the profile", ("-Wl,-u,malloc", str(observer.parent / "libhakmem.a"))),
+        ("contains a hakmem without the profile", ("-Wl,-u,malloc", str(real_library.parent / "libhakmem.a"))),
     ):
         program = compiled("profiled", "-pthread", *flags)
         done = hakmem("profile", "--library", str(real_library), "--", program)
@@ -269,7 +269,7 @@ def test_what_is_none(hakmem: Hakmem, tmp_path: Path) -> None:
 def test_without_its_library(real_library: Path) -> None:
     environment = clean_environment() | {"LD_PRELOAD": str(real_library), "HAKMEM_PROFILE": "1000"}
     said = subprocess.run(["/bin/ls", "/"], env=environment, capture_output=True, text=True, check=True).stderr
-    assert said.startswith("hakmem: HAKMEM_PROFILE: libhakmem-profile.so is not loaded")
+    assert said.startswith("hakmem: HAKMEM_PROFILE has no effect: its library is not loaded")
     assert len(said.splitlines()) == 1
 
 # --- names ---------------------------------------------------------------------------------------

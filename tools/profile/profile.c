@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "api/hakmem.h"
+#include "core/base/observer.h"
 #include "samples.h"
 #include "unwind.h"
 
@@ -249,15 +250,16 @@ HAK_EXPORT void cfree(void *p)
 
 /* --- control -------------------------------------------------------------------------------------------- */
 
-/* libhakmem looks for this name: hakmem_profile and hakmem_set call it. */
-int hak_profile_set(size_t mean);
-HAK_EXPORT int hak_profile_set(size_t mean)
+/* hakmem_profile and hakmem_set call it. */
+static int set_profile_mean(size_t mean)
 {
     if (mean > (size_t)1 << 40)
         return -EINVAL;
     self.left = self.mean = 0; /* this thread follows at once */
     return hak_samples_set_mean(mean) ? 0 : -ENOMEM;
 }
+
+HAK_EXPORT const struct hak_observer hak_observer_profile = {set_profile_mean};
 
 static size_t wanted_mean(void)
 {
