@@ -83,7 +83,7 @@ fn config(header: &str, cache: &str, cpu_heaps: bool, parts: &Parts) -> String {
         ("HARDENED_FULL", feature("HARDENED") as usize),
         ("VALGRIND", 0), ("PROBES", 0), ("COUNTING", 0), ("SANITIZED", 0),
         ("OWN_THREADS", ["x86_64", "aarch64"].contains(&arch.as_str()) as usize),
-        ("OWN_MMAP", (arch != "s390x") as usize), ("CACHE_LIST", (cache == "list") as usize),
+        ("OWN_MMAP", (arch != "s390x") as usize),
         ("CACHE_ARRAY", (cache == "array") as usize), ("CPU_HEAPS", cpu_heaps as usize),
         ("SEQUENCES", (cpu_heaps && ["x86_64", "aarch64"].contains(&arch.as_str())) as usize),
         ("CACHE_SLOTS", (cache != "list") as usize), ("NFRONTENDS", parts.frontends.len()),
@@ -140,7 +140,7 @@ fn main() {
         let name = path.file_name().unwrap().to_str().unwrap();
         (folder.ends_with("core/heap/caches")
                 && name != cache && (name != "slots" || cache == "list") && (name != "cpu" || !cpu_heaps))
-            || (folder.ends_with("core/hardened") && !feature("HARDENED"))
+            || (path.ends_with("src/hardened") && !feature("HARDENED"))
             || (!cpu_heaps && (path.ends_with("os/rseq.c") || path.ends_with("heap/cpu_heaps.c")))
             || path.ends_with("api/dlopen.c")
             || path.ends_with("api/sized.c")
@@ -151,7 +151,10 @@ fn main() {
     let mut files = vec![out.join("parts.c")];
     sources(&src, &skip, &mut files);
     let mut build = cc::Build::new();
-    build.files(files).include(&out).include(&src).std("gnu11").opt_level(3).pic(true).warnings(false);
+    build.files(files).include(&out).include(&src);
+    build.include(src.join("core/heap/caches").join(cache));
+    build.include(src.join("hardened").join(if feature("HARDENED") { "on" } else { "off" }));
+    build.std("gnu11").opt_level(3).pic(true).warnings(false);
     build.define("_GNU_SOURCE", None).define("NDEBUG", None);
     build.define("HAK_OVERRIDE", Some(if feature("OVERRIDE") { "1" } else { "0" }));
     for flag in [

@@ -131,6 +131,14 @@ void hak_options_parse(struct hak_option_values *options, const char *program, c
     (void)options, (void)environment;
 }
 
+const struct hak_option_info hak_option_table[HAK_OPTION_COUNT];
+
+const char *hak_option_text(const struct hak_option_info *info, enum hak_option_text which)
+{
+    (void)info, (void)which;
+    return "";
+}
+
 void hak_options_translate(struct hak_option_values *options)
 {
     (void)options;

@@ -47,6 +47,8 @@ static void expect_none(void)
 
 /* --- what thread.c calls ----------------------------------------------------------------------------------------- */
 
+void *const hak_cache_no_slots[1]; /* of the cache `array` */
+
 void hak_cache_begin(struct hak_heap *t)
 {
     t->bins[0].batch++;

@@ -34,27 +34,27 @@ BESIDE = {"compat": {"api"}}
 GENERATED = {"hak_config.h", "hak_settings.def", "sizeclass_table.h"}
 
 
-def header_of(path, src):
-    """For a file of core/hardened, the header that selects it, which determines its purpose and its layer."""
-    if "core/hardened/" not in str(path):
-        return path
-    return next(found for floor in FLOORS if (found := src / "core" / floor / f"{path.stem}.h").is_file())
+def place_of(path, src):
+    """The parts of the path in src; a file under hardened/on or off counts where it stands there."""
+    parts = path.relative_to(src).parts
+    return parts[2:] if parts[0] == "hardened" else parts
 
 
 def floor_of(path, src):
     """The number of a core file's layer."""
-    parts = header_of(path, src).relative_to(src / "core").parts
+    parts = place_of(path, src)[1:]
     return FLOORS.index(PAGES[parts[0]] if len(parts) == 1 else parts[0])
 
 
 def layer_of(path, src):
     """core, api, or the part's folder as kind/name."""
-    parts = path.relative_to(src).parts
+    parts = place_of(path, src)
     return "/".join(parts[:2]) if parts[0] in KINDS else parts[0]
 
 
 def resolve(name, path, src):
-    for base in (path.parent, src):
+    """The file; of those that an option chooses between, the first."""
+    for base in (path.parent, src, *sorted(src.glob("hardened/*")), *sorted(src.glob("core/heap/caches/*"))):
         target = (base / name).resolve()
         if target.is_file() and src in target.parents:
             return target
@@ -109,8 +109,8 @@ def call_problems(path, src):
 # --- circles -------------------------------------------------------------------------------------------
 
 def module_of(path, src):
-    """A .c file and its header count as one."""
-    return str(header_of(path, src).relative_to(src).with_suffix(""))
+    """A .c file and its header count as one, and so do files that an option chooses between."""
+    return str(Path(*place_of(path, src)).with_suffix(""))
 
 
 def include_edges(files, src):

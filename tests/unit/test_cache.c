@@ -58,7 +58,7 @@ TEST(a_trim_is_heard_by_a_thread_that_recycles_one_block)
 #if HAK_CACHE_ARRAY
 static size_t slots_of(const struct hak_bin *b)
 {
-    return b->slots_lg ? (size_t)1 << b->slots_lg : 0;
+    return b->own.slots_lg ? (size_t)1 << b->own.slots_lg : 0;
 }
 
 static unsigned char *written[3000];
@@ -205,7 +205,7 @@ TEST(the_room_of_a_bin_is_never_more_than_its_free_slots)
             hak_bins_flush(t);
         for (unsigned cls = 0; i % 16 == 0 && cls < HAK_NCLASSES; cls++) {
             const struct hak_bin *b = &t->bins[cls];
-            uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
+            uint32_t most = b->own.slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
             int room = hak_room_left(hak_self.room[cls]);
             if (n > most || room > (int)(most - n))
                 fail_msg("class %u: %u blocks of %u, room %d", cls, n, most, room);
@@ -314,8 +314,8 @@ static void take_all_slots(void)
 /* The state of a heap that an earlier thread used, but not for this class. */
 static void forget_slots(unsigned cls)
 {
-    t->bins[cls].slots = NULL;
-    t->bins[cls].slots_lg = 0;
+    t->bins[cls].own.slots = NULL;
+    t->bins[cls].own.slots_lg = 0;
     hak_self.bin[cls] = (void *)(uintptr_t)hak_cache_no_slots;
     hak_self.room[cls] = HAK_ROOM_NONE;
 }
@@ -343,7 +343,7 @@ TEST(at_a_limit_slots_take_no_more_than_they_need)
 {
     t = unit_init_heap(NULL);
     take_all_slots();
-    t->slots_refused = 0;
+    t->own.refused = 0;
     fake_os_allow();
     fake_os_limit_maps(hak_os_page_size());
     assert_non_null(hak_slots_get(t, 3));
@@ -374,7 +374,7 @@ TEST(without_memory_for_slots_blocks_are_drained)
 }
 #endif
 
-#if HAK_CACHE_LIST
+#if !HAK_CACHE_ARRAY
 TEST(a_bin_is_checked_for_the_first_time_after_some_frees)
 {
     t = unit_init_heap(NULL);

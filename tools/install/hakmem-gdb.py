@@ -103,17 +103,17 @@ class Slab:
             return "free, in its slab"
         if heap := self.bin_of(self.base + number * self.stride):
             return f"free, in the bin of heap {heap:#x}"
-        known = self.library.has("hak_bin.slots") and self.library.has("hak_cache.bin")
+        known = self.library.has("hak_bin.own.slots") and self.library.has("hak_cache.bin")
         return ("live" + ("" if known else ", or in the bin of a heap")
                 + (f", or one of {self.remote} that other threads freed" if self.remote else ""))
 
     def bin_of(self, address):
         """The heap whose bin contains the block; 0 if none is found, or bins are not arrays."""
-        if not self.library.has("hak_bin.slots") or not self.library.has("hak_cache.bin"):
+        if not self.library.has("hak_bin.own.slots") or not self.library.has("hak_cache.bin"):
             return 0
         for heap, data in heaps(self.library):
             bin_at = self.library.records["field hak_heap.bins"][0] + self.cls * self.library.number("sizeof.hak_bin")
-            slots, cache = self.library.get(data, "hak_bin.slots", bin_at), self.library.get(data, "hak_heap.cache")
+            slots, cache = self.library.get(data, "hak_bin.own.slots", bin_at), self.library.get(data, "hak_heap.cache")
             length = 0
             if cache and slots:
                 end = self.library.read(cache + self.library.records["field hak_cache.bin"][0] + self.cls * 8, 8)

@@ -3,7 +3,7 @@
 #ifndef HAK_BIN_H
 #define HAK_BIN_H
 
-#include "caches/chosen.h"
+#include "cache_bins.h"
 
 /* Whether a refill may exceed the memory budget for a new slab. If not, NULL may mean that the caller must purge
  * first. */

@@ -2,13 +2,13 @@
  * See bins.h. */
 #include "bins.h"
 
-#include "caches/chosen.h"
+#include "cache_bins.h"
 #include "core/base/clock.h"
 #include "core/base/lock.h"
 #include "core/parts/parts.h"
 #include "core/parts/sparse.h"
 #include "owned.h"
-#include "quarantine.h"
+#include "core/heap/quarantine.h"
 #include "remote_cache.h"
 
 #define SPARSE_BYTES (512 * HAK_KIB) /* about so much is purged by one scan of a class, in some 100 us */

@@ -2,17 +2,11 @@
  * See cache.h. */
 #include "cache.h"
 
-#if HAK_CACHE_ARRAY
-void *const hak_cache_no_slots[1] = {NULL};
 HAK_THREAD_LOCAL struct hak_cache hak_self = {
     .tag = HAK_CPU_HEAPS ? HAK_TAG_SHARED : HAK_TAG_NOBODY,
-    .bin = {[0 ... HAK_NCLASSES - 1] = (void *)hak_cache_no_slots},
+    .bin = {[0 ... HAK_NCLASSES - 1] = HAK_NO_BIN},
     .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER},
 };
-#else
-HAK_THREAD_LOCAL struct hak_cache hak_self = {.tag = HAK_TAG_NOBODY,
-                                              .room = {[0 ... HAK_NCLASSES - 1] = HAK_ROOM_NEVER}};
-#endif
 
 HAK_THREAD_LOCAL struct hak_cache *hak_suspended;
 

@@ -8,7 +8,7 @@
 #ifndef HAK_CACHE_H
 #define HAK_CACHE_H
 
-#include "caches/layout.h"
+#include "cache_layout.h"
 #include "core/base/sizeclass.h"
 #include "core/pages/slab.h"
 #include "core/pages/tags.h"
@@ -42,15 +42,16 @@ HAK_INLINE bool hak_room_spend(uint64_t *room)
 }
 
 struct hak_cache {
-    uint64_t tag; /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
-    HAK_CACHE_FIELDS
-    struct hak_heap *heap; /* the cold part; NULL before and after its life */
-    bool ended;            /* the thread's destructor ran */
-    bool busy;             /* it has done enough to get a heap */
-    bool light;            /* it uses the arrays of CPUs by sequences */
-    uint8_t early_frees;   /* its frees before it had a heap */
-    uint8_t steps;         /* its maintenance steps without a heap */
-    uint16_t number;       /* the number of the heap that it uses if sequences are off; 0: it has none yet */
+    uint64_t tag;                /* the owner tag of this thread; HAK_TAG_NOBODY before and after its life */
+    void *bin[HAK_NCLASSES];     /* the block that malloc will take, or its slot */
+    uint64_t room[HAK_NCLASSES]; /* frees until the next tick */
+    struct hak_heap *heap;       /* the cold part; NULL before and after its life */
+    bool ended;                  /* the thread's destructor ran */
+    bool busy;                   /* it has done enough to get a heap */
+    bool light;                  /* it uses the arrays of CPUs by sequences */
+    uint8_t early_frees;         /* its frees before it had a heap */
+    uint8_t steps;               /* its maintenance steps without a heap */
+    uint16_t number;             /* the number of the heap that it uses if sequences are off; 0: it has none yet */
 };
 
 #define HAK_TAG_NOBODY (~(uint64_t)0 << 32)

@@ -3,7 +3,7 @@
 #include "cpu_heaps.h"
 
 #include "bins.h"
-#include "caches/chosen.h"
+#include "cache_bins.h"
 #include "core/base/clock.h"
 #include "core/os/cgroup.h"
 #include "drain.h"

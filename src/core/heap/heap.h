@@ -16,17 +16,17 @@
 
 /* The slabs behind one bin. */
 struct hak_bin {
-    struct hak_slab *slabs;   /* ACTIVE slabs with free blocks; refills use the first */
-    uint16_t owned_pages;     /* the pages of these slabs */
-    uint16_t refills;         /* number of refills (low 16 bits) */
-    uint8_t overflows;        /* overflows since the last refill: none, some, or with arrays how many */
-    uint16_t batch;           /* blocks of the next refill; doubles up to the capacity */
-    uint16_t remote_count;    /* blocks in the remote cache */
-    uint16_t remote_capacity; /* blocks that it takes before a check; 0 before the first block */
-    uint8_t flushes;          /* flushes of the remote cache since the last refill, up to HAK_BURST */
-    uint8_t swings;           /* times that it was refilled after it had overflowed, up to HAK_SWINGS */
-    uint8_t seen;             /* `refills` at the last scan (hak_bins_scan; low 8 bits) */
-    HAK_BIN_FIELDS
+    struct hak_slab *slabs;         /* ACTIVE slabs with free blocks; refills use the first */
+    uint16_t owned_pages;           /* the pages of these slabs */
+    uint16_t refills;               /* number of refills (low 16 bits) */
+    uint8_t overflows;              /* overflows since the last refill: none, some, or with arrays how many */
+    uint16_t batch;                 /* blocks of the next refill; doubles up to the capacity */
+    uint16_t remote_count;          /* blocks in the remote cache */
+    uint16_t remote_capacity;       /* blocks that it takes before a check; 0 before the first block */
+    uint8_t flushes;                /* flushes of the remote cache since the last refill, up to HAK_BURST */
+    uint8_t swings;                 /* times that it was refilled after it had overflowed, up to HAK_SWINGS */
+    uint8_t seen;                   /* `refills` at the last scan (hak_bins_scan; low 8 bits) */
+    struct hak_cache_bin own;       /* what the chosen cache keeps */
     hak_remote_blocks remote_cache; /* blocks of other heaps that were freed here */
 };
 
@@ -57,7 +57,7 @@ struct hak_heap {
     void *kept;                /* the block of a refill that the caller gets */
     uint64_t scan_ms;          /* when the heap of a CPU was last scanned */
     struct hak_bin bins[HAK_NCLASSES];
-    HAK_HEAP_FIELDS
+    struct hak_cache_heap own;
 };
 
 /* Between these two calls the heap's thread changes it, or its bins other than by one malloc or free. If another thread

@@ -2,7 +2,7 @@
  * See remote_cache.h. */
 #include "remote_cache.h"
 
-#include "caches/chosen.h"
+#include "cache_bins.h"
 #include "core/base/work.h"
 #include "core/parts/parts.h"
 #include "owned.h"

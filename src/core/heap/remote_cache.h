@@ -5,7 +5,7 @@
 #ifndef HAK_REMOTE_CACHE_H
 #define HAK_REMOTE_CACHE_H
 
-#include "caches/chosen.h"
+#include "cache_bins.h"
 #include "core/pages/space.h"
 
 /* Stores the first block of a class, and sets the capacity; or the block that fills the cache, and returns the blocks

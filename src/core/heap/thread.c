@@ -14,7 +14,7 @@
 #include "core/os/meta.h"
 #include "cpu_heaps.h"
 #include "heaps.h"
-#include "quarantine.h"
+#include "core/heap/quarantine.h"
 
 HAK_OPTIONAL(hak_front_end);
 struct hak_front hak_no_front = {.tag = HAK_TAG_NOBODY};

@@ -6,7 +6,7 @@
 #define HAK_FAST_H
 
 #include "block.h"
-#include "core/heap/caches/chosen.h"
+#include "cache_bins.h"
 #include "core/pages/mark.h"
 #include "slow.h"
 

@@ -4,7 +4,7 @@
 #include "meta.h"
 
 #include "core/base/layout.h"
-#include "fence.h"
+#include "core/os/fence.h"
 #include "limit.h"
 
 #define CHUNK (256 * HAK_KIB)

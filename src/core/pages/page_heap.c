@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "budget.h"
-#include "closed.h"
+#include "core/pages/closed.h"
 #include "core/base/clock.h"
 #include "core/base/list.h"
 #include "core/base/log.h"

@@ -18,7 +18,7 @@
 #include "core/base/counters.h"
 #include "core/base/sizeclass.h"
 #include "core/base/work.h"
-#include "link.h"
+#include "core/pages/link.h"
 
 #define HAK_CLASS_SPAN 0xffu /* `cls` of a span, which holds one large block */
 

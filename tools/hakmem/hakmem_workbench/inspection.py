@@ -772,12 +772,12 @@ class _Look:
         offset, size = fields["hak_cache.bin"]
         bins, step = fields["hak_heap.bins"][0], p.size_of("hak_bin")
         heads = struct.unpack(f"={size // 8}Q", p.read(cache + offset, size)) if cache else ()
-        if "hak_bin.slots" in fields:
+        if "hak_bin.own.slots" in fields:
 
             def blocks(cls: int) -> Sequence[int]:
                 at = bins + cls * step
-                slots = p.get(thread, "hak_bin.slots", at)
-                return self._slots(slots, heads[cls] if heads and p.get(thread, "hak_bin.slots_lg", at) else 0)
+                slots = p.get(thread, "hak_bin.own.slots", at)
+                return self._slots(slots, heads[cls] if heads and p.get(thread, "hak_bin.own.slots_lg", at) else 0)
 
             return blocks
         if "hak_heap.quarantine[0].bytes" in fields:

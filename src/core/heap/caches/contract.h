@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The interface of a cache, which holds a thread's free blocks, one bin for each class, in front of the slabs. Each
- * folder beside this file is a cache; -Dcache chooses one at build time, and chosen.h includes its header. The header
- * defines these inline, for the fast path:
+ * folder beside this file is a cache; -Dcache puts one on the include path. Its
+ * cache_layout.h says what it keeps in a bin and in a heap; its cache_bins.h defines these inline, for the fast path:
  *   void *hak_cache_pop(hak_cache_ref self, unsigned cls)
  *     Takes a block; NULL from an empty bin.
  *   void *hak_cache_try_pop(hak_cache_ref self, unsigned cls)

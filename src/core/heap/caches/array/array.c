@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See array.h. Arrays begin small and double as the thread uses the class, up to slots for its capacity and the frees
- * of a tick; outgrown arrays serve the thread's other classes. */
-#include "array.h"
+ * See cache_bins.h. Arrays begin small and double as the thread uses the class, up to slots for its capacity and the
+ * frees of a tick; outgrown arrays serve the thread's other classes. */
+#include "cache_bins.h"
 
 #include "core/base/layout.h"
 #include "core/base/text.h"
@@ -19,7 +19,7 @@
 /* Sets the number of blocks in the bin. The caller sets its room anew. */
 static void set_length(const struct hak_bin *b, unsigned cls, uint32_t n)
 {
-    hak_self.bin[cls] = b->slots + n;
+    hak_self.bin[cls] = b->own.slots + n;
 }
 
 static void count_refill(struct hak_heap *heap, unsigned cls, uint32_t blocks)
@@ -38,17 +38,17 @@ static uint32_t grow_array(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     struct hak_bin *b = &heap->bins[cls];
     unsigned lg = hak_slots_lg(blocks + 1);
-    void **old = b->slots, **slots = lg > b->slots_lg ? hak_slots_get(heap, lg) : NULL;
+    void **old = b->own.slots, **slots = lg > b->own.slots_lg ? hak_slots_get(heap, lg) : NULL;
     if (!slots)
-        return b->slots_lg ? hak_array_most(b) : 0;
+        return b->own.slots_lg ? hak_array_most(b) : 0;
     uint32_t n = hak_array_length(b, cls);
     slots[0] = NULL;
     if (old) {
         hak_move(slots + 1, old + 1, n * sizeof *slots);
-        hak_slots_put(heap, old, b->slots_lg);
+        hak_slots_put(heap, old, b->own.slots_lg);
     }
-    b->slots = slots;
-    b->slots_lg = (uint8_t)lg;
+    b->own.slots = slots;
+    b->own.slots_lg = (uint8_t)lg;
     set_length(b, cls, n);
     return hak_array_most(b);
 }
@@ -69,7 +69,7 @@ static uint32_t array_capacity(const struct hak_bin *b, unsigned cls)
 HAK_INLINE void set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 {
     const struct hak_bin *b = &heap->bins[cls];
-    room = (uint32_t)hak_min(room, b->slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
+    room = (uint32_t)hak_min(room, b->own.slots_lg ? hak_array_most(b) - hak_array_length(b, cls) : 0);
     hak_array_set_room(heap, cls, room);
 }
 
@@ -90,7 +90,7 @@ static uint32_t room_for(struct hak_heap *heap, unsigned cls, uint32_t blocks)
 {
     uint32_t most = (uint32_t)hak_max(hak_parts.capacity[cls], blocks) + HAK_ARRAY_FREES;
     const struct hak_bin *b = &heap->bins[cls];
-    uint32_t wanted = (uint32_t)hak_min(2 * blocks, most), have = b->slots_lg ? hak_array_most(b) : 0;
+    uint32_t wanted = (uint32_t)hak_min(2 * blocks, most), have = b->own.slots_lg ? hak_array_most(b) : 0;
     if (HAK_UNLIKELY(wanted > have))
         have = grow_array(heap, cls, wanted);
     return have - hak_array_length(b, cls);
@@ -112,9 +112,9 @@ uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *sl
     uint32_t n = hak_array_length(b, cls), room = room_for(heap, cls, n + want);
     if (!room)
         return 0;
-    uint32_t taken = take_from(slab, (uint32_t)hak_min(want, room), b->slots + 1 + n);
+    uint32_t taken = take_from(slab, (uint32_t)hak_min(want, room), b->own.slots + 1 + n);
     for (uint32_t i = n + 1; HAK_BLOCKS_ARE_MARKED && i <= n + taken; i++)
-        hak_mark_renew(b->slots[i], cls);
+        hak_mark_renew(b->own.slots[i], cls);
     set_length(b, cls, n + taken);
     count_refill(heap, cls, taken);
     set_room(heap, cls, hak_bin_tick_now(heap));
@@ -128,7 +128,7 @@ bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks block
         hak_drain_array(heap, blocks, n);
         return false;
     }
-    hak_move(b->slots + 1, blocks, n * sizeof *blocks);
+    hak_move(b->own.slots + 1, blocks, n * sizeof *blocks);
     set_length(b, cls, n);
     count_refill(heap, cls, n);
     set_room(heap, cls, hak_bin_tick_now(heap));
@@ -144,9 +144,9 @@ static void drain_to(struct hak_heap *heap, unsigned cls, uint32_t keep)
     uint32_t n = hak_array_length(b, cls);
     if (n <= keep)
         return;
-    hak_drain_array(heap, b->slots + 1, n - keep);
+    hak_drain_array(heap, b->own.slots + 1, n - keep);
     count_drained(heap, cls, n - keep);
-    hak_move(b->slots + 1, b->slots + 1 + n - keep, keep * sizeof *b->slots);
+    hak_move(b->own.slots + 1, b->own.slots + 1 + n - keep, keep * sizeof *b->own.slots);
     set_length(b, cls, keep);
 }
 
@@ -154,7 +154,7 @@ static void drain_to(struct hak_heap *heap, unsigned cls, uint32_t keep)
 static void drain_and_check(struct hak_heap *heap, unsigned cls, uint32_t keep)
 {
     drain_to(heap, cls, keep);
-    heap->bins[cls].steady = 0;
+    heap->bins[cls].own.steady = 0;
     hak_array_set_room(heap, cls, 0);
 }
 
@@ -190,7 +190,7 @@ void hak_cache_leave(unsigned cls, void *p)
 static void put_in_array(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
-    if (!b->slots_lg) {
+    if (!b->own.slots_lg) {
         drain_one(heap, p);
         count_drained(heap, cls, 1);
         return;
@@ -213,7 +213,7 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     struct hak_bin *b = &heap->bins[cls];
     bool burst = b->overflows == HAK_BURST;
     uint32_t keep = burst ? 1 : array_capacity(b, cls);
-    uint32_t most = b->slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
+    uint32_t most = b->own.slots_lg ? hak_array_most(b) : 0, n = hak_array_length(b, cls);
     hak_owned_mark_used(heap, cls);
     hak_count(&heap->counters.checks, 1);
     bool grows = (burst || n < keep) && most - n <= HAK_BIN_TICK && most < keep + HAK_ARRAY_FREES;
@@ -225,11 +225,11 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
         drain_to(heap, cls, b->overflows || !keep ? 1 : keep); /* the block that stays shows a second free */
         b->overflows += !burst;
     }
-    b->later = TICKS;
-    most = b->slots_lg ? hak_array_most(b) : 0;
-    b->steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(keep, most - HAK_BIN_TICK) : 0);
+    b->own.later = TICKS;
+    most = b->own.slots_lg ? hak_array_most(b) : 0;
+    b->own.steady = (uint16_t)(most > HAK_BIN_TICK ? hak_min(keep, most - HAK_BIN_TICK) : 0);
     set_room(heap, cls, grows ? hak_bin_part(heap, HAK_BIN_TICK) : burst ? HAK_BIN_SHORT_TICK : hak_bin_tick_now(heap));
-    hak_work_add(b->given + 1u); /* work of the frees to come, as in a tick, and of p */
+    hak_work_add(b->own.given + 1u); /* work of the frees to come, as in a tick, and of p */
 }
 
 /* --- a thread's end ------------------------------------------------------------------------------------ */
@@ -248,14 +248,14 @@ void hak_cache_end(struct hak_heap *heap, unsigned cls)
     }
     struct hak_bin *b = &heap->bins[cls];
     struct hak_cache *cache = heap->cache;
-    size_t n = b->slots_lg ? (size_t)((void **)cache->bin[cls] - b->slots) : 0;
+    size_t n = b->own.slots_lg ? (size_t)((void **)cache->bin[cls] - b->own.slots) : 0;
     if (n && n <= hak_array_most(b)) {
-        hak_drain_array(heap, b->slots + 1, (uint32_t)n);
+        hak_drain_array(heap, b->own.slots + 1, (uint32_t)n);
         count_drained(heap, cls, n);
     }
-    hak_count(&heap->counters.classes[cls].served, (uint64_t)(b->given - hak_room_left(cache->room[cls])));
-    if (b->slots_lg)
-        hak_slots_put(heap, b->slots, b->slots_lg);
+    hak_count(&heap->counters.classes[cls].served, (uint64_t)(b->own.given - hak_room_left(cache->room[cls])));
+    if (b->own.slots_lg)
+        hak_slots_put(heap, b->own.slots, b->own.slots_lg);
     cache->bin[cls] = (void *)hak_cache_no_slots;
     cache->room[cls] = HAK_ROOM_NEVER;
 }
@@ -265,8 +265,8 @@ void hak_cache_end(struct hak_heap *heap, unsigned cls)
 size_t hak_cache_length(const struct hak_heap *heap, unsigned cls)
 {
     HAK_SHOW_FIELD(hak_cache, bin);
-    HAK_SHOW_FIELD(hak_bin, slots);
-    HAK_SHOW_FIELD(hak_bin, slots_lg);
+    HAK_SHOW_FIELD(hak_bin, own.slots);
+    HAK_SHOW_FIELD(hak_bin, own.slots_lg);
     return hak_heap_is_of_cpu(heap) ? hak_cpu_length(heap, cls) : hak_array_length(&heap->bins[cls], cls);
 }
 

@@ -71,7 +71,7 @@ unsigned hak_arrays_start(void);
 /* A thread that finds no heap has pushed to the closed arrays. */
 void hak_cpu_leave(unsigned cls);
 
-/* What array.h does with the heap of a CPU, which the caller has entered. */
+/* What array/cache_bins.h does with the heap of a CPU, which the caller has entered. */
 void *hak_cpu_take_one(struct hak_heap *heap, unsigned cls);
 uint32_t hak_cpu_take(struct hak_heap *heap, unsigned cls, struct hak_slab *slab, uint32_t want);
 void *hak_cpu_taken(struct hak_heap *heap, unsigned cls);

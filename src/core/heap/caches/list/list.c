@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * See list.h. After a number of frees, a check walks the bin up to its capacity and drains the blocks freed longest
- * ago. */
-#include "list.h"
+ * See cache_bins.h. After a number of frees, a check walks the bin up to its capacity and drains the blocks freed
+ * longest ago. */
+#include "cache_bins.h"
 
 #include "core/base/layout.h"
 #include "core/heap/drain.h"
@@ -22,8 +22,9 @@ static uint32_t longest_interval(unsigned cls)
 void hak_cache_start(struct hak_heap *heap, unsigned cls)
 {
     struct hak_bin *b = &heap->bins[cls];
-    b->interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(cls));
-    hak_list_set_room(heap, cls, b->interval + hak_bin_part(heap, b->interval), hak_bin_part(heap, b->interval));
+    b->own.interval = (uint16_t)hak_min(INTERVAL_FIRST, longest_interval(cls));
+    hak_list_set_room(heap, cls, b->own.interval + hak_bin_part(heap, b->own.interval),
+                      hak_bin_part(heap, b->own.interval));
 }
 
 bool hak_cache_give(struct hak_heap *heap, unsigned cls, hak_remote_blocks blocks, uint32_t n)
@@ -74,12 +75,12 @@ void hak_cache_check(struct hak_heap *heap, unsigned cls, void *p)
     if (rest) {
         hak_count(&heap->counters.overflows, 1);
         b->overflows = 1;
-        b->interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, capacity));
+        b->own.interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, capacity));
         hak_drain(heap, rest);
     } else {
-        b->interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, b->interval * 2u));
+        b->own.interval = (uint16_t)hak_min(longest_interval(cls), hak_max(INTERVAL_MIN, b->own.interval * 2u));
     }
-    uint32_t frees = b->interval - hak_bin_part(heap, b->interval / 4);
+    uint32_t frees = b->own.interval - hak_bin_part(heap, b->own.interval / 4);
     hak_list_set_room(heap, cls, frees, hak_bin_part(heap, hak_bin_tick_now(heap)));
 }
 

@@ -40,9 +40,9 @@ static inline void hak_remote_flush_to(struct hak_heap *heap, struct hak_bin *b,
 /* Gives the slots to the other classes. */
 HAK_INLINE void hak_remote_drop_slots(struct hak_heap *heap, struct hak_bin *b)
 {
-    hak_slots_put(heap, b->remote_cache, b->remote_lg);
+    hak_slots_put(heap, b->remote_cache, b->own.remote_lg);
     b->remote_cache = NULL;
-    b->remote_capacity = b->remote_lg = 0;
+    b->remote_capacity = b->own.remote_lg = 0;
 }
 
 HAK_INLINE bool hak_remote_give(struct hak_heap *heap, unsigned cls, uint32_t count)
@@ -55,17 +55,17 @@ HAK_INLINE bool hak_remote_give(struct hak_heap *heap, unsigned cls, uint32_t co
  * the array does not grow. */
 static inline uint32_t grow_remote_slots(struct hak_heap *heap, struct hak_bin *b, uint32_t capacity)
 {
-    uint32_t most = b->remote_lg ? 1u << b->remote_lg : 0;
+    uint32_t most = b->own.remote_lg ? 1u << b->own.remote_lg : 0;
     unsigned lg = hak_slots_lg((uint32_t)hak_min(capacity, 2 * most));
-    void **slots = b->remote_count < most || lg <= b->remote_lg ? NULL : hak_slots_get(heap, lg);
+    void **slots = b->remote_count < most || lg <= b->own.remote_lg ? NULL : hak_slots_get(heap, lg);
     if (!slots)
         return most;
     if (most) {
         hak_move(slots, b->remote_cache, most * sizeof *slots);
-        hak_slots_put(heap, b->remote_cache, b->remote_lg);
+        hak_slots_put(heap, b->remote_cache, b->own.remote_lg);
     }
     b->remote_cache = slots;
-    b->remote_lg = (uint8_t)lg;
+    b->own.remote_lg = (uint8_t)lg;
     return 1u << lg;
 }
 

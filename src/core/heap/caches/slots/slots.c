@@ -14,6 +14,8 @@
 #define MORE_BYTES (32 * HAK_KIB)
 #define REFUSED 64u /* requests that fail without a system call after the kernel has refused one */
 
+void *const hak_cache_no_slots[1] = {NULL};
+
 struct hak_slots_region {
     /* the thread's next older region; NULL: this is the first one, and `bytes` is not set */
     struct hak_slots_region *next;
@@ -30,12 +32,12 @@ unsigned hak_slots_lg(uint32_t pointers)
 
 static size_t region_bytes(const struct hak_heap *heap, const struct hak_slots_region *r)
 {
-    return r->next ? r->bytes : heap->first_region_bytes;
+    return r->next ? r->bytes : heap->own.first_bytes;
 }
 
 static bool fits(const struct hak_heap *heap, size_t bytes)
 {
-    const struct hak_slots_region *r = heap->regions;
+    const struct hak_slots_region *r = heap->own.regions;
     return r && sizeof *r + r->used + bytes <= region_bytes(heap, r);
 }
 
@@ -45,24 +47,24 @@ static bool add_region(struct hak_heap *heap, size_t bytes)
     struct hak_slots_region *r = hak_meta_alloc_pages(bytes);
     if (!r)
         return false;
-    if (!heap->regions)
-        heap->first_region_bytes = (uint32_t)bytes;
-    *r = (struct hak_slots_region){.next = heap->regions, .bytes = bytes};
-    heap->regions = r;
+    if (!heap->own.regions)
+        heap->own.first_bytes = (uint32_t)bytes;
+    *r = (struct hak_slots_region){.next = heap->own.regions, .bytes = bytes};
+    heap->own.regions = r;
     return true;
 }
 
 /* Maps a new region; if the kernel refuses that, one no larger than the array needs. */
 static bool make_region_room(struct hak_heap *heap, size_t bytes)
 {
-    size_t least = sizeof *heap->regions + bytes, most = heap->regions ? MORE_BYTES : FIRST_BYTES;
-    if (heap->slots_refused) {
-        heap->slots_refused--;
+    size_t least = sizeof *heap->own.regions + bytes, most = heap->own.regions ? MORE_BYTES : FIRST_BYTES;
+    if (heap->own.refused) {
+        heap->own.refused--;
         return false;
     }
     if (add_region(heap, hak_max(least, most)) || add_region(heap, least))
         return true;
-    heap->slots_refused = REFUSED;
+    heap->own.refused = REFUSED;
     return false;
 }
 
@@ -70,7 +72,7 @@ static void **cut_slots(struct hak_heap *heap, size_t bytes)
 {
     if (!fits(heap, bytes) && !make_region_room(heap, bytes))
         return NULL;
-    struct hak_slots_region *r = heap->regions;
+    struct hak_slots_region *r = heap->own.regions;
     void **slots = r->slots + r->used / sizeof *slots;
     r->used += bytes;
     return slots;
@@ -78,17 +80,17 @@ static void **cut_slots(struct hak_heap *heap, size_t bytes)
 
 void **hak_slots_get(struct hak_heap *heap, unsigned lg)
 {
-    void **slots = heap->spare_slots[lg];
+    void **slots = heap->own.spare[lg];
     if (!slots)
         return cut_slots(heap, sizeof *slots << lg);
-    heap->spare_slots[lg] = slots[0];
+    heap->own.spare[lg] = slots[0];
     return slots;
 }
 
 void hak_slots_put(struct hak_heap *heap, void **slots, unsigned lg)
 {
-    slots[0] = heap->spare_slots[lg];
-    heap->spare_slots[lg] = slots;
+    slots[0] = heap->own.spare[lg];
+    heap->own.spare[lg] = slots;
 }
 
 static bool release_region(struct hak_slots_region *r, size_t bytes)
@@ -98,15 +100,15 @@ static bool release_region(struct hak_slots_region *r, size_t bytes)
 
 void hak_slots_release(struct hak_heap *heap)
 {
-    struct hak_slots_region *r = heap->regions;
+    struct hak_slots_region *r = heap->own.regions;
     while (r && r->next) {
         size_t bytes = r->bytes;
-        heap->regions = r->next;
+        heap->own.regions = r->next;
         release_region(r, bytes);
         hak_meta_free_pages(r, bytes);
-        r = heap->regions;
+        r = heap->own.regions;
     }
-    if (r && !release_region(r, heap->first_region_bytes))
+    if (r && !release_region(r, heap->own.first_bytes))
         r->used = 0;
-    hak_fill(heap->spare_slots, 0, sizeof heap->spare_slots);
+    hak_fill(heap->own.spare, 0, sizeof heap->own.spare);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Other builds than hardened ones: see core/pages/closed.h. */
-#ifndef HAK_OFF_CLOSED_H
-#define HAK_OFF_CLOSED_H
+ * For builds that are not hardened: see hardened/on/core/pages/closed.h. */
+#ifndef HAK_CLOSED_H
+#define HAK_CLOSED_H
+
+#include "core/base/words.h"
 
 HAK_INLINE void hak_closed_shut(char *base, size_t size)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * See core/pages/zero.h. */
-#ifndef HAK_ON_ZERO_H
-#define HAK_ON_ZERO_H
+ * Hardened builds: blocks of zero bytes, and clearing of freed blocks. Each block of zero bytes has an address of its
+ * own, which is inaccessible. No locks. Other builds serve them as blocks of one byte. */
+#ifndef HAK_ZERO_H
+#define HAK_ZERO_H
+
+#include "core/base/sealed.h"
 
 /* An address; NULL if most are taken: then the caller uses a block of one byte. */
 void *hak_zero_alloc(void);

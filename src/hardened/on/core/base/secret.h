@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * See core/base/secret.h. */
-#ifndef HAK_ON_SECRET_H
-#define HAK_ON_SECRET_H
+ * Hardened builds: numbers that the process draws once, before its first block, and keeps in sealed memory. */
+#ifndef HAK_SECRET_H
+#define HAK_SECRET_H
+
+#include "core/base/sealed.h"
+
+#define hak_secret (hak_sealed.secrets.of)
 
 /* Draws the secrets from the kernel; if it refuses, from the random bytes that it gave the process at start. */
 void hak_secret_draw(void);

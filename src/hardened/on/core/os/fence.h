@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: MIT
- * See core/os/fence.h. */
-#ifndef HAK_ON_FENCE_H
-#define HAK_ON_FENCE_H
+ * Hardened builds: inaccessible pages beside mappings, so that a program that writes beyond one stops there. Each takes
+ * one or two of the mappings that a process may have; so HAKMEM_GUARD_PAGES bounds their number, and one that the
+ * kernel refuses is left out. Other builds map without fences. */
+#ifndef HAK_FENCE_H
+#define HAK_FENCE_H
+
+#include <sys/mman.h>
+
+#include "core/os/os.h"
+
+/* The start of the first zone of blocks, and the end of the tables. */
+struct hak_places {
+    char *zones, *tables_end;
+};
 
 /* Draws the addresses of zones and tables independently: the address of a block reveals nothing about the tables. Zones
  * may lie anywhere in the second and third quarter of the address space, below where programs are loaded; tables

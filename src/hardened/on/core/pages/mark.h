@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * See core/pages/mark.h. */
-#ifndef HAK_ON_MARK_H
-#define HAK_ON_MARK_H
+ * Hardened builds: the checks that free makes before it takes a small block. The block must have been handed out, and
+ * carry no mark (link.h). Other builds: nothing. */
+#ifndef HAK_MARK_H
+#define HAK_MARK_H
 
+#include "core/base/sizeclass.h"
+#include "core/pages/link.h"
 #include "core/pages/space.h"
 
 /* Stops the process: p is not the start of a block, or was never handed out, or is free. */

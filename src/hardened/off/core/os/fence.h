@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * Other builds than hardened ones: see core/os/fence.h. */
-#ifndef HAK_OFF_FENCE_H
-#define HAK_OFF_FENCE_H
+ * For builds that are not hardened: see hardened/on/core/os/fence.h. */
+#ifndef HAK_FENCE_H
+#define HAK_FENCE_H
+
+#include <sys/mman.h>
+
+#include "core/os/os.h"
+
+/* The start of the first zone of blocks, and the end of the tables. */
+struct hak_places {
+    char *zones, *tables_end;
+};
 
 HAK_INLINE struct hak_places hak_fence_draw(uintptr_t quarter, size_t zones, size_t tables, uint64_t random)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * The cache `list`: a bin is a list of free blocks, linked through their first words. It needs no memory of its own.
  * All zero means empty, disabled, or not yet initialised: one branch of malloc leads to the slow path for all three. */
-#ifndef HAK_CACHES_LIST_H
-#define HAK_CACHES_LIST_H
+#ifndef HAK_CACHE_BINS_H
+#define HAK_CACHE_BINS_H
 
 #include "core/heap/caches/contract.h"
 #include "core/heap/caches/list/remote.h"
@@ -67,7 +67,7 @@ HAK_INLINE void hak_list_put(unsigned cls, void *p)
 HAK_INLINE void hak_list_set_room(struct hak_heap *heap, unsigned cls, uint32_t frees, uint32_t tick)
 {
     uint32_t now = (uint32_t)hak_min(frees, tick);
-    heap->bins[cls].later = (uint16_t)(frees - now);
+    heap->bins[cls].own.later = (uint16_t)(frees - now);
     hak_self.room[cls] = hak_room(now);
     hak_work_add(now);
 }
@@ -77,10 +77,10 @@ HAK_INLINE void hak_list_set_room(struct hak_heap *heap, unsigned cls, uint32_t 
 HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
-    if (!b->later)
+    if (!b->own.later)
         return false;
     hak_list_put(cls, p);
-    hak_list_set_room(heap, cls, b->later, hak_bin_tick_now(heap));
+    hak_list_set_room(heap, cls, b->own.later, hak_bin_tick_now(heap));
     return true;
 }
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * See core/heap/quarantine.h. */
-#ifndef HAK_ON_QUARANTINE_H
-#define HAK_ON_QUARANTINE_H
+ * The quarantine of hardened builds, off by default: free overwrites each small block and holds it back for a while.
+ * When a block leaves the quarantine, its bytes must be as free left them. Each thread has a queue of blocks, linked
+ * through their first words, oldest first. If a setting turns it on, the thread's tag matches no page, so all frees
+ * take the slow path, which calls this. So it costs nothing while off. Other builds: nothing. */
+#ifndef HAK_QUARANTINE_H
+#define HAK_QUARANTINE_H
+
+#include "core/heap/heap.h"
 
 /* Whether a setting turns the quarantine on. */
 HAK_INLINE bool hak_quarantine_is_on(void)

@@ -6,8 +6,8 @@
  * The first slot is NULL, so that malloc detects an empty bin by the load that it needs anyway. A bin's room never
  * exceeds the slots behind its last block; so free() counts down first, and at zero the slow path takes the block. A
  * bin has no slots before its first use: then it points to a shared NULL, and has no room. */
-#ifndef HAK_CACHES_ARRAY_H
-#define HAK_CACHES_ARRAY_H
+#ifndef HAK_CACHE_BINS_H
+#define HAK_CACHE_BINS_H
 
 #include "core/heap/caches/contract.h"
 #include "core/heap/caches/cpu/cpu.h"
@@ -84,21 +84,21 @@ HAK_INLINE bool hak_cache_push(hak_cache_ref self, uint64_t cls, void *p)
 /* Blocks in the calling thread's bin. */
 HAK_INLINE uint32_t hak_array_length(const struct hak_bin *b, unsigned cls)
 {
-    return b->slots_lg ? (uint32_t)((void **)hak_self.bin[cls] - b->slots) : 0;
+    return b->own.slots_lg ? (uint32_t)((void **)hak_self.bin[cls] - b->own.slots) : 0;
 }
 
 /* The most blocks that the slots can hold: the first one holds none. */
 HAK_INLINE uint32_t hak_array_most(const struct hak_bin *b)
 {
-    return (1u << b->slots_lg) - 1;
+    return (1u << b->own.slots_lg) - 1;
 }
 
 /* Gives the bin room for `room` frees, and counts the frees since the last call. */
 HAK_INLINE void hak_array_set_room(struct hak_heap *heap, unsigned cls, uint32_t room)
 {
     struct hak_bin *b = &heap->bins[cls];
-    hak_count(&heap->counters.classes[cls].served, (uint64_t)(b->given - hak_room_left(hak_self.room[cls])));
-    b->given = (uint16_t)room;
+    hak_count(&heap->counters.classes[cls].served, (uint64_t)(b->own.given - hak_room_left(hak_self.room[cls])));
+    b->own.given = (uint16_t)room;
     hak_self.room[cls] = hak_room(room);
 }
 
@@ -108,16 +108,16 @@ HAK_INLINE bool hak_cache_tick(struct hak_heap *heap, unsigned cls, void *p)
 {
     struct hak_bin *b = &heap->bins[cls];
     void **end = hak_self.bin[cls];
-    if (end - b->slots >= b->steady || HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)))
+    if (end - b->own.slots >= b->own.steady || HAK_UNLIKELY(HAK_LOAD_RELAXED(&hak_purge_waits)))
         return false;
-    if (!--b->later)
-        b->steady = 0;
+    if (!--b->own.later)
+        b->own.steady = 0;
     end[1] = p;
     HAK_KEEP_ORDER();
     hak_self.bin[cls] = end + 1;
     uint32_t room = hak_bin_tick(heap);
     hak_self.room[cls] = hak_room(room);
-    b->given = (uint16_t)(b->given + 1 + room); /* these frees, and p, are counted with the next ones */
+    b->own.given = (uint16_t)(b->own.given + 1 + room); /* these frees, and p, are counted with the next ones */
     hak_work_add(room);
     return true;
 }
@@ -131,7 +131,7 @@ uint32_t hak_cache_take(struct hak_heap *heap, unsigned cls, struct hak_slab *sl
 
 HAK_INLINE bool hak_cache_can_hold(const struct hak_heap *heap, unsigned cls)
 {
-    return hak_heap_is_of_cpu(heap) || heap->bins[cls].slots_lg != 0;
+    return hak_heap_is_of_cpu(heap) || heap->bins[cls].own.slots_lg != 0;
 }
 
 HAK_INLINE void *hak_cache_pop_again(struct hak_heap *heap, unsigned cls)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Other builds than hardened ones: see core/pages/link.h. */
-#ifndef HAK_OFF_LINK_H
-#define HAK_OFF_LINK_H
+ * For builds that are not hardened: see hardened/on/core/pages/link.h. */
+#ifndef HAK_LINK_H
+#define HAK_LINK_H
+
+#include "core/base/sizeclass.h"
 
 /* With bins that are arrays, links are only on lists of slabs. Encoded, a list does not end at a block that the program
  * cleared, since it was freed twice. Decoded, such a word is an address of the kernel. */

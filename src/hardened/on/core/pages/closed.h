@@ -8,10 +8,9 @@
 
 #include "core/base/words.h"
 
-#if HAK_HARDENED
-#include "core/hardened/on/closed.h"
-#else
-#include "core/hardened/off/closed.h"
-#endif
+/* Closes free pages that only the caller knows. */
+void hak_closed_shut(char *base, size_t size);
+/* Opens pages before they are used. False: the kernel refused. */
+bool hak_closed_open(char *base, size_t size);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Other builds than hardened ones: see core/heap/quarantine.h. */
-#ifndef HAK_OFF_QUARANTINE_H
-#define HAK_OFF_QUARANTINE_H
+ * For builds that are not hardened: see hardened/on/core/heap/quarantine.h. */
+#ifndef HAK_QUARANTINE_H
+#define HAK_QUARANTINE_H
+
+#include "core/heap/heap.h"
 
 HAK_INLINE bool hak_quarantine_is_on(void)
 {

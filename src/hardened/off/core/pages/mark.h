@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * Other builds than hardened ones: see core/pages/mark.h. */
-#ifndef HAK_OFF_MARK_H
-#define HAK_OFF_MARK_H
+ * For builds that are not hardened: see hardened/on/core/pages/mark.h. */
+#ifndef HAK_MARK_H
+#define HAK_MARK_H
+
+#include "core/base/sizeclass.h"
+#include "core/pages/link.h"
 
 HAK_INLINE void hak_mark_check(const void *p, unsigned cls, const char *call)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Other builds than hardened ones: see core/pages/zero.h. */
-#ifndef HAK_OFF_ZERO_H
-#define HAK_OFF_ZERO_H
+ * For builds that are not hardened: see hardened/on/core/pages/zero.h. */
+#ifndef HAK_ZERO_H
+#define HAK_ZERO_H
+
+#include "core/base/sealed.h"
 
 HAK_INLINE void *hak_zero_alloc(void)
 {
