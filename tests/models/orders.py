@@ -41,7 +41,7 @@ UNMET = {
     ("core/heap/cpu_heaps.c", "heaps[cpu]"): BY_CPU,
     ("core/heap/cpu_heaps.c", "&count"): BY_CPU,
     ("core/heap/caches/cpu/cpu.c", "hak_arrays_of["): BY_CPU,
-    ("core/pages/space.c", "n = HAK_LOAD_ACQUIRE(&zone_count)"): "a long walk, for statistics; zone_of loads it alike",
+    ("core/pages/lookup.c", "n = HAK_LOAD_ACQUIRE(&hak_zone_count)"): "a long walk, for statistics",
     ("frontends/large/spans.c", "newest[kind]"): "for advice about huge pages; no model maps as much",
     ("frontends/large/large.c", "HAK_SLAB_SPAN"): "a thread finds the span through a block",
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The address space as it is (core/pages/space.c, tags.c): a zone grows, continues elsewhere, or its superslabs change
+ * The address space as it is (core/pages/space.c, zones.c): a zone grows, continues elsewhere, or its superslabs change
  * hands, while another thread looks up addresses and tags. The page and descriptor that it finds must be mapped and
  * filled in, and a tag names the right class or none. The plan has two granules, and its first zone begins almost full
  * up to the second: growing it maps descriptors, memory and tags. */
@@ -154,7 +154,7 @@ static void expect_all_taken(void)
     MODEL_CHECK(stats.handed_out == FIRST * HAK_SUPERSLAB && taken[0] == 1 && taken[1] == 1);
 }
 
-/* --- what space.c calls ---------------------------------------------------------------------------------------------
+/* --- what they call ---------------------------------------------------------------------------------------------
  */
 
 bool hak_limit_is_tight;

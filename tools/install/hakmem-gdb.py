@@ -136,10 +136,10 @@ def heaps(library):
 
 
 def zones(library):
-    count, size = int.from_bytes(library.variable("zone_count"), "little"), library.number("sizeof.zone")
-    data = library.variable("zones")
+    count, size = int.from_bytes(library.variable("hak_zone_count"), "little"), library.number("sizeof.hak_zone")
+    data = library.variable("hak_zones")
     for i in range(min(count, len(data) // size)):
-        yield library.get(data, "zone.base", i * size), library.get(data, "zone.mapped", i * size)
+        yield library.get(data, "hak_zone.base", i * size), library.get(data, "hak_zone.mapped", i * size)
 
 
 def descriptor(library, page):

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The part of space.c that the fast path needs, in one cache line: the mapped part of the first zone and the table of
- * descriptors, which resolve an address; in hardened builds also the checks of links. space.c fills it in. */
+ * What the fast path needs of the zones, in one cache line: the mapped part of the first zone and the table of
+ * descriptors, which resolve an address. zones.c fills it in. */
 #ifndef HAK_PAGE_MAP_H
 #define HAK_PAGE_MAP_H
 
-#include "core/base/words.h"
-
-struct hak_slab;
+#include "descriptor.h"
 
 struct hak_page_map {
     struct hak_slab *descriptors;
@@ -17,6 +15,12 @@ struct hak_page_map {
 };
 extern HAK_HIDDEN struct hak_page_map hak_page_map;
 
+/* The descriptor of the 64 KiB page of an address that lies in a zone. */
+HAK_INLINE struct hak_slab *hak_page_at(const void *p)
+{
+    return &hak_page_map.descriptors[(((uintptr_t)p >> HAK_PAGE_LG) + hak_page_map.rotation) & hak_page_map.mask];
+}
+
 /* The caller has mapped `size` bytes, and their descriptors. */
 HAK_INLINE void hak_page_map_grow(size_t size)
 {
@@ -24,10 +28,5 @@ HAK_INLINE void hak_page_map_grow(size_t size)
         HAK_STORE_RELAXED(hak_page_map.units, size / 16);
     HAK_STORE_RELAXED(&hak_page_map.size, size);
 }
-
-/* Hardened builds: stops the process unless a block may begin at `next`, to which the link of `block` leads. */
-HAK_COLD void hak_space_check_link(const void *block, const void *next);
-/* Stops the process: the free block `block` was overwritten. */
-HAK_COLD _Noreturn void hak_space_fail_link(const void *block);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * The page tags, which every free reads with one load. space.c makes the table and grows it. */
+ * The page tags, which every free reads with one load. zones.c makes the table and grows it. */
 #ifndef HAK_TAGS_H
 #define HAK_TAGS_H
 
@@ -29,7 +29,7 @@ extern HAK_HIDDEN struct hak_tags hak_tags;
 
 /* Plain loads, which the compiler can fold into an operand: the load of the tag depends on the mask, which orders the
  * two. Sanitizers do not see dependencies, and get acquire loads, which pair with the release in grow_tags
- * (space.c). */
+ * (zones.c). */
 #if HAK_SANITIZED
 #define HAK_TAG_LOAD(atomic) HAK_LOAD_ACQUIRE(&(atomic))
 #else

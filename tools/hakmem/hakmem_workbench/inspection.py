@@ -531,21 +531,21 @@ class _Look:
 
     def _zones(self) -> list[tuple[int, int]]:
         p = self.p
-        data, size = p.variable("zones"), p.size_of("zone")
+        data, size = p.variable("hak_zones"), p.size_of("hak_zone")
         return [
-            (p.get(data, "zone.base", at), p.get(data, "zone.mapped", at))
-            for at in range(0, min(p.number("zone_count") * size, len(data)), size)
+            (p.get(data, "hak_zone.base", at), p.get(data, "hak_zone.mapped", at))
+            for at in range(0, min(p.number("hak_zone_count") * size, len(data)), size)
         ]
 
     def _plan(self) -> tuple[int, int]:
         """Tables and zones; nothing else is mapped among them."""
         p = self.p
-        data, size = p.variable("zones"), p.size_of("zone")
+        data, size = p.variable("hak_zones"), p.size_of("hak_zone")
         table = p.get(p.variable("hak_page_map"), "hak_page_map.descriptors")
         end = max(
-            p.get(data, "zone.base", at)
-            + (p.get(data, "zone.superslabs", at) << p.layout.numbers["superslab_lg"])
-            for at in range(0, min(max(p.number("zone_count"), 1) * size, len(data)), size)
+            p.get(data, "hak_zone.base", at)
+            + (p.get(data, "hak_zone.superslabs", at) << p.layout.numbers["superslab_lg"])
+            for at in range(0, min(max(p.number("hak_zone_count"), 1) * size, len(data)), size)
         )
         return table, end
 

@@ -34,10 +34,10 @@ static void *check_overwritten(const void *block, const struct hak_slab *slab, c
     for (size_t i = 0; i < size; i++)
         changed |= bytes[i] ^ fill;
     if (changed)
-        hak_space_fail_link(block);
+        hak_link_fail(block);
     void *next = hak_next_load(block);
     if (!hak_mark_is_linked(block, slab->cls) || !next != (block == last))
-        hak_space_fail_link(block);
+        hak_link_fail(block);
     return next;
 }
 
@@ -63,7 +63,7 @@ static void append(struct hak_quarantine *q, void *p)
     if (!q->first)
         q->first = p;
     else if (hak_next_load(q->last))
-        hak_space_fail_link(q->last);
+        hak_link_fail(q->last);
     else
         hak_next_store(q->last, p);
     q->last = p;

@@ -14,6 +14,11 @@
 #include "core/base/sizeclass.h"
 #include "core/pages/page_map.h"
 
+/* Stops the process unless a block may begin at `next`, to which the link of `block` leads. */
+HAK_COLD void hak_link_check(const void *block, const void *next);
+/* Stops the process: the free block `block` was overwritten. */
+HAK_COLD _Noreturn void hak_link_fail(const void *block);
+
 HAK_INLINE uintptr_t hak_link_code(const void *block, uintptr_t next)
 {
     return next ^ hak_secret_mix((uintptr_t)block + 1); /* the mark uses the address itself */
@@ -31,7 +36,7 @@ HAK_INLINE void *hak_next_load(const void *block)
 {
     uintptr_t next = hak_link_code(block, *(const uintptr_t *)block);
     if (!hak_link_is_near(next) && next)
-        hak_space_check_link(block, (const void *)next);
+        hak_link_check(block, (const void *)next);
     return (void *)next;
 }
 
@@ -106,13 +111,13 @@ HAK_INLINE void hak_mark_clear(void *p, unsigned cls)
 HAK_INLINE void hak_mark_check_whole(const void *p, unsigned cls)
 {
     if (HAK_UNLIKELY(!hak_mark_is_whole(p, cls)))
-        hak_space_fail_link(p);
+        hak_link_fail(p);
 }
 
 HAK_INLINE void hak_mark_check_linked(const void *p, unsigned cls)
 {
     if (HAK_UNLIKELY(!hak_mark_is_linked(p, cls)))
-        hak_space_fail_link(p);
+        hak_link_fail(p);
 }
 
 #endif

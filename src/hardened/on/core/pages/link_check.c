@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * What stops the process at a link that leads astray. See core/pages/page_map.h. */
+ * What stops the process at a link that leads astray. See link.h. */
 #include "core/pages/space.h"
 
 #include "core/base/log.h"
 
-void hak_space_fail_link(const void *block)
+void hak_link_fail(const void *block)
 {
     const struct hak_slab *slab = hak_space_slab(block);
     if (!slab)
@@ -13,8 +13,8 @@ void hak_space_fail_link(const void *block)
                   block, (void *)slab->base, slab->cls, slab->stride);
 }
 
-void hak_space_check_link(const void *block, const void *next)
+void hak_link_check(const void *block, const void *next)
 {
     if ((uintptr_t)next % 16 || !hak_space_contains(next))
-        hak_space_fail_link(block);
+        hak_link_fail(block);
 }
