@@ -4,8 +4,8 @@
 #include <pthread.h>
 
 #include "core/heap/arena.h"
-#include "core/heap/bins.h"
 #include "core/heap/caches/contract.h"
+#include "core/heap/decay.h"
 #include "core/heap/heaps.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
 #include "unit.h"

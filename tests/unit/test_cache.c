@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "core/heap/bin.h"
-#include "core/heap/bins.h"
 #include "core/heap/caches/slots/slots.h"
+#include "core/heap/decay.h"
 #include "core/heap/heaps.h"
+#include "core/heap/refill.h"
 #include "core/heap/thread.h"
 #include "core/os/meta.h"
 #include "unit.h"

@@ -3,7 +3,7 @@
  * Memory that was just used never counts as idle. Each kind of idle memory returns to the kernel after the delay,
  * whatever the program does meanwhile, as long as it takes some slow path. */
 #include "core/base/kernel.h"
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/pages/run_cache.h"
 #include "core/plugin.h"
 #include "touched.h"

@@ -16,7 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/heap/enter.h"
 #include "core/heap/heaps.h"
 #include "core/process/figures.h"

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/heap/heaps.h"
 #include "core/heap/remote_cache.h"
 #include "core/pages/mark.h"

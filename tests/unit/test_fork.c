@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/heap/bin.h"
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/heap/drain.h"
 #include "core/heap/heaps.h"
+#include "core/heap/refill.h"
 #include "core/heap/remote_cache.h"
 #include "core/malloc/malloc.h"
 #include "core/pages/budget.h"

@@ -2,7 +2,7 @@
  * The pool frontend: which classes it has, and how its pages are mapped. */
 #include <stdlib.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/parts/parts.h"
 #include "unit.h"
 

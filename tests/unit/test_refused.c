@@ -4,7 +4,7 @@
  * lies around the locked page, and once the fault is over, that too. Each kind of memory and each backend is tested. */
 #include <stdio.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/pages/budget.h"
 #include "core/plugin.h"
 #include "touched.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/heap/heaps.h"
 #include "core/malloc/malloc.h"
 #include "unit.h"

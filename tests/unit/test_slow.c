@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "hakmem.h"
 #include "sizes.h"
 #include "unit.h"

@@ -9,7 +9,7 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/os/limit.h"
 #include "unit.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "unit.h"
 
 #define SIZE 480     /* has a bitmap in every build */

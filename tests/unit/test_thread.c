@@ -3,11 +3,11 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "core/heap/bin.h"
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "core/heap/drain.h"
 #include "core/heap/heaps.h"
 #include "core/heap/owned.h"
+#include "core/heap/refill.h"
 #include "core/heap/remote_cache.h"
 #include "core/heap/thread.h"
 

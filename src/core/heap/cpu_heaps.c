@@ -2,10 +2,10 @@
  * See cpu_heaps.h. A CPU gets its heap when a thread first runs a slow path on it, and keeps it. */
 #include "cpu_heaps.h"
 
-#include "bins.h"
 #include "cache_bins.h"
 #include "core/base/clock.h"
 #include "core/os/cgroup.h"
+#include "decay.h"
 #include "drain.h"
 #include "heaps.h"
 

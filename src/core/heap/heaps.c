@@ -2,7 +2,6 @@
  * See heaps.h. */
 #include "heaps.h"
 
-#include "bins.h"
 #include "caches/contract.h"
 #include "caches/slots/slots.h"
 #include "core/base/clock.h"
@@ -12,6 +11,7 @@
 #include "core/os/meta.h"
 #include "core/os/os.h"
 #include "core/parts/parts.h"
+#include "decay.h"
 
 #define WARM 16u /* recycled heaps that keep their slots */
 _Static_assert(sizeof(struct hak_cache) <= HAK_SYSTEM_PAGE, "for hak_os_can_read");

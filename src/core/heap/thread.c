@@ -5,16 +5,16 @@
 #include <pthread.h>
 
 #include "arena.h"
-#include "bins.h"
 #include "caches/contract.h"
 #include "core/base/memcheck.h"
 #include "core/base/text.h"
 #include "core/base/work.h"
+#include "core/heap/quarantine.h"
 #include "core/os/cgroup.h"
 #include "core/os/meta.h"
 #include "cpu_heaps.h"
+#include "decay.h"
 #include "heaps.h"
-#include "core/heap/quarantine.h"
 
 HAK_OPTIONAL(hak_front_end);
 struct hak_front hak_no_front = {.tag = HAK_TAG_NOBODY};

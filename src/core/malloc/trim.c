@@ -2,8 +2,8 @@
  * See trim.h. */
 #include "trim.h"
 
-#include "core/heap/bins.h"
 #include "core/heap/cpu_heaps.h"
+#include "core/heap/decay.h"
 #include "core/heap/thread.h"
 #include "core/pages/space.h"
 #include "core/parts/sparse.h"

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "budget.h"
-#include "core/pages/closed.h"
 #include "core/base/clock.h"
 #include "core/base/list.h"
 #include "core/base/log.h"
@@ -14,6 +13,7 @@
 #include "core/os/huge_page.h"
 #include "core/os/limit.h"
 #include "core/os/meta.h"
+#include "core/pages/closed.h"
 #include "free_runs.h"
 
 HAK_LOCK(hak_pages_lock, HAK_RANK_PAGES);

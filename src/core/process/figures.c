@@ -2,8 +2,8 @@
  * See figures.h. */
 #include "figures.h"
 
-#include "core/heap/bins.h"
 #include "core/heap/cpu_heaps.h"
+#include "core/heap/decay.h"
 #include "core/heap/heaps.h"
 #include "core/os/cgroup.h"
 #include "core/os/meta.h"

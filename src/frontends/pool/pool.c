@@ -2,7 +2,7 @@
  * The pool frontend: blocks of 8 to 52 KiB, in slabs of the span backend. The pool says how much is mapped at once
  * where no pages are free, and prewarms: it fills bins when a thread starts, with a fixed number of blocks or as many
  * as earlier threads used. */
-#include "core/heap/bin.h"
+#include "core/heap/refill.h"
 #include "core/pages/page_heap.h"
 #include "core/plugin.h"
 

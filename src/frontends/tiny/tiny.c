@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The tiny frontend: 16 B to 7.5 KiB from slabs of the span backend. In header builds, blocks of its small classes
  * carry the byte that names their bin. Bins, refill and drain are in core. */
-#include "core/heap/bin.h"
+#include "core/heap/refill.h"
 #include "core/plugin.h"
 
 #define TINY_PREWARM_MAX 128u /* prewarm classes up to this stride */

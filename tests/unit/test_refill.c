@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/heap/bin.h"
+#include "core/heap/refill.h"
 
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 #include "unit.h"
 
 #define SIZE 2000 /* has no header in any build: remote blocks return to their slabs */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Operations on all bins of a heap: flush, trim, scan, dissolve. */
-#ifndef HAK_BINS_H
-#define HAK_BINS_H
+ * How the blocks and slabs of a heap go back: flush, trim, decay scan, dissolve. */
+#ifndef HAK_DECAY_H
+#define HAK_DECAY_H
 
 #include "heap.h"
 

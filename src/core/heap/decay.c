@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * See bins.h. */
-#include "bins.h"
+#include "decay.h"
 
 #include "cache_bins.h"
 #include "core/base/clock.h"
 #include "core/base/lock.h"
+#include "core/heap/quarantine.h"
 #include "core/parts/parts.h"
 #include "core/parts/sparse.h"
 #include "owned.h"
-#include "core/heap/quarantine.h"
 #include "remote_cache.h"
 
 #define SPARSE_BYTES (512 * HAK_KIB) /* about so much is purged by one scan of a class, in some 100 us */
@@ -39,6 +39,8 @@ static void give_up_slabs(struct hak_heap *heap, unsigned cls)
     struct hak_slab *slab;
     while ((slab = heap->bins[cls].slabs)) {
         hak_owned_remove(heap, slab);
+        if (!slab->used)
+            hak_slab_untag(slab);
         if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
             hak_parts.backend->release_slab(slab);
     }
@@ -131,14 +133,7 @@ HAK_SNAPSHOT size_t hak_bins_free_bytes(const struct hak_heap *heap)
 
 static void abandon(struct hak_heap *heap, unsigned cls)
 {
-    struct hak_slab *slab;
-    while ((slab = heap->bins[cls].slabs)) {
-        hak_owned_remove(heap, slab);
-        if (!slab->used)
-            hak_slab_untag(slab);
-        if (hak_slab_disown(slab) == HAK_SLAB_PARTIAL)
-            hak_parts.backend->release_slab(slab);
-    }
+    give_up_slabs(heap, cls);
     heap->bins[cls] = (struct hak_bin){0};
 }
 

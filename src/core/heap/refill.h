@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The refill of bins, which all frontends and caches share. A thread calls these functions only for its own bins. */
-#ifndef HAK_BIN_H
-#define HAK_BIN_H
+#ifndef HAK_REFILL_H
+#define HAK_REFILL_H
 
 #include "cache_bins.h"
 

@@ -4,7 +4,7 @@
  * A refill takes, in this order: the first slab's own free blocks, and its remote ones if there are enough; blocks from
  * the remote cache; blocks not yet carved; the rest of the remote list; the next slab; last, a new slab from the
  * frontend. The caches decide how blocks enter a bin and how bins are bounded (caches/). */
-#include "bin.h"
+#include "refill.h"
 
 #include "core/base/log.h"
 #include "core/os/limit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "core/heap/bins.h"
+#include "core/heap/decay.h"
 
 #include "unit.h"
 
