@@ -75,7 +75,6 @@ FIGURES = [
     ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
      r"memory\.[^×]*?The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
-    ("ARCHITECTURE.md", r"(\d+) KiB for each millisecond of the delay", waiting),
     ("docs/memory.md", r"dirty bytes exceed (\d+) KiB for each millisecond of the delay", waiting),
     ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; `-Dhardened=checks` "
      r"finds (\d+) at once and (\d+) by a signal, `full` (\d+) and (\d+)", misuses),

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "jemalloc.md"
 NAMES = HERE.parent / "src" / "compat" / "jemalloc" / "names.def"
-HEAD = "| name | type | | what it answers or does |\n|---|---|---|---|\n"
+HEAD = "|name|type||what it answers or does|\n|---|---|---|---|\n"
 ROW = re.compile(r"^(FIXED|READ|BOTH|ASK|WRITE|RUN|REFUSED)\((.*?)\)$", re.MULTILINE | re.DOTALL)
 ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",\s][^",]*)')
 TYPES = {"flag": "bool", "number": "unsigned", "size": "size_t", "ssize": "ssize_t", "u32": "uint32_t",
@@ -28,21 +28,26 @@ def rows():
                          for text, bare in ARGUMENT.findall(match[2]) for quoted in [not bare]]
 
 
-def line(macro, arguments):
+def cells(macro, arguments):
+    """(name, the rest of its row)"""
     name, meaning = arguments[0], arguments[-1]
     if macro == "REFUSED":
-        return f"| `{name}` | | ENOENT | {meaning} |"
+        return name, f"||ENOENT|{meaning}|"
     kind = TYPES[arguments[{"RUN": 1, "ASK": 3}.get(macro, 1)]] if macro != "RUN" else ""
     access = "r" if macro == "ASK" and arguments[1] == "none" else ACCESS[macro]
     if macro == "FIXED":
         value = {"JE_VERSION": "5.3.0-0-hakmem-VERSION", "JE_LARGE": "47"}.get(arguments[2], arguments[2])
         value = f"`{value}`" if value else '`""`'
         meaning = f"{value}; {meaning}" if meaning else value
-    return f"| `{name}` | {kind} | {access} | {meaning} |"
+    return name, f"|{kind}|{access}|{meaning}|"
 
 
 def table():
-    return HEAD + "".join(line(*row) + "\n" for row in rows())
+    """Names that answer alike share the row of the first one."""
+    found = {}
+    for name, rest in (cells(*row) for row in rows()):
+        found.setdefault(rest, []).append(f"`{name}`")
+    return HEAD + "".join(f"|{', '.join(names)}{rest}\n" for rest, names in found.items())
 
 
 def main():

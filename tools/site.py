@@ -27,7 +27,7 @@ CHAPTERS = {
                "docs/write-your-own-part.md", "bindings/rust/README.md"],
     "Settings": ["docs/settings.md"],
     "Man pages": [],
-    "Performance": ["docs/performance.md", "docs/experiments.md", "docs/scale.md", "bench/README.md"],
+    "Performance": ["docs/performance.md", "docs/experiments.md", "bench/README.md"],
     "Promises": ["SECURITY.md", "docs/misuse.md", "docs/limits.md", "docs/testing.md", "NEWS.md"],
     "Inside": ["ARCHITECTURE.md", "HACKING.md", "docs/decisions.md"],
 }
