@@ -109,7 +109,7 @@ def beside(library: Library, name: str) -> str:
     """A file that comes with the library."""
     folder = Path(library.real).parent
     tools = folder.parent / "tools"
-    for place in (folder / "hakmem", folder, tools / "trace", tools / "profile"):
+    for place in (folder / "hakmem", folder, tools / "trace", tools / "profile", tools / "libraries"):
         if (place / name).is_file():
             return str(place / name)
     if found := shutil.which(name):

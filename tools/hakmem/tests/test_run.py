@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from conftest import TOOL, Hakmem, clean_environment
+from hakmem_workbench.errors import Problem
+from hakmem_workbench.library import at, beside
 
 Compiled = Callable[..., Path]
 
@@ -187,3 +189,16 @@ def test_no_effect_on_another_machine(library: Path, compiled: Compiled, tmp_pat
     program = str(compiled("allocates"))
     (finding,) = checks.foresee(program, [program], finder.at(other, "test"))
     assert finding.kind == "refused-preload" and "aarch64" in finding.sentence
+
+
+def test_a_heap_for_each_library(hakmem: Hakmem, real_library: Path, compiled: Compiled, tmp_path: Path) -> None:
+    try:
+        beside(at(real_library, "test"), "libhakmem-libraries.so")
+    except Problem as problem:
+        pytest.skip(problem.sentence)
+    target, program = tmp_path / "s.json", compiled("libraries", "-fno-builtin", name="many-blocks")
+    options = ("--heap-by=library", "--stats", "json", "--stats-file", target)
+    done = hakmem("run", "--library", real_library, *options, "--", program)
+    assert (done.code, done.out, done.err) == (0, "", "")
+    live = {row["name"]: row["live_bytes"] for row in json.loads(target.read_text())["heaps"]}
+    assert 8_000_000 <= live["many-blocks"] <= 9_500_000 and 4_000_000 <= live["libc.so.6"] <= 5_000_000

@@ -26,6 +26,7 @@ HAKMEM_QUIET=1.
 examples:
   hakmem run -- python3 app.py
   hakmem run --backend legacy --set TINY_SS_PARTIAL=0 -- ./server
+  hakmem run --heap-by=library -- ./server   which library holds the memory
   hakmem run --stats text -- ./server        statistics on stderr at exit
 """
 
@@ -41,6 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--stats-file",
         metavar="FILE",
         help="where they go instead of stderr; %%p is the process id",
+    )
+    parser.add_argument(
+        "--heap-by",
+        choices=("library",),
+        help="the memory of each shared object in a heap named like it, which causes and stat show",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="print which library is used")
     add_command(parser)
@@ -64,6 +70,9 @@ def main(args: argparse.Namespace) -> int:
     if {**os.environ, **assigned}.get("HAKMEM_QUIET", "0") == "0":
         _warn(path, args.command, chosen)
     environment = preload.original_environment() | preload.assignments(chosen, assigned)
+    if args.heap_by:
+        observer = library.beside(chosen, "libhakmem-libraries.so")
+        environment["LD_PRELOAD"] = preload.chain(observer, environment["LD_PRELOAD"])
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores these signals; its children must not
     try:
