@@ -13,6 +13,9 @@
 //! The settings are hakmem's: variables of the environment that begin with `HAKMEM_`, which the first allocation reads.
 #![warn(missing_docs)]
 
+mod heap;
+
+pub use heap::{Heap, HeapBox, HeapOptions, HeapStats};
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::CStr;
 use std::io;
@@ -28,6 +31,8 @@ extern "C" {
     fn hakmem_free_aligned_sized(ptr: *mut c_void, alignment: usize, size: usize);
     fn hakmem_trim(keep: usize) -> usize;
     fn hakmem_stats(fd: c_int, json: c_int) -> c_int;
+    fn hakmem_read(stat: c_int, value: *mut u64) -> c_int;
+    fn hakmem_good_size(size: usize) -> usize;
     fn hakmem_version() -> *const c_char;
     fn hakmem_backend() -> *const c_char;
 }
@@ -108,6 +113,39 @@ pub fn stats(file: impl AsFd, format: Format) -> io::Result<()> {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(-error)),
     }
+}
+
+/// Figures of the process, for [`read`]; `hakmem.h` explains them (`enum hakmem_stat`).
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Stat {
+    Live,
+    Bins,
+    Slack,
+    Dirty,
+    Metadata,
+    Resident,
+    Mapped,
+    Peak,
+    Threads,
+    Limit,
+}
+
+/// Reads one figure, without a walk over blocks, pages or threads.
+pub fn read(stat: Stat) -> io::Result<u64> {
+    let mut value = 0;
+    // SAFETY: any thread may call it at any time.
+    match unsafe { hakmem_read(stat as c_int, &mut value) } {
+        0 => Ok(value),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// The bytes that are usable, at least, in a block of `size` requested bytes.
+pub fn good_size(size: usize) -> usize {
+    // SAFETY: it computes.
+    unsafe { hakmem_good_size(size) }
 }
 
 fn text(string: *const c_char) -> &'static str {

@@ -84,6 +84,39 @@ fn a_descriptor_that_cannot_be_written_is_an_error() {
     assert!(hakmem::stats(&closed, hakmem::Format::Text).is_err());
 }
 
+#[test]
+fn figures_are_read() {
+    let before = hakmem::read(hakmem::Stat::Live).unwrap();
+    let held = vec![1u8; 3_000_000];
+    assert!(hakmem::read(hakmem::Stat::Live).unwrap() >= before.saturating_sub(1_000_000) + held.len() as u64);
+    assert!(hakmem::read(hakmem::Stat::Peak).unwrap() >= held.len() as u64);
+    assert!(hakmem::read(hakmem::Stat::Threads).unwrap() > 0 && hakmem::good_size(100) >= 100);
+}
+
+#[test]
+fn heaps_hold_values() {
+    let options = hakmem::HeapOptions { name: "values", limit: 1 << 18, ..Default::default() };
+    let heap = hakmem::Heap::new(&options).unwrap();
+    #[repr(align(256))]
+    struct Aligned(u8);
+    let (kept, text) = (heap.put(Aligned(1)).unwrap(), heap.put([7u8; 1000]).unwrap());
+    assert!(kept as *const _ as usize % 256 == 0 && kept.0 == 1);
+    thread::scope(|scope| {
+        let work = |n| {
+            let heap = &heap;
+            move || (0..1000).for_each(|i| assert_eq!(*heap.boxed((n, i)).unwrap(), (n, i)))
+        };
+        let threads: Vec<_> = (0..4).map(|n| scope.spawn(work(n))).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap()); // their caches are empty then
+    });
+    assert!(text.iter().all(|&byte| byte == 7));
+    let stats = heap.stats();
+    assert_eq!((stats.name.as_str(), stats.blocks, stats.limit), ("values", 2, 1 << 18));
+    assert!(heap.put([0u8; 150_000]).is_none()); // beyond the limit
+    assert!(hakmem::Heap::new(&hakmem::HeapOptions { alignment: 3, ..options }).is_err());
+    heap.trim();
+}
+
 #[cfg(feature = "override")]
 #[test]
 fn c_code_is_served_too() {
