@@ -58,6 +58,7 @@ try() {
     cd /
     env -i PATH="$path" HAKMEM_VERBOSE=1 hakmem run -- python -c 'print("ran")' >"$OUT/said" 2>&1
     grep -qx ran "$OUT/said" && grep -q '^hakmem: version' "$OUT/said"
+    env -i PATH="$path" hakmem run -- python -c 'import hakmem; assert hakmem.trim() + hakmem.read("live") > 0'
     env -i PATH="$path" hakmem verify -- python -c 0 | grep -F "$home/lib" | grep -q 'library .*the one of this wheel'
     "$home/bin/pip" uninstall -q -y hakmem
     [ -z "$(find "$home" -name '*hakmem*')" ]
