@@ -434,7 +434,7 @@ MAKES_HEAPS = """
 import ctypes, time
 hakmem = ctypes.CDLL(None)
 hakmem.hakmem_heap_new.restype = hakmem.hakmem_heap_malloc.restype = ctypes.c_void_p
-options = (ctypes.c_void_p * 4)(ctypes.cast(ctypes.c_char_p(b"a tenant"), ctypes.c_void_p), 1 << 30)
+options = (ctypes.c_void_p * 8)(ctypes.cast(ctypes.c_char_p(b"a tenant"), ctypes.c_void_p), 1 << 30)
 heap = ctypes.c_void_p(hakmem.hakmem_heap_new(options))
 for size in [1000] * 5000 + [3000000]:
     ctypes.memset(hakmem.hakmem_heap_malloc(heap, size), 1, size)

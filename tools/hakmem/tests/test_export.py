@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TOOL, Hakmem, clean_environment
-from test_causes import STATS
+from test_causes import HEAPS, STATS
 
 BOARD = Path(__file__).resolve().parents[3] / "docs" / "data" / "grafana.json"
 SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\} [0-9.e+-]+$')
@@ -42,6 +42,16 @@ def test_format(text: str) -> None:
             assert match and match[1] == family, line
     assert 'hakmem_retained_bytes{pid="7",program="a \\"b\\"\\\\",reason="lru"} 2097152' in text
     assert re.search(r'hakmem_system_calls_total\{.*cause="lru_evict",call="munmap"\} 2', text)
+
+
+def test_heaps_by_name(hakmem: Hakmem, tmp_path: Path) -> None:
+    source = tmp_path / "stats.json"
+    source.write_text(json.dumps(STATS | {"heaps": [*HEAPS, HEAPS[0]], "allocator": {"pid": 7}}))
+    lines = hakmem("export", source).out.splitlines()
+    rows = [line.partition('heap="')[2] for line in lines if line.startswith("hakmem_heap_")]
+    assert rows == [
+        '"} 10', 'small"} 2080000', '"} 8388608', 'small"} 2097152', '"} 0', 'small"} 2097152',
+    ]  # fmt: skip
 
 
 def test_promtool(text: str) -> None:

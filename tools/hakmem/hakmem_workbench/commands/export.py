@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .. import inspection, process, statsfile
 from ..errors import Problem
-from ..statsfile import OsCall, Retained, Stats
+from ..statsfile import OsCall, ProgramHeap, Retained, Stats
 from ..text import listing, word
 from .common import served
 from .stat import seconds
@@ -33,6 +33,9 @@ examples:
 _FAMILIES = {
     "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
     "hakmem_class_live_bytes": ("gauge", "Bytes of live blocks in slabs, by size of block."),
+    "hakmem_heap_live_bytes": ("gauge", "Bytes of live blocks in heaps of the program, by name."),
+    "hakmem_heap_held_bytes": ("gauge", "Bytes of the pages of heaps of the program, by name."),
+    "hakmem_heap_limit_bytes": ("gauge", "Limits of heaps of the program, by name; 0: none."),
     "hakmem_retained_bytes": ("gauge", "Bytes that the allocator keeps, by reason."),
     "hakmem_resident_bytes": ("gauge", "Bytes of the process that are resident."),
     "hakmem_threads": ("gauge", "Threads of the process; from a report, its heaps."),
@@ -143,6 +146,10 @@ def render(
                              else f"{name}{{{pairs}}} {value}")
 
     add("hakmem_live_bytes", stats.live_bytes)
+    for name, row in _by_name(stats.heaps).items():
+        add("hakmem_heap_live_bytes", row.live_bytes, heap=name)
+        add("hakmem_heap_held_bytes", row.held_bytes, heap=name)
+        add("hakmem_heap_limit_bytes", row.limit_bytes, heap=name)
     for row in _memory(stats.retained):
         add("hakmem_retained_bytes", row.bytes, reason=row.reason)
     for block, amount in sorted((sizes or {}).items()):
@@ -157,6 +164,18 @@ def render(
         if name.startswith("bins."):
             add("hakmem_events_total", number, event=re.sub(r"\W", "_", name.removeprefix("bins.")))
     return samples
+
+
+def _by_name(heaps: Iterable[ProgramHeap]) -> dict[str, ProgramHeap]:
+    """Sums: a name may stand once. A heap without a limit leaves its name without one."""
+    sums: dict[str, ProgramHeap] = {}
+    for row in sorted(heaps, key=lambda row: row.name):
+        old = sums.get(row.name)
+        sums[row.name] = row if old is None else ProgramHeap(
+            row.name, old.live_bytes + row.live_bytes, old.blocks + row.blocks, old.held_bytes + row.held_bytes,
+            old.peak_bytes + row.peak_bytes, old.limit_bytes and row.limit_bytes and old.limit_bytes + row.limit_bytes,
+        )
+    return sums
 
 
 def _add_call(add: object, call: OsCall) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import asdict
 
 from .. import inspection, process
 from ..errors import Problem
@@ -78,6 +79,7 @@ def _as_json(heap: Heap) -> dict[str, object]:
         "resident_bytes": heap.resident,
         "slow_paths": _slow(heap),
         "given_back_bytes": _given_back(heap),
+        "heaps": [asdict(row) for row in heap.program_heaps],
         "age_seconds": round(heap.age_seconds, 2),
     }
 
