@@ -122,6 +122,21 @@ TEST(what_a_block_leaves_as_it_grows_goes_back)
     hak_free(p);
 }
 
+TEST(a_block_that_shrinks_gives_system_pages_back_once)
+{
+    unit_start(NULL);
+    char *p = hak_malloc(200000), *behind = hak_malloc(200000);
+    for (unsigned i = 0; i < 10; i++) {
+        memset(p, 1, 190000);
+        assert_ptr_equal(hak_resize(p, 140000), p);
+        assert_int_equal(p[139999], 1);
+        assert_ptr_equal(hak_resize(p, 190000), p);
+    }
+    assert_int_equal(discards(), !HAK_CANARY);
+    hak_free(p);
+    hak_free(behind);
+}
+
 TEST(a_mapping_follows_the_setting)
 {
     unit_start("HAKMEM_THP=always");

@@ -20,6 +20,7 @@
  * mapping grows in place, only a long one */
 #define GROWING_DIRECT_MIN (4 * HAK_MIB)
 #define MOVED_DIRECT_MIN (HAK_HARDENED ? GROWING_DIRECT_MIN : 256 * HAK_KIB) /* if it has moved before */
+#define CUT_MIN (16 * HAK_KIB)                                               /* a shorter end stays with the block */
 #define SAMPLE_EVERY 8u
 /* The old pages of a block that grows and moves serve no block of its size soon, so longer ones go back at once. */
 #define MOVED_DISCARD_PAGES 4u
@@ -240,7 +241,7 @@ static bool discard(char *base, size_t bytes)
     return !hak_os_advise(base, bytes, MADV_DONTNEED, HAK_CAUSE_discard);
 }
 
-enum { CLEARED = 8, MOVED = 16 }; /* in the word of a span; its free comes here then */
+enum { CLEARED = 8, MOVED = 16, CUT = 32 }; /* in the word of a span; its free comes here then */
 /* The block that the kernel cleared last, until it is freed: what the program touches of it shows how it uses more. */
 static _Atomic(char *) cleared;
 
@@ -376,6 +377,16 @@ static void *move_growing(struct hak_slab *slab, void *p, size_t size)
     return q;
 }
 
+/* A block that shrinks gives back the system pages behind it, once: it may grow and shrink in turn. */
+static void cut_off(struct hak_slab *slab, size_t before)
+{
+    size_t size = whole_pages(slab->requested), end = hak_min(before, slab->pages * HAK_PAGE);
+    if (end < size + hak_max(CUT_MIN, size / 8) || HAK_LOAD_RELAXED(&slab->word) & CUT)
+        return;
+    if (discard(slab->base + size, end - size))
+        HAK_STORE_RELEASE(&slab->word, HAK_LOAD_RELAXED(&slab->word) | CUT);
+}
+
 static bool resize_in_place(struct hak_slab *slab, size_t size)
 {
     size_t before = slab->requested;
@@ -383,6 +394,7 @@ static bool resize_in_place(struct hak_slab *slab, size_t size)
         return false;
     note_size(slab, size);
     hak_count_allocated(slab->requested - before);
+    cut_off(slab, before);
     HAK_ADD_RELAXED(&in_place, 1);
     return true;
 }
