@@ -11,7 +11,9 @@
 #define HOUR_MS 3600000u
 #define AN_HOUR "HAKMEM_PURGE_DELAY_MS=3600000 HAKMEM_SUPERSLAB_TTL_SEC=86400"
 #define IDLE (20 * HAK_MIB)
-#define STAYS (8 * HAK_MIB) /* bins, caches, and the memory that the traffic itself uses */
+/* Bins, caches, and the memory that the traffic itself uses: more of it where each class has superslabs of its own, and
+ * blocks are chosen at random. */
+#define STAYS ((HAK_HARDENED ? 10 : 8) * HAK_MIB)
 #define STEPS (HAK_SANITIZED ? 4000u : 20000u)
 
 static const size_t sizes[] = {100, 4000, 20000, 300000, HAK_MIB};
