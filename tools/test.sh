@@ -675,12 +675,12 @@ wraps() {
     done
 }
 
-# Debian 12's clang-tidy; newer ones have more checks. --long: with clang's analyzer too, which takes twenty times as
-# long.
+# Debian 12's clang-tidy; newer ones have more checks. --long: tests and bench, too, and with clang's analyzer, which
+# takes twenty times as long.
 tidy() {
     [[ $(clang-tidy --version) == *" version 14."* ]] || { echo "clang-tidy is not 14: nothing is checked"; return; }
-    local checks=-clang-analyzer-* commands=$OUT/tidy
-    [ "$LONG" -eq 0 ] || checks=
+    local checks=-clang-analyzer-* commands=$OUT/tidy folders=src
+    [ "$LONG" -eq 0 ] || checks='' folders='(src|tests|bench)'
     mkdir -p "$commands"
     # without gcc's own flags, and each file once
     "$PYTHON" - "$1/compile_commands.json" >"$commands/compile_commands.json" <<'EOF' || return 1
@@ -690,7 +690,7 @@ for entry in each.values():
     entry["command"] = re.sub(" -f(fixed|align)-[a-z0-9=]*", "", entry["command"])
 print(json.dumps(list(each.values())))
 EOF
-    run-clang-tidy -quiet -p "$commands" -checks="$checks" "$PWD/(src|tests|bench)/.*[.]c$"
+    run-clang-tidy -quiet -p "$commands" -checks="$checks" "$PWD/$folders/.*[.]c$"
 }
 
 # The layout of each file in C, as Debian 12's clang-format makes it; others differ. No line has more than 120
@@ -917,7 +917,7 @@ main() {
             chosen+=("${LONG_STAGES[@]}")
             echo "test.sh: all tests, and the long ones: some hours"
         else
-            echo "test.sh: all tests: about 15 minutes on two quiet processors, and some more on a new machine, for" \
+            echo "test.sh: all tests: 10 to 15 minutes on two quiet processors, and some more on a new machine, for" \
                 "packages that"
             echo "         must be installed first. Stages run side by side; each says a line at its end." \
                 "Logs: build-test/*.log"
