@@ -12,6 +12,7 @@
 
 #define SIZE 2000 /* has no header in any build */
 #define MANY 64
+#define BURST 600
 
 static struct hak_heap *t;
 static unsigned cls;
@@ -88,6 +89,9 @@ TEST_EACH(so_many_empty_slabs_wait, rooms)
 {
     struct hak_slab *slabs[KEPT + 3];
     start_with(row->settings);
+    make_slabs(slabs, 1, cls);
+    put_empty(slabs[0]);
+    hak_run_cache_flush(); /* the page heap says now how much may wait */
     unsigned n = COUNT(slabs), stay = hak_parts.release->at_once ? 1 : row->stay;
     for (unsigned round = 0; round < 2; round++) { /* the count begins again */
         make_slabs(slabs, n, cls);
@@ -102,6 +106,22 @@ TEST_EACH(so_many_empty_slabs_wait, rooms)
     }
     assert_ptr_equal(hak_slab_cache_take_empty(cls), slabs[n - 1]);
     assert_empties(cls, stay - 1, slabs);
+}
+
+/* Whatever HAKMEM_SS_HOT_SLABS says: after the last free of a burst the program may sleep. */
+TEST(of_a_burst_as_many_wait_as_may_be_dirty)
+{
+    static struct hak_slab *slabs[BURST];
+    start();
+    unit_needs_delay();
+    make_slabs(slabs, BURST, cls);
+    fake_os_pass(3000); /* no pages were taken lately */
+    put_empty(slabs[0]);
+    hak_run_cache_flush();
+    for (unsigned i = 1; i < BURST; i++)
+        put_empty(slabs[i]);
+    size_t least = hak_options.purge_delay_ms * HAK_DIRTY_UNWANTED_PER_MS;
+    assert_true(hak_run_cache_waiting(HAK_RUNS_COMMON) * HAK_PAGE <= least + hak_slab_pages[cls] * HAK_PAGE);
 }
 
 /* --- PARTIAL slabs ----------------------------------------------------------------------------------------- */
@@ -204,6 +224,27 @@ TEST(a_sweep_looks_at_so_many_slabs)
     while (hak_slab_cache_sweep(true, 8)) /* the rest of the pass */
         assert_in_range(++sweeps, 0, 2 * MANY / 8 + 2);
     assert_false(hak_slab_cache_sweep(true, 1)); /* no slab is idle, so none is checked */
+}
+
+/* In a program with few slow paths a tick does the work of some. */
+TEST(a_tick_visits_more_slabs_after_a_gap)
+{
+    static struct hak_slab *slabs[BURST];
+    struct hak_chain blocks[BURST];
+    start();
+    for (unsigned i = 0; i < BURST; i++)
+        blocks[i] = put_one(&slabs[i]);
+    for (unsigned i = 0; i < BURST; i++) {
+        hak_slab_cache_put(slabs[i]);
+        hak_slab_remote_put(slabs[i], blocks[i]);
+    }
+    fake_os_pass(1000);
+    hak_purge_tick(); /* wants a pass */
+    fake_os_pass(40);
+    uint64_t before = became_empty();
+    hak_purge_tick();
+    assert_in_range(became_empty() - before, 1, BURST);
+    assert_int_equal(became_empty(), BURST);
 }
 
 /* The next slab that is taken does not depend on when a sweep comes. */

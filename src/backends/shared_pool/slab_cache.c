@@ -11,12 +11,11 @@
 #include "core/parts/purge.h"
 #include "core/parts/sparse.h"
 
-#define IDLE_PAGES 8          /* at least so many pages of a class may be idle on its stack */
-#define IDLE_SLABS 4          /* so many slabs, if their threads have ended */
-#define STEP 16u              /* slabs that a sweep visits when too many are idle */
-#define PASSES 2u             /* passes that a sweep begins after the current one */
-#define TICK 256u             /* slabs that a tick visits in some 20 us */
-#define TICK_AFTER_SLEEP 512u /* slabs that a tick after a sleep visits: none of them was used */
+#define IDLE_PAGES 8 /* at least so many pages of a class may be idle on its stack */
+#define IDLE_SLABS 4 /* so many slabs, if their threads have ended */
+#define STEP 16u     /* slabs that a sweep visits when too many are idle */
+#define PASSES 2u    /* passes that a sweep begins after the current one */
+#define TICK 256u    /* slabs that a tick visits in some 20 us */
 
 /* Each class has two stacks of PARTIAL slabs. Threads take slabs from the front one; a sweep visits its slabs, and puts
  * those that are not idle on the other. When the front stack is empty the two swap, and a pass over all slabs begins,
@@ -50,16 +49,16 @@ struct hak_slab *hak_slab_cache_take_empty(unsigned cls)
     return hak_run_cache_take(kind_of(cls), hak_slab_pages[cls]);
 }
 
+/* What exceeds the allowance then is purged by hak_pages_bound, or by the tick. */
 static void put_empty(struct hak_slab *slab)
 {
-    size_t most = hak_parts.release->at_once ? 0 : hak_options.hot_slabs - 1;
+    size_t most =
+        hak_parts.release->at_once ? 0 : hak_min(hak_options.hot_slabs - 1, HAK_LOAD_RELAXED(&hak_pages_room));
     if (HAK_UNLIKELY(hak_options.log_free))
         hak_log("EMPTY slab %p of %u-byte blocks", (void *)slab->base, slab->stride);
     enum hak_run_kind kind = hak_tag_in_header_zone(slab->base) ? HAK_RUNS_HEADERS : HAK_RUNS_COMMON;
-    if ((slab = hak_run_cache_put(kind, slab, most))) {
+    if ((slab = hak_run_cache_put(kind, slab, most)))
         hak_pages_put(slab);
-        hak_pages_bound();
-    }
 }
 
 /* --- PARTIAL slabs -------------------------------------------------------------------------------------- */
@@ -177,6 +176,7 @@ static void count_idle(struct class_cache *c, int32_t most)
     if (idle >= most + HAK_LOAD_RELAXED(&c->partials) / 4 && hak_lock_try(&sweeping)) {
         sweep(c, STEP, 1, false);
         hak_lock_release(&sweeping);
+        hak_pages_bound();
     }
 }
 
@@ -198,10 +198,12 @@ static void put_partial(struct hak_slab *slab)
 
 void hak_slab_cache_put(struct hak_slab *slab)
 {
-    if (hak_slab_state(slab) == HAK_SLAB_EMPTY)
-        put_empty(slab);
-    else
+    if (hak_slab_state(slab) != HAK_SLAB_EMPTY) {
         put_partial(slab);
+        return;
+    }
+    put_empty(slab);
+    hak_pages_bound();
 }
 
 /* Unless `all`, idle slabs of classes with frequent use stay: otherwise each thread in turn would touch other pages. */
@@ -250,10 +252,11 @@ bool hak_slab_cache_tick(uint64_t now_ms)
 {
     static _Atomic(uint64_t) passed_ms;
     bool slept = HAK_LOAD_RELAXED(&hak_slept_ms) == now_ms;
-    bool more = hak_slab_cache_sweep(slept, slept ? TICK_AFTER_SLEEP : TICK);
+    unsigned share = HAK_LOAD_RELAXED(&hak_tick_share);
+    bool more = hak_slab_cache_sweep(slept, share * TICK);
     if (slept || hak_clock_age(HAK_LOAD_RELAXED(&passed_ms), now_ms) >= hak_purge_delay_ms()) {
         want_passes();
         HAK_STORE_RELAXED(&passed_ms, now_ms);
     }
-    return more && slept;
+    return more && share > 1;
 }

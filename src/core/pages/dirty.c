@@ -87,6 +87,7 @@ static void decay(uint64_t now_ms)
     queue->calls = queue->taken && delays < HAK_DIRTY_GAP;
     queue->wanted = decayed(queue->wanted, delays) + queue->taken;
     queue->taken = 0;
+    queue->put = 0;
     queue->drawdown = 0;
     queue->demand = decayed(queue->demand, delays);
     queue->decayed_ms = now_ms;
@@ -185,6 +186,8 @@ bool hak_dirty_take(struct hak_dirty *d, uint64_t pages)
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, uint64_t now_ms)
 {
     size_t bytes = bytes_of(pages);
+    decay(now_ms);
+    queue->put += bytes;
     queue->live -= bytes;
     queue->drawdown -= hak_min(queue->drawdown, bytes);
     d->put_ms = now_ms;

@@ -52,6 +52,7 @@ struct hak_dirty_queue {
      * sixteen delays, and as many bytes may wait as are live. */
     size_t live;          /* bytes that are taken */
     size_t taken, wanted; /* bytes taken since the last decay, and before; a sixteenth less with each delay */
+    size_t put;           /* bytes put back since the last decay */
     bool calls;           /* some were taken in the delay before the last decay */
 };
 extern struct hak_dirty_queue hak_dirty_queue;

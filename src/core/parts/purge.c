@@ -20,7 +20,7 @@
 #define SPLITS 8u
 #define REFUSAL_MS 10000u                              /* so long after a refusal a tick tries refused pages again */
 #define VISITS 64u                                     /* visits to superslabs while the page heap's lock is held */
-#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* steps of a free; the longest span needs half as many */
+#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* evictions of a free */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* held from claim to settle */
@@ -332,8 +332,9 @@ static bool evict(size_t keep, bool trim, unsigned steps, uint64_t end_ns)
 
 /* --- entry points ------------------------------------------------------------------------------------ */
 
-/* With a release policy that purges at once, this waits for another thread that purges: that thread may have visited
- * these pages already. */
+/* A free purges some more than the frees of this delay put back: its time does not depend on what waits when the
+ * allowance falls. The ticks purge the rest. With a release policy that purges at once, this waits for another thread
+ * that purges: that thread may have visited these pages already. */
 void hak_pages_bound(void)
 {
     bool more = false;
@@ -342,10 +343,11 @@ void hak_pages_bound(void)
     HAK_STORE_RELAXED(&hak_pages_due, false);
     hak_lock_acquire(&hak_pages_lock);
     size_t most = hak_dirty_most();
+    unsigned batches = 2 + (unsigned)(2 * hak_dirty_queue.put / BATCH_BYTES);
     hak_lock_release(&hak_pages_lock);
     if (begin_purging(hak_parts.release->at_once)) {
         uint64_t now = hak_clock_ms();
-        purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most, .batches = STEPS}, &more);
+        purge((struct wish){.of = EXCESS, .now_ms = now, .keep = most, .batches = batches}, &more);
         if (more)
             HAK_STORE_RELAXED(&hak_purge_waits, true);
         else
@@ -369,17 +371,22 @@ bool hak_pages_purge_inside(const struct iovec *ranges, size_t count)
     return true;
 }
 
+static uint64_t tick_ns(void)
+{
+    return HAK_LOAD_RELAXED(&hak_tick_share) * (uint64_t)TICK_NS;
+}
+
 bool hak_pages_tick(uint64_t now_ms)
 {
     bool more;
     hak_lock_acquire(&hak_pages_lock);
     bool evicts = hak_pages_unwanted(SIZE_MAX, now_ms);
     hak_lock_release(&hak_pages_lock);
-    if (evicts && evict(SIZE_MAX, false, UINT_MAX, hak_os->clock_ns() + TICK_NS))
+    if (evicts && evict(SIZE_MAX, false, UINT_MAX, hak_os->clock_ns() + tick_ns()))
         return true;
     if (!begin_purging(false))
         return false;
-    uint64_t end_ns = hak_os->clock_ns() + TICK_NS;
+    uint64_t end_ns = hak_os->clock_ns() + tick_ns();
     purge((struct wish){.of = IDLE, .now_ms = now_ms, .end_ns = end_ns}, &more);
     if (!more)
         purge((struct wish){.of = REFUSED, .now_ms = now_ms, .end_ns = end_ns}, &more);

@@ -70,6 +70,11 @@ static bool is_due(uint64_t now_ms)
     return now_ms >= HAK_LOAD_RELAXED(&due_ms) || HAK_LOAD_RELAXED(&hak_purge_waits);
 }
 
+static unsigned share_of(uint64_t age_ms)
+{
+    return (unsigned)hak_min(HAK_TICK_MOST, hak_max(1, age_ms / TICK_MS));
+}
+
 /* One thread ticks; others that come at the same time return. */
 static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
 {
@@ -77,6 +82,7 @@ static HAK_NOINLINE void tick(uint64_t now, uint64_t awake)
         return;
     if (is_due(now)) {
         HAK_STORE_RELAXED(&due_ms, now + TICK_MS);
+        HAK_STORE_RELAXED(&hak_tick_share, share_of(hak_clock_age(awake, now)));
         HAK_STORE_RELAXED(&hak_purge_waits, false); /* other threads need not tick meanwhile */
         purge_idle(now, has_slept(awake, now));
         if (HAK_UNLIKELY(hak_container_is_tight(now))) {
