@@ -109,6 +109,27 @@ TEST(the_kernel_clears_old_pages_until_the_program_touches_most)
     assert_in_range(discards() - before, 2, 6);
 }
 
+/* A huge page would make 2 MiB resident at the first touch. */
+TEST(sparse_blocks_of_zeros_have_small_pages)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=100000");
+    unit_needs_delay();
+    fake_os_clock(100);
+    memset(hak_malloc(DIRECT), 1, DIRECT);
+    hak_malloc(DIRECT); /* has huge pages */
+    char *p = hak_malloc(8 * HAK_MIB), *q;
+    memset(p, 1, 8 * HAK_MIB);
+    hak_free(p);
+    for (unsigned i = 0; i < 3; i++) {
+        q = hak_alloc_zeroed(8 * HAK_MIB);
+        assert_ptr_equal(p, q);
+        assert_int_equal(q[HAK_MIB], 0);
+        q[0] = 1;
+        hak_free(q);
+    }
+    assert_in_range(unit_stat("huge_pages", "kept_small"), 4, 5);
+}
+
 TEST(what_a_block_leaves_as_it_grows_goes_back)
 {
     unit_start(NULL);

@@ -193,18 +193,21 @@ static HAK_COLD size_t send_apart(struct piece *x, unsigned pages, unsigned *spl
     return low + send_apart(x, pages - pages / 2, splits);
 }
 
-/* The huge page that is split if a purge ends at the offset; bit i: the i-th of the superslab. */
-static unsigned torn_at(const struct hak_dirty *d, size_t offset)
+/* The huge page that has a byte at the offset; bit i: the i-th of the superslab. */
+static unsigned huge_page_at(const struct hak_dirty *d, size_t offset)
 {
-    uintptr_t end = (uintptr_t)d->base + offset;
-    return end % HAK_HUGE_PAGE ? 1u << (end / HAK_HUGE_PAGE - (uintptr_t)d->base / HAK_HUGE_PAGE) : 0;
+    return 1u << (((uintptr_t)d->base + offset) / HAK_HUGE_PAGE - (uintptr_t)d->base / HAK_HUGE_PAGE);
 }
 
-/* Keeps split huge pages small. Each becomes a mapping of its own, whose number the kernel limits for a process. */
-static HAK_COLD void keep_small(struct hak_dirty *d, struct iovec range)
+/* The huge page that is split if a purge ends at the offset. */
+static unsigned torn_at(const struct hak_dirty *d, size_t offset)
 {
-    size_t offset = (size_t)((char *)range.iov_base - d->base);
-    unsigned torn = torn_at(d, offset) | torn_at(d, offset + range.iov_len);
+    return ((uintptr_t)d->base + offset) % HAK_HUGE_PAGE ? huge_page_at(d, offset) : 0;
+}
+
+/* Keeps huge pages small. Each becomes a mapping of its own, whose number the kernel limits for a process. */
+static HAK_COLD void keep_small(struct hak_dirty *d, unsigned torn)
+{
     uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
     for (torn &= ~d->torn; torn && hak_limit_split(2); torn &= torn - 1) {
         d->torn |= torn & -torn;
@@ -212,6 +215,12 @@ static HAK_COLD void keep_small(struct hak_dirty *d, struct iovec range)
         uintptr_t low = hak_max(page, from), high = hak_min(page + HAK_HUGE_PAGE, end);
         hak_huge_page_keep_small((void *)low, high - low);
     }
+}
+
+static void keep_split_small(struct hak_dirty *d, struct iovec range)
+{
+    size_t offset = (size_t)((char *)range.iov_base - d->base);
+    keep_small(d, torn_at(d, offset) | torn_at(d, offset + range.iov_len));
 }
 
 /* Purges all that is not settled by one call of the release policy. False: not all was purged. */
@@ -233,7 +242,7 @@ static HAK_COLD size_t send(void)
     unsigned splits = SPLITS;
     size_t bytes = 0;
     for (unsigned i = 0; i < batch.n && hak_huge_page_is_on(); i++)
-        keep_small(&batch.pieces[i].superslab->pages, range_of(&batch.pieces[i]));
+        keep_split_small(&batch.pieces[i].superslab->pages, range_of(&batch.pieces[i]));
     bool gone = send_together();
     for (struct piece *x = batch.pieces; !gone && x < &batch.pieces[batch.n]; x++)
         if (x->settled < x->pages)
@@ -365,10 +374,22 @@ bool hak_pages_purge_inside(const struct iovec *ranges, size_t count)
     if (!begin_purging(false))
         return false;
     for (size_t i = 0; i < count && hak_huge_page_is_on(); i++)
-        keep_small(&hak_superslab_of(ranges[i].iov_base)->pages, ranges[i]);
+        keep_split_small(&hak_superslab_of(ranges[i].iov_base)->pages, ranges[i]);
     hak_parts.release->release(ranges, count, HAK_CAUSE_partial_release);
     hak_lock_release(&purging);
     return true;
+}
+
+HAK_COLD void hak_pages_keep_small(char *base, size_t bytes)
+{
+    size_t step = hak_min(HAK_SUPERSLAB, HAK_HUGE_PAGE);
+    if (!hak_huge_page_is_on() || !begin_purging(false))
+        return;
+    for (char *p = base; p < base + bytes; p = (char *)hak_align_up((uintptr_t)p + 1, step)) {
+        struct hak_dirty *d = &hak_superslab_of(p)->pages;
+        keep_small(d, huge_page_at(d, (size_t)(p - d->base)));
+    }
+    hak_lock_release(&purging);
 }
 
 static uint64_t tick_ns(void)

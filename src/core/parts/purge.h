@@ -21,6 +21,8 @@ void hak_pages_bound(void);
 bool hak_pages_tick(uint64_t now_ms);
 /* Purges system pages inside slabs, which the caller owns. False: another thread purges, or forks. */
 bool hak_pages_purge_inside(const struct iovec *ranges, size_t count);
+/* Prevents huge pages where the caller's pages lie, and beside them. */
+void hak_pages_keep_small(char *base, size_t bytes);
 /* Purges all but `keep` bytes, including what the kernel refused before. Returns the bytes purged. */
 size_t hak_pages_trim(size_t keep);
 

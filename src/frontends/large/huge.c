@@ -34,6 +34,11 @@ bool hak_huge_is_dense(enum huge_kind kind)
     return HAK_LOAD_RELAXED(&seen[kind]) == DENSE;
 }
 
+bool hak_huge_is_sparse(enum huge_kind kind)
+{
+    return HAK_LOAD_RELAXED(&seen[kind]) == SPARSE;
+}
+
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head)
 {
     enum use use = HAK_LOAD_RELAXED(&seen[kind]);

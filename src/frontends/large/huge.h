@@ -23,8 +23,9 @@ struct huge_sample {
     size_t size, given;
 };
 void hak_huge_look(enum huge_kind kind, struct huge_sample sample);
-/* Whether the program touched most of the last sample. */
+/* Whether the program touched most of the last sample, or not; neither: none was seen. */
 bool hak_huge_is_dense(enum huge_kind kind);
+bool hak_huge_is_sparse(enum huge_kind kind);
 /* Advises a new mapping of the kind, of a size that matters; its first bytes keep small pages, as the next sample. */
 void hak_huge_advise(enum huge_kind kind, void *base, size_t size, size_t head);
 

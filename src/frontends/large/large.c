@@ -8,6 +8,7 @@
 #include "core/os/fence.h"
 #include "core/os/limit.h"
 #include "core/pages/zero.h"
+#include "core/parts/purge.h"
 #include "core/plugin.h"
 #include "huge.h"
 #include "registry.h"
@@ -251,7 +252,8 @@ static void look_at_cleared(char *block)
 }
 
 /* Whether the kernel shall clear a block's old pages. They cost no memory then until the program touches them, but a
- * fault each, so it clears one block of SAMPLE_EVERY where the program touches most of them. */
+ * fault each, so it clears one block of SAMPLE_EVERY where the program touches most of them. A huge page would make all
+ * of it resident at the first touch, and the sample would look dense. */
 static bool kernel_clears(char *block, size_t size)
 {
     static _Atomic(unsigned) turn;
@@ -262,6 +264,7 @@ static bool kernel_clears(char *block, size_t size)
         look_at_cleared(last);
     if (hak_huge_is_dense(HUGE_ZEROED) && HAK_ADD_RELAXED(&turn, 1) % SAMPLE_EVERY)
         return false;
+    hak_pages_keep_small(block, hak_huge_is_sparse(HUGE_ZEROED) ? size : HUGE_EVIDENCE_MIN);
     HAK_STORE_RELAXED(&cleared, block);
     return true;
 }
