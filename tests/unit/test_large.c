@@ -130,6 +130,23 @@ TEST(sparse_blocks_of_zeros_have_small_pages)
     assert_in_range(unit_stat("huge_pages", "kept_small"), 4, 5);
 }
 
+/* The program may have advised huge pages for the long block. */
+TEST(short_blocks_have_small_pages_where_a_long_one_was_purged)
+{
+    unit_start("HAKMEM_PURGE_DELAY_MS=100");
+    unit_needs_delay();
+    for (unsigned i = 1; i <= 3; i++) {
+        char *p = hak_malloc(8 * HAK_MIB);
+        memset(p, 1, 8 * HAK_MIB);
+        hak_free(p);
+        fake_os_pass(10000);
+        hak_purge_tick();
+        assert_int_equal(hak_dirty_queue.waiting, 0);
+        hak_free(hak_malloc(HAK_MIB));
+        assert_in_range(unit_stat("huge_pages", "kept_small"), i, 2 * i);
+    }
+}
+
 TEST(what_a_block_leaves_as_it_grows_goes_back)
 {
     unit_start(NULL);

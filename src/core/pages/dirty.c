@@ -165,10 +165,15 @@ static size_t return_purged(struct hak_dirty *d, uint64_t pages)
 
 /* --- pages come and go ------------------------------------------------------------------------------- */
 
+void hak_dirty_forget_torn(struct hak_dirty *d)
+{
+    hak_limit_split(-2 * __builtin_popcount(HAK_EXCHANGE_RELAXED(&d->torn, 0)));
+}
+
 void hak_dirty_close(struct hak_dirty *d)
 {
     queue->purged -= bytes_of(d->purged);
-    hak_limit_split(-2 * __builtin_popcount(d->torn));
+    hak_dirty_forget_torn(d);
 }
 
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages)

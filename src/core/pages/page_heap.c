@@ -128,7 +128,7 @@ static void tell_old(uint64_t *words, size_t first, uint64_t old, size_t pages)
 }
 
 /* Takes free pages. True: they all read as zero. */
-static bool occupy(struct hak_place at, size_t pages, const struct hak_page_request *r)
+static bool occupy(struct hak_place at, size_t pages, struct hak_page_request *r)
 {
     struct part x;
     bool zero = true;
@@ -141,6 +141,7 @@ static bool occupy(struct hak_place at, size_t pages, const struct hak_page_requ
         leave_cache(x.s, false);
         set_free_pages(x.s, x.bits, false);
         x.s->slabs += r->slab ? x.pages : 0;
+        r->purged |= x.s->pages.purged & x.bits;
         zero &= hak_dirty_take(&x.s->pages, x.bits);
     }
     return zero;
@@ -380,6 +381,7 @@ bool hak_pages_take(struct hak_page_request *r, enum hak_pages_from from)
     struct hak_place at = {0};
     enum hak_pages_from last = (enum hak_pages_from)hak_max(from, r->until);
     r->base = NULL;
+    r->purged = false;
     if (last == HAK_PAGES_DIRTY && !hak_dirty_length())
         return false;
     hak_lock_acquire(&hak_pages_lock);
@@ -440,6 +442,8 @@ static void vacate(char *base, size_t pages, bool slab)
         HAK_CHECK(!(x.s->free & x.bits));
         set_free_pages(x.s, x.bits, true);
         x.s->slabs -= slab ? x.pages : 0;
+        if (HAK_UNLIKELY(pages * HAK_PAGE >= HAK_HUGE_PAGE && HAK_LOAD_RELAXED(&x.s->pages.torn)))
+            hak_dirty_forget_torn(&x.s->pages);
         hak_dirty_put(&x.s->pages, x.bits, now);
         if (x.s->free == HAK_ALL_PAGES)
             enter_cache(x.s, now);

@@ -36,6 +36,7 @@ struct hak_page_request {
     uint64_t *old;                           /* receives one bit for each page with old content; or NULL */
     char *base;                              /* result */
     bool zero;                               /* result: all pages read as zero */
+    bool purged;                             /* result: some were purged */
 };
 
 /* Takes a run from there (and up to r->until); false if there is none. */

@@ -209,8 +209,8 @@ static unsigned torn_at(const struct hak_dirty *d, size_t offset)
 static HAK_COLD void keep_small(struct hak_dirty *d, unsigned torn)
 {
     uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
-    for (torn &= ~d->torn; torn && hak_limit_split(2); torn &= torn - 1) {
-        d->torn |= torn & -torn;
+    for (torn &= ~HAK_LOAD_RELAXED(&d->torn); torn && hak_limit_split(2); torn &= torn - 1) {
+        HAK_OR_RELAXED(&d->torn, torn & -torn);
         uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctz(torn)) * HAK_HUGE_PAGE;
         uintptr_t low = hak_max(page, from), high = hak_min(page + HAK_HUGE_PAGE, end);
         hak_huge_page_keep_small((void *)low, high - low);
@@ -383,7 +383,7 @@ bool hak_pages_purge_inside(const struct iovec *ranges, size_t count)
 HAK_COLD void hak_pages_keep_small(char *base, size_t bytes)
 {
     size_t step = hak_min(HAK_SUPERSLAB, HAK_HUGE_PAGE);
-    if (!hak_huge_page_is_on() || !begin_purging(false))
+    if (hak_options.thp == HAK_THP_ALWAYS || !begin_purging(false))
         return;
     for (char *p = base; p < base + bytes; p = (char *)hak_align_up((uintptr_t)p + 1, step)) {
         struct hak_dirty *d = &hak_superslab_of(p)->pages;

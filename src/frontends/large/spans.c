@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/base/work.h"
 #include "core/heap/heaps.h"
+#include "core/os/huge_page.h"
 #include "core/pages/closed.h"
 #include "core/pages/page_heap.h"
 #include "core/parts/purge.h"
@@ -126,6 +127,8 @@ static struct hak_slab *take_pages(struct span_request *r, unsigned pages)
         r->fit = SPAN_EXHAUSTED;
     if (!span)
         return NULL;
+    if (HAK_UNLIKELY(p.purged && pages * HAK_PAGE < HAK_HUGE_PAGE))
+        hak_pages_keep_small(span->base, span->pages * HAK_PAGE);
     span->requested = 0;
     HAK_ADD_RELAXED(&pages_out, span->pages);
     HAK_ADD_RELAXED(&fresh, 1);
