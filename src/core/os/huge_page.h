@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * Transparent huge pages, requested while they are cheap. A huge page may cost the kernel, or the host of a virtual
- * machine, much more time than the small pages that it replaces: so the first one of a range is timed, and after a slow
- * one none is requested for a second. Any thread may call it; no lock: simultaneous callers both measure. */
+ * machine, much more time than the small pages that it replaces: so the first one of a range is timed, and after
+ * three slow ones in a row none is requested for a second. Any thread may call it; no lock: simultaneous callers both
+ * measure. */
 #ifndef HAK_HUGE_PAGE_H
 #define HAK_HUGE_PAGE_H
 
