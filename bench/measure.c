@@ -2,8 +2,8 @@
 /*
  * bench_measure REPEAT PRELOAD COMMAND...: runs COMMAND REPEAT times, one after the other, with
  * LD_PRELOAD=PRELOAD ("-" for none), and prints one line with the sum of wall, user and system
- * time and the highest resident set of any run. run.py calls it: a small process must be the
- * one that forks, because a child's peak starts with what its parent had in memory.
+ * time, of page faults without input, and the highest resident set of any run. run.py calls it: a small process must
+ * be the one that forks, because a child's peak starts with what its parent had in memory.
  */
 #include "bench.h"
 
@@ -22,6 +22,7 @@ struct sum {
     uint64_t user_us;
     uint64_t system_us;
     long peak_kib;
+    long faults;
 };
 
 static uint64_t microseconds(struct timeval time)
@@ -54,6 +55,7 @@ static int measure(char **command, struct sum *sum)
     sum->wall_ns += bench_now_ns() - begin;
     sum->user_us += microseconds(usage.ru_utime);
     sum->system_us += microseconds(usage.ru_stime);
+    sum->faults += usage.ru_minflt;
     if (usage.ru_maxrss > sum->peak_kib)
         sum->peak_kib = usage.ru_maxrss;
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -73,7 +75,7 @@ int main(int argc, char **argv)
     int code = 0;
     for (uint64_t i = 0; i < repeat[0].value && code == 0; i++)
         code = measure(&argv[3], &sum);
-    printf("measured wall_ns=%" PRIu64 " user_us=%" PRIu64 " system_us=%" PRIu64 " peak_kib=%ld code=%d\n", sum.wall_ns,
-           sum.user_us, sum.system_us, sum.peak_kib, code);
+    printf("measured wall_ns=%" PRIu64 " user_us=%" PRIu64 " system_us=%" PRIu64 " peak_kib=%ld code=%d faults=%ld\n",
+           sum.wall_ns, sum.user_us, sum.system_us, sum.peak_kib, code, sum.faults);
     return 0;
 }

@@ -39,7 +39,7 @@ PEERS = {
 BASE, NOISE = "system", "system2"
 SERVED = re.compile(r" allocator=(\S+) version=(\S+) object=(.+)")
 MEASURED = re.compile(r"^measured wall_ns=(\d+) user_us=(\d+) system_us=(\d+) "
-                      r"peak_kib=(\d+) code=(\d+)$", re.M)
+                      r"peak_kib=(\d+) code=(\d+) faults=(\d+)$", re.M)
 BINDING = re.compile(r"binding file .* to (\S+) \[\d+\]: normal symbol `malloc'")
 
 
@@ -219,8 +219,8 @@ def measure(workload, command, allocator, setup):
     if served:
         check_object(served[3], workload, allocator, setup)
         row["served"] = f"{served[1]} {served[2]}"
-    wall, user, system, peak = (int(value) for value in measured.groups()[:4])
-    row |= {"wall_s": wall / 1e9, "cpu_s": (user + system) / 1e6, "peak_kib": peak}
+    wall, user, system, peak, _, faults = map(int, measured.groups())
+    row |= {"wall_s": wall / 1e9, "cpu_s": (user + system) / 1e6, "peak_kib": peak, "faults": faults}
     if workload.own_time:
         row["wall_s"] = float(re.search(r" seconds=(\S+)", out)[1])
     held = re.search(r" rss_after_kib=(\d+)", out)
@@ -263,7 +263,7 @@ def run_blocks(chosen, allocators, setup, repetitions, rng):
 
 def write_csv(path, rows):
     columns = ["repetition", "position", "workload", "allocator", "status", "wall_s", "cpu_s",
-               "peak_kib", "held_kib", "served"]
+               "peak_kib", "held_kib", "idle_kib", "faults", "served"]
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
@@ -274,7 +274,7 @@ def read_csv(path):
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        for column in ("wall_s", "cpu_s", "peak_kib", "held_kib"):
+        for column in ("wall_s", "cpu_s", "peak_kib", "held_kib", "idle_kib", "faults"):
             row[column] = float(row[column]) if row.get(column) else None
     return rows
 

@@ -16,6 +16,8 @@ TITLES = {
     "cpu_s": "User and system time",
     "peak_kib": "Peak resident memory",
     "held_kib": "Resident memory after the burst, the idle time and 1000 pairs",
+    "idle_kib": "Memory (PSS) of a server after the load and three idle seconds",
+    "faults": "Page faults without input",
 }
 
 

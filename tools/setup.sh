@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing on Debian 12 or 13, and nothing else.
 #
-#   tools/setup.sh [build|quickstart|test|bench|workbench|all|suites|jemalloc|wraps|site|processors]...
+#   tools/setup.sh [build|quickstart|test|bench|applications|workbench|all|suites|jemalloc|wraps|site|processors]...
 #
 # Without a group: all.
 #
+# `applications`: the programs that bench/applications.py measures, some gigabytes.
 # `suites` fetches the programs whose test suites tools/test.sh --long runs.
 # `jemalloc`: the programs that use its interface, and its own tests of it.
 # `wraps` are the sources of subprojects/*.wrap, from Debian instead of their hosts.
@@ -45,6 +46,10 @@ readonly SITE=(mkdocs mkdocs-material mandoc git python3)
 readonly PROCESSORS=(gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-s390x-linux-gnu libc6-dev-s390x-cross
                      gcc-powerpc64le-linux-gnu libc6-dev-ppc64el-cross qemu-user)
 readonly JEMALLOC=(redis-server bind9 bind9-dnsutils varnish)
+readonly APPLICATIONS=(clang cppcheck doxygen rustc ruby lua5.4 gawk php-cli nodejs default-jdk-headless octave
+                       r-base-core ffmpeg ghostscript poppler-utils imagemagick librsvg2-bin jq libxml2-utils
+                       xsltproc graphviz gnuplot-nox z3 openscad yosys swi-prolog-nox groff memcached postgresql
+                       mariadb-server nginx-light apache2-utils bind9 bind9-dnsutils)
 readonly SUITES=(make zlib1g-dev tcl perl)
 
 # Debian's package of the CPython suite leaves this part out; it is in the source package.
@@ -281,6 +286,9 @@ setup() {
             ;;
         bench)
             install_packages "${BUILD[@]}" "${BENCH[@]}"
+            ;;
+        applications)
+            install_packages "${BUILD[@]}" "${BENCH[@]}" "${WORKBENCH[@]}" "${APPLICATIONS[@]}"
             ;;
         suites)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${SUITES[@]}"
