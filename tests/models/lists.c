@@ -84,6 +84,8 @@ void hak_pages_put(struct hak_slab *slab)
     own(slab, MODEL_THREADS);
 }
 
+_Atomic(size_t) hak_pages_room = HAK_SUPERSLAB_PAGES; /* free slabs may wait */
+
 void hak_pages_bound(void)
 {
 }

@@ -19,15 +19,15 @@ from common import finish, skip
 FEW, MANY = 2000, 22000
 # The limits leave room for differences between compilers, and for the C library's memset in calloc.
 LIMITS = {
-    "free_null": 25,
+    "free_null": 28,
     "usable_size": 14,
     "realloc_in_place": 46,
     "calloc_free": 76,
     "aligned_alloc_free": 76,
     "posix_memalign_free": 84,
-    "heap_malloc_free": 70,
+    "heap_malloc_free": 72,
     "heap_malloc_heap_free": 48,
-    "large_malloc_free": 106,
+    "large_malloc_free": 108,
     "large_usable_size": 110,
     "large_realloc_in_place": 320,
 }

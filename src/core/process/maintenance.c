@@ -44,7 +44,7 @@ static bool has_slept(uint64_t awake, uint64_t now_ms)
 static bool dissolve_idle(uint64_t since_ms, unsigned most)
 {
     if (HAK_CPU_HEAPS)
-        hak_cpu_heaps_dissolve(since_ms);
+        hak_cpu_heaps_dissolve(hak_min(since_ms, hak_clock_ms() - 1)); /* not one that was made just now */
     return hak_heaps_dissolve(since_ms, most);
 }
 
