@@ -205,10 +205,13 @@ static unsigned torn_at(const struct hak_dirty *d, size_t offset)
     return ((uintptr_t)d->base + offset) % HAK_HUGE_PAGE ? huge_page_at(d, offset) : 0;
 }
 
-/* Keeps huge pages small. Each becomes a mapping of its own, whose number the kernel limits for a process. */
+/* Keeps huge pages small, unless a heap of the program asked for them. Each becomes a mapping of its own, whose number
+ * the kernel limits for a process. */
 static HAK_COLD void keep_small(struct hak_dirty *d, unsigned torn)
 {
     uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
+    if (HAK_LOAD_RELAXED(&hak_superslab_of(d->base)->advice) & HAK_ADVICE_HUGE)
+        return;
     for (torn &= ~HAK_LOAD_RELAXED(&d->torn); torn && hak_limit_split(2); torn &= torn - 1) {
         HAK_OR_RELAXED(&d->torn, torn & -torn);
         uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctz(torn)) * HAK_HUGE_PAGE;
