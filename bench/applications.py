@@ -49,7 +49,7 @@ def python(text):
     return f"/usr/bin/python3 -S -c '{text}'"
 
 
-# Each line of a table: the number of words and a number that looks random.
+# Programs in each language that allocate much and print little.
 RUBY = "h = {}; 400000.times { |i| (h[\"k#{i * 7919 % 50021}\"] ||= []) << \"v#{i}\" }; " \
        "puts h.sort_by { |k, v| [v.size, k] }.first(5).inspect, h.values.map(&:join).join.size"
 LUA = "local t = {} for i = 1, 800000 do local k = i * 7919 % 50021; t[k] = {i, t[k] and t[k][1], k .. \"x\"} end " \

@@ -2,9 +2,9 @@
  * libhakmem-libraries.so: the memory of each shared object in a heap of its own. Loaded before libhakmem.so, it
  * interposes what allocates: the block goes to a heap that is named like the object which holds the return address.
  * free, realloc and the others find a block's heap by its address, so they are hakmem's own. What the C library
- * allocates for a program (strdup, getline, fopen) counts as the C library's; operator new counts as its caller's. Code
- * that lies in no object allocates outside of heaps. An object that is loaded in the place of another one may inherit
- * its heap. */
+ * allocates for a program (strdup, getline, fopen) counts as the C library's; operator new counts as its caller's, but
+ * its forms with nothrow as the C++ library's. Code that lies in no object allocates outside of heaps. An object that
+ * is loaded in the place of another one may inherit its heap. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
