@@ -6,6 +6,7 @@
 #include "core/os/huge_page.h"
 #include "core/os/limit.h"
 #include "core/pages/budget.h"
+#include "core/process/control.h"
 #include "unit.h"
 
 #define PAGES (7 * HAK_SUPERSLAB_PAGES)
@@ -283,6 +284,21 @@ TEST(small_pages_do_not_split_too_many_mappings)
     assert_int_equal(kept_small(), 1);
 }
 
+/* A long block may leave them as they are. */
+TEST(each_of_these_mappings_is_counted_once)
+{
+    start_with_huge_pages("HAKMEM_THP=always");
+    hak_limit_allows(0);
+    for (HAK_STORE_RELAXED(&hak_limit_mappings, 1); !hak_limit_allows(2);)
+        HAK_ADD_RELAXED(&hak_limit_mappings, 1);
+    for (unsigned i = 1; i <= 3; i++) {
+        purge(3, 5);
+        purge(0, 2 * HUGE);
+        purge(HUGE + 3, 5); /* one too many */
+        assert_int_equal(kept_small(), i);
+    }
+}
+
 static const struct {
     const char *settings;
     bool huge;
@@ -331,6 +347,22 @@ TEST(nothing_is_said_where_there_are_no_huge_pages)
 /* --- what may wait ----------------------------------------------------------------------------------- */
 
 #define MANY 150u
+
+TEST(a_free_purges_no_more_than_a_bound_when_the_limit_falls)
+{
+    start("HAKMEM_PURGE_DELAY_MS=3600000");
+    unit_needs_delay();
+    struct hak_page_request r = {.pages = 512 * HAK_MIB / HAK_PAGE, .slab = true};
+    assert_true(hak_pages_take(&r, HAK_PAGES_MAPPED));
+    unit_put_pages(r.base, r.pages);
+    assert_int_equal(hak_control_set("HAKMEM_BATCH_MAX_MB", "1"), 0);
+    HAK_STORE_RELAXED(&hak_pages_due, true);
+    for (size_t waiting = queue->waiting, now; waiting > HAK_MIB; waiting = now) {
+        hak_pages_bound();
+        now = queue->waiting;
+        assert_in_range(waiting - now, 1, 72 * HAK_MIB);
+    }
+}
 
 /* By what was wanted; the number of taken pages allows more. */
 static size_t allowance(void)

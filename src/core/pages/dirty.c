@@ -167,13 +167,13 @@ static size_t return_purged(struct hak_dirty *d, uint64_t pages)
 
 void hak_dirty_forget_torn(struct hak_dirty *d)
 {
-    hak_limit_split(-2 * __builtin_popcount(HAK_EXCHANGE_RELAXED(&d->torn, 0)));
+    HAK_AND_RELAXED(&d->torn, ~0u << HAK_DIRTY_COUNTED);
 }
 
 void hak_dirty_close(struct hak_dirty *d)
 {
     queue->purged -= bytes_of(d->purged);
-    hak_dirty_forget_torn(d);
+    hak_limit_split(-2 * __builtin_popcount(HAK_EXCHANGE_RELAXED(&d->torn, 0) >> HAK_DIRTY_COUNTED));
 }
 
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages)

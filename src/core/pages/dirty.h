@@ -13,6 +13,8 @@
 
 #include "core/os/os.h"
 
+#define HAK_DIRTY_COUNTED 16u
+
 struct hak_dirty {
     struct hak_dirty *next, *prev; /* in the queue, while pages are dirty */
     char *base;
@@ -25,7 +27,9 @@ struct hak_dirty {
     uint64_t checked_ms; /* when the first page became dirty, or was last checked */
     uint64_t purged_ms;
     enum hak_cause purged_for;
-    _Atomic(unsigned) torn; /* bit i: a part of the i-th huge page was purged, or it is kept small for another reason */
+    /* Bit i: a part of the i-th huge page was purged, or it is kept small for another reason. Bit HAK_DIRTY_COUNTED + i:
+     * it was, and its mappings are counted. */
+    _Atomic(unsigned) torn;
 };
 
 enum { HAK_DIRTY_WAITING, HAK_DIRTY_REFUSED, HAK_DIRTY_LISTS };
@@ -84,7 +88,8 @@ void hak_dirty_close(struct hak_dirty *d);
 bool hak_dirty_take(struct hak_dirty *d, uint64_t pages);
 /* Taken pages become free and dirty. */
 void hak_dirty_put(struct hak_dirty *d, uint64_t pages, uint64_t now_ms);
-/* A long block ends: the program may have advised huge pages for it. So its pages are kept small again, if need be. */
+/* A long block ends: the program may have advised huge pages for it. So its pages are kept small again, if need be.
+ * Their mappings remain counted, since it may not have. */
 void hak_dirty_forget_torn(struct hak_dirty *d);
 /* If some page of the superslab was taken, these free pages, as far as they never were, become dirty: a huge page made
  * them resident with their neighbours. Returns those that became dirty. */

@@ -20,7 +20,7 @@
 #define SPLITS 8u
 #define REFUSAL_MS 10000u                              /* so long after a refusal a tick tries refused pages again */
 #define VISITS 64u                                     /* visits to superslabs while the page heap's lock is held */
-#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* evictions of a free */
+#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* evictions of a free; batches beyond two */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* held from claim to settle */
@@ -212,8 +212,9 @@ static HAK_COLD void keep_small(struct hak_dirty *d, unsigned torn)
     uintptr_t from = (uintptr_t)d->base, end = from + HAK_SUPERSLAB;
     if (HAK_LOAD_RELAXED(&hak_superslab_of(d->base)->advice) & HAK_ADVICE_HUGE)
         return;
-    for (torn &= ~HAK_LOAD_RELAXED(&d->torn); torn && hak_limit_split(2); torn &= torn - 1) {
-        HAK_OR_RELAXED(&d->torn, torn & -torn);
+    unsigned known = HAK_LOAD_RELAXED(&d->torn), counted = known >> HAK_DIRTY_COUNTED;
+    for (torn &= ~known; torn && (torn & -torn & counted || hak_limit_split(2)); torn &= torn - 1) {
+        HAK_OR_RELAXED(&d->torn, (torn & -torn) | (torn & -torn) << HAK_DIRTY_COUNTED);
         uintptr_t page = (from / HAK_HUGE_PAGE + (unsigned)__builtin_ctz(torn)) * HAK_HUGE_PAGE;
         uintptr_t low = hak_max(page, from), high = hak_min(page + HAK_HUGE_PAGE, end);
         hak_huge_page_keep_small((void *)low, high - low);
@@ -355,7 +356,7 @@ void hak_pages_bound(void)
     HAK_STORE_RELAXED(&hak_pages_due, false);
     hak_lock_acquire(&hak_pages_lock);
     size_t most = hak_dirty_most();
-    unsigned batches = 2 + (unsigned)(2 * hak_dirty_queue.put / BATCH_BYTES);
+    unsigned batches = 2 + (unsigned)hak_min(2 * hak_dirty_queue.put / BATCH_BYTES, STEPS);
     hak_lock_release(&hak_pages_lock);
     if (begin_purging(hak_parts.release->at_once)) {
         uint64_t now = hak_clock_ms();
