@@ -27,8 +27,8 @@ struct hak_dirty {
     uint64_t checked_ms; /* when the first page became dirty, or was last checked */
     uint64_t purged_ms;
     enum hak_cause purged_for;
-    /* Bit i: a part of the i-th huge page was purged, or it is kept small for another reason. Bit HAK_DIRTY_COUNTED + i:
-     * it was, and its mappings are counted. */
+    /* Bit i: a part of the i-th huge page was purged, or it is kept small for another reason.
+     * Bit HAK_DIRTY_COUNTED + i: it was, and its mappings are counted. */
     _Atomic(unsigned) torn;
 };
 
