@@ -48,7 +48,7 @@ void fake_os_before_advice(void (*fn)(void));
 /* The kernel's pages have this size from now on, for advice and hak_os_page_size. */
 void fake_os_long_pages(size_t size);
 
-/* From now on the fine clock advances only when it is read, each time by so much. */
+/* The fine clock advances only when it is read, each time by so much; by 100 ns at first. */
 void fake_os_clock(uint64_t step_ns);
 /* Moves the coarse clock. */
 void fake_os_pass(uint64_t ms);

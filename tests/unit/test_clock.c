@@ -275,7 +275,6 @@ TEST_EACH(every_slow_path_ages_all, traffics)
     struct idle idle[COUNT(sizes)];
     uint64_t random = 3;
     start(NULL);
-    fake_os_clock(1); /* a tick has time enough, on a slow processor too */
     if (row->once == frees)
         frees(row->size, 1);
     leave_idle(idle, IDLE);

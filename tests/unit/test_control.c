@@ -156,7 +156,6 @@ TEST(a_changed_setting_acts_like_one_from_the_start)
         snprintf(setting, sizeof setting, "HAKMEM_SANDBOX=1 %s=%s", name, before);
         assert_non_null(freopen("/dev/null", "w", stderr));
         unit_init(setting);
-        fake_os_clock(100);
         assert_int_equal(hak_control_set(name, now), 0);
         work_for_counters();
         struct hak_stats_writer w = {.form = HAK_FORM_PATHS, .take = print_number};

@@ -99,7 +99,6 @@ TEST(what_is_wanted_again_soon_waits_and_nothing_else)
     static const unsigned periods[] = {10, 20, 50, 90, 100, 150, 200, 500, 1000, 1500, 2000, 5000, 10000};
     unit_init("HAKMEM_PURGE_DELAY_MS=100");
     unit_needs_delay();
-    fake_os_clock(1); /* ticks have as much time as they want */
     for (unsigned shape = 0; shape < SHAPES; shape++)
         for (unsigned i = 0; i < COUNT(periods); i++)
             for (unsigned k = 0; k < 4; k++)

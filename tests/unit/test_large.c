@@ -52,7 +52,6 @@ TEST(big_blocks_have_mappings_of_their_own)
 TEST(a_mapping_gets_huge_pages_where_the_sample_was_used)
 {
     unit_start(NULL);
-    fake_os_clock(100);                    /* they come quickly */
     memset(hak_malloc(DIRECT), 1, DIRECT); /* nothing is known yet */
     assert_int_equal(fake_os_huge_bytes(), 0);
     char *p = hak_malloc(DIRECT);
@@ -64,7 +63,6 @@ TEST(a_mapping_gets_huge_pages_where_the_sample_was_used)
 TEST(a_mapping_gets_small_pages_where_the_sample_was_not_used)
 {
     unit_start(NULL);
-    fake_os_clock(100); /* they come quickly */
     char *sample = hak_malloc(DIRECT);
     sample[0] = 1;
     hak_malloc(DIRECT);
@@ -114,7 +112,6 @@ TEST(sparse_blocks_of_zeros_have_small_pages)
 {
     unit_start("HAKMEM_PURGE_DELAY_MS=100000");
     unit_needs_delay();
-    fake_os_clock(100);
     memset(hak_malloc(DIRECT), 1, DIRECT);
     hak_malloc(DIRECT); /* has huge pages */
     char *p = hak_malloc(8 * HAK_MIB), *q;
@@ -178,7 +175,6 @@ TEST(a_block_that_shrinks_gives_system_pages_back_once)
 TEST(a_mapping_follows_the_setting)
 {
     unit_start("HAKMEM_THP=always");
-    fake_os_clock(100); /* they come quickly */
     size_t before = fake_os_huge_bytes();
     hak_malloc(DIRECT);
     assert_int_equal(fake_os_huge_bytes() - before, DIRECT);

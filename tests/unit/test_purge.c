@@ -388,7 +388,6 @@ TEST(what_nobody_came_for_goes_beyond_the_allowance)
         skip();
     put(0, MANY);
     assert_int_equal(allowance(), least);
-    fake_os_clock(1);
     while (hak_pages_tick(hak_clock_ms()))
         ;
     least += queue->live / 4;

@@ -175,7 +175,6 @@ TEST(lru_before_map)
 static void make_large_heap(bool touch)
 {
     start(NULL);
-    fake_os_clock(100); /* they come quickly */
     do {
         assert_int_equal(unit_cause_calls(HAK_CAUSE_huge_page), 0);
         struct hak_slab *slab = acquire(cls);

@@ -42,7 +42,6 @@ TEST(each_length_has_a_class_that_wastes_little)
 TEST(superslabs_that_serve_again_are_not_looked_at)
 {
     unit_start(NO_CACHE);
-    fake_os_clock(100); /* huge pages come quickly */
     hak_free(take(30 * HAK_MIB));
     uint64_t mapped = superslabs();
     for (unsigned i = 0; i < 3; i++) {
@@ -193,7 +192,6 @@ static const struct {
 TEST_EACH(huge_pages_where_all_is_touched_and_nowhere_else, uses)
 {
     unit_start(NULL);
-    fake_os_clock(100); /* they come quickly */
     for (unsigned i = 0; i < row->n; i++)
         memset(hak_malloc(row->size), 1, row->touched);
     if (row->huge)
@@ -207,7 +205,6 @@ TEST_EACH(huge_pages_where_all_is_touched_and_nowhere_else, uses)
 TEST(long_and_short_blocks_are_judged_apart)
 {
     unit_start(NULL);
-    fake_os_clock(100); /* they come quickly */
     for (unsigned i = 0; i < 40; i++)
         take(HAK_MIB);
     size_t huge = fake_os_huge_bytes();
