@@ -66,7 +66,8 @@ static void leave_cache(struct hak_superslab *s, bool evicted)
     s->state = evicted ? HAK_CLEARED : HAK_IN_USE;
 }
 
-/* All its pages are free. */ static void move_to_set(struct hak_superslab *s, unsigned set)
+/* All its pages are free. */
+static void move_to_set(struct hak_superslab *s, unsigned set)
 {
     hak_free_runs_cut(hak_free_runs_at(s->pages.base), HAK_SUPERSLAB_PAGES);
     s->set = set;

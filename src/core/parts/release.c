@@ -31,7 +31,8 @@ static size_t bytes_of_ranges(const struct iovec *ranges, size_t count)
     return bytes;
 }
 
-/* Returns the bytes unmapped. */ static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cause)
+/* Returns the bytes unmapped. */
+static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cause)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
