@@ -512,6 +512,7 @@ class _Look:
         # start, end, used blocks, free bytes, since, size of block, bytes without a live block
         self.slabs: list[tuple[int, int, int, int, int, int, int]] = []
         self.waiting: Counter[int] = Counter()  # blocks in bins, by page
+        self.in_arenas: Counter[int] = Counter()  # resident bytes of heaps of the program, by address
         self.spans = self._cached_spans()
         self.owners = {at for at, _ in self.threads} | {p.address("orphan")}
         for base, mapped in zones:
@@ -672,6 +673,7 @@ class _Look:
 
     def _of_arena(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
         """Of a heap of the program."""
+        self.in_arenas[self.p.get(data, "hak_slab.owner", d)] += here.bytes(at, end)
         is_span = self.p.get(data, "hak_slab.cls", d) == self.p.layout.numbers["class_span"]
         (self._span if is_span else self._slab)(here, data, d, at, end)
 
@@ -680,10 +682,10 @@ class _Look:
         if not p.has("arenas"):
             return
         offset, length = p.layout.fields["hak_arena.name"]
-        for _, data in p.list(p.number("arenas"), "hak_arena.next", p.size_of("hak_arena")):
+        for at, data in p.list(p.number("arenas"), "hak_arena.next", p.size_of("hak_arena")):
             name = data[offset : offset + length].partition(b"\0")[0].decode(errors="replace")
             figures = (p.get(data, f"hak_arena.{field}") for field in ("live", "blocks", "held", "peak", "limit"))
-            yield ProgramHeap(word(name) if name else "", *figures)
+            yield ProgramHeap(word(name) if name else "", *figures, resident_bytes=self.in_arenas[at])
 
     def _free_blocks(self) -> None:
         """What keeps them: live blocks in their slab, or only blocks that wait in bins, or nothing."""

@@ -6,7 +6,7 @@ key yields an empty value, an unknown one stays in `raw`, so that versions of to
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,26 @@ class ProgramHeap:
     blocks: int
     held_bytes: int
     peak_bytes: int
-    limit_bytes: int = 0
+    limit_bytes: int = 0  # none
+    resident_bytes: int | None = None  # where known
+
+    def __add__(self, other: ProgramHeap) -> ProgramHeap:
+        """A heap without a limit leaves its name without one."""
+        mine, its = (one.resident_bytes for one in (self, other))
+        return ProgramHeap(
+            self.name, self.live_bytes + other.live_bytes, self.blocks + other.blocks,
+            self.held_bytes + other.held_bytes, self.peak_bytes + other.peak_bytes,
+            self.limit_bytes and other.limit_bytes and self.limit_bytes + other.limit_bytes,
+            None if mine is None or its is None else mine + its,
+        )
+
+
+def by_name(heaps: Iterable[ProgramHeap]) -> dict[str, ProgramHeap]:
+    """The sums of heaps with one name, the largest first."""
+    sums: dict[str, ProgramHeap] = {}
+    for row in heaps:
+        sums[row.name] = sums[row.name] + row if row.name in sums else row
+    return dict(sorted(sums.items(), key=lambda item: (-item[1].live_bytes, item[0])))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import TOOL, Hakmem, clean_environment
 from test_causes import HEAPS, STATS
+from test_top import grows  # noqa: F401
 
 BOARD = Path(__file__).resolve().parents[3] / "docs" / "data" / "grafana.json"
 SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\.)*",?)+)\} [0-9.e+-]+$')
@@ -45,22 +46,46 @@ def test_format(text: str) -> None:
 
 
 def test_heaps_by_name(hakmem: Hakmem, tmp_path: Path) -> None:
+    """The largest by live bytes, and the others as one series, whatever their number: a leak of heaps is one figure."""
     source = tmp_path / "stats.json"
-    source.write_text(json.dumps(STATS | {"heaps": [*HEAPS, HEAPS[0]], "allocator": {"pid": 7}}))
-    lines = hakmem("export", source).out.splitlines()
-    rows = [line.partition('heap="')[2] for line in lines if line.startswith("hakmem_heap_")]
+    tiny = [HEAPS[1] | {"name": f"request {number}", "live_bytes": 1} for number in range(1000)]
+    own = {"name": "other", "live_bytes": 5000000, "blocks": 1, "held_bytes": 5000000, "limit_bytes": 7}
+    source.write_text(json.dumps(STATS | {"heaps": [*HEAPS, HEAPS[0], *tiny, own], "allocator": {"pid": 7}}))
+    done = hakmem("export", source, "--heaps", "2")
+    lines = [line for line in done.out.splitlines() if line.startswith("hakmem_heap")]
+    assert lines.pop(0) == 'hakmem_heaps{pid="7",program=""} 1004'
+    rows = [line.replace('{pid="7",program="",heap="', " ").removeprefix("hakmem_heap_") for line in lines]
     assert rows == [
-        '"} 10', 'small"} 2080000', '"} 8388608', 'small"} 2097152', '"} 0', 'small"} 2097152',
+        'live_bytes other"} 5001010', 'live_bytes small"} 2080000',
+        'blocks other"} 1002', 'blocks small"} 14',
+        'held_bytes other"} 8401996608', 'held_bytes small"} 2097152',
+        'limit_bytes other"} 0', 'limit_bytes small"} 2097152',
     ]  # fmt: skip
+    assert len(re.findall("hakmem_heap_live_bytes{", hakmem("export", source).out)) == 20
+    check(done.out)
+    assert "is not a number" in hakmem("export", source, "--heaps", "-1").err
+
+
+@pytest.mark.library
+def test_heaps_of_a_process(hakmem: Hakmem, grows: subprocess.Popen[str]) -> None:
+    done = hakmem("export", str(grows.pid))
+    found = dict(re.findall(r'^hakmem_heap_(\w+)\{.*heap="large"\} (\d+)$', done.out, re.MULTILINE))
+    assert found == {"live_bytes": "8388608", "blocks": "1", "held_bytes": "8388608", "limit_bytes": "0",
+                     "resident_bytes": "0"}  # fmt: skip
+    check(done.out)
 
 
 def test_promtool(text: str) -> None:
     if not shutil.which("promtool"):
         pytest.skip("no promtool")
-    done = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    check(text)
+
+
+def check(text: str) -> None:
+    if shutil.which("promtool"):
+        words = ["promtool", "check", "metrics"]
+        done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_board_asks_for_what_is_there(text: str) -> None:

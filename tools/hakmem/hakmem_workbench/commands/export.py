@@ -9,11 +9,12 @@ import re
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from .. import inspection, process, statsfile
 from ..errors import Problem
-from ..statsfile import OsCall, ProgramHeap, Retained, Stats
+from ..statsfile import OsCall, ProgramHeap, Retained, Stats, by_name
 from ..text import listing, word
 from .common import served
 from .stat import seconds
@@ -33,7 +34,10 @@ examples:
 _FAMILIES = {
     "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
     "hakmem_class_live_bytes": ("gauge", "Bytes of live blocks in slabs, by size of block."),
+    "hakmem_heaps": ("gauge", "Heaps of the program."),
     "hakmem_heap_live_bytes": ("gauge", "Bytes of live blocks in heaps of the program, by name."),
+    "hakmem_heap_blocks": ("gauge", "Live blocks in heaps of the program, by name."),
+    "hakmem_heap_resident_bytes": ("gauge", "Resident bytes of the pages of heaps of the program, by name."),
     "hakmem_heap_held_bytes": ("gauge", "Bytes of the pages of heaps of the program, by name."),
     "hakmem_heap_limit_bytes": ("gauge", "Limits of heaps of the program, by name; 0: none."),
     "hakmem_retained_bytes": ("gauge", "Bytes that the allocator keeps, by reason."),
@@ -47,6 +51,7 @@ _FAMILIES = {
     "hakmem_system_call_worst_seconds": ("gauge", "The longest system call of a cause."),
     "hakmem_events_total": ("counter", "What the allocator's slow paths counted."),
 }
+MOST_HEAPS = 20
 Samples = dict[str, list[str]]  # of each family
 
 
@@ -64,6 +69,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="write again until all of these processes have ended; without end for a NAME (needs --output)",
     )
+    parser.add_argument(
+        "--heaps",
+        type=_number,
+        default=MOST_HEAPS,
+        metavar="N",
+        help=f"names of heaps of a process, by live bytes; the others are summed as 'other' (default {MOST_HEAPS})",
+    )
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number")
+    return int(text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -73,8 +91,8 @@ def main(args: argparse.Namespace) -> int:
     first = True
     while True:
         try:
-            texts = [_of_file(Path(one)) for one in files]
-            texts += _of_processes([one for one in args.sources if one not in files])
+            texts = [_of_file(Path(one), args.heaps) for one in files]
+            texts += _of_processes([one for one in args.sources if one not in files], args.heaps)
         except Problem:
             if first or any(process.alive(int(one)) for one in args.sources if one.isdecimal()):
                 raise
@@ -99,7 +117,7 @@ def main(args: argparse.Namespace) -> int:
         first = False
 
 
-def _of_processes(sources: list[str]) -> list[Samples]:
+def _of_processes(sources: list[str], most: int) -> list[Samples]:
     """Those that are left; a Problem if none is."""
     pids = [int(one) for one in sources if one.isdecimal()]
     if names := [one for one in sources if not one.isdecimal()]:
@@ -107,7 +125,7 @@ def _of_processes(sources: list[str]) -> list[Samples]:
     found, why = [], Problem(f"hakmem serves no process of {listing(names, 'or')}", "'hakmem top' lists all.", 1)
     for pid in pids:
         try:
-            found.append(_of_process(pid))
+            found.append(_of_process(pid, most))
         except Problem as problem:
             why = problem
     if sources and not found:
@@ -115,14 +133,14 @@ def _of_processes(sources: list[str]) -> list[Samples]:
     return found
 
 
-def _of_process(pid: int) -> Samples:
+def _of_process(pid: int, most: int) -> Samples:
     heap = inspection.look(pid)
     labels = {"pid": str(pid), "program": os.path.basename(process.program(pid).partition(" ")[0])}
     rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
-    return render(labels, heap.stats(), rest, heap.counters, heap.live_sizes)
+    return render(labels, heap.stats(), rest, heap.counters, heap.live_sizes, most)
 
 
-def _of_file(path: Path) -> Samples:
+def _of_file(path: Path, most: int) -> Samples:
     stats = statsfile.load(path)
     labels = {key: str(stats.allocator.get(key, "")) for key in ("pid", "program")}
     memory = stats.raw.get("memory", {})
@@ -131,12 +149,12 @@ def _of_file(path: Path) -> Samples:
         "hakmem_resident_bytes": memory.get("resident_bytes", 0),
     }
     counted = stats.raw.get("bins", {})
-    return render(labels, stats, rest, {f"bins.{name}": number for name, number in counted.items()})
+    return render(labels, stats, rest, {f"bins.{name}": number for name, number in counted.items()}, most=most)
 
 
 def render(
     labels: dict[str, str], stats: Stats, rest: dict[str, int], counters: dict[str, int],
-    sizes: Mapping[int, int] | None = None,
+    sizes: Mapping[int, int] | None = None, most: int = MOST_HEAPS,
 ) -> Samples:
     samples: Samples = {name: [] for name in _FAMILIES}
 
@@ -146,10 +164,11 @@ def render(
                              else f"{name}{{{pairs}}} {value}")
 
     add("hakmem_live_bytes", stats.live_bytes)
-    for name, row in _by_name(stats.heaps).items():
-        add("hakmem_heap_live_bytes", row.live_bytes, heap=name)
-        add("hakmem_heap_held_bytes", row.held_bytes, heap=name)
-        add("hakmem_heap_limit_bytes", row.limit_bytes, heap=name)
+    add("hakmem_heaps", len(stats.heaps))
+    for heap in _largest(stats.heaps, most):
+        for part in ("live_bytes", "blocks", "held_bytes", "limit_bytes", "resident_bytes"):
+            if (value := getattr(heap, part)) is not None:
+                add(f"hakmem_heap_{part}", value, heap=heap.name)
     for row in _memory(stats.retained):
         add("hakmem_retained_bytes", row.bytes, reason=row.reason)
     for block, amount in sorted((sizes or {}).items()):
@@ -166,16 +185,10 @@ def render(
     return samples
 
 
-def _by_name(heaps: Iterable[ProgramHeap]) -> dict[str, ProgramHeap]:
-    """Sums: a name may stand once. A heap without a limit leaves its name without one."""
-    sums: dict[str, ProgramHeap] = {}
-    for row in sorted(heaps, key=lambda row: row.name):
-        old = sums.get(row.name)
-        sums[row.name] = row if old is None else ProgramHeap(
-            row.name, old.live_bytes + row.live_bytes, old.blocks + row.blocks, old.held_bytes + row.held_bytes,
-            old.peak_bytes + row.peak_bytes, old.limit_bytes and row.limit_bytes and old.limit_bytes + row.limit_bytes,
-        )
-    return sums
+def _largest(heaps: Iterable[ProgramHeap], most: int) -> list[ProgramHeap]:
+    """A name may stand once, also one that is "other"; most: bounds the number of time series."""
+    rows = list(by_name(heaps).values())
+    return list(by_name([*rows[:most], *(replace(row, name="other") for row in rows[most:])]).values())
 
 
 def _add_call(add: object, call: OsCall) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""List the processes that hakmem serves, by their memory."""
+"""List the processes that hakmem serves, or the heaps in them, by their memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import asdict
 from .. import inspection, process
 from ..errors import Problem
 from ..inspection import Heap
+from ..statsfile import by_name
 from ..text import Printer, count, duration, plural, size
 from .common import served
 from .stat import seconds
@@ -19,8 +20,10 @@ EPILOG = """\
 live are blocks that the program holds, retained is what the allocator keeps
 beside them, and resident is both. "most of it" is the largest reason, which
 'hakmem causes PID' explains. Slow paths and bytes given back are sums at first,
-then per second. A process is read from outside: it needs no setting, and is not
-stopped.
+then per second. --heaps shows heaps of programs (docs/heaps.md) by name: live,
+its change since the last screen, the bytes of their pages (held), and how much
+of these is resident. A process is read from outside: it needs no setting, and
+is not stopped.
 """
 
 SORTED_BY = ("live", "retained", "resident")
@@ -34,19 +37,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--once", action="store_true", help="show it once and exit")
     parser.add_argument("--json", action="store_true", help="a JSON array of all processes, once")
+    parser.add_argument("--heaps", action="store_true", help="a row for each heap of a program")
     parser.add_argument("--sort", choices=SORTED_BY, default="resident", help="default resident")
 
 
 def main(args: argparse.Namespace) -> int:
     printer = Printer()
+    rows = _heap_rows if args.heaps else _process_rows
     heaps, refused, at = *_look(args.sort), time.monotonic()
     if args.json:
         print(json.dumps([_as_json(heap) for heap in heaps], indent=2))
         return 0
+
+    def picture(before: dict[int, Heap], passed: float) -> None:
+        printer.table(rows(heaps, before, passed, args.sort), "", "r rrrrrr" if args.heaps else "rrrr rrr")
+        foot = f"{plural(len(heaps), 'process', 'processes')}, read {time.strftime('%H:%M:%S')}"
+        if refused:
+            foot += f"; {count(refused)} more can't be read by this user"
+        printer.line(foot, "dim")
+
     if args.once or not printer.terminal:
-        _picture(printer, heaps, {}, 0, refused)
+        picture({}, 0)
         return 0
-    printer.refresh(lambda: _picture(printer, heaps, {}, 0, refused))
+    printer.refresh(lambda: picture({}, 0))
     while True:
         try:
             time.sleep(args.interval)
@@ -54,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
             return 0
         before, since = {heap.pid: heap for heap in heaps}, at
         heaps, refused, at = *_look(args.sort), time.monotonic()
-        printer.refresh(lambda: _picture(printer, heaps, before, at - since, refused))  # noqa: B023
+        printer.refresh(lambda: picture(before, at - since))  # noqa: B023
 
 
 def _look(by: str) -> tuple[list[Heap], int]:
@@ -84,8 +97,9 @@ def _as_json(heap: Heap) -> dict[str, object]:
     }
 
 
-def _picture(printer: Printer, heaps: list[Heap], before: dict[int, Heap], passed: float, refused: int) -> None:
-    rows = [("PID", "live", "retained", "resident", "most of it", "slow paths", "given back", "age", "program")]
+def _process_rows(heaps: list[Heap], before: dict[int, Heap], passed: float, _: str) -> list[tuple[str, ...]]:
+    head = ("PID", "live", "retained", "resident", "most of it", "slow paths", "given back", "age", "program")
+    rows: list[tuple[str, ...]] = [head]
     for heap in heaps:
         old = before.get(heap.pid)
         rows.append(
@@ -101,11 +115,36 @@ def _picture(printer: Printer, heaps: list[Heap], before: dict[int, Heap], passe
                 process.program(heap.pid)[:40],
             )
         )
-    printer.table(rows, "", "rrrr rrr")
-    foot = f"{plural(len(heaps), 'process', 'processes')}, read {time.strftime('%H:%M:%S')}"
-    if refused:
-        foot += f"; {count(refused)} more can't be read by this user"
-    printer.line(foot, "dim")
+    return rows
+
+
+def _heap_rows(heaps: list[Heap], before: dict[int, Heap], _: float, by: str) -> list[tuple[str, ...]]:
+    """Of each process and name one; what has come since counts as change."""
+    found = [(heap.pid, row) for heap in heaps for row in by_name(heap.program_heaps).values()]
+    old = {(pid, row.name): row for pid, heap in before.items() for row in by_name(heap.program_heaps).values()}
+    keys = {"live": lambda r: r.live_bytes, "retained": lambda r: r.held_bytes - r.live_bytes,
+            "resident": lambda r: r.resident_bytes or 0}
+    rows: list[tuple[str, ...]] = [("PID", "heap", "live", "change", "held", "resident", "blocks", "limit", "program")]
+    for pid, row in sorted(found, key=lambda one: keys[by](one[1]), reverse=True):
+        last = old.get((pid, row.name))
+        rows.append(
+            (
+                str(pid),
+                row.name or "(no name)",
+                size(row.live_bytes),
+                _change(row.live_bytes - (last.live_bytes if last else 0)) if pid in before else "",
+                size(row.held_bytes),
+                size(row.resident_bytes or 0),
+                count(row.blocks),
+                size(row.limit_bytes) if row.limit_bytes else "",
+                process.program(pid)[:40],
+            )
+        )
+    return rows
+
+
+def _change(bytes_more: int) -> str:
+    return f"{'+' if bytes_more > 0 else '−'}{size(abs(bytes_more))}" if bytes_more else "·"
 
 
 def _retained(heap: Heap) -> int:
