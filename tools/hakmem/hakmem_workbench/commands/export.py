@@ -140,7 +140,7 @@ def _of_process(pid: int, most: int) -> Samples:
     return render(labels, heap.stats(), rest, heap.counters, heap.live_sizes, most)
 
 
-def _of_file(path: Path, most: int) -> Samples:
+def _of_file(path: Path, most: int = MOST_HEAPS) -> Samples:
     stats = statsfile.load(path)
     labels = {key: str(stats.allocator.get(key, "")) for key in ("pid", "program")}
     memory = stats.raw.get("memory", {})
