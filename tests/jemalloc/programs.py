@@ -153,8 +153,14 @@ def redis(library, tool):
                 return json.loads(output_of([tool, "causes", "--json", folder / "stats"]))["live_bytes"]
 
             # Redis changes the size of its buffers at leisure, so both are read until they agree.
-            full = ask.memory(lambda now: abs(now["allocator_allocated"] - live_bytes()) <= PAGE)["allocator_allocated"]
-            live = live_bytes()
+            live = 0
+
+            def agrees(now):
+                nonlocal live
+                live = live_bytes()
+                return abs(now["allocator_allocated"] - live) <= PAGE
+
+            full = ask.memory(agrees)["allocator_allocated"]
             if abs(full - live) > PAGE:
                 problems.append(f"INFO says allocated {full}, hakmem causes {live}")
             ask("EVAL", "for i = 1, 20000 do redis.call('del', i) end", "0")  # FLUSHALL would purge itself
