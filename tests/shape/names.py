@@ -10,7 +10,7 @@ import re
 import sys
 from collections import defaultdict
 
-COMMENT = re.compile(r"/\*.*?\*/", re.S)
+COMMENT = re.compile(r"/\*.*?\*/[ \t]*", re.S)
 STATIC = re.compile(
     r"^(?:static|HAK_INLINE)\b(?:[^;={}()]|_Atomic\([^)]*\)|HAK_LOCK\()*?\b(\w+)\s*(?:\(|,|=|;|\[)", re.M)
 WORDS = {"_Atomic", "HAK_LOCK", "__attribute__"}

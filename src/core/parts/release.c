@@ -32,7 +32,7 @@ static size_t bytes_of_ranges(const struct iovec *ranges, size_t count)
 }
 
 /* Returns the bytes unmapped. */
-static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cause)
+static size_t unmap_ranges(const struct iovec *ranges, size_t count, enum hak_cause cause)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++)
@@ -46,7 +46,7 @@ static size_t unmap(const struct iovec *ranges, size_t count, enum hak_cause cau
 size_t hak_release_ranges(const struct iovec *ranges, size_t count, bool together, enum hak_cause cause)
 {
     if (hak_limit_is_tight)
-        return unmap(ranges, count, cause);
+        return unmap_ranges(ranges, count, cause);
     for (size_t i = 0; i < count; i++)
         hak_closed_shut(ranges[i].iov_base, ranges[i].iov_len);
     if (!hak_pages_go_lazily())
