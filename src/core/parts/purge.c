@@ -345,9 +345,9 @@ static bool evict(size_t keep, bool trim, unsigned steps, uint64_t end_ns)
 
 /* --- entry points ------------------------------------------------------------------------------------ */
 
-/* A free purges some more than the frees of this delay put back: its time does not depend on what waits when the
- * allowance falls. The ticks purge the rest. With a release policy that purges at once, this waits for another thread
- * that purges: that thread may have visited these pages already. */
+/* A free purges some more than the frees of this delay put back, within a bound: its time does not depend on what waits
+ * when the allowance falls. The ticks purge the rest. With a release policy that purges at once, this waits for another
+ * thread that purges: that thread may have visited these pages already. */
 void hak_pages_bound(void)
 {
     bool more = false;

@@ -68,12 +68,13 @@ def test_change(grows: subprocess.Popen[str]) -> None:
         env=os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "24"},
     )
     assert viewer.stdout and grows.stdin
-    out = b""
+    out, asked = b"", False
     while not re.search(rb" large +[0-9.]+ MiB +\+3\.00 MiB ", out):
         more = os.read(viewer.stdout.fileno(), 65536)
         assert more, out
         out += more
-        if re.search(rb" large +[0-9.]+ MiB +\xc2\xb7 ", more):
+        if not asked and re.search(rb" large +[0-9.]+ MiB +\xc2\xb7 ", out):
+            asked = True
             grows.stdin.write("\n")
             grows.stdin.flush()
     viewer.kill()
