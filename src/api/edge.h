@@ -220,7 +220,7 @@ HAK_INLINE void edge_free(void *p)
 static HAK_NOINLINE void *edge_move(void *p, size_t size)
 {
     size_t old = edge_usable(p, "realloc");
-    void *q = edge_malloc(size);
+    void *q = edge_tell(hak_alloc_beside(hak_space_slab(p), edge_room(size), 1));
     if (!q)
         return size <= old ? p : NULL;
     memcpy(q, p, hak_min(old, size));

@@ -232,6 +232,18 @@ TEST(blocks_that_grow_in_turn_are_not_copied_each_time)
     assert_in_range(fake_os_count(HAK_OS_mremap), 1, COUNT(p) * 64);
 }
 
+TEST(a_sparse_block_that_moves_stays_sparse)
+{
+    unit_start("HAKMEM_THP=never");
+    char *p = hak_alloc_zeroed(8 * HAK_MIB), *beside = hak_malloc(HAK_MIB);
+    p[100] = 1;
+    p[8 * HAK_MIB - 1] = 2;
+    char *q = hak_resize(p, DIRECT);
+    assert_true(q != p && beside);
+    assert_in_range(hak_os_resident(q, 2 * HAK_MIB, HAK_CAUSE_huge_page), 1, 4 * hak_os_page_size());
+    assert_true(q[100] == 1 && q[8 * HAK_MIB - 1] == 2 && q[8 * HAK_MIB] == 0);
+}
+
 TEST(a_vector_that_grows_alone_needs_no_mapping)
 {
     unit_start("HAKMEM_PURGE_DELAY_MS=100000");

@@ -363,6 +363,16 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     return slab ? 0 : hak_registry_usable(p);
 }
 
+/* To pages that read as zero: the copy of a page of zeros is not touched, so a sparse block stays sparse. */
+static void copy_sparse(char *to, const char *from, size_t size)
+{
+    for (size_t n; size; to += n, from += n, size -= n) {
+        n = hak_min(size, HAK_SYSTEM_PAGE);
+        if (*from || memcmp(from, from + 1, n - 1) != 0)
+            memcpy(to, from, n);
+    }
+}
+
 /* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. The
  * kernel does not join mappings that it has moved, so there are not too many. */
 static void *move_growing(struct hak_slab *slab, void *p, size_t size)
@@ -370,10 +380,13 @@ static void *move_growing(struct hak_slab *slab, void *p, size_t size)
     struct span_request r = {.pages = pages_for(size), .align = 1, .growing = true};
     bool again = HAK_LOAD_RELAXED(&slab->word) & MOVED;
     bool direct = size > SPAN_MAX || (size >= (again ? MOVED_DIRECT_MIN : GROWING_DIRECT_MIN) && hak_limit_allows(1));
-    void *q = direct ? direct_alloc(size, 1, false) : span_from_pages(size, &r);
+    void *q = direct ? direct_alloc(size, 1, true) : span_from_pages(size, &r);
     if (!q)
         return NULL;
-    memcpy(q, p, hak_min(slab->requested, size));
+    if (direct)
+        copy_sparse(q, p, hak_min(slab->requested, size));
+    else
+        memcpy(q, p, hak_min(slab->requested, size));
     if (slab->pages >= MOVED_DISCARD_PAGES)
         discard(p, slab->pages * HAK_PAGE);
     span_free(slab, p);
