@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * libhakmem-libraries.so: the memory of each shared object in a heap of its own. Loaded before libhakmem.so, it
  * interposes what allocates: the block goes to a heap that is named like the object which holds the return address.
- * free, realloc and the others find a block's heap by its address, so they are hakmem's own. What the C library
- * allocates for a program (strdup, getline, fopen) counts as the C library's; operator new counts as its caller's, but
- * its forms with nothrow as the C++ library's. Code that lies in no object allocates outside of heaps. An object that
- * is loaded in the place of another one may inherit its heap. */
+ * free, realloc and the others find a block's heap by its address, so they are hakmem's own, or the profile's, which
+ * interposes hakmem_heap_*, too. What the C library allocates for a program (strdup, getline, fopen) counts as the C
+ * library's; operator new counts as its caller's, but its forms with nothrow as the C++ library's. Code that lies in no
+ * object allocates outside of heaps. An object that is loaded in the place of another one may inherit its heap. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -114,13 +114,15 @@ HAK_EXPORT void *calloc(size_t n, size_t size)
 
 HAK_EXPORT void *realloc(void *old, size_t size)
 {
-    return HAK_LIKELY(old) ? hakmem_realloc(old, size) : take_for(size, HERE);
+    return HAK_LIKELY(old) ? hakmem_heap_realloc(NULL, old, size) : take_for(size, HERE);
 }
 
 HAK_EXPORT void *reallocarray(void *old, size_t n, size_t size)
 {
     size_t total;
-    return old || __builtin_mul_overflow(n, size, &total) ? hakmem_reallocarray(old, n, size) : take_for(total, HERE);
+    if (__builtin_mul_overflow(n, size, &total))
+        return hakmem_reallocarray(old, n, size);
+    return old ? hakmem_heap_realloc(NULL, old, total) : take_for(total, HERE);
 }
 
 HAK_EXPORT int posix_memalign(void **out, size_t alignment, size_t size)

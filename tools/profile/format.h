@@ -2,10 +2,11 @@
  * A heap profile, as libhakmem-profile.so keeps it in memory, where `hakmem profile PID` reads it from outside
  * (core/base/layout.h). HAKMEM_PROFILE_FILE has the same, always current: it is mapped, and only written to.
  *
- * A header of 4096 bytes is followed by entries, frames and maps, at the offsets that it names. Numbers are words of
- * the machine. An entry stands for all samples with one stack, one size and one mean; its key is a hash of these, and 0
- * where the entry is unused. Readers skip an entry of depth 0, which is being written. Frames are return addresses, the
- * innermost first. Maps are lines as in /proc/PID/maps, of code only, each ended by a newline.
+ * A header of 4096 bytes is followed by entries, frames, maps and heaps, at the offsets that it names. Numbers are
+ * words of the machine. An entry stands for all samples with one stack, one size, one mean and one heap's name; its key
+ * is a hash of these, and 0 where the entry is unused. Readers skip an entry of depth 0, which is being written. Frames
+ * are return addresses, the innermost first. Maps are lines as in /proc/PID/maps, of code only, each ended by a
+ * newline. Heaps are names of heaps of the program; where the key is 0 there is none.
  *
  * A block of s bytes is sampled with the probability 1 - exp(-s / mean). So one sample stands for the inverse of that
  * many blocks. Tools may write `mean` in the process: 0 switches the profile off. Threads notice after HAK_PROFILE_STEP
@@ -32,6 +33,7 @@ struct hak_profile_header {
     _Atomic(uint64_t) maps_used;
     _Atomic(uint64_t) lost;       /* samples that found no room */
     _Atomic(uint64_t) live, peak; /* bytes for which the live samples stand, roughly: now, and most of it */
+    uint64_t heaps_at, heaps;
 };
 
 struct hak_profile_entry {
@@ -41,9 +43,16 @@ struct hak_profile_entry {
     _Atomic(uint64_t) depth;            /* stored with release after the members above */
     _Atomic(uint64_t) allocated, freed; /* samples */
     _Atomic(uint64_t) peak;             /* samples that lived when most did */
+    uint64_t heap;                      /* its number from 1 on; 0: none; beyond the last one: its name has no room */
 };
 
-_Static_assert(sizeof(struct hak_profile_header) == 128 && sizeof(struct hak_profile_entry) == 64,
+struct hak_profile_heap {
+    _Atomic(uint64_t) key; /* a hash of the name */
+    char name[32];
+};
+
+_Static_assert(sizeof(struct hak_profile_header) == 144 && sizeof(struct hak_profile_entry) == 72 &&
+                   sizeof(struct hak_profile_heap) == 40,
                "readers know the layout");
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "api/hakmem.h"
 #include "core/base/observer.h"
+#include "plain.h"
 #include "samples.h"
 #include "unwind.h"
 
@@ -82,12 +83,13 @@ static size_t due_mean(size_t size)
     return mean;
 }
 
-/* Moves the block to an address with the mark, unless it has one. */
+/* Moves the block to an address with the mark, unless it has one, in its heap. */
 static void *put_apart(void *p, size_t size)
 {
     if (!((uintptr_t)p & MARK))
         return p;
-    void *marked = hakmem_memalign(MARK + 1, size);
+    hakmem_heap *heap = hakmem_heap_of(p);
+    void *marked = heap ? hak_plain_heap_aligned_alloc(heap, MARK + 1, size) : hakmem_memalign(MARK + 1, size);
     if (!marked)
         return p;
     memcpy(marked, p, size);
@@ -162,7 +164,7 @@ HAK_EXPORT void *calloc(size_t n, size_t size)
     return arrive(p, total, HERE);
 }
 
-HAK_EXPORT void *realloc(void *old, size_t size)
+HAK_INLINE void *resize(void *old, size_t size, void *caller)
 {
     bool was = leave(old);
     void *p = hakmem_realloc(old, size);
@@ -171,7 +173,12 @@ HAK_EXPORT void *realloc(void *old, size_t size)
             hak_samples_restore(old);
         return NULL;
     }
-    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, caller) : p;
+}
+
+HAK_EXPORT void *realloc(void *old, size_t size)
+{
+    return resize(old, size, HERE);
 }
 
 HAK_EXPORT void *reallocarray(void *old, size_t n, size_t size)
@@ -181,14 +188,7 @@ HAK_EXPORT void *reallocarray(void *old, size_t n, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    bool was = leave(old);
-    void *p = hakmem_realloc(old, total);
-    if (HAK_UNLIKELY(!p)) {
-        if (was && total)
-            hak_samples_restore(old);
-        return NULL;
-    }
-    return HAK_UNLIKELY(use_up(total)) ? arrive(p, total, HERE) : p;
+    return resize(old, total, HERE);
 }
 
 HAK_EXPORT int posix_memalign(void **out, size_t alignment, size_t size)
@@ -246,6 +246,50 @@ void cfree(void *p);
 HAK_EXPORT void cfree(void *p)
 {
     free(p);
+}
+
+/* --- heaps of the program ------------------------------------------------------------------------------- */
+
+HAK_EXPORT void *hakmem_heap_malloc(hakmem_heap *heap, size_t size)
+{
+    void *p = hak_plain_heap_malloc(heap, size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void *hakmem_heap_calloc(hakmem_heap *heap, size_t n, size_t size)
+{
+    size_t total;
+    void *p = hak_plain_heap_calloc(heap, n, size);
+    if (__builtin_mul_overflow(n, size, &total) || HAK_LIKELY(!use_up(total)))
+        return p;
+    return arrive(p, total, HERE);
+}
+
+HAK_EXPORT void *hakmem_heap_aligned_alloc(hakmem_heap *heap, size_t alignment, size_t size)
+{
+    void *p = hak_plain_heap_aligned_alloc(heap, alignment, size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void *hakmem_heap_realloc(hakmem_heap *heap, void *old, size_t size)
+{
+    if (old)
+        return resize(old, size, HERE);
+    void *p = hak_plain_heap_malloc(heap, size);
+    return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+HAK_EXPORT void hakmem_heap_free(hakmem_heap *heap, void *p)
+{
+    (void)heap;
+    free(p);
+}
+
+HAK_EXPORT void hakmem_heap_destroy(hakmem_heap *heap)
+{
+    if (heap)
+        hak_samples_end(heap);
+    hak_plain_heap_destroy(heap);
 }
 
 /* --- control -------------------------------------------------------------------------------------------- */

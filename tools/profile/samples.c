@@ -24,25 +24,29 @@
 #define PROBES 64u
 #define FRAMES (1u << 20)
 #define MAPS (256 * HAK_KIB)
+#define HEAPS 512u
 #define ENTRIES_AT 4096u
 #define FRAMES_AT (ENTRIES_AT + ENTRIES * sizeof(struct hak_profile_entry))
 #define MAPS_AT (FRAMES_AT + FRAMES * sizeof(uint64_t))
-#define FILE_SIZE (MAPS_AT + MAPS)
+#define HEAPS_AT (MAPS_AT + MAPS)
+#define FILE_SIZE (HEAPS_AT + HEAPS * sizeof(struct hak_profile_heap))
 
 #define BUCKETS_LG 14
 #define BUCKET 8u
 #define BUSY ((uintptr_t)1)
 #define RANGES 512u
+#define COUNTS_LG 12
 
 struct place {
     _Atomic(uintptr_t) block;
-    _Atomic(uint32_t) entry;
+    _Atomic(uint32_t) entry, count; /* where its heap is counted; 0: none */
 };
 
-static struct place *places; /* in use: BUCKET << BUCKETS_LG of them */
-static char *profile;        /* header, entries, frames and maps; NULL: no profile */
-static const char *pattern;  /* HAKMEM_PROFILE_FILE */
-static struct own {          /* the kernel clears it in every child, however that was made */
+static struct place *places;                      /* in use: BUCKET << BUCKETS_LG of them */
+static _Atomic(uint32_t) counts[1u << COUNTS_LG]; /* live samples, by a hash of their heap */
+static char *profile;                             /* header, entries, frames, maps and heaps; NULL: no profile */
+static const char *pattern;                       /* HAKMEM_PROFILE_FILE */
+static struct own {                               /* the kernel clears it in every child, however that was made */
     _Atomic(bool) begun, reading, keeping;
     _Atomic(char *) file; /* mapped, and not inherited by children; NULL: none */
 } * own;
@@ -60,6 +64,11 @@ static struct hak_profile_header *header(void)
 static struct hak_profile_entry *all_entries(void)
 {
     return (struct hak_profile_entry *)(profile + ENTRIES_AT);
+}
+
+static struct hak_profile_heap *all_heaps(void)
+{
+    return (struct hak_profile_heap *)(profile + HEAPS_AT);
 }
 
 /* --- the file ------------------------------------------------------------------------------------------- */
@@ -116,6 +125,9 @@ static void open_file(void)
             show(&all_entries()[i], sizeof(struct hak_profile_entry));
     show(profile + FRAMES_AT, hak_min(HAK_LOAD_RELAXED(&h->frames_used), FRAMES) * sizeof(uint64_t));
     show(profile + MAPS_AT, HAK_LOAD_RELAXED(&h->maps_used));
+    for (unsigned i = 0; i < HEAPS; i++)
+        if (HAK_LOAD_RELAXED(&all_heaps()[i].key))
+            show(&all_heaps()[i], sizeof(struct hak_profile_heap));
 }
 
 /* A child has its parent's live blocks; earlier frees do not concern it. */
@@ -196,7 +208,9 @@ void hak_samples_start(size_t mean)
                                                                   .frames_at = FRAMES_AT,
                                                                   .frames = FRAMES,
                                                                   .maps_at = MAPS_AT,
-                                                                  .maps = MAPS};
+                                                                  .maps = MAPS,
+                                                                  .heaps_at = HEAPS_AT,
+                                                                  .heaps = HEAPS};
     memcpy(p, HAK_PROFILE_MAGIC, sizeof HAK_PROFILE_MAGIC - 1);
     profile = p;
     has_profile();
@@ -289,7 +303,34 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 32;
 }
 
-static void fill(struct hak_profile_entry *e, size_t size, size_t mean, void *const *frames, unsigned depth)
+/* The number of its name. */
+static uint32_t number_of(hakmem_heap *heap)
+{
+    struct hakmem_heap_stats stats;
+    uint64_t key = 1;
+    if (!heap)
+        return 0;
+    hakmem_heap_stats(heap, &stats);
+    for (const char *c = stats.name; *c; c++)
+        key = mix(key, (unsigned char)*c);
+    key += !key;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        uint32_t n = (uint32_t)(key + i) % HEAPS;
+        struct hak_profile_heap *h = &all_heaps()[n];
+        uint64_t found = HAK_LOAD_RELAXED(&h->key);
+        if (!found && HAK_CAS_RELAXED(&h->key, &found, key)) {
+            memcpy(h->name, stats.name, sizeof h->name);
+            show(h, sizeof *h);
+            return n + 1;
+        }
+        if (found == key)
+            return n + 1;
+    }
+    return HEAPS + 1;
+}
+
+static void fill(struct hak_profile_entry *e, size_t size, size_t mean, uint32_t heap, void *const *frames,
+                 unsigned depth)
 {
     struct hak_profile_header *h = header();
     uint64_t first = HAK_ADD_RELAXED(&h->frames_used, depth);
@@ -306,7 +347,8 @@ static void fill(struct hak_profile_entry *e, size_t size, size_t mean, void *co
     e->size = size;
     e->mean = mean;
     e->first = first;
-    show(e, offsetof(struct hak_profile_entry, depth));
+    e->heap = heap;
+    show(e, sizeof *e);
     HAK_STORE_RELEASE(&e->depth, depth); /* acquired by readers */
     show_word(&e->depth);
     entries_used++; /* the count is approximate */
@@ -314,10 +356,10 @@ static void fill(struct hak_profile_entry *e, size_t size, size_t mean, void *co
 }
 
 /* The index of the entry; ENTRIES if there is no room. */
-static uint32_t find_entry(size_t size, size_t mean, void *const *frames, unsigned depth)
+static uint32_t find_entry(size_t size, size_t mean, uint32_t heap, void *const *frames, unsigned depth)
 {
     struct hak_profile_entry *all = all_entries();
-    uint64_t key = mix(mix(1, size), mean);
+    uint64_t key = mix(mix(mix(1, size), mean), heap);
     for (unsigned i = 0; i < depth; i++)
         key = mix(key, (uintptr_t)frames[i]);
     key += !key;
@@ -325,7 +367,7 @@ static uint32_t find_entry(size_t size, size_t mean, void *const *frames, unsign
         uint32_t n = (uint32_t)(key + i) % ENTRIES;
         uint64_t found = HAK_LOAD_RELAXED(&all[n].key);
         if (!found && HAK_CAS_RELAXED(&all[n].key, &found, key)) {
-            fill(&all[n], size, mean, frames, depth);
+            fill(&all[n], size, mean, heap, frames, depth);
             return n;
         }
         if (found == key)
@@ -350,7 +392,13 @@ static struct place *find_living(uintptr_t block)
     return NULL;
 }
 
-static bool put_place(uintptr_t block, uint32_t entry)
+static uint32_t count_of(const hakmem_heap *heap)
+{
+    uint32_t hash = (uint32_t)((uintptr_t)heap * 0x9e3779b97f4a7c15u >> (64 - COUNTS_LG));
+    return heap ? 1 + hash % ((1u << COUNTS_LG) - 1) : 0;
+}
+
+static bool put_place(uintptr_t block, uint32_t entry, uint32_t count)
 {
     struct place *p = bucket_of(block);
     for (unsigned i = 0; i < BUCKET; i++) {
@@ -358,6 +406,9 @@ static bool put_place(uintptr_t block, uint32_t entry)
         if (HAK_LOAD_RELAXED(&p[i].block) || !HAK_CAS_RELAXED(&p[i].block, &found, BUSY))
             continue;
         HAK_STORE_RELAXED(&p[i].entry, entry);
+        HAK_STORE_RELAXED(&p[i].count, count);
+        if (count)
+            HAK_ADD_RELAXED(&counts[count], 1);
         /* the program synchronises when it hands over the block, and with it this */
         HAK_STORE_RELAXED(&p[i].block, block);
         return true;
@@ -417,30 +468,54 @@ void hak_samples_add(const void *block, size_t size, size_t mean, void *const *f
     if (!has_profile())
         return;
     hak_samples_remove(block); /* a block that was freed without us, through another function */
-    uint32_t entry = find_entry(size, mean, frames, depth);
-    if (entry == ENTRIES || !put_place((uintptr_t)block, entry))
+    hakmem_heap *heap = hakmem_heap_of(block);
+    uint32_t entry = find_entry(size, mean, number_of(heap), frames, depth);
+    if (entry == ENTRIES || !put_place((uintptr_t)block, entry, count_of(heap)))
         add(&header()->lost, 1);
     else
         count_allocated(&all_entries()[entry]);
     tell_alloc(block, size, mean);
 }
 
-static _Thread_local uint32_t last_removed __attribute__((tls_model("initial-exec")));
+static _Thread_local struct {
+    uint32_t entry, count;
+} last_removed __attribute__((tls_model("initial-exec")));
+
+static void remove_place(struct place *p)
+{
+    TELL_FREE(HAK_LOAD_RELAXED(&p->block));
+    last_removed.entry = HAK_LOAD_RELAXED(&p->entry);
+    last_removed.count = HAK_LOAD_RELAXED(&p->count);
+    HAK_STORE_RELAXED(&p->block, 0);
+    if (last_removed.count)
+        HAK_SUB_RELAXED(&counts[last_removed.count], 1);
+    count_freed(&all_entries()[last_removed.entry], true);
+}
 
 bool hak_samples_remove(const void *block)
 {
     struct place *p = profile ? find_living((uintptr_t)block) : NULL;
     if (!p || !has_profile())
         return false;
-    TELL_FREE(block);
-    last_removed = HAK_LOAD_RELAXED(&p->entry);
-    HAK_STORE_RELAXED(&p->block, 0);
-    count_freed(&all_entries()[last_removed], true);
+    remove_place(p);
     return true;
 }
 
 void hak_samples_restore(const void *block)
 {
-    if (has_profile() && put_place((uintptr_t)block, last_removed))
-        count_freed(&all_entries()[last_removed], false);
+    if (has_profile() && put_place((uintptr_t)block, last_removed.entry, last_removed.count))
+        count_freed(&all_entries()[last_removed.entry], false);
+}
+
+/* All places are searched if a live sample may be the heap's. No other thread uses its blocks. */
+void hak_samples_end(const hakmem_heap *heap)
+{
+    uint32_t count = count_of(heap);
+    if (!HAK_LOAD_RELAXED(&counts[count]) || !has_profile())
+        return;
+    for (struct place *p = places; p < places + ((size_t)BUCKET << BUCKETS_LG); p++) {
+        uintptr_t block = HAK_LOAD_RELAXED(&p->block);
+        if (block > BUSY && HAK_LOAD_RELAXED(&p->count) == count && hakmem_heap_of((const void *)block) == heap)
+            remove_place(p);
+    }
 }

@@ -4,6 +4,7 @@
 #ifndef HAK_SAMPLES_H
 #define HAK_SAMPLES_H
 
+#include "api/hakmem.h"
 #include "format.h"
 
 /* The profile begins with this mean; 0: it is off until it is switched on. */
@@ -18,5 +19,7 @@ void hak_samples_add(const void *block, size_t size, size_t mean, void *const *f
 bool hak_samples_remove(const void *block);
 /* The block was not freed after all: adds it again. */
 void hak_samples_restore(const void *block);
+/* The heap will be destroyed: removes its blocks. */
+void hak_samples_end(const hakmem_heap *heap);
 
 #endif

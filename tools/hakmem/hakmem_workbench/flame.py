@@ -9,20 +9,24 @@ from importlib import resources
 from typing import Any
 
 from .heapprofile import HeapProfile
-from .symbols import Symbols
+from .symbols import Frame, Symbols
 
 
 DEEPEST = 200  # levels of a graph: each is a call of Python's, too
 
 
 def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
-    """Widths are bytes: live, allocated, or live at the peak; of a difference, those that came."""
-    root = _node("all")
-    for stack, amount in profile.stacks.items():
+    """Widths are bytes: live, allocated, or live at the peak; of a difference, those that came. The lowest level is
+    heaps of the program, if it has any.
+    """
+    root, heaps = _node("all"), profile.heaps
+    for site, amount in profile.sites.items():
         node = root
         amounts = [max(one, 0) for one in (amount.live_bytes, amount.all_bytes, amount.peak_bytes)]
         _add(node, amounts)
-        frames = [frame for address in reversed(stack) for frame in reversed(symbols.frames[address])]
+        frames = [frame for address in reversed(site.stack) for frame in reversed(symbols.frames[address])]
+        if heaps:
+            frames.insert(0, Frame(f"heap {site.heap}" if site.heap else "no heap"))
         for frame in frames[:DEEPEST]:
             node = node["c"].setdefault(frame.function, _node(frame.function, frame.place))
             _add(node, amounts)

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from . import inspection
 from .errors import Problem, reading
@@ -20,8 +21,9 @@ from .text import word
 
 OBSERVER = "libhakmem-profile.so"
 MAGIC = b"HAKPROF1"
-HEADER = struct.Struct("=8sIIQQQQQQQQQQQQ")
-ENTRY = struct.Struct("=QQQQQQQQ")
+HEADER = struct.Struct("=8sII16Q")
+ENTRY = struct.Struct("=9Q")
+HEAP = struct.Struct("=Q32s")
 MEAN_AT = 32
 PLACES = 1 << 60  # no address of a process
 
@@ -58,16 +60,23 @@ class Amount:
         self.samples += sign * other.samples
 
 
+class Site(NamedTuple):
+    """Return addresses, the innermost first, and the name of the heap of the program; '' is none."""
+
+    stack: tuple[int, ...]
+    heap: str = ""
+
+
 @dataclass
 class HeapProfile:
-    """What a process allocated, by stack; return addresses, the innermost first."""
+    """What a process allocated, by site."""
 
     pid: int
     started_ns: int
     mean: int
     lost: int
     mappings: list[Mapping]
-    stacks: dict[tuple[int, ...], Amount] = field(default_factory=dict)
+    sites: dict[Site, Amount] = field(default_factory=dict)
 
     @property
     def program(self) -> str:
@@ -77,9 +86,21 @@ class HeapProfile:
     @property
     def total(self) -> Amount:
         amount = Amount()
-        for one in self.stacks.values():
+        for one in self.sites.values():
             amount.add(one)
         return amount
+
+    @property
+    def addresses(self) -> set[int]:
+        return {address for site in self.sites for address in site.stack}
+
+    @property
+    def heaps(self) -> dict[str, Amount]:
+        """By name; empty without heaps of the program."""
+        found: dict[str, Amount] = {}
+        for site, amount in self.sites.items():
+            found.setdefault(site.heap, Amount()).add(amount)
+        return found if any(found) else {}
 
 
 def load(path: str | Path) -> HeapProfile:
@@ -100,7 +121,7 @@ def merged(profiles: Sequence[HeapProfile], base: HeapProfile | None = None) -> 
     for one in [*profiles, *([base] if base else [])]:
         starts = [mapping.start for mapping in one.mappings]
         moved: dict[int, int] = {}
-        for address in {address for stack in one.stacks for address in stack}:
+        for address in one.addresses:
             at = bisect.bisect_right(starts, address) - 1
             mapping = one.mappings[at] if at >= 0 else None
             moved[address] = address
@@ -108,9 +129,9 @@ def merged(profiles: Sequence[HeapProfile], base: HeapProfile | None = None) -> 
                 key = (mapping.path, mapping.offset, mapping.end - mapping.start)
                 place = places.setdefault(key, PLACES + (len(places) << 36))
                 moved[address] = address - mapping.start + place
-        for stack, amount in one.stacks.items():
-            place_of_all = tuple(moved[address] for address in stack)
-            result.stacks.setdefault(place_of_all, Amount()).add(amount, -1 if one is base else 1)
+        for site, amount in one.sites.items():
+            place_of_all = Site(tuple(moved[address] for address in site.stack), site.heap)
+            result.sites.setdefault(place_of_all, Amount()).add(amount, -1 if one is base else 1)
     rows = ((start, path, offset, length) for (path, offset, length), start in places.items())
     result.mappings = [Mapping(start, start + length, offset, path) for start, path, offset, length in rows]
     return result
@@ -128,7 +149,10 @@ def _parse(data: bytes, name: str) -> HeapProfile:
 
 def _whole(data: bytes) -> HeapProfile:
     (_, _, entry_size, pid, started, mean, entries_at, entries) = HEADER.unpack_from(data)[:8]
-    (frames_at, _, _, maps_at, _, maps, lost) = HEADER.unpack_from(data)[8:]
+    (frames_at, _, _, maps_at, _, maps, lost, _, _, heaps_at, heaps) = HEADER.unpack_from(data)[8:]
+    if heaps * HEAP.size > len(data):
+        raise ValueError("its heaps are longer than it is")
+    names = [_heap_name(*HEAP.unpack_from(data, heaps_at + number * HEAP.size)) for number in range(heaps)]
     profile = HeapProfile(pid, started, mean, lost, _mappings(data[maps_at : maps_at + maps]))
     if entry_size < ENTRY.size or entries * entry_size > len(data):
         raise ValueError("its entries are longer than it is")
@@ -137,7 +161,7 @@ def _whole(data: bytes) -> HeapProfile:
         at = entries_at + number * entry_size
         if data[at : at + 8] == bytes(8):
             continue
-        _, size, drawn_at, first, depth, allocated, freed, peak = ENTRY.unpack_from(data, at)
+        _, size, drawn_at, first, depth, allocated, freed, peak, heap = ENTRY.unpack_from(data, at)
         if not depth or not allocated:
             continue
         room -= depth
@@ -145,11 +169,16 @@ def _whole(data: bytes) -> HeapProfile:
             raise ValueError("its entries contradict each other")
         frames = struct.unpack_from(f"={depth}Q", data, frames_at + 8 * first)
         profile.mean = profile.mean or drawn_at  # it was switched off
-        profile.stacks.setdefault(frames, Amount()).add(_estimate(size, drawn_at, allocated, freed, peak))
+        site = Site(frames, "" if not heap else names[heap - 1] if heap <= heaps else "(other heaps)")
+        profile.sites.setdefault(site, Amount()).add(_estimate(size, drawn_at, allocated, freed, peak))
     if profile.total.peak_bytes < profile.total.live_bytes:  # the peak is noted in steps
-        for amount in profile.stacks.values():
+        for amount in profile.sites.values():
             amount.peak_bytes, amount.peak_blocks = amount.live_bytes, amount.live_blocks
     return profile
+
+
+def _heap_name(_: int, name: bytes) -> str:
+    return word(name.partition(b"\0")[0].decode(errors="replace")) or "(no name)"
 
 
 def _estimate(size: int, mean: int, allocated: int, freed: int, peak: int) -> Amount:

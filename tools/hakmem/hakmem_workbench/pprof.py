@@ -52,10 +52,11 @@ def encode(profile: HeapProfile, symbols: Symbols) -> bytes:
     strings = _Strings()
     out = [_field(1, _field(1, strings(kind)) + _field(2, strings(unit))) for kind, unit in TYPES]
     locations: dict[int, int] = {}
-    for stack, amount in profile.stacks.items():
-        numbers = [locations.setdefault(address, len(locations) + 1) for address in stack]
+    for site, amount in profile.sites.items():
+        numbers = [locations.setdefault(address, len(locations) + 1) for address in site.stack]
         values = (amount.all_blocks, amount.all_bytes, amount.live_blocks, amount.live_bytes)
-        out.append(_field(2, _field(1, numbers) + _field(2, map(round, values))))
+        label = _field(3, _field(1, strings("heap")) + _field(2, strings(site.heap))) if site.heap else b""
+        out.append(_field(2, _field(1, numbers) + _field(2, map(round, values)) + label))
     for number, mapping in enumerate(profile.mappings, 1):
         spot = _field(1, number) + _field(2, mapping.start) + _field(3, mapping.end)
         spot += _field(4, mapping.offset) + _field(5, strings(mapping.path)) + _field(7, 1)

@@ -91,12 +91,16 @@ def profile(real_library: Path, compiled: Callable[..., Path], tmp_path_factory:
     subprocess.run([compiled("profiled", "-O1", "-g", "-pthread")], env=environment, check=True)
     data = (folder / "file").read_bytes()
     head = list(heapprofile.HEADER.unpack_from(data))
-    used = [data[4096 + 64 * i : 4160 + 64 * i] for i in range(head[7]) if any(data[4096 + 64 * i : 4104 + 64 * i])]
+    starts = (4096 + heapprofile.ENTRY.size * i for i in range(head[7]))
+    used = [data[at : at + heapprofile.ENTRY.size] for at in starts if any(data[at : at + 8])]
     frames = data[head[8] : head[8] + 8 * head[10]]
     maps = data[head[11] : head[11] + head[13]]
-    head[6], head[7], head[8], head[9] = 112, len(used), 112 + 64 * len(used), head[10]
-    head[11], head[12] = head[8] + len(frames), len(maps)
-    return heapprofile.HEADER.pack(*head) + b"".join(used) + frames + maps
+    head[6], head[7], head[8], head[9] = heapprofile.HEADER.size, len(used), 0, head[10]
+    head[8] = head[6] + heapprofile.ENTRY.size * len(used)
+    head[17], head[18] = head[8] + len(frames), 1
+    head[11], head[12] = head[17] + heapprofile.HEAP.size, len(maps)
+    heap = heapprofile.HEAP.pack(1, b"a heap" + ESCAPES)
+    return heapprofile.HEADER.pack(*head) + b"".join(used) + frames + heap + maps
 
 
 def test_profiles(profile: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +108,7 @@ def test_profiles(profile: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def read(path: str) -> None:
         found = heapprofile.load(path)
-        named = symbols.Symbols(found.mappings, (address for stack in found.stacks for address in stack))
+        named = symbols.Symbols(found.mappings, found.addresses)
         pprof.encode(found, named)
         flame.page("title", found, named)
 

@@ -85,7 +85,7 @@ def test_flame_graph(browser: Browser, tmp_path: Path, width: int, dark: bool) -
     mappings = [heapprofile.Mapping(0x1000, 0x9000, 0, "[vdso]"), heapprofile.Mapping(0xA000, 0xB000, 0, "</script>")]
     profile = heapprofile.HeapProfile(1, 0, 1, 0, mappings)
     for stack in ((0x2000, 0xA001, 0x3000), (0x3000,)):
-        profile.stacks[stack] = heapprofile.Amount(100, 1, 200, 2, 150, 1, 2)
+        profile.sites[heapprofile.Site(stack)] = heapprofile.Amount(100, 1, 200, 2, 150, 1, 2)
     page = tmp_path / "flame.html"
     page.write_text(flame.page("<i>", profile, Symbols(mappings, (0x2000, 0x3000, 0xA001))), "utf-8")
     assert look_at(browser, page, width, dark)["heading"] == "<i>"

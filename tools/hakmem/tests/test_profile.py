@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import os
 import re
@@ -40,9 +41,9 @@ def profiled(compiled: Callable[..., Path]) -> Path:
 
 def live(profile: HeapProfile, function: str, caller: str = "", kind: str = "live_bytes") -> float:
     """Bytes of all stacks that go through both."""
-    symbols = Symbols(profile.mappings, (at for stack in profile.stacks for at in stack))
+    symbols = Symbols(profile.mappings, profile.addresses)
     found = 0.0
-    for stack, amount in profile.stacks.items():
+    for (stack, _), amount in profile.sites.items():
         names = {frame.function for at in stack for frame in symbols.frames[at]}
         if function in names and (not caller or caller in names):
             found += getattr(amount, kind)
@@ -227,7 +228,7 @@ def test_no_file_of_the_process_is_written(hakmem: Hakmem) -> None:
     """A descriptor that looks like a profile may be any file of root's by the time that it is opened."""
     file = os.memfd_create("hakmem.profile", 0)
     with subprocess.Popen(["sleep", "60"], pass_fds=[file]) as process:
-        head = heapprofile.HEADER.pack(heapprofile.MAGIC, 4096, 64, process.pid, *(0,) * 11).ljust(4096, b"\0")
+        head = heapprofile.HEADER.pack(heapprofile.MAGIC, 4096, 64, process.pid, *(0,) * 15).ljust(4096, b"\0")
         os.write(file, head)
         done = hakmem("profile", "--on", str(process.pid))
         process.kill()
@@ -249,6 +250,68 @@ def each_block(program: Path, environment: dict[str, str], folder: Path) -> None
     profile = heapprofile.load(file)
     assert live(profile, "makes_all") == pytest.approx(float(done.stdout))
     assert live(profile, "takes_all") == 0
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_heaps(
+    hakmem: Hakmem, real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path, linked: bool
+) -> None:
+    """Each block counts for its heap, by whatever call it came; the end of a heap is the end of its blocks."""
+    api = Path(__file__).resolve().parents[3] / "src" / "api"
+    shared = (str(real_library), f"-Wl,-rpath,{real_library.parent}")
+    archive = ("-Wl,-u,malloc", str(observer.parent / "libhakmem-profile.a"), "-lm")
+    flags = ("-O1", "-g", "-pthread", f"-I{api}", "-fno-optimize-sibling-calls")
+    program = compiled("heaps", *flags, *(archive if linked else shared))
+    done = hakmem("profile", "--mean", "1", "--library", str(real_library), "-o", str(tmp_path / "all"), "--", program)
+    assert done.code == 0, done.text
+    tenant, default, none = map(int, re.search(r"^(\d+) (\d+) (\d+)$", done.out, re.MULTILINE).groups())  # type: ignore
+    profile = heapprofile.load(tmp_path / "all.hakprof")
+    heaps = {name: round(amount.live_bytes) for name, amount in profile.heaps.items() if name}
+    assert heaps == {"tenant": tenant, "default": default, "request": 0} and profile.lost == 0
+    assert round(profile.heaps["request"].all_bytes) == 50 * sum(range(50, 150))
+    assert live(profile, "keeps") == pytest.approx(tenant)  # and of the blocks in no heap, it freed each
+    assert live(profile, "answers") == pytest.approx(default) and live(profile, "requests") == 0
+    assert f"heap default: {default / 1024:.1f} KiB in 300 blocks, of " in done.out
+    assert "    in heap tenant\n    keeps  heaps.c:" in done.out
+    only = hakmem("profile", "--heap", "default", str(tmp_path / "all.hakprof")).out
+    assert "    in heap default\n    answers  heaps.c:" in only and "keeps" not in only
+    outside = hakmem("profile", "--heap", "", str(tmp_path / "all.hakprof")).out
+    assert f"{none / 1024:.2f} KiB " in outside and "in heap" not in outside
+    graph = json.loads(re.search(r"^const root = (.*)$", (tmp_path / "all.html").read_text(), re.MULTILINE)[1])  # type: ignore
+    widths = {child["n"]: child["v"][0] for child in graph["c"]}
+    assert widths.pop("no heap") >= none
+    assert widths == {"heap tenant": tenant, "heap default": default, "heap request": 0}
+    if go := shutil.which("go"):
+        words = [go, "tool", "pprof", "-tags", "-unit=B", str(tmp_path / "all.pb.gz")]
+        environment = clean_environment() | {"PPROF_TMPDIR": str(tmp_path)}
+        said = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600, check=True).stdout
+        assert f" heap: Total {tenant + default}B of " in said, said
+        assert re.search(rf"^ *{tenant}B \(.*%\): tenant$", said, re.MULTILINE), said
+
+
+def test_a_heap_for_each_library(
+    hakmem: Hakmem, real_library: Path, observer: Path, compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    if not (real_library.parents[1] / "tools" / "libraries" / "libhakmem-libraries.so").exists():
+        pytest.skip("no libhakmem-libraries.so was built")
+    program = compiled("libraries", "-O1", "-g", name="many-blocks")
+    words = ("--mean", str(MEAN), "--heap-by=library", "--library", str(real_library), "-o", str(tmp_path / "by"))
+    done = hakmem("profile", *words, "--", program)
+    assert done.code == 0, done.text
+    heaps = heapprofile.load(tmp_path / "by.hakprof").heaps
+    assert heaps["many-blocks"].live_bytes == pytest.approx(8e6, rel=0.1)
+    assert heaps["libc.so.6"].live_bytes == pytest.approx(4e6, rel=0.2)
+    assert "    in heap libc.so.6\n" in done.out and "  libraries.c:" in done.out
+
+
+def test_a_difference_by_heap() -> None:
+    """Merged profiles keep the heaps apart."""
+    def of(**heaps: int) -> HeapProfile:
+        sites = {heapprofile.Site((0x1000,), name): heapprofile.Amount(size, 1) for name, size in heaps.items()}
+        return HeapProfile(1, 0, 1, 0, [], sites)
+
+    found = heapprofile.merged([of(a=5, b=7), of(a=1)], of(b=3, c=1)).heaps
+    assert {name: amount.live_bytes for name, amount in found.items()} == {"a": 6, "b": 4, "c": -1}
 
 
 def test_what_is_none(hakmem: Hakmem, tmp_path: Path) -> None:

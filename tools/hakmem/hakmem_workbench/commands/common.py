@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 
-from .. import elf, inspection, library
+from .. import elf, inspection, library, preload
 from ..errors import Problem
 from ..settings import PREFIX, parse_assignment
 
@@ -41,6 +41,19 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
         dest="assigned",
         help="a setting of hakmem, HAKMEM_ may be left out; repeatable",
     )
+
+
+def add_heap_by(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--heap-by",
+        choices=("library",),
+        help="the memory of each shared object in a heap named like it",
+    )
+
+
+def heap_by(args: argparse.Namespace, chosen: library.Library, loaded: str) -> str:
+    """LD_PRELOAD, with what --heap-by needs before `loaded`."""
+    return preload.chain(library.beside(chosen, "libhakmem-libraries.so"), loaded) if args.heap_by else loaded
 
 
 def add_command(parser: argparse.ArgumentParser, before: str | None = None) -> None:

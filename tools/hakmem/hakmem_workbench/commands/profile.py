@@ -19,7 +19,7 @@ from ..errors import Problem
 from ..heapprofile import Amount, HeapProfile
 from ..symbols import Symbols, jit_functions
 from ..text import Printer, count, percent, plural, size, word
-from .common import add_command, add_policy, policy
+from .common import add_command, add_heap_by, add_policy, heap_by, policy
 
 EPILOG = """\
 A sample is taken every 512 KiB of allocations, on average (--mean). Figures are
@@ -60,10 +60,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--allocated", action="store_true", help="by all that was allocated, not by what lives"
     )
     parser.add_argument("--peak", action="store_true", help="by what lived when most did")
+    parser.add_argument("--heap", metavar="NAME", help="only what lies in heaps of this name; '': in none")
     parser.add_argument("--idle", action="store_true", help="load it, and switch nothing on")
     parser.add_argument("--on", action="store_true", help="switch it on in a running process")
     parser.add_argument("--off", action="store_true", help="switch it off in a running process")
     parser.add_argument("what", metavar="PID|FILE", nargs="?", help="a process, or a profile's file")
+    add_heap_by(parser)
     add_command(parser, before="{PID|FILE|-- CMD …}")
 
 
@@ -110,7 +112,7 @@ def _run(args: argparse.Namespace) -> int:
         environment |= preload.assignments(None if within else chosen, assigned)
         if not within:
             observer = library.beside(chosen, heapprofile.OBSERVER)
-            environment["LD_PRELOAD"] = preload.chain(observer, environment["LD_PRELOAD"])
+            environment["LD_PRELOAD"] = heap_by(args, chosen, preload.chain(observer, environment["LD_PRELOAD"]))
         process = subprocess.Popen(args.command, executable=program, env=environment)
         code = _wait(process)
         if not args.idle:
@@ -185,7 +187,9 @@ def _show(
     base = heapprofile.load(args.base) if args.base else None
     profile = heapprofile.merged(profiles, base) if base or len(profiles) > 1 else profiles[0]
     jit = jit_functions(profile.pid, profile.started_ns) if named and not base and len(profiles) == 1 else []
-    symbols = Symbols(profile.mappings, (address for stack in profile.stacks for address in stack), jit)
+    if args.heap is not None:
+        profile.sites = {site: amount for site, amount in profile.sites.items() if site.heap == args.heap}
+    symbols = Symbols(profile.mappings, profile.addresses, jit)
     printer, total = Printer(), profile.total
     of_what = f"process {profile.pid}"
     if len(profiles) > 1:
@@ -204,6 +208,9 @@ def _show(
     printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")
     printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
     printer.line(f"at its peak: {size(total.peak_bytes)} in {_blocks(total.peak_blocks)}")
+    for name, amount in sorted(profile.heaps.items(), key=lambda item: -item[1].live_bytes):
+        printer.line(f"{f'heap {name}' if name else 'no heap'}: {size(amount.live_bytes)} in {_blocks(amount.live_blocks)}"
+                     f", of {size(amount.all_bytes)} allocated")
     if shown:
         _table(printer, profile, symbols, args)
     if output:
@@ -221,10 +228,11 @@ def _blocks(number: float) -> str:
 def _table(
     printer: Printer, profile: HeapProfile, symbols: Symbols, args: argparse.Namespace
 ) -> None:
-    """Stacks by size. Stacks that differ only in an instruction are merged."""
+    """Stacks by size, each of one heap. Stacks that differ only in an instruction are merged."""
     merged: dict[tuple[str, ...], Amount] = {}
-    for stack, amount in profile.stacks.items():
-        merged.setdefault(_words(stack, symbols), Amount()).add(amount)
+    for site, amount in profile.sites.items():
+        heap = (f"in heap {site.heap}",) if site.heap else ()
+        merged.setdefault(heap + _words(site.stack, symbols), Amount()).add(amount)
 
     def weight(amount: Amount) -> float:
         return amount.all_bytes if args.allocated else amount.peak_bytes if args.peak else amount.live_bytes

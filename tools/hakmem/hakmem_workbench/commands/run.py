@@ -15,7 +15,7 @@ import signal
 
 from .. import checks, library, preload, resolve, settings
 from ..errors import NOT_EXECUTABLE, Problem
-from .common import add_command, add_policy, policy
+from .common import add_command, add_heap_by, add_policy, heap_by, policy
 
 EPILOG = """\
 exit codes: the command's own; 2 for a wrong option, setting or library,
@@ -43,11 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where they go instead of stderr; %%p is the process id",
     )
-    parser.add_argument(
-        "--heap-by",
-        choices=("library",),
-        help="the memory of each shared object in a heap named like it, which causes and stat show",
-    )
+    add_heap_by(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print which library is used")
     add_command(parser)
 
@@ -70,9 +66,7 @@ def main(args: argparse.Namespace) -> int:
     if {**os.environ, **assigned}.get("HAKMEM_QUIET", "0") == "0":
         _warn(path, args.command, chosen)
     environment = preload.original_environment() | preload.assignments(chosen, assigned)
-    if args.heap_by:
-        observer = library.beside(chosen, "libhakmem-libraries.so")
-        environment["LD_PRELOAD"] = preload.chain(observer, environment["LD_PRELOAD"])
+    environment["LD_PRELOAD"] = heap_by(args, chosen, environment["LD_PRELOAD"])
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)  # Python ignores these signals; its children must not
     try:
