@@ -164,7 +164,7 @@ HAK_EXPORT void *calloc(size_t n, size_t size)
     return arrive(p, total, HERE);
 }
 
-HAK_INLINE void *resize(void *old, size_t size, void *caller)
+static void *resize(void *old, size_t size, void *caller)
 {
     bool was = leave(old);
     void *p = hakmem_realloc(old, size);
