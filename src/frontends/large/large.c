@@ -363,14 +363,25 @@ static size_t span_usable(struct hak_slab *slab, const void *p)
     return slab ? 0 : hak_registry_usable(p);
 }
 
-/* To pages that read as zero: the copy of a page of zeros is not touched, so a sparse block stays sparse. */
+static bool is_zero(const char *p, size_t size)
+{
+    return !*p && memcmp(p, p + 1, size - 1) == 0;
+}
+
+/* To pages that read as zero: pages of zeros are not touched, so that a sparse block stays sparse. What is between them
+ * is copied at once: memcpy is faster for long copies. */
 static void copy_sparse(char *to, const char *from, size_t size)
 {
-    for (size_t n; size; to += n, from += n, size -= n) {
-        n = hak_min(size, HAK_SYSTEM_PAGE);
-        if (*from || memcmp(from, from + 1, n - 1) != 0)
-            memcpy(to, from, n);
+    size_t done = 0, at = 0;
+    while (at < size) {
+        size_t n = hak_min(size - at, HAK_SYSTEM_PAGE);
+        if (is_zero(from + at, n)) {
+            memcpy(to + done, from + done, at - done);
+            done = at + n;
+        }
+        at += n;
     }
+    memcpy(to + done, from + done, size - done);
 }
 
 /* Moves a block that cannot grow in place to where it can: with free pages behind it, or in a direct mapping. The

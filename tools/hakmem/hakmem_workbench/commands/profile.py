@@ -209,8 +209,8 @@ def _show(
     printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
     printer.line(f"at its peak: {size(total.peak_bytes)} in {_blocks(total.peak_blocks)}")
     for name, amount in sorted(profile.heaps.items(), key=lambda item: -item[1].live_bytes):
-        printer.line(f"{f'heap {name}' if name else 'no heap'}: {size(amount.live_bytes)} in {_blocks(amount.live_blocks)}"
-                     f", of {size(amount.all_bytes)} allocated")
+        printer.line(f"{f'heap {name}' if name else 'no heap'}: {size(amount.live_bytes)} in "
+                     f"{_blocks(amount.live_blocks)}, of {size(amount.all_bytes)} allocated")
     if shown:
         _table(printer, profile, symbols, args)
     if output:

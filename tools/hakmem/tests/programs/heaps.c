@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Keeps blocks in heaps of the program, and in none; prints the bytes that live in the heaps "tenant" and "default", and
- * in none. Heaps "request" come and go with their blocks. No block is so short that its sample is no whole number. */
+ * Keeps blocks in heaps of the program, and in none; prints the bytes that live in the heaps "tenant" and "default",
+ * and in none. Heaps "request" come and go with their blocks. No block is so short that its sample is no whole number.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
