@@ -70,11 +70,27 @@ def promised(pattern):
     return [re.search(pattern, (ROOT / "tests/shape/meson.build").read_text())[1]]
 
 
+def oldest():
+    """The oldest kernel and C library for which there is a test."""
+    told, symbols = ((ROOT / "tests" / name).read_text() for name in ("limits/told.c", "shape/symbols.py"))
+    return [re.search(r"all that Linux ([\d.]+) lacks", told)[1],
+            ".".join(re.search(r"^OLDEST = \((\d+), (\d+)\)", symbols, re.MULTILINE).groups())]
+
+
 # document, words around the figures, where the figures come from
 FIGURES = [
     ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
-     r"memory\.[^×]*?The best of (\d+) other allocators takes ([\d.]+)× and ([\d.]+)×.",
+     r"memory\.[^×]*?The fastest of (\d+) other allocators takes ([\d.]+)×, the leanest ([\d.]+)×.",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
+    ("docs/should-i-use-it.md", r"([\d.]+)× of glibc's time over (\d+) workloads(?s:.*?)([\d.]+)× of glibc's peak",
+     lambda: [performance.headline()[i] for i in (2, 0, 4)]),
+    ("docs/should-i-use-it.md", r"more than (\d+)\|", lambda: unit_cases()[:1]),
+    ("docs/should-i-use-it.md", r"schedules and values\|(\d+)\|", lambda: models()[:1]),
+    ("docs/should-i-use-it.md", r"and jemalloc\|(\d+)\|", lambda: misuses()[:1]),
+    ("docs/should-i-use-it.md", r"older than Linux ([\d.]+\d) and glibc ([\d.]+\d)", oldest),
+    *((name, r"needs 64-bit Linux ([\d.]+\d) or newer, and glibc ([\d.]+\d) or newer", oldest)
+      for name in ("NEWS.md", "docs/limits.md")),
+    ("docs/testing.md", r"what Linux ([\d.]+\d) lacks, and of glibc no function newer than ([\d.]+\d)", oldest),
     ("docs/memory.md", r"dirty bytes exceed (\d+) KiB for each millisecond of the delay", waiting),
     ("SECURITY.md", r"Of (\d+) misuses the default build finds (\d+) at once and (\d+) later; `-Dhardened=checks` "
      r"finds (\d+) at once and (\d+) by a signal, `full` (\d+) and (\d+)", misuses),

@@ -7,6 +7,7 @@
 #   tools/fresh.sh --release trixie [STAGE]...    on Debian 13 instead of 12 (bookworm); or unstable
 #   tools/fresh.sh readme         each line of README's blocks "Use" and "Compare" as it stands there, instead
 #   tools/fresh.sh deb            the Debian packages, built, tried and purged, and the service of tools/docker, instead
+#   tools/fresh.sh old            Debian 11 (gcc 10, glibc 2.31, Linux 5.10's headers): builds, and runs tests, instead
 #
 # Needs root, debootstrap and a Debian whose apt works: mirror, keys and proxies are those of this machine. Takes as
 # long as both commands on an empty machine: 5 minutes for the packages, then the time that they print.
@@ -25,6 +26,7 @@ ARGUMENTS=("$@")
 case " $* " in
     *" deb "*) readonly WHAT=deb ;;
     *" readme "*) readonly WHAT=readme ;;
+    *" old "*) readonly WHAT=old RELEASE=bullseye ;;
     *) readonly WHAT= ;;
 esac
 readonly FRESH=$ROOT/build-test/fresh-$RELEASE${WHAT:+-$WHAT}
@@ -112,7 +114,7 @@ run_lines() {
     local line verbose ran=0
     while IFS= read -r line <&4; do
         verbose=
-        line=${line//LD_PRELOAD=... /LD_PRELOAD=\$PWD/build/src/libhakmem.so.0 }
+        line=${line//LD_PRELOAD=... /LD_PRELOAD=\$PWD/build/src/libhakmem.so }
         case $line in
             cc\ *) line="${line%%#*} && ./a.out" verbose=1 ;;
             *LD_PRELOAD=*) verbose=1 ;;
@@ -168,6 +170,18 @@ run_deb() {
     inside apt-get build-dep -y --no-install-recommends .
     inside tools/deb.sh try
     run_docker
+}
+
+# Its Meson is too old; this machine's consists of Python alone, and serves there.
+run_old() {
+    local meson='PYTHONPATH=/opt python3 -m mesonbuild.mesonmain'
+    inside apt-get update
+    inside apt-get install -y --no-install-recommends gcc libc6-dev ninja-build pkg-config libcmocka-dev \
+        python3-distutils
+    cp -rL "$(/usr/bin/python3 -c 'import mesonbuild; print(mesonbuild.__path__[0])')" "$FRESH/opt/"
+    inside sh -c "$meson setup build -Dbench=false"
+    inside sh -c "$meson test -C build --timeout-multiplier 3 --suite unit --suite api --suite misuse --suite limits \
+        --no-suite second"
 }
 
 # Runs in the namespaces: the first process of its own, so that all others end with it.

@@ -55,6 +55,7 @@ set_version() {
     sed -i "s/^version = \"$old\"/version = \"$VERSION\"/" bindings/rust/Cargo.toml bindings/rust/bench/Cargo.toml
     sed -i "s/^__version__ = \"$old\"/__version__ = \"$VERSION\"/" tools/hakmem/hakmem_workbench/__init__.py
     sed -i "s/^revision = v$old/revision = v$VERSION/" tests/install/hakmem.wrap
+    sed -i "s/find_package(hakmem ${old%.*} /find_package(hakmem ${VERSION%.*} /" tests/install/CMakeLists.txt
     sed -i "s/^## $VERSION.*/## $VERSION ($TODAY)/" NEWS.md
     grep -q "^hakmem ($VERSION-" debian/changelog && return
     mail=$(sed -n 's/^Maintainer: //p' debian/control)
@@ -116,7 +117,7 @@ END
 }
 
 check_speed() {
-    local tag new=$OUT/build/src/libhakmem.so.0 old how=(-n 21) workloads
+    local tag new=$OUT/build/src/libhakmem.so old how=(-n 21) workloads
     tag=$(last_tag)
     if [ "$TRY" -eq 1 ]; then
         old=$new how=(-n 8 --quick --workloads '^fixed_64$')
@@ -128,7 +129,7 @@ check_speed() {
         quietly last git worktree add --force --detach "$OUT/last" "$tag"
         quietly last meson setup "$OUT/last/build" "$OUT/last" -Dtests=false -Dbench=false
         quietly last ninja -C "$OUT/last/build"
-        old=$OUT/last/build/src/libhakmem.so.0
+        old=$OUT/last/build/src/libhakmem.so
     fi
     quietly speed "$PYTHON" bench/run.py "${how[@]}" --cpu --build "$OUT/build" --csv "$OUT/speed.csv" \
         --allocators "last=$old" "last2=$old" "new=$new"
@@ -139,7 +140,7 @@ check_speed() {
 }
 
 main() {
-    local old
+    local old reserved
     check_version
     old=$(sed -n "s/^  version: '\(.*\)',/\1/p" meson.build)
     set_version "$old"
@@ -160,6 +161,8 @@ main() {
     git tag -a "v$VERSION" -m "hakmem $VERSION"
     say "tag v$VERSION and $(find "$OUT/build/meson-dist" -name '*.xz' -printf '%f') are made;" \
         "git push --follow-tags publishes them"
+    reserved=$(git grep -lF .example/hakmem -- debian tests/install | xargs)
+    [ -z "$reserved" ] || say "but first put the project's address into: $reserved"
 }
 
 cd "$ROOT"

@@ -36,7 +36,7 @@ readonly QUICKSTART=(python3-numpy)
 readonly TEST=(make clang clang-tidy "$CLANG_RT" valgrind libc6-dbg strace stress-ng git xz-utils
                "$PYTHON" "lib$PYTHON-testsuite" sqlite3 redis-server redis-tools nodejs php-cli php-xml cmake g++
                gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user libfaketime fakeroot fakechroot libeatmydata1
-               python3-pytest chromium musl-tools ccache clang-format abigail-tools zsh systemtap-sdt-dev)
+               python3-pytest chromium musl-tools ccache clang-format abigail-tools dpkg-dev zsh systemtap-sdt-dev)
 # pip builds from Debian's own packages only, so its build tools (setuptools, wheel) must be among them.
 readonly WORKBENCH=(hyperfine strace python3-venv python3-setuptools python3-wheel
                     python3-numpy python3-matplotlib python3-rich)

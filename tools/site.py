@@ -23,8 +23,8 @@ OUT = ROOT / "build-site"
 SOURCE, SITE = OUT / "source", OUT / "site"
 # Chapters, each with its first files, and the chapter of all other files in a folder.
 CHAPTERS = {
-    "Guides": ["docs/tuning.md", "docs/production.md", "docs/memory.md", "docs/caches.md", "tools/hakmem/README.md",
-               "docs/write-your-own-part.md", "bindings/rust/README.md"],
+    "Guides": ["docs/should-i-use-it.md", "docs/tuning.md", "docs/production.md", "docs/memory.md", "docs/caches.md",
+               "tools/hakmem/README.md", "docs/write-your-own-part.md", "bindings/rust/README.md"],
     "Settings": ["docs/settings.md"],
     "Man pages": [],
     "Performance": ["docs/performance.md", "docs/experiments.md", "bench/README.md"],

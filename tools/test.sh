@@ -69,7 +69,7 @@ readonly STAGES=(programs workbench wheel install subproject lto linked-backend 
 # suites: the whole test suites of CPython, Perl, redis and git, file by file, with the library and without.
 # soak: minutes of it in each variant that serves whole programs, and so many operations in all.
 # jemalloc: programs that use its interface, and the tests of others for it.
-readonly LONG_STAGES=(programs-more suites jemalloc soak wraps rust release fresh readme deb riscv64 ppc64el s390x)
+readonly LONG_STAGES=(programs-more suites jemalloc soak wraps rust release fresh readme old deb riscv64 ppc64el s390x)
 # name | Debian's triplet | Meson's family | qemu's name | byte order
 readonly PROCESSORS=(
     "aarch64 | aarch64-linux-gnu     | aarch64 | aarch64 | little"
@@ -585,7 +585,7 @@ embeds() {
     rm -rf "$dir"
     mkdir -p "$dir/subprojects" "$dir/other"
     cp tests/install/* "$dir"
-    sed "s|ADDRESS|file://$PWD|; s/^revision.*/revision = HEAD/" tests/install/hakmem.wrap \
+    sed "s|^url = .*|url = file://$PWD|; s/^revision.*/revision = HEAD/" tests/install/hakmem.wrap \
         >"$dir/subprojects/hakmem.wrap"
     printf 'Name: hakmem\nDescription: another\nVersion: 99\nLibs: -lthere_is_none\n' >"$dir/other/hakmem.pc"
     for how in shared static; do
@@ -652,7 +652,7 @@ links_backend() {
     says linked/build backend my_backend &&
         says linked/build frontends "tiny pool large mid example_frontend high" || return 1
     gcc -O2 tests/limits/forks.c -pthread -o "$dir/forks" &&
-        LD_PRELOAD=$dir/build/src/libhakmem.so.0 "$dir/forks" 50 4 everyone || return 1
+        LD_PRELOAD=$dir/build/src/libhakmem.so "$dir/forks" 50 4 everyone || return 1
     ! meson setup "$dir/refused" "$dir" -Dexternal=misnamed -Dtests=false >"$dir/refused.out" 2>&1 || return 1
     grep 'ERROR: .*misnamed: .*struct hak_backend hak_backend_misnamed' "$dir/refused.out"
 }
@@ -810,6 +810,7 @@ run_stage() {
         fresh) stage_command fresh tools/fresh.sh ;;
         readme) stage_command readme tools/fresh.sh readme ;;
         deb) stage_command deb tools/fresh.sh deb ;;
+        old) stage_command old tools/fresh.sh old ;;
         reconfigure) stage_command reconfigure reconfigure ;;
         aarch64 | riscv64 | ppc64el | s390x) stage_command "$1" cross "$1" ;;
         musl) stage_command musl musl ;;

@@ -19,10 +19,12 @@ void free_aligned_sized(void *ptr, size_t align, size_t size);
 /* The library provides functions that some C libraries lack. */
 void *pvalloc(size_t size);
 int malloc_trim(size_t pad);
-struct hakmem_mallinfo2 mallinfo2(void);
 int malloc_info(int options, FILE *out);
 void malloc_stats(void);
 int mallopt(int param, int value);
+#endif
+#if !defined __GLIBC__ || __GLIBC_MINOR__ < 33
+struct hakmem_mallinfo2 mallinfo2(void);
 #endif
 #endif
 

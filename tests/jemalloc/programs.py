@@ -260,7 +260,7 @@ def crate(library, _):
         folder = Path(name)
         (folder / "src").mkdir()
         (folder / "src" / "lib.rs").write_text("")
-        (folder / "Cargo.toml").write_text('[package]\nname = "fetch"\nversion = "0.1.0"\nedition = "2021"\n'
+        (folder / "Cargo.toml").write_text('[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
                                            '[dependencies]\ntikv-jemalloc-ctl = "=0.6.1"\n')
         if subprocess.run(["cargo", "fetch"], cwd=folder, capture_output=True).returncode:
             skip("cargo cannot fetch tikv-jemalloc-ctl")

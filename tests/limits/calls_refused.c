@@ -22,6 +22,10 @@
 
 #include "check.h"
 
+#ifndef SYS_process_madvise /* headers before Linux 5.10 */
+#define SYS_process_madvise 440
+#endif
+
 #if defined(__x86_64__)
 #define THIS_ARCH AUDIT_ARCH_X86_64
 #elif defined(__aarch64__)

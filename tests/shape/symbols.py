@@ -35,7 +35,9 @@ OLDER = {"mallinfo", "cfree", "__posix_memalign",
 FORK = {"__register_atfork"}
 # Twins that hakmem.h must not lack.
 TWINS = {"hakmem_" + name for name in FAMILY - {"mallinfo2", "malloc_info", "malloc_stats", "mallopt"}}
-LIBRARIES = re.compile(r"(libc\.so\.6|libc\.musl-\w+\.so\.1|ld-linux[-\w]*\.so\.\d+|ld-musl-\w+\.so\.1)")
+# Before 2.34, glibc consists of several.
+LIBRARIES = re.compile(r"(lib(c\.so\.6|dl\.so\.2|pthread\.so\.0|c\.musl-\w+\.so\.1)|ld-linux[-\w]*\.so\.\d+|"
+                       r"ld-musl-\w+\.so\.1)")
 CXX_LIBRARIES = re.compile(r"lib(stdc\+\+\.so\.6|c\+\+\.so\.1|c\+\+abi\.so\.1|gcc_s\.so\.1|m\.so\.6)")
 CXX_VERSIONS = re.compile(r"@(CXXABI|GLIBCXX|GCC)_")
 # The oldest glibc that has all functions which the library calls. That version has some of them in libpthread, in libdl

@@ -31,7 +31,7 @@ factors:
   header=true,false,small       build option tiny_header
   backend=shared_pool,legacy    build option default_backend
   release=batch,direct          build with or without the batch backend
-  cache=list,array,cpu          build option cache: how free blocks are held
+  cache=list,array              build option cache: how free blocks are held
   NAME=A,B                      any other build option (array: A+B is one value)
   HAKMEM_NAME=A,B               a setting, switched without a build of its own
 
