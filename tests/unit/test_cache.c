@@ -270,7 +270,7 @@ TEST(slots_of_many_ended_threads_go_back_to_the_kernel)
     pthread_barrier_init(&worked, NULL, 2);
     pthread_barrier_init(&over, NULL, MANY + 1);
     metadata_of_many_threads();
-    assert_in_range(advice->calls, (MANY - WARM) / 2, 8 * (MANY - WARM));
+    assert_in_range(advice->calls, 1, 8 * (MANY - WARM));
     assert_true(advice->bytes > 16 * HAK_KIB * advice->calls); /* further regions are larger */
     size_t bytes = metadata_of_many_threads();
     enum { ROUNDS = HAK_SANITIZED ? 4 : 16 };
