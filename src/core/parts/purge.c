@@ -18,9 +18,9 @@
 #define BATCH_BYTES (2 * HAK_MIB) /* it takes some 100 us */
 /* A batch, and each range purged, may split so many refused ranges to find the pages that the kernel refuses. */
 #define SPLITS 8u
-#define REFUSAL_MS 10000u                              /* so long after a refusal a tick tries refused pages again */
-#define VISITS 64u                                     /* visits to superslabs while the page heap's lock is held */
-#define STEPS (unsigned)(64 * HAK_MIB / HAK_SUPERSLAB) /* evictions of a free; batches beyond two */
+#define REFUSAL_MS 10000u         /* so long after a refusal a tick tries refused pages again */
+#define VISITS 64u                /* visits to superslabs while the page heap's lock is held */
+#define MOST_BYTES (64 * HAK_MIB) /* a free purges at most so much beyond two batches, and evicts so much */
 #define NOT_NOW HAK_NCAUSES
 
 static HAK_LOCK(purging, HAK_RANK_PURGE); /* held from claim to settle */
@@ -356,7 +356,7 @@ void hak_pages_bound(void)
     HAK_STORE_RELAXED(&hak_pages_due, false);
     hak_lock_acquire(&hak_pages_lock);
     size_t most = hak_dirty_most();
-    unsigned batches = 2 + (unsigned)hak_min(2 * hak_dirty_queue.put / BATCH_BYTES, STEPS);
+    unsigned batches = 2 + (unsigned)(hak_min(2 * hak_dirty_queue.put, MOST_BYTES) / BATCH_BYTES);
     hak_lock_release(&hak_pages_lock);
     if (begin_purging(hak_parts.release->at_once)) {
         uint64_t now = hak_clock_ms();
@@ -367,7 +367,7 @@ void hak_pages_bound(void)
             purge((struct wish){.of = IDLE, .now_ms = now, .end_ns = hak_os->clock_ns() + TICK_NS}, &(bool){false});
         hak_lock_release(&purging);
     }
-    if (evict(SIZE_MAX, false, STEPS, UINT64_MAX) || more)
+    if (evict(SIZE_MAX, false, (unsigned)(MOST_BYTES / HAK_SUPERSLAB), UINT64_MAX) || more)
         HAK_STORE_RELAXED(&hak_pages_due, true);
 }
 
