@@ -52,9 +52,6 @@ readonly APPLICATIONS=(clang cppcheck doxygen rustc ruby lua5.4 gawk php-cli nod
                        mariadb-server nginx-light apache2-utils bind9 bind9-dnsutils)
 readonly SUITES=(make zlib1g-dev tcl perl)
 
-# Debian's package of the CPython suite leaves this part out; it is in the source package.
-readonly SUITE_PART=test_sqlite3
-readonly SUITE_DIR=$ROOT/build-test/cpython
 readonly SUITES_DIR=$ROOT/build-test/suites
 
 fail() {
@@ -152,23 +149,6 @@ fetch_source() {
     source_apt update >"$LOG" 2>&1 || true
     (cd "$WORK" && source_apt source --download-only --tar-only "$1${2:+=$2}" >"$LOG" 2>&1) ||
         step_failed "apt-get could not get the source package $1${2:+=$2}"
-}
-
-# The missing part of the CPython suite, of the installed version.
-fetch_suite_part() {
-    local version
-    version=$(dpkg-query -W -f='${source:Version}' "lib$PYTHON-testsuite")
-    if [ -f "$SUITE_DIR/$version" ]; then
-        return 0
-    fi
-    echo "setup.sh: getting $SUITE_PART from the source package of $PYTHON"
-    fetch_source "$PYTHON" "$version"
-    rm -rf "$SUITE_DIR"
-    mkdir -p "$SUITE_DIR"
-    tar -xf "$WORK/$PYTHON"_*.orig.tar.* -C "$SUITE_DIR" --strip-components=3 \
-        --wildcards "*/Lib/test/$SUITE_PART/*" ||
-        fail "no $SUITE_PART in the source package of $PYTHON"
-    touch "$SUITE_DIR/$version"
 }
 
 # build_cmocka NAME COMPILER: in build-test/NAME-cmocka, for what Debian has no cmocka for that installs beside the
@@ -277,7 +257,6 @@ setup() {
             ;;
         test)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}"
-            fetch_suite_part
             build_cmockas
             ;;
         workbench)
@@ -311,7 +290,6 @@ setup() {
             ;;
         all)
             install_packages "${BUILD[@]}" "${TEST[@]}" "${WORKBENCH[@]}" "${BENCH[@]}"
-            fetch_suite_part
             build_cmockas
             ;;
         *)

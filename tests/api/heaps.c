@@ -352,8 +352,8 @@ static void *serve_requests(void *seed_of)
     for (unsigned i = 0; i < 150; i++) {
         hakmem_heap *heap = hakmem_heap_new(NULL);
         unsigned char *kept[64];
-        size_t length[64], n = 0;
-        for (unsigned k = 0; k < 64; k++, n++) {
+        size_t length[64];
+        for (unsigned k = 0; k < 64; k++) {
             length[k] = 1 + next(&seed) % (k % 16 ? 2000 : 90000);
             kept[k] = k % 4 ? hakmem_heap_malloc(heap, length[k]) : hakmem_heap_calloc(heap, 1, length[k]);
             wrong += k % 4 == 0 && !is_filled(kept[k], length[k], 0);

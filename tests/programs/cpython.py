@@ -6,7 +6,6 @@ are split into shards that run at the same time; the last shard takes all cases 
 none is missed.
 """
 
-import glob
 import os
 import re
 import subprocess
@@ -16,8 +15,6 @@ from world import Broken, how, tail
 
 PYTHON = os.path.realpath("/usr/bin/python3")
 SUITE = f"/usr/lib/{os.path.basename(PYTHON)}/test"
-# Debian's package of the suite leaves test_sqlite3 out; tools/setup.sh gets it from the source package.
-EXTRA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build-test/cpython")
 
 
 class Suite:
@@ -51,31 +48,12 @@ class Suite:
     def find(self):
         if not os.path.exists(f"{SUITE}/regrtest.py"):
             raise Broken("the CPython test suite is missing: run tools/setup.sh test")
-        if not self.is_packaged() and not os.path.isdir(os.path.join(EXTRA, self.module)):
-            raise Broken(f"{self.module} is missing: run tools/setup.sh test")
-
-    def is_packaged(self):
-        return bool(glob.glob(f"{SUITE}/{self.module}*"))
-
-    def overlay(self, world):
-        """A package `test` that is Debian's with one more module in it."""
-        folder = world.path("overlay")
-        if not os.path.isdir(folder):
-            os.makedirs(f"{folder}/test")
-            for entry in os.listdir(SUITE):
-                if entry != "__pycache__":
-                    os.symlink(f"{SUITE}/{entry}", f"{folder}/test/{entry}")
-            os.symlink(os.path.realpath(os.path.join(EXTRA, self.module)), f"{folder}/test/{self.module}")
-        return folder
 
     def run_selections(self, world, selections):
-        env = dict(self.env)
-        if not self.is_packaged():
-            env["PYTHONPATH"] = self.overlay(world)
         started = []
         try:
             for selection in selections:
-                started.append(self.start_shard(world, env, selection, len(started)))
+                started.append(self.start_shard(world, self.env, selection, len(started)))
             return self.collect(world, started)
         finally:
             for process, _, log in started:
@@ -144,7 +122,6 @@ SUITES = [
     Suite("test_subprocess", weight=0.6, timeout=180, shards=("POSIXProcessTestCase", "ProcessTestCase")),
     Suite("test_threading", weight=0.3, timeout=120),
     Suite("test_re"),
-    Suite("test_sqlite3"),
     Suite("test_dict", raw_malloc=True),
     Suite("test_list", raw_malloc=True),
     Suite("test_json", raw_malloc=True),
