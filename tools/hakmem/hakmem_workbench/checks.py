@@ -38,6 +38,8 @@ KINDS = {
     "conservation": "the allocator's own books do not balance",
 }
 
+LINKED = "It needs no preload: 'hakmem verify --as-is' checks it."
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -236,6 +238,10 @@ class _Judge:
             return None
         if "hakmem" in facts.private and self.expected.any_hakmem:
             return None
+        if resolve.serves_itself(self.image.exe):
+            return Finding("static", f"{self.name} is statically linked with libhakmem.a", LINKED)
+        if elf.section(self.image.exe, ".go.buildinfo"):
+            return Finding("static", f"{self.name} is a static Go program", "Go's heap does not use malloc.")
         why = "it has no dynamic linker that could preload"
         if self.expected.any_hakmem:
             why = "it contains no hakmem, or no symbols that would show it"
@@ -328,6 +334,8 @@ class _Judge:
             return []
         if self._own_hakmem():
             return []
+        if resolve.serves_itself(self.image.exe):
+            return [Finding("own-malloc", f"{self.name} is linked with libhakmem.a", LINKED)]
         if row.malloc.target == self.image.exe:
             return [
                 Finding(
@@ -466,6 +474,8 @@ class _Judge:
                 told = f"{listing(names)} still ask it, so they tell and tune what nobody uses" if names else ""
                 told += f"; {self._instead(path)}" if names and self._instead(path) else ""
                 found.append(f"{label(path)} is loaded, but serves no malloc" + (f": {told}" if told else ""))
+            elif path == self.image.exe and resolve.serves_itself(path):
+                found.append(f"{self.name} is linked with libhakmem.a, which serves its malloc")
             elif path == self.image.exe and "hakmem" in resolve.private_allocators(path):
                 rest = "malloc of its C code is not hakmem's (the crate's feature override)"
                 rest = rest if self._own_hakmem() else "the preloaded one serves its C code"

@@ -109,6 +109,14 @@ def private_allocators(path: str) -> frozenset[str]:
     return facts.private if facts else frozenset()
 
 
+def serves_itself(path: str) -> bool:
+    """Whether its malloc is that of a libhakmem.a with which it was linked."""
+    if "hakmem" not in private_allocators(path):
+        return False
+    at = {name: address for address, _, name in elf.functions(path) if name in ("malloc", "hakmem_malloc")}
+    return "malloc" in at and at["malloc"] == at.get("hakmem_malloc")
+
+
 def _facts(path: str) -> elf.Elf | None:
     try:
         return elf.read(path)

@@ -4,12 +4,15 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TOOL, Done, Hakmem
+from conftest import TOOL, Done, Hakmem, clean_environment
 
 from hakmem_workbench import library as finder
 
@@ -150,6 +153,35 @@ def test_hakmem_under_its_own_names(hakmem: Hakmem, compiled: Compiled) -> None:
     done = hakmem("verify", "--as-is", "--json", "--", program)
     assert done.code == 0, done.text
     assert "contains a hakmem" in json.loads(done.out)["programs"][0]["notes"][0]
+
+
+def test_ended_by_a_signal(library: Path, tmp_path: Path) -> None:
+    """Nothing is left behind."""
+    here = tmp_path / "here"
+    command = [sys.executable, TOOL, "verify", "--library", library, "--", "sh", "-c", f"echo $$ >{here}; sleep 60"]
+    process = subprocess.Popen(command, env=clean_environment() | {"TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
+    while not (here.exists() and here.read_text()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == [here]
+    while Path("/proc", here.read_text().strip()).exists():  # the kernel kills what is traced
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", [[], ["-static"]])
+def test_linked_with_the_archive(
+    hakmem: Hakmem, real_library: Path, library: Path, compiled: Compiled, how: list[str]
+) -> None:
+    archive = real_library.parent / "libhakmem.a"
+    program = compiled("allocates", *how, "-Wl,-u,malloc", str(archive), "-pthread", "-ldl")
+    done = hakmem("verify", "--as-is", "--json", "--", program)
+    assert done.code == 0, done.text
+    notes = json.loads(done.out)["programs"][0]["notes"]
+    assert [note.split(" is ")[1] for note in notes] == ["linked with libhakmem.a, which serves its malloc"]
+    done = verify(hakmem, library, "--", program)
+    assert done.code == 1 and "linked with libhakmem.a\n" in done.out and "needs no preload" in done.out, done.text
 
 
 def test_refused_preload(hakmem: Hakmem, library: Path, compiled: Compiled, tmp_path: Path) -> None:

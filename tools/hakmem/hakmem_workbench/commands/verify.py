@@ -25,6 +25,7 @@ from ..observe import Image, Observation, Request, observe
 from ..statsfile import Stats
 from ..text import Printer, plural
 from .common import add_command, add_policy, policy
+from .output import stoppable
 
 EPILOG = (
     """\
@@ -105,7 +106,7 @@ def _examine(args: argparse.Namespace, path: str) -> _Verdict:
     expected = Expected("hakmem", chosen, any_hakmem=chosen is None)
     assigned = policy(args)
     general = _check_settings(chosen, assigned)
-    with tempfile.TemporaryDirectory(prefix="hakmem-verify-") as name:
+    with stoppable(), tempfile.TemporaryDirectory(prefix="hakmem-verify-") as name:
         folder = Path(name)
         folder.chmod(0o777)  # a program that changes its user also writes here
         environment = preload.original_environment() | assigned
