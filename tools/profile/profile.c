@@ -5,9 +5,11 @@
  * mean, so that each byte has the same chance, whatever the program's pattern. A sampled block is aligned to a page:
  * free tests the address alone, and rarely has to look up the block. */
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "api/hakmem.h"
 #include "core/base/observer.h"
@@ -21,8 +23,8 @@ static _Atomic(bool) ready;
 
 /* All 0 in a new thread, whose first call takes the slow path. */
 static __thread struct self {
-    size_t left; /* bytes until the next sample */
-    size_t mean; /* with which the distance was drawn; 0: not drawn yet */
+    _Atomic(size_t) left; /* bytes until the next sample */
+    size_t mean;          /* with which the distance was drawn; 0: not drawn yet */
     uint64_t seed;
     bool inside; /* calls made while sampling are not sampled */
 } self __attribute__((tls_model("initial-exec")));
@@ -48,7 +50,8 @@ static uint64_t draw_bits(void)
     if (!s) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        s = ((uint64_t)(uintptr_t)&self ^ (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec) | 1;
+        s = (uintptr_t)&self ^ (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec;
+        s = (s ^ (uint64_t)getpid() * 0x9e3779b97f4a7c15u) | 1; /* children have one address, and maybe one time */
     }
     s ^= s >> 12;
     s ^= s << 25;
@@ -63,6 +66,14 @@ static size_t draw_distance(size_t mean)
     return (size_t)(-logarithm(uniform) * (double)mean) + 1;
 }
 
+/* Otherwise all children would take the same samples. The distribution has no memory: a new distance is as good. */
+static void forked(void)
+{
+    self.seed = 0;
+    if (self.mean)
+        HAK_STORE_RELAXED(&self.left, draw_distance(self.mean));
+}
+
 /* --- the slow path -------------------------------------------------------------------------------------- */
 
 /* The mean with which the call for `size` bytes is to be sampled; 0: not sampled. */
@@ -73,13 +84,13 @@ static size_t due_mean(size_t size)
     size_t mean = hak_samples_mean();
     if (!mean || mean != self.mean) {
         self.mean = mean;
-        self.left = mean ? draw_distance(mean) : HAK_PROFILE_STEP;
-        if (!mean || size < self.left) {
-            self.left -= hak_min(size, self.left - 1);
+        size_t left = mean ? draw_distance(mean) : HAK_PROFILE_STEP;
+        if (!mean || size < left) {
+            HAK_STORE_RELAXED(&self.left, left - hak_min(size, left - 1));
             return 0;
         }
     }
-    self.left = draw_distance(mean);
+    HAK_STORE_RELAXED(&self.left, draw_distance(mean));
     return mean;
 }
 
@@ -126,11 +137,13 @@ static bool leave(const void *p)
 
 #define HERE __builtin_return_address(0)
 
+/* Reads `left` once: in a child that a signal's handler forks in between, the parent's remains. */
 HAK_INLINE bool use_up(size_t size)
 {
-    if (HAK_UNLIKELY(size >= self.left))
+    size_t left = HAK_LOAD_RELAXED(&self.left);
+    if (HAK_UNLIKELY(size >= left))
         return true;
-    self.left -= size;
+    HAK_STORE_RELAXED(&self.left, left - size);
     return false;
 }
 
@@ -299,7 +312,7 @@ static int set_profile_mean(size_t mean)
 {
     if (mean > (size_t)1 << 40)
         return -EINVAL;
-    self.left = self.mean = 0; /* this thread follows at once */
+    HAK_STORE_RELAXED(&self.left, self.mean = 0); /* this thread follows at once */
     return hak_samples_set_mean(mean) ? 0 : -ENOMEM;
 }
 
@@ -317,6 +330,7 @@ __attribute__((constructor)) static void start(void)
     int saved = errno;
     hak_unwind_start();
     hak_samples_start(wanted_mean());
+    pthread_atfork(NULL, NULL, forked);
     HAK_STORE_RELEASE(&ready, true); /* acquired by due_mean */
     errno = saved;
 }
