@@ -9,13 +9,15 @@ import lzma
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Hakmem, clean_environment
+from conftest import TOOL, Hakmem, clean_environment
 
 from hakmem_workbench import elf, heapprofile, library
 from hakmem_workbench.errors import Problem
@@ -222,6 +224,28 @@ def test_a_running_process(
         assert hakmem("profile", "--off", pid).code == 0
         process.stdin.close()
     assert "there is no process" in hakmem("profile", pid).err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_end_of_a_service(real_library: Path, observer: Path, profiled: Path, tmp_path: Path, number: int) -> None:
+    """A signal to the tool reaches the command, and the report follows; what nohup has it ignore, both do."""
+    words = ["profile", "--mean", str(MEAN), "--library", str(real_library), "--", "sh", "-c"]
+    traps, wait = "trap 'exit 3' TERM; trap 'exit 4' HUP", "for i in $(seq 1000); do sleep 0.05; done"
+    words += [f"{traps}; {profiled}; echo ready; {wait}"]
+    with subprocess.Popen(
+        ["sh", "-c", 'trap "" "$1"; shift; exec "$@"', "sh", "HUP" if number == signal.SIGTERM else "USR1"]
+        + [sys.executable, str(TOOL), *words],
+        env=clean_environment() | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout and process.stdout.readline() == "ready\n" and len(list(tmp_path.iterdir())) == 1
+        if number == signal.SIGTERM:
+            process.send_signal(signal.SIGHUP)
+        process.send_signal(number)
+        said = process.communicate(timeout=100)[0]
+    assert process.returncode == (3 if number == signal.SIGTERM else 4) and said.startswith("heap profile of "), said
+    assert "keeps  profiled.c" in said and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import subprocess
 import tempfile
 from pathlib import Path
 
-from .. import elf, heapprofile, inspection, library, preload, settings
+from .. import children, elf, heapprofile, inspection, library, preload, settings
 from ..errors import Problem
 from ..heapprofile import Amount, HeapProfile
 from ..symbols import Symbols, jit_functions
 from ..text import Printer, count, percent, plural, size, word
 from .common import add_command, add_heap_by, add_policy, heap_by, policy
+from .output import stoppable
 
 EPILOG = """\
 A sample is taken every 512 KiB of allocations, on average (--mean). Figures are
@@ -100,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
     if assigned:
         settings.check(chosen, assigned)
     within = _contains_profile(program)
-    with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
+    with stoppable(), tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         if args.idle:
             assigned["HAKMEM_PROFILE"] = "0"
         else:
@@ -113,10 +112,9 @@ def _run(args: argparse.Namespace) -> int:
         if not within:
             observer = library.beside(chosen, heapprofile.OBSERVER)
             environment["LD_PRELOAD"] = heap_by(args, chosen, preload.chain(observer, environment["LD_PRELOAD"]))
-        process = subprocess.Popen(args.command, executable=program, env=environment)
-        code = _wait(process)
+        pid, code = children.attend(args.command, executable=program, env=environment)
         if not args.idle:
-            _report(Path(folder), process.pid, args)
+            _report(Path(folder), pid, args)
     return code
 
 
@@ -133,16 +131,6 @@ def _contains_profile(program: str) -> bool:
         what = "contains a hakmem without the profile" if records else "is statically linked"
         raise Problem(f"{program} {what}", "Link libhakmem-profile.a in place of libhakmem.a (docs/profile.md).")
     return False
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """The command receives the terminal's signals; its exit code is as in a shell."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        code = process.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return code if code >= 0 else 128 - code
 
 
 def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:

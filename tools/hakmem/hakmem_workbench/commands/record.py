@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from .. import preload, trace, variants
+from .. import children, preload, trace, variants
 from ..errors import Problem
 from ..library import beside, find
 from ..text import Printer, count, duration, plural, size
 from .common import add_command, add_library
-from .output import stoppable
 
 EPILOG = """\
 The command may run under any allocator: --under takes a VARIANT of 'hakmem ab'.
@@ -91,18 +88,7 @@ def _default(program: str) -> str:
 
 def run(command: list[str], assigned: dict[str, str], **streams: IO[bytes]) -> int:
     """Runs the command with our stdio, or with these streams; passes signals on to it."""
-    environment = preload.neutral_environment() | assigned
-    process = subprocess.Popen(command, env=environment, **streams)  # type: ignore[call-overload]
-    with stoppable():
-        while True:
-            try:
-                code = process.wait()
-                break
-            except KeyboardInterrupt as interrupt:  # the terminal's Ctrl-C also reached the command
-                number = getattr(interrupt, "number", signal.SIGINT)
-                if number != signal.SIGINT:
-                    process.send_signal(number)
-    return code if code >= 0 else 128 - code
+    return children.attend(command, env=preload.neutral_environment() | assigned, **streams)[1]
 
 
 def read_all(replayer: str, folder: Path) -> list[tuple[Path, trace.Facts]]:
