@@ -331,7 +331,7 @@ def test_a_heap_for_each_library(
 ) -> None:
     if not (real_library.parents[1] / "tools" / "libraries" / "libhakmem-libraries.so").exists():
         pytest.skip("no libhakmem-libraries.so was built")
-    program = compiled("libraries", "-O1", "-g", name="many-blocks")
+    program = compiled("libraries", "-O1", "-g", "-fno-builtin", name="many-blocks")
     words = ("--mean", str(MEAN), "--heap-by=library", "--library", str(real_library), "-o", str(tmp_path / "by"))
     done = hakmem("profile", *words, "--", program)
     assert done.code == 0, done.text
