@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .statsfile import OsCall, Retained, Setting, Stats
-from .text import count, duration, listing, percent, plural, size
+from .text import count, duration, listing, of_it, percent, plural, size
 
 CAUSES = {
     "superslab_map": "a slab was asked for, and no EMPTY, PARTIAL, unused or cached one was left",
@@ -197,7 +197,8 @@ def _in_short(stats: Stats) -> Section | None:
     dear = [first] if costs[first] >= dearth and not stats.running else []
     tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
     best, amount = _best_setting(stats, kept)
-    heap = stats.live_bytes + sum(row.bytes for row in kept)
+    live = stats.live_bytes if stats.live_resident_bytes is None else stats.live_resident_bytes
+    heap = live + sum(row.bytes for row in kept)
     if amount >= _MUCH_KEPT or amount >= max(_MUCH_KEPT // 4, heap / 2):
         section.lead += f" {best} gives back up to {size(amount)}."
         tries.insert(0, f"set:{best.removeprefix('HAKMEM_')}")
@@ -366,9 +367,12 @@ def _retained(stats: Stats) -> Section | None:
         return None
     section = Section("Memory that is kept", _kept(kept))
     if stats.live_bytes:
-        section.lead += f" {size(stats.live_bytes)} are in blocks that the program holds."
+        section.lead += f" {size(stats.live_bytes)} are in blocks that the program holds"
         if not any(row.reason == "bins" for row in rows):
-            section.lead = f"{section.lead[:-1]}, or that wait in the bins of its threads."
+            section.lead += ", or that wait in the bins of its threads"
+        if stats.live_resident_bytes is not None:
+            section.lead += of_it(stats.live_bytes, stats.live_resident_bytes)
+        section.lead += "."
     for row in rows:
         fact = size(row.bytes)
         if row.sizes:

@@ -27,7 +27,7 @@ from pathlib import Path
 from . import elf, process
 from .errors import Problem, reading
 from .statsfile import OsCall, ProgramHeap, Retained, Stats
-from .text import count, duration, plural, size, word
+from .text import count, duration, of_it, plural, size, word
 
 SECTION = ".hakmem.layout"
 RIGHTS = (
@@ -300,11 +300,13 @@ class Residence:
 
 @dataclass
 class Heap:
-    """One moment of a process: its live bytes, and the other resident bytes by reason."""
+    """One moment of a process: its live bytes, touched or not, and its resident bytes: live ones, the others by reason.
+    """
 
     pid: int
     library: str
     live: int = 0
+    live_resident: int = 0
     resident: int = 0
     kept: dict[str, int] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)  # ms of the monotonic clock
@@ -334,7 +336,7 @@ class Heap:
         free = {row.reason: row.bytes for row in self.retained()}
         kept = ", ".join(f"{reason} {size(amount)}" for reason, amount in free.items())
         return [
-            f"live      {size(self.live)} in blocks that the program holds",
+            f"live      {size(self.live)} in blocks that the program holds{of_it(self.live, self.live_resident)}",
             f"retained  {size(sum(free.values()))}: {kept or 'nothing'}",
             f"resident  {size(self.resident)} of the heap, {size(resident_of(self.pid))} of the process",
             f"threads   {self.threads}, {plural(self.heaps, 'heap')} in use",
@@ -364,6 +366,7 @@ class Heap:
             stage_latency=self.stage_latency,
             retained=self.retained(),
             live_bytes=self.live,
+            live_resident_bytes=self.live_resident,
             heaps=self.program_heaps,
             running=True,
             pid=self.pid,
@@ -372,7 +375,8 @@ class Heap:
 
     def values(self) -> dict[str, int]:
         """The same as numbers by name."""
-        found = {"memory.live_bytes": self.live, "memory.resident_bytes": self.resident}
+        found = {"memory.live_bytes": self.live, "memory.live_resident_bytes": self.live_resident}
+        found |= {"memory.resident_bytes": self.resident}
         found |= {f"memory.retained.{row.reason}_bytes": row.bytes for row in self.retained()}
         found |= {f"memory.live_{size}_byte_blocks_bytes": n for size, n in sorted(self.live_sizes.items()) if n}
         found |= self.counters
@@ -508,7 +512,7 @@ class _Look:
         heap.resident = self.resident.total
         tables = self.resident.bytes(*plan)
         self.strides: dict[int, int] = {}
-        self.held = 0
+        self.held = self.held_resident = 0  # in slabs, with those in bins
         # start, end, used blocks, free bytes, since, size of block, bytes without a live block
         self.slabs: list[tuple[int, int, int, int, int, int, int]] = []
         self.waiting: Counter[int] = Counter()  # blocks in bins, by page
@@ -518,17 +522,18 @@ class _Look:
         for base, mapped in zones:
             tables -= self.resident.bytes(base, base + mapped)
             self._zone(base, mapped)
-        binned = min(self._binned(), self.held)
+        binned = self._binned()
         self._free_blocks()
         heap.program_heaps = tuple(self._program_heaps())
-        heap.live += self.held - binned
-        heap.add("bins", binned)
+        heap.live += max(self.held - binned, 0)
+        heap.live_resident += max(self.held_resident - binned, 0)
+        heap.add("bins", min(binned, self.held_resident))
         heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in chunks))
         for at, size, usable in direct:
-            amount = self.resident.bytes(at, at + size)
-            heap.live += min(amount, usable)
-            heap.add("spans", amount - min(amount, usable))
-        heap.live += sum(self.resident.bytes(*r) for r in guard)
+            self._large(self.resident.bytes(at, at + size), usable)
+        guarded = sum(self.resident.bytes(*r) for r in guard)
+        heap.live += guarded
+        heap.live_resident += guarded
 
     def _zones(self) -> list[tuple[int, int]]:
         p = self.p
@@ -596,7 +601,7 @@ class _Look:
         return {p.get(run, "hak_slab.base") for run in runs}
 
     def _zone(self, base: int, mapped: int) -> None:
-        """Walks the superslabs that have resident pages: the others have no page in use."""
+        """Walks the superslabs that have resident pages, or pages in use."""
         p = self.p
         if not 16 <= p.layout.numbers["superslab_lg"] < 40:
             raise ValueError("its superslabs have no size")
@@ -609,15 +614,17 @@ class _Look:
         here = self.resident.only(base, base + mapped)
         behind = base  # of a run that extends into further superslabs
         starts: set[int] = set()
-        for first, last, _ in here.parts:
-            first = base + max(first - base, 0) // superslab * superslab
-            starts.update(range(first, min(last, base + mapped), superslab))
+        for one in p.mappings:
+            first = base + max(one.start - base, 0) // superslab * superslab
+            more = range(first, min(one.end, base + mapped), superslab)
+            if len(starts) + len(more) > _MOST:
+                raise ValueError("its mappings have no end")
+            starts.update(more)
         for start in sorted(starts):
-            if not here.bytes(start, start + superslab):
-                continue
             index = ((start >> 16) + rotation) & mask
             data = p.read(descriptors + index * size, pages * size)
-            behind = self._superslab(here, start, data, max(behind, start))
+            if any(data) or here.bytes(start, start + superslab):
+                behind = self._superslab(here, start, data, max(behind, start))
 
     def _superslab(self, here: Residence, start: int, data: bytes, at: int) -> int:
         p, n, size = self.p, self.p.layout.numbers, self.p.size_of("hak_slab")
@@ -625,6 +632,8 @@ class _Look:
         whole = p.read(region, p.size_of("hak_superslab")) if region else bytes(p.size_of("hak_superslab"))
         free = p.get(whole, "hak_superslab.free") if region else 0
         end = start + (1 << n["superslab_lg"])
+        if free == (1 << (end - start) // PAGE) - 1 and not here.bytes(start, end):
+            return at
         use: dict[int, Callable[[Residence, bytes, int, int, int], None]] = {
             n["state.active"]: self._slab,
             n["state.full"]: self._slab,
@@ -657,12 +666,14 @@ class _Look:
         word, used = p.get(data, "hak_slab.word", d), p.get(data, "hak_slab.used", d)
         stride = self.strides[p.get(data, "hak_slab.cls", d)] = p.get(data, "hak_slab.stride", d)
         remote = min(word >> n["remote_shift"] & n["remote_mask"], used)
-        held = min((used - remote) * stride, amount)
+        live = (used - remote) * stride
+        held = min(live, amount)
         since = p.get(data, "hak_slab.since_ms", d)
         owner = p.get(data, "hak_slab.owner", d)
         lost = word & n["state_mask"] == n["state.active"] and owner not in self.owners
-        self.held += held
-        self.heap.live_sizes[stride] += held
+        self.held += live
+        self.held_resident += held
+        self.heap.live_sizes[stride] += live
         if lost:
             self.heap.add("pinned", amount - held, since)
         else:
@@ -723,10 +734,13 @@ class _Look:
         self.heap.add("empty", here.bytes(at, end))
 
     def _span(self, here: Residence, data: bytes, d: int, at: int, end: int) -> None:
-        amount = here.bytes(at, end)
-        live = min(amount, self.p.get(data, "hak_slab.requested", d))
-        self.heap.live += live
-        self.heap.add("spans", amount - live)
+        self._large(here.bytes(at, end), self.p.get(data, "hak_slab.requested", d))
+
+    def _large(self, amount: int, usable: int) -> None:
+        """A live block by itself: its resident bytes, and its usable ones."""
+        self.heap.live += usable
+        self.heap.live_resident += min(amount, usable)
+        self.heap.add("spans", max(amount - usable, 0))
 
     def _free(self, amount: int, whole: bytes, i: int) -> None:
         p = self.p

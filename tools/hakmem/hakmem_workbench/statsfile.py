@@ -121,6 +121,7 @@ class Stats:
     stage_latency: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     retained: tuple[Retained, ...] = ()
     live_bytes: int = 0
+    live_resident_bytes: int | None = None  # where known
     heaps: tuple[ProgramHeap, ...] = ()
     violations: int | None = None
     running: bool = False  # read from a running process

@@ -43,6 +43,11 @@ def size(count: float) -> str:
     return f"{value:.0f} B" if unit == "B" else f"{_three(value)} {unit}"
 
 
+def of_it(total: int, resident: int) -> str:
+    """The part that is resident; empty if that is hardly less."""
+    return f", {size(resident)} of it resident" if resident < total * 15 / 16 else ""
+
+
 def duration(seconds: float) -> str:
     """0.0123 → '12.3 ms'; three figures."""
     magnitude = abs(seconds)

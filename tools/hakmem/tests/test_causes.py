@@ -359,6 +359,44 @@ sys.stdin.read()
     assert seen["sections"][0]["title"] == "In short"
 
 
+HOLDS = """
+import ctypes, sys
+c = ctypes.CDLL(None)
+c.malloc.restype = c.calloc.restype = ctypes.c_void_p
+blocks = [bytes(100000) for _ in range(1000)]
+blocks += [c.malloc(1 << 20) for _ in range(100)] + [c.malloc(200 << 20)] + [c.calloc(1, 3000000) for _ in range(10)]
+blocks += [c.malloc(32768) for _ in range(64)]
+class Info(ctypes.Structure):
+    _fields_ = [(f"f{i}", ctypes.c_size_t) for i in range(10)]
+c.mallinfo2.restype = Info
+info = c.mallinfo2()
+print(info.f4 + info.f7, flush=True)  # hblkhd, uordblks
+sys.stdin.read()
+"""
+
+
+@pytest.mark.library
+def test_what_is_live_need_not_be_resident(hakmem: Hakmem, real_library: Path) -> None:
+    """As the library counts it; what is resident is a part of it, and of what the kernel counts."""
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library)}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", HOLDS], env=environment, **pipes) as child:
+        assert child.stdout
+        counted = int(child.stdout.readline())
+        heap = inspection.look(child.pid)
+        said = " ".join(hakmem("causes", str(child.pid)).out.split())
+        parsed = json.loads(hakmem("causes", "--json", str(child.pid)).out)
+        metrics = hakmem("export", str(child.pid)).out
+    assert heap.live == pytest.approx(counted, abs=1 << 16) and counted > 430e6
+    assert heap.live_resident + sum(heap.kept.values()) == heap.resident < 50e6
+    assert heap.live_sizes[32768] >= 48 * 32768
+    assert re.search(r"live 4\d\d MiB in blocks that the program holds, \d\.\d\d MiB of it resident retained", said)
+    assert re.search(r"4\d\d MiB are in blocks that the program holds, \d\.\d\d MiB of it resident\.", said)
+    assert parsed["live_bytes"] == heap.live and parsed["live_resident_bytes"] == heap.live_resident
+    assert re.search(rf"^hakmem_live_bytes{{.*}} {heap.live}$", metrics, re.MULTILINE)
+    assert re.search(rf"^hakmem_live_resident_bytes{{.*}} {heap.live_resident}$", metrics, re.MULTILINE)
+
+
 def test_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The least limit on the way up, and what counts against it."""
     stat = "anon 700000\nfile 200000\nkernel 50000\nshmem 0\ninactive_file 150000"
@@ -399,6 +437,7 @@ def test_a_zone_of_any_size_is_read_in_time() -> None:
     look = inspection._Look.__new__(inspection._Look)
     look.p = inspection.Process.__new__(inspection.Process)
     look.p.pid, look.p.bias, look.p.memory = 1, 0, -1
+    look.p.mappings = [inspection.Mapping(0, 1 << 31, 0, 0, "", 0)]
     look.p.layout = inspection.Layout(
         {"hak_page_map": (0, 8)},
         {f"hak_page_map.{name}": (0, 8) for name in ("descriptors", "rotation", "mask")},

@@ -74,7 +74,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _as_json(stats: Stats, **more: object) -> None:
-    memory = {"live_bytes": stats.live_bytes, "retained_bytes": {row.reason: row.bytes for row in stats.retained}}
+    memory = {"live_bytes": stats.live_bytes, "live_resident_bytes": stats.live_resident_bytes}
+    memory |= {"retained_bytes": {row.reason: row.bytes for row in stats.retained}}
     print(json.dumps(more | memory | {"sections": list(map(dataclasses.asdict, explain(stats)))}, indent=2))
 
 

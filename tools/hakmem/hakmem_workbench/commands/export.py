@@ -32,7 +32,8 @@ examples:
 
 # name, type, help; each name has a unit, and counters end with _total
 _FAMILIES = {
-    "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds."),
+    "hakmem_live_bytes": ("gauge", "Bytes in blocks that the program holds, resident or not."),
+    "hakmem_live_resident_bytes": ("gauge", "Of these, the resident ones."),
     "hakmem_class_live_bytes": ("gauge", "Bytes of live blocks in slabs, by size of block."),
     "hakmem_heaps": ("gauge", "Heaps of the program."),
     "hakmem_heap_live_bytes": ("gauge", "Bytes of live blocks in heaps of the program, by name."),
@@ -164,6 +165,8 @@ def render(
                              else f"{name}{{{pairs}}} {value}")
 
     add("hakmem_live_bytes", stats.live_bytes)
+    if stats.live_resident_bytes is not None:
+        add("hakmem_live_resident_bytes", stats.live_resident_bytes)
     add("hakmem_heaps", len(stats.heaps))
     for heap in _largest(stats.heaps, most):
         for part in ("live_bytes", "blocks", "held_bytes", "limit_bytes", "resident_bytes"):

@@ -17,13 +17,13 @@ from .common import served
 from .stat import seconds
 
 EPILOG = """\
-live are blocks that the program holds, retained is what the allocator keeps
-beside them, and resident is both. "most of it" is the largest reason, which
-'hakmem causes PID' explains. Slow paths and bytes given back are sums at first,
-then per second. --heaps shows heaps of programs (docs/heaps.md) by name: live,
-its change since the last screen, the bytes of their pages (held), and how much
-of these is resident. A process is read from outside: it needs no setting, and
-is not stopped.
+live are blocks that the program holds, touched or not, retained is what the
+allocator keeps beside them, and resident is what both occupy of memory. "most
+of it" is the largest reason, which 'hakmem causes PID' explains. Slow paths and
+bytes given back are sums at first, then per second. --heaps shows heaps of
+programs (docs/heaps.md) by name: live, its change since the last screen, the
+bytes of their pages (held), and how much of these is resident. A process is
+read from outside: it needs no setting, and is not stopped.
 """
 
 SORTED_BY = ("live", "retained", "resident")
@@ -88,6 +88,7 @@ def _as_json(heap: Heap) -> dict[str, object]:
         "pid": heap.pid,
         "program": process.program(heap.pid),
         "live_bytes": heap.live,
+        "live_resident_bytes": heap.live_resident,
         "retained_bytes": heap.kept,
         "resident_bytes": heap.resident,
         "slow_paths": _slow(heap),
