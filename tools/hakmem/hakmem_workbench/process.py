@@ -28,11 +28,6 @@ def names(pid: int) -> set[str]:
         return set()
 
 
-def settings(pid: int) -> list[str]:
-    """The settings of hakmem in its environment, as they were at its start."""
-    return sorted(one for one in _strings(pid, "environ") if one.startswith("HAKMEM_"))
-
-
 def _strings(pid: int, name: str) -> list[str]:
     try:
         words = Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")

@@ -83,6 +83,9 @@ class Running:
         """All of them, with their values."""
         return tuple(dataclasses.replace(one, value=self.value(one)) for one in self.table)
 
+    def changed(self) -> list[Setting]:
+        return [one for one in self.settings() if one.value != one.default]
+
     def change(self, setting: Setting, value: str) -> None:
         """Raises a Problem for an impossible change, before anything is written."""
         if not setting.changeable:

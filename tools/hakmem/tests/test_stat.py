@@ -29,6 +29,7 @@ def served(real_library: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = clean_environment() | {
         "LD_PRELOAD": str(real_library),
         "HAKMEM_LIMIT_MB": "640",
+        "HAKMEM_PURGE_DELAY_MS": "soon",
         "PYTHONMALLOC": "malloc",
     }
     words = ["\x1b]0;owned\x07\nline", "-c", WORK]
@@ -54,6 +55,10 @@ def test_a_living_process(hakmem: Hakmem, served: subprocess.Popen[bytes]) -> No
     assert f"process {pid} " in once.out and "HAKMEM_LIMIT_MB=640" in once.out
     assert "refill_blocks" in once.out and "metadata.mmap" in once.out
     assert "regret " in once.out and "handed out again" in once.out  # the words of the table
+    assert hakmem("set", str(pid), "LIMIT_MB=0", "PURGE_DELAY_MS=500").code == 0
+    assert json.loads(hakmem("stat", "--json", str(pid)).out)["settings"] == ["HAKMEM_PURGE_DELAY_MS=500"]
+    assert hakmem("set", str(pid), "PURGE_DELAY_MS=100").code == 0
+    assert "\n    all at their defaults\n" in hakmem("stat", "--once", str(pid)).out
     for words in ["stat", "--once"], ["causes"], ["export"]:
         done = hakmem(*words, str(pid))
         assert done.code == 0 and "owned" in done.out and not {*"\x1b\x07"} & {*done.text}, done.text

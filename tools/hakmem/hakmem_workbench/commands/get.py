@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
         for name in names:
             setting = process.setting(name if name.startswith(PREFIX) else PREFIX + name)
             printer.line(f"{setting.name} = {process.value(setting)}")
-        changed = [] if names else [one for one in process.settings() if one.value != one.default]
+        changed = [] if names else process.changed()
         for setting in changed:
             printer.line(f"{setting.name} = {setting.value}  (default {setting.default or 'empty'})")
         if not names and not changed:

@@ -8,7 +8,7 @@ import itertools
 import json
 import time
 
-from .. import inspection, process
+from .. import inspection, process, running
 from ..errors import Problem
 from ..glossary import explained
 from ..inspection import Heap
@@ -48,29 +48,36 @@ def seconds(text: str) -> float:
 
 def main(args: argparse.Namespace) -> int:
     if args.json:
-        print(json.dumps(_as_json(inspection.look(args.pid)), indent=2))
+        print(json.dumps(_as_json(*_look(args.pid)), indent=2))
         return 0
     return _show(args.pid, args.interval, args.once, args.all)
 
 
-def _as_json(heap: Heap) -> dict[str, object]:
+def _look(pid: int) -> tuple[Heap, list[str]]:
+    """Its heap, and its settings other than their defaults."""
+    heap = inspection.look(pid)
+    with running.of(pid) as process:
+        return heap, [f"{one.name}={one.value}" for one in process.changed()]
+
+
+def _as_json(heap: Heap, settings: list[str]) -> dict[str, object]:
     return {
         "pid": heap.pid,
         "program": process.program(heap.pid),
-        "settings": process.settings(heap.pid),
+        "settings": settings,
         "values": heap.values(),
     }
 
 
 def _show(pid: int, interval: float, once: bool, everything: bool) -> int:
     printer = Printer()
-    now, at = inspection.look(pid), time.monotonic()
+    now, set_to, at = *_look(pid), time.monotonic()
     if once or not printer.terminal:
-        _picture(printer, now, {}, 0, everything)
+        _picture(printer, now, set_to, {}, 0, everything)
         printer.line()
         printer.table(explained("live"))
         return 0
-    printer.refresh(lambda: _picture(printer, now, {}, 0, everything))
+    printer.refresh(lambda: _picture(printer, now, set_to, {}, 0, everything))
     while True:
         try:
             time.sleep(interval)
@@ -78,17 +85,19 @@ def _show(pid: int, interval: float, once: bool, everything: bool) -> int:
             return 0
         before, since = now.values(), at
         try:
-            now, at = inspection.look(pid), time.monotonic()
+            now, set_to, at = *_look(pid), time.monotonic()
         except Problem:
             if process.alive(pid):
                 raise
             break
-        printer.refresh(lambda: _picture(printer, now, before, at - since, everything))  # noqa: B023
+        printer.refresh(lambda: _picture(printer, now, set_to, before, at - since, everything))  # noqa: B023
     printer.line(f"process {pid} has ended")
     return 0
 
 
-def _picture(printer: Printer, heap: Heap, before: dict[str, int], seconds: float, everything: bool) -> None:
+def _picture(
+    printer: Printer, heap: Heap, settings: list[str], before: dict[str, int], seconds: float, everything: bool
+) -> None:
     """The process, its counters (one heading per group, one line per call in the ledger), and its settings."""
     program = process.program(heap.pid)[:80]
     printer.line(f"process {heap.pid}  {program}   up {duration(heap.age_seconds)}", "bold")
@@ -101,7 +110,7 @@ def _picture(printer: Printer, heap: Heap, before: dict[str, int], seconds: floa
         rows += [(group, *[""] * 5), *found] if found else []
     printer.table(rows, right=" rrrrr")
     printer.line("settings", "bold")
-    for words in process.settings(heap.pid):
+    for words in settings or ["all at their defaults"]:
         printer.line(f"    {words}")
 
 
