@@ -24,7 +24,7 @@ CAUSES = {
     "direct_release": "freed ranges went back to the kernel one by one",
     "lru_evict": "the cache of unused superslabs was over one of its limits",
     "purge": "dirty pages had been idle for the purge delay",
-    "trim": "malloc_trim or hakmem_trim was called",
+    "trim": "malloc_trim or hakmem_trim was called, or a request would have exceeded the limit",
     "discard": "realloc had moved a block, or calloc returned one on old pages",
     "huge_page": "the kernel was advised on transparent huge pages",
     "metadata": "descriptors and tables of the allocator itself",
@@ -45,7 +45,8 @@ class Reason:
 
 
 BACKGROUND = {
-    "HAKMEM_BACKGROUND=1": "it is returned after the purge delay, even if the program is idle; costs a thread"
+    "HAKMEM_BACKGROUND=1": "it is returned after the purge delay, even if the program is idle, once the heap has held "
+    "4 MiB; costs a thread"
 }
 REASONS = {
     "dirty": Reason("pages without any block, not given back yet", BACKGROUND),
@@ -61,7 +62,10 @@ REASONS = {
     ),
     "bins": Reason(
         "free blocks in the bins of threads, ready for their next malloc, and the slabs that hold no other block",
-        BACKGROUND,
+        {
+            "HAKMEM_BACKGROUND=1": "each thread empties its bins when it next calls malloc or free after a sleep, once "
+            "the heap has held 4 MiB; costs a thread"
+        },
         "hakmem_trim(0), called in the program: each thread empties its bins when it next comes "
         "to a slow path; costs a refill of each bin",
     ),
@@ -162,7 +166,8 @@ def _heaps(stats: Stats) -> Section | None:
         return None
     rows = sorted(stats.heaps, key=lambda row: row.held_bytes, reverse=True)
     total = sum(row.held_bytes for row in rows)
-    section = Section("Heaps of the program", f"{plural(len(rows), 'heap')} hold {size(total)} of pages.")
+    lead = f"{plural(len(rows), 'heap')} hold{'s' * (len(rows) == 1)} {size(total)} of pages."
+    section = Section("Heaps of the program", lead)
     for row in rows[:_MOST_HEAPS]:
         fact = f"{size(row.held_bytes)} held, {size(row.live_bytes)} live in {plural(row.blocks, 'block')}"
         limit = f", limit {size(row.limit_bytes)}" if row.limit_bytes else ""
@@ -193,17 +198,22 @@ def _in_short(stats: Stats) -> Section | None:
         words += f" Most of it is {most.reason}. {_release(stats, most)}"
     section = Section("In short", words)
     dearth = max(_DEAR_SECONDS, stats.age_seconds * _DEAR_SHARE)
-    wasted = [cause for cause in groups if costs[cause] >= dearth and _was_in_vain(groups[cause])]
+    wasted = {cause: share for cause in groups if costs[cause] >= dearth and (share := _in_vain(groups[cause]))}
     dear = [first] if costs[first] >= dearth and not stats.running else []
     tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
+    found = [f"{percent(share)} of {cause}" for cause, share in wasted.items() if _tries(stats, cause)]
+    if found:
+        section.lead += f" {listing(found)} was in vain."
     best, amount = _best_setting(stats, kept)
     live = stats.live_bytes if stats.live_resident_bytes is None else stats.live_resident_bytes
     heap = live + sum(row.bytes for row in kept)
+    verb = "change"
     if amount >= _MUCH_KEPT or amount >= max(_MUCH_KEPT // 4, heap / 2):
         section.lead += f" {best} gives back up to {size(amount)}."
+        verb = "try"
         tries.insert(0, f"set:{best.removeprefix('HAKMEM_')}")
     if tries and stats.running:
-        section.lead += f" To try that: {_in_a_process(stats, tries[0])}."
+        section.lead += f" To {verb} that: {_in_a_process(stats, tries[0])}."
     elif tries:
         words = f"hakmem ab hakmem {' '.join(tries)} -- CMD"
         section.lead += f" To see whether that matters to the program: {words}"
@@ -214,18 +224,24 @@ def _in_short(stats: Stats) -> Section | None:
     return section
 
 
-def _was_in_vain(rows: list[OsCall]) -> bool:
+def _in_vain(rows: list[OsCall]) -> float:
+    """The share that was needed again, if it is much."""
     back = sum(row.bytes for row in rows if row.call in _RELEASING)
     regret = sum(row.regret_bytes for row in rows if row.call in _RELEASING)
-    return regret > max(back * _REGRET_IS_MUCH, _MUCH_BYTES)
+    return regret / back if regret > max(back * _REGRET_IS_MUCH, _MUCH_BYTES) else 0
 
 
 def _tries(stats: Stats, cause: str) -> list[str]:
-    """Another value of each setting that changes the cause, as a variant of `hakmem ab`."""
+    """Another value of each setting that changes the cause, as a variant of `hakmem ab`. Near a limit, memory is
+    returned however it is released; and who runs with a chosen release has left the other one.
+    """
     found = []
     for setting in settings_that_move(stats, cause):
         other = _other_value(setting)
         if setting.name == "HAKMEM_RELEASE":
+            limit = stats.setting("HAKMEM_LIMIT_MB")
+            if limit and limit.value not in ("", "0") or stats.running and setting.value:
+                continue
             found.append(f"release={'direct' if cause == 'batch_release' else 'batch'}")
         elif other is not None:
             found.append(f"set:{setting.name.removeprefix('HAKMEM_')}={other}")
@@ -398,8 +414,8 @@ def _release(stats: Stats, row: Retained) -> str:
     for assignment, words in _offers(stats, row).items():
         if gain := _gains(stats, row):
             return f"{assignment} gives back up to {size(gain)}: {words}."
-        if row.returnable is not None:
-            return "What would release it: no setting; only the program, by freeing the live blocks beside them."
+    if row.returnable is not None and row.returnable < row.bytes / 8:
+        return "What would release it: no setting; only the program, by freeing the live blocks beside them."
     return f"What would release it: {reason.release}." if reason and reason.release else ""
 
 

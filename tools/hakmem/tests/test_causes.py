@@ -224,12 +224,36 @@ def test_in_short_of_a_process() -> None:
     vain = {"cause": "partial_release", "call": "madvise", "calls": 10, "ns": 90_000_000, "bytes": 10 << 20,
             "regret_bytes": 9 << 20}
     stats = dataclasses.replace(statsfile.parse({**STATS, "os_calls": [vain]}), running=True, pid=77)
-    assert explain.explain(stats)[0].lead.endswith(" To try that: start it anew with HAKMEM_TINY_SS_PARTIAL=0.")
+    found = " 90.0 % of partial_release was in vain. To change that: "
+    assert explain.explain(stats)[0].lead.endswith(found + "start it anew with HAKMEM_TINY_SS_PARTIAL=0.")
     settings = tuple(dataclasses.replace(one, changeable=True) for one in stats.settings)
     stats = dataclasses.replace(stats, settings=settings)
-    assert explain.explain(stats)[0].lead.endswith(" To try that: hakmem set 77 HAKMEM_TINY_SS_PARTIAL=0.")
+    assert explain.explain(stats)[0].lead.endswith(found + "hakmem set 77 HAKMEM_TINY_SS_PARTIAL=0.")
     old = dataclasses.replace(stats, age_seconds=86400.0)
-    assert "To try" not in explain.explain(old)[0].lead
+    assert "that: " not in explain.explain(old)[0].lead
+
+
+def test_advice_does_not_go_in_a_circle() -> None:
+    """Nor to another release under a limit, which makes it return memory anyway."""
+    def lead(cause: str, **values: str) -> str:
+        vain = {"cause": cause, "call": "madvise", "calls": 10, "ns": 90_000_000, "bytes": 10 << 20,
+                "regret_bytes": 9 << 20}
+        settings = (statsfile.Setting("HAKMEM_RELEASE", moves="allocator.release", value=values.get("release", "")),
+                    statsfile.Setting("HAKMEM_LIMIT_MB", "int", "0", values.get("limit", "0")))
+        stats = dataclasses.replace(statsfile.parse({**STATS, "os_calls": [vain]}), settings=settings, running=True)
+        return explain.explain(stats)[0].lead
+
+    assert "90.0 % of batch_release was in vain. To change that: start it anew with" in lead("batch_release")
+    for words in lead("batch_release", limit="64"), lead("direct_release", release="direct"):
+        assert "RELEASE" not in words and "that: " not in words
+
+
+def test_a_trim_is_not_promised_where_it_returns_nothing() -> None:
+    background = statsfile.Setting("HAKMEM_BACKGROUND", "bool", "0", "1")
+    for settings in (), (background,):
+        for returnable, said in (1 << 10, "no setting; only the program"), (1 << 22, "BACKGROUND=1|at once"):
+            row = statsfile.Retained("sparse", 8 << 20, returnable=returnable)
+            assert re.search(said, explain._release(statsfile.Stats(settings=settings), row))
 
 
 class Keeping(subprocess.Popen[bytes]):
@@ -467,6 +491,8 @@ def test_heaps_of_a_program(hakmem: Hakmem, tmp_path: Path) -> None:
     assert "(no name) 8.00 MiB held, 10 B live in 1 block, at most 16.0 MiB." in said
     assert "small 1.00 MiB held, 1016 KiB live in 7 blocks, at most 1.00 MiB, limit 1.00 MiB: at its limit." in said
     assert said.index("(no name)") < said.index("small")
+    path.write_text(json.dumps(STATS | {"heaps": HEAPS[:1]}))
+    assert "1 heap holds 1.00 MiB of pages" in " ".join(hakmem("causes", path).out.split())
 
 
 MAKES_HEAPS = """
