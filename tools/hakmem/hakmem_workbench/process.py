@@ -16,13 +16,21 @@ def program(pid: int) -> str:
     return " ".join(_strings(pid, "cmdline"))
 
 
+def file(pid: int) -> str:
+    """The name of its program's file, whatever it calls itself; empty once it has ended."""
+    try:
+        return word(os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")))
+    except OSError:
+        return ""
+
+
 def names(pid: int) -> set[str]:
     """What its program is called: by the kernel, by itself, by its file."""
     try:
         return {
             Path(f"/proc/{pid}/comm").read_text(errors="replace").strip(),
             os.path.basename(program(pid).partition(" ")[0]),
-            os.path.basename(os.readlink(f"/proc/{pid}/exe")),
+            file(pid),
         } - {""}
     except OSError:
         return set()

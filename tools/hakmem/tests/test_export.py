@@ -103,7 +103,10 @@ def test_processes_by_name(hakmem: Hakmem, real_library: Path, tmp_path: Path) -
     shutil.copy("/usr/bin/cat", program)
     environment = clean_environment() | {"LD_PRELOAD": str(real_library)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    children = [subprocess.Popen([program], env=environment, **pipes) for _ in range(2)]  # type: ignore[call-overload]
+    children = [
+        subprocess.Popen([name], executable=program, env=environment, **pipes)  # type: ignore[call-overload]
+        for name in ("ten: master", "ten: worker")
+    ]
     for child in children:
         child.stdin.write(b"ready\n")
         child.stdin.flush()
@@ -116,8 +119,11 @@ def test_processes_by_name(hakmem: Hakmem, real_library: Path, tmp_path: Path) -
     assert sorted(re.findall(r'pid="(\d+)",program="ten-of-them"', "\n".join(lines))) == sorted(pids)
     children[0].communicate()
     assert hakmem("export", *pids).out.count("hakmem_live_bytes{") == 1
+    (tmp_path / pids[1]).touch()  # a file of that name is not what is meant
+    program.unlink()
+    assert 'program="ten-of-them"' in hakmem("export", *pids).out
     words = [sys.executable, str(TOOL), "export", *pids, "--every", "0.1", "-o", str(out)]
-    with subprocess.Popen(words) as exporter:
+    with subprocess.Popen(words, cwd=tmp_path) as exporter:
         while not out.exists():
             assert exporter.poll() is None
             time.sleep(0.02)

@@ -86,7 +86,9 @@ def _number(text: str) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    files = [one for one in args.sources if Path(one).exists() or os.sep in one or one.endswith(".json")]
+    files = [one for one in args.sources if os.sep in one or one.endswith(".json")]
+    if args.every is None:  # else a file's name is not what is meant
+        files = [one for one in args.sources if Path(one).exists() or one in files]
     if args.every is not None and (files or not args.output):
         raise Problem("--every needs a PID or NAME, and --output", "As in: hakmem export 4711 --every 15 -o F.")
     first = True
@@ -136,7 +138,7 @@ def _of_processes(sources: list[str], most: int) -> list[Samples]:
 
 def _of_process(pid: int, most: int) -> Samples:
     heap = inspection.look(pid)
-    labels = {"pid": str(pid), "program": os.path.basename(process.program(pid).partition(" ")[0])}
+    labels = {"pid": str(pid), "program": process.file(pid)}
     rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
     return render(labels, heap.stats(), rest, heap.counters, heap.live_sizes, most)
 
