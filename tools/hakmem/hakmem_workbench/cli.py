@@ -8,6 +8,7 @@ that `run` starts fast and needs only the standard library.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import signal
@@ -73,15 +74,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 def guarded(work: Callable[[], int]) -> int:
     """Runs it; an error becomes one line on stderr and an exit code."""
     try:
-        return work()
+        code = work()
+        sys.stdout.flush()
+        return code
     except Problem as problem:
         return _complain(problem)
     except KeyboardInterrupt as interrupt:
         print("hakmem: interrupted", file=sys.stderr)
         return exit_code_of(interrupt)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        return _complain(Problem(f"the output can't be written: {error.strerror}", "Make room for it.", 1))
+
+
+def _drop_output() -> None:
+    """What is left of it, which Python would write at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -170,7 +170,7 @@ def loads(text: str, origin: str) -> Stats:
     """Accepts one object, or several in a row: then the last one counts."""
     start = text.find("{")
     if start < 0:
-        what = "holds no JSON" if text.strip() else "is empty"
+        what = "holds no JSON object" if text.strip() else "is empty"
         raise Problem(f"{origin} {what}", _WRITE_ONE)
     decoder = json.JSONDecoder()
     value: Any = None

@@ -4,7 +4,9 @@
 import contextlib
 import dataclasses
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Hakmem, clean_environment
+from conftest import TOOL, Hakmem, clean_environment
 
 from hakmem_workbench import explain, inspection, process, statsfile
 from hakmem_workbench.commands import causes
@@ -176,7 +178,8 @@ def test_command_and_standard_input(hakmem: Hakmem, library: Path) -> None:
     ("content", "said"),
     [
         ("", "is empty"),
-        ("hello", "holds no JSON"),
+        ("hello", "holds no JSON object"),
+        ("[]", "holds no JSON object"),
         ('{"allocator": {', "is damaged"),
         ('{"a": 1}', "no report of hakmem"),
         ('{"pid": 1, "settings": [], "values": {}}', "`hakmem stat --json` wrote"),
@@ -193,6 +196,23 @@ def test_bad_files(hakmem: Hakmem, tmp_path: Path, content: str | bytes, said: s
 def test_missing_file(hakmem: Hakmem) -> None:
     assert "No such file" in hakmem("causes", "/nowhere/stats.json").err
     assert "is needed" in hakmem("causes").err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_command_too(library: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """Neither it nor a folder stays."""
+    words = [sys.executable, str(TOOL), "causes", "--library", str(library), "--"]
+    words += [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
+    environment = clean_environment() | {"TMPDIR": str(tmp_path)}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, env=environment, start_new_session=True, **pipes) as tool:
+        assert tool.stdout
+        pid = int(tool.stdout.readline())
+        # a terminal's Ctrl-C reaches both
+        os.killpg(tool.pid, number) if number == signal.SIGINT else tool.send_signal(number)
+        _, said = tool.communicate(timeout=60)
+    assert tool.returncode == 128 + number and not process.alive(pid) and not list(tmp_path.iterdir())
+    assert f"{number.name} ended" in said and "'hakmem causes PID'" in said
 
 
 def test_statistics_of_a_child(hakmem: Hakmem, library: Path) -> None:

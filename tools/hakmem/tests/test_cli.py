@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Hakmem
+from conftest import TOOL, Hakmem
 
 import hakmem_workbench
 from hakmem_workbench.cli import COMMANDS, main
@@ -204,3 +204,13 @@ def test_every_file_says_what_it_owns() -> None:
         text = path.read_text()
         assert text.startswith("# SPDX-License-Identifier: MIT\n"), path
         assert ast.get_docstring(ast.parse(text)), path
+
+
+@pytest.mark.parametrize("words", [["top", "--once"], ["--help"]])
+def test_a_full_disk(words: list[str]) -> None:
+    """One line, also where the rest is written at the end."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, str(TOOL), *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "hakmem: the output can't be written: No space left on device. Make room for it.\n"

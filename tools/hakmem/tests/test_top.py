@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import TOOL, Hakmem, clean_environment
 
+from hakmem_workbench import cli
+from hakmem_workbench.commands import top
 from hakmem_workbench.statsfile import ProgramHeap, by_name
 
 GROWS = """
@@ -81,6 +83,15 @@ def test_change(grows: subprocess.Popen[str]) -> None:
     viewer.communicate()
     for row in rb" large +8\.00 MiB +\xc2\xb7 +8\.00 MiB ", rb" small +512 KiB +\xc2\xb7 ":
         assert re.search(row, out)
+
+
+def test_the_unreadable_are_not_called_served(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(top, "served", lambda: ([], 89))
+    assert cli.main(["top", "--once"]) == 0
+    assert "0 processes, read " in (out := capsys.readouterr().out)
+    assert "; 89 others can't be read: hakmem may serve some\n" in out
 
 
 def test_sums_by_name() -> None:

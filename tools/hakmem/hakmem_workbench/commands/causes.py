@@ -6,17 +6,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import subprocess
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
-from .. import inspection, library, preload, process, running, settings, statsfile
+from .. import children, inspection, library, preload, process, running, settings, statsfile
 from ..errors import Problem
 from ..explain import Item, Section, explain
 from ..statsfile import Setting, Stats
 from ..text import Printer, size
 from .common import add_command, add_policy, policy
+from .output import stoppable
 
 EPILOG = """\
 A running process is read from outside: it needs no setting, and is not stopped.
@@ -123,17 +124,19 @@ def _run(args: argparse.Namespace) -> Stats:
     assigned = policy(args)
     if assigned:
         settings.check(chosen, assigned)
-    with tempfile.TemporaryDirectory(prefix="hakmem-causes-") as folder:
+    with stoppable(), tempfile.TemporaryDirectory(prefix="hakmem-causes-") as folder:
         wanted = {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": f"{folder}/%p.json"}
         environment = (
             preload.original_environment() | preload.assignments(chosen, assigned) | wanted
         )
-        process = subprocess.Popen(args.command, env=environment)
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            code = process.wait()
-        stats = statsfile.most_telling(Path(folder), process.pid)
+        pid, code = children.attend(args.command, env=environment)
+        stats = statsfile.most_telling(Path(folder), pid)
+        if stats is None and (names := [one.name for one in signal.Signals if 128 + one == code]):
+            raise Problem(
+                f"{names[0]} ended {args.command[0]} before it wrote statistics",
+                "While it runs, 'hakmem causes PID' explains it.",
+                code,
+            )
         if stats is None:
             raise Problem(
                 f"{args.command[0]} wrote no statistics (exit code {code})",

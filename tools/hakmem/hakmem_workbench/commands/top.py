@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
         printer.table(rows(heaps, before, passed, args.sort), "", "r rrrrrr" if args.heaps else "rrrr rrr")
         foot = f"{plural(len(heaps), 'process', 'processes')}, read {time.strftime('%H:%M:%S')}"
         if refused:
-            foot += f"; {count(refused)} more can't be read by this user"
+            foot += f"; {plural(refused, 'other')} can't be read: hakmem may serve some"
         printer.line(foot, "dim")
 
     if args.once or not printer.terminal:
@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _look(by: str) -> tuple[list[Heap], int]:
-    """All readable processes, the largest first, and the number of unreadable ones that hakmem may serve."""
+    """All readable processes, the largest first, and the number of unreadable ones."""
     heaps = []
     pids, refused = served()
     for pid in pids:
