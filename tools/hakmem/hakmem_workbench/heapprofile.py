@@ -9,8 +9,9 @@ from __future__ import annotations
 import bisect
 import contextlib
 import math
+import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,8 @@ HEADER = struct.Struct("=8sII16Q")
 ENTRY = struct.Struct("=9Q")
 HEAP = struct.Struct("=Q32s")
 MEAN_AT = 32
+PAGE = 4096
+LARGEST = 1 << 30  # what is longer is damaged
 PLACES = 1 << 60  # no address of a process
 
 
@@ -104,21 +107,43 @@ class HeapProfile:
 
 
 def load(path: str | Path) -> HeapProfile:
+    """Of several processes the sum."""
+    profiles = load_all(path)
+    return merged(profiles) if len(profiles) > 1 else profiles[0]
+
+
+def load_all(path: str | Path) -> list[HeapProfile]:
+    """Of each process: their profiles follow each other, as `save` writes them."""
+    found: list[HeapProfile] = []
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            while (head := file.read(HEADER.size)) or not found:
+                found.append(_parse(head + file.read(_rest(head)), str(path)))
     except OSError as error:
         raise Problem(
             f"{path} can't be read: {error.strerror}", "Name a profile's file, or the id of a process."
         ) from error
-    return _parse(data, str(path))
+    return found
 
 
-def merged(profiles: Sequence[HeapProfile], base: HeapProfile | None = None) -> HeapProfile:
+def save(path: str, profiles: Iterable[bytes]) -> None:
+    """Pages of zeros become gaps."""
+    with open(path, "wb") as file:
+        for data in profiles:
+            for page in (data[at : at + PAGE] for at in range(0, len(data), PAGE)):
+                if page.strip(b"\0"):
+                    file.write(page)
+                else:
+                    file.seek(len(page), os.SEEK_CUR)
+        file.truncate()
+
+
+def merged(profiles: Sequence[HeapProfile], base: Sequence[HeapProfile] = ()) -> HeapProfile:
     """Their sum, less the base: each file's code gets one place for all, since the kernel loads it anywhere."""
     first = profiles[0]
     result = HeapProfile(first.pid, first.started_ns, first.mean, sum(one.lost for one in profiles), [])
     places: dict[tuple[str, int, int], int] = {}
-    for one in [*profiles, *([base] if base else [])]:
+    for one, sign in [(one, 1) for one in profiles] + [(one, -1) for one in base]:
         starts = [mapping.start for mapping in one.mappings]
         moved: dict[int, int] = {}
         for address in one.addresses:
@@ -131,7 +156,7 @@ def merged(profiles: Sequence[HeapProfile], base: HeapProfile | None = None) -> 
                 moved[address] = address - mapping.start + place
         for site, amount in one.sites.items():
             place_of_all = Site(tuple(moved[address] for address in site.stack), site.heap)
-            result.sites.setdefault(place_of_all, Amount()).add(amount, -1 if one is base else 1)
+            result.sites.setdefault(place_of_all, Amount()).add(amount, sign)
     rows = ((start, path, offset, length) for (path, offset, length), start in places.items())
     result.mappings = [Mapping(start, start + length, offset, path) for start, path, offset, length in rows]
     return result
@@ -145,6 +170,16 @@ def _parse(data: bytes, name: str) -> HeapProfile:
         )
     with reading(name, "Its process may have been killed while it made the file."):
         return _whole(data)
+
+
+def _rest(head: bytes) -> int:
+    """How much of the profile is behind its header; 0 if it is none."""
+    if len(head) < HEADER.size or not head.startswith(MAGIC):
+        return 0
+    (entry_size, _, _, _, entries_at, entries, frames_at, frames, _, maps_at, maps) = HEADER.unpack(head)[2:13]
+    heaps_at, heaps = HEADER.unpack(head)[17:]
+    ends = (entries_at + entries * entry_size, frames_at + 8 * frames, maps_at + maps, heaps_at + heaps * HEAP.size)
+    return max(*ends, len(head)) - len(head) if max(ends) < LARGEST else -1
 
 
 def _whole(data: bytes) -> HeapProfile:
@@ -204,9 +239,16 @@ def _mappings(text: bytes) -> list[Mapping]:
 
 
 def of_process(pid: int) -> HeapProfile:
-    """The profile of the process; a Problem says why there is none."""
+    return parse(read(pid), pid)
+
+
+def read(pid: int) -> bytes:
+    """The profile of the process, as in a file; a Problem says why there is none."""
     with _inside(pid) as (process, address):
-        data = process.read(address, process.layout.numbers["profile_bytes"])
+        return process.read(address, process.layout.numbers["profile_bytes"])
+
+
+def parse(data: bytes, pid: int) -> HeapProfile:
     return _parse(data, f"the profile of process {pid}")
 
 

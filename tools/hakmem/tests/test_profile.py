@@ -183,23 +183,61 @@ def test_the_peak(
 def test_all_processes_are_kept(
     hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
 ) -> None:
-    """And merged by program; a difference has signs, and the same code at two addresses is the same."""
+    """And merged by program, in files that agree; a difference has signs, and the same code at two addresses is the
+    same.
+    """
     words = ("--mean", str(MEAN), "--library", str(real_library), "-n", "1")
-    command = ("sh", "-c", f"{profiled} fork; {profiled}")
+    command = ("sh", "-c", f"{profiled} fork; {profiled}; cat /dev/null")
     done = hakmem("profile", *words, "-o", str(tmp_path / "all"), "--", *command)
     assert done.code == 0, done.text
-    assert f"heap profile of 3 processes of {profiled.name} (" in done.out
-    files = [*tmp_path.glob("all*.hakprof")]
-    profiles = [one for one in map(heapprofile.load, files) if one.program == str(profiled)]
+    title = re.search(f"^heap profile of 3 processes of {profiled.name} .*: ", done.out)
+    assert title and title[0] in hakmem("profile", str(tmp_path / "all.hakprof")).out
+    assert title[0][:-2] in (tmp_path / "all.html").read_text()
+    stems = {path.name.removesuffix(".hakprof") for path in tmp_path.glob("*.hakprof")}
+    assert "all" in stems and {path.name.removesuffix(".html") for path in tmp_path.glob("*.html")} == stems
+    assert (tmp_path / "all.hakprof").stat().st_blocks * 512 < 30 << 20  # a third has no gaps
+    profiles = heapprofile.load_all(tmp_path / "all.hakprof")
+    assert {one.program for one in profiles} == {str(profiled)}
     first, child, second = sorted(profiles, key=lambda one: one.started_ns)
-    assert live(heapprofile.merged(profiles), "keeps", "main") == pytest.approx(60e6, rel=0.1)
-    difference = heapprofile.merged([second], child)
+    assert live(heapprofile.load(tmp_path / "all.hakprof"), "keeps", "main") == pytest.approx(60e6, rel=0.1)
+    difference = heapprofile.merged([second], [child])
     assert live(difference, "keeps", "main") == pytest.approx(12e6, rel=0.3)
-    assert live(heapprofile.merged([child], first), "keeps", "main") == pytest.approx(-12e6, rel=0.3)
-    file = {one.pid: str(tmp_path / f"all.{one.pid}.hakprof") for one in profiles}
-    done = hakmem("profile", "--base", file[second.pid], file[child.pid], "-n", "1")
+    assert live(heapprofile.merged([child], [first]), "keeps", "main") == pytest.approx(-12e6, rel=0.3)
+    assert hakmem("profile", *words, "-o", str(tmp_path / "one"), "--", profiled).code == 0
+    done = hakmem("profile", "--base", str(tmp_path / "all.hakprof"), str(tmp_path / "one.hakprof"), "-n", "1")
+    assert f", less that of 3 processes of {profiled.name}" in done.out
     assert re.search(r"^-2\d\.\d MiB  \d.*  -[\d\u202f]+ × 240 B$", done.out, re.MULTILINE), done.out
-    assert {path.name for path in tmp_path.glob("*.html")} >= {"all.html"}
+
+
+def test_files_come_first(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    """Before the table, whose reader may leave; if they can't be written, the table remains. What is known to be wrong
+    is said before the command runs.
+    """
+    words = ("profile", "--library", str(real_library))
+    for wrong in ("-o", str(tmp_path / "none" / "x")), ("--base", str(tmp_path / "none")):
+        done = hakmem(*words, *wrong, "--", "echo", "ran")
+        assert done.code == 2 and not done.out and len(done.err.splitlines()) == 1, done.text
+    (tmp_path / "x.html").mkdir()
+    done = hakmem(*words, "-o", str(tmp_path / "x"), "--", profiled)
+    assert done.code == 1 and "keeps  profiled.c" in done.out and len(done.err.splitlines()) == 1, done.text
+    line = [sys.executable, TOOL, *words, "-o", tmp_path / "y", "--", profiled]
+    unread, end = os.pipe()
+    os.close(unread)
+    subprocess.run(line, env=clean_environment(), stdout=end, stderr=subprocess.DEVNULL, check=False)
+    os.close(end)
+    assert {path.name for path in tmp_path.glob("y*")} == {"y.pb.gz", "y.html", "y.hakprof"}
+
+
+def test_programs_without_samples(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    """Their names are not known."""
+    words = ("--mean", str(1 << 30), "--library", str(real_library), "-o", str(tmp_path / "all"))
+    done = hakmem("profile", *words, "--", "sh", "-c", "cat /dev/null; cat /dev/null")
+    assert done.code == 0 and "heap profile of process " in done.out and "other program" not in done.out, done.text
+    assert {path.name for path in tmp_path.iterdir()} == {"all.pb.gz", "all.html", "all.hakprof"}
 
 
 def test_a_running_process(
@@ -222,6 +260,8 @@ def test_a_running_process(
         done = hakmem("profile", "-o", str(tmp_path / "now"), pid)
         assert done.code == 0 and "keeps  profiled.c:" in done.out, done.text
         assert hakmem("profile", "--off", pid).code == 0
+        done = hakmem("profile", "--base", str(tmp_path / "now.hakprof"), pid)
+        assert f"less that of process {pid}: " in done.out, done.text
         process.stdin.close()
     assert "there is no process" in hakmem("profile", pid).err
 
@@ -347,7 +387,7 @@ def test_a_difference_by_heap() -> None:
         sites = {heapprofile.Site((0x1000,), name): heapprofile.Amount(size, 1) for name, size in heaps.items()}
         return HeapProfile(1, 0, 1, 0, [], sites)
 
-    found = heapprofile.merged([of(a=5, b=7), of(a=1)], of(b=3, c=1)).heaps
+    found = heapprofile.merged([of(a=5, b=7), of(a=1)], [of(b=3, c=1)]).heaps
     assert {name: amount.live_bytes for name, amount in found.items()} == {"a": 6, "b": 4, "c": -1}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from .. import children, elf, heapprofile, inspection, library, preload, settings
@@ -49,7 +50,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--frames", action="store_true", help="walk frame pointers: faster")
     parser.add_argument(
-        "-o", "--output", metavar="NAME", help="write NAME.pb.gz for pprof, NAME.html and NAME.hakprof"
+        "-o",
+        "--output",
+        metavar="NAME",
+        help="write NAME.pb.gz for pprof, NAME.html and, unless from a FILE, NAME.hakprof; "
+        "of a command's other programs NAME.PROGRAM.pb.gz, …",
     )
     parser.add_argument("--base", metavar="FILE", help="show what came to this profile, and what went")
     parser.add_argument(
@@ -79,20 +84,26 @@ def main(args: argparse.Namespace) -> int:
         raise Problem(
             "name a process, a file, or a command behind --", "As in: hakmem profile -- CMD."
         )
+    if args.output and not os.access(folder := os.path.dirname(args.output) or ".", os.W_OK):
+        raise Problem(f"there is no folder {folder} that can be written to", "Name another place with -o.")
+    base = heapprofile.load_all(args.base) if args.base else []
     if args.command:
-        return _run(args)
+        return _run(args, base)
     running = args.what.isdecimal() and not os.path.exists(args.what)
     if args.on or args.off:
         if not running:
             raise Problem("--on and --off need a process", "Name its PID.")
         heapprofile.set_mean(int(args.what), 0 if args.off else args.mean or DEFAULT_MEAN)
         return 0
-    found = heapprofile.of_process(int(args.what)) if running else heapprofile.load(args.what)
-    _show([found], args, "live" if running else "live at its end or now", args.output, running)
+    if running:
+        data = heapprofile.read(int(args.what))
+        _show([heapprofile.parse(data, int(args.what))], base, args, "live", args.output, [data])
+    else:
+        _show(heapprofile.load_all(args.what), base, args, "live at its end or now", args.output)
     return 0
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, base: list[HeapProfile]) -> int:
     program = preload.resolve_command(args.command)
     chosen = library.find(args.library)
     assigned = policy(args)
@@ -114,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
             environment["LD_PRELOAD"] = heap_by(args, chosen, preload.chain(observer, environment["LD_PRELOAD"]))
         pid, code = children.attend(args.command, executable=program, env=environment)
         if not args.idle:
-            _report(Path(folder), pid, args)
+            _report(Path(folder), pid, base, args)
     return code
 
 
@@ -133,8 +144,10 @@ def _contains_profile(program: str) -> bool:
     return False
 
 
-def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
-    """All processes, merged by program: the first program is the command's, unless another has twice its samples."""
+def _report(folder: Path, pid: int, base: list[HeapProfile], args: argparse.Namespace) -> None:
+    """All processes, merged by program: the first program is the command's, unless another has twice its samples.
+    Without samples, a process has no known program.
+    """
     profiles = sorted(map(heapprofile.load, folder.iterdir()), key=lambda one: (one.pid != pid, one.started_ns))
     if not profiles:
         raise Problem(
@@ -143,16 +156,14 @@ def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
             1,
         )
     programs: dict[str, list[HeapProfile]] = {}
-    for one in profiles:
+    for one in [one for one in profiles if one.sites] or profiles[:1]:
         programs.setdefault(one.program, []).append(one)
-        if args.output:
-            name = args.output if one is profiles[0] else f"{args.output}.{one.pid}"
-            Path(f"{name}.hakprof").write_bytes((folder / str(one.pid)).read_bytes())
 
     def samples(group: list[HeapProfile]) -> int:
         return sum(one.total.samples for one in group)
 
-    groups = sorted(programs.values(), key=lambda group: -samples(group) * (2 if group[0] is profiles[0] else 1))
+    groups = sorted(programs.values(), key=lambda group: -samples(group) * (2 if group[0].pid == pid else 1))
+    names: list[str] = []
     for number, group in enumerate(groups):
         if number and not args.output:
             told = ", ".join(f"{word(os.path.basename(one[0].program))} ({plural(samples(one), 'sample')})"
@@ -160,30 +171,63 @@ def _report(folder: Path, pid: int, args: argparse.Namespace) -> None:
             Printer().line(f"{plural(len(groups) - 1, 'other program')}: {told}; -o NAME writes all.")
             break
         name = args.output and args.output + (f".{os.path.basename(group[0].program)}" if number else "")
-        _show(group, args, "never freed", name, shown=not number)
+        if name in names:
+            name += f".{number}"
+        names.append(name)
+        raw = ((folder / str(one.pid)).read_bytes() for one in group)
+        _show(group, base, args, "never freed", name, raw, shown=not number)
+
+
+def _whose(profiles: list[HeapProfile]) -> str:
+    if len(profiles) == 1:
+        return f"process {profiles[0].pid}"
+    pids = ", ".join(str(one.pid) for one in profiles[:5]) + (", …" if len(profiles) > 5 else "")
+    return f"{len(profiles)} processes of {word(os.path.basename(profiles[0].program))} ({pids})"
 
 
 def _show(
     profiles: list[HeapProfile],
+    base: list[HeapProfile],
     args: argparse.Namespace,
     live: str,
     output: str | None,
-    named: bool = True,
+    raw: Iterable[bytes] | None = None,
     shown: bool = True,
 ) -> None:
-    """`named`: the id is still that of its process; `shown`: with the table."""
-    base = heapprofile.load(args.base) if args.base else None
+    """`raw`: what they were read from, of processes whose ids are still theirs; `shown`: with the table."""
     profile = heapprofile.merged(profiles, base) if base or len(profiles) > 1 else profiles[0]
-    jit = jit_functions(profile.pid, profile.started_ns) if named and not base and len(profiles) == 1 else []
+    jit = jit_functions(profile.pid, profile.started_ns) if raw and not base and len(profiles) == 1 else []
     if args.heap is not None:
         profile.sites = {site: amount for site, amount in profile.sites.items() if site.heap == args.heap}
     symbols = Symbols(profile.mappings, profile.addresses, jit)
+    title = f"heap profile of {_whose(profiles)}" + (f", less that of {_whose(base)}" if base else "")
+    try:  # a reader of the table may leave early
+        written = _write(output, raw, title, profile, symbols) if output else ""
+    finally:
+        _tell(title, profile, symbols, live, args, shown)
+    if written:
+        Printer().line(written)
+
+
+def _write(
+    name: str, raw: Iterable[bytes] | None, title: str, profile: HeapProfile, symbols: Symbols
+) -> str:
+    from .. import flame, pprof
+
+    try:
+        if raw:
+            heapprofile.save(f"{name}.hakprof", raw)
+        Path(f"{name}.pb.gz").write_bytes(pprof.encode(profile, symbols))
+        Path(f"{name}.html").write_text(flame.page(title, profile, symbols), "utf-8")
+    except OSError as error:
+        raise Problem(f"{name}.* can't be written: {error.strerror}", "Name another place with -o.", 1) from error
+    return f"written: {f'{name}.hakprof, ' if raw else ''}{name}.pb.gz (go tool pprof), {name}.html (a browser)"
+
+
+def _tell(
+    title: str, profile: HeapProfile, symbols: Symbols, live: str, args: argparse.Namespace, shown: bool
+) -> None:
     printer, total = Printer(), profile.total
-    of_what = f"process {profile.pid}"
-    if len(profiles) > 1:
-        pids = ", ".join(str(one.pid) for one in profiles[:5]) + (", …" if len(profiles) > 5 else "")
-        of_what = f"{len(profiles)} processes of {word(os.path.basename(profiles[0].program))} ({pids})"
-    title = f"heap profile of {of_what}" + (f", less that of process {base.pid}" if base else "")
     printer.line(
         f"{printer.style(title, 'bold')}: "
         f"{plural(total.samples, 'sample')}"
@@ -201,12 +245,6 @@ def _show(
                      f"{_blocks(amount.live_blocks)}, of {size(amount.all_bytes)} allocated")
     if shown:
         _table(printer, profile, symbols, args)
-    if output:
-        from .. import flame, pprof
-
-        Path(f"{output}.pb.gz").write_bytes(pprof.encode(profile, symbols))
-        Path(f"{output}.html").write_text(flame.page(title, profile, symbols), "utf-8")
-        printer.line(f"written: {output}.pb.gz (go tool pprof), {output}.html (a browser)")
 
 
 def _blocks(number: float) -> str:
