@@ -143,17 +143,22 @@ def merged(profiles: Sequence[HeapProfile], base: Sequence[HeapProfile] = ()) ->
     first = profiles[0]
     result = HeapProfile(first.pid, first.started_ns, first.mean, sum(one.lost for one in profiles), [])
     places: dict[tuple[str, int, int], int] = {}
+
+    def place(mapping: Mapping) -> int:
+        key = (mapping.path, mapping.offset, mapping.end - mapping.start)
+        return places.setdefault(key, PLACES + (len(places) << 36))
+
+    for mapping in first.mappings:  # in their order: the program is before libraries
+        if mapping.path:
+            place(mapping)
     for one, sign in [(one, 1) for one in profiles] + [(one, -1) for one in base]:
         starts = [mapping.start for mapping in one.mappings]
         moved: dict[int, int] = {}
         for address in one.addresses:
             at = bisect.bisect_right(starts, address) - 1
-            mapping = one.mappings[at] if at >= 0 else None
             moved[address] = address
-            if mapping and address <= mapping.end and mapping.path:
-                key = (mapping.path, mapping.offset, mapping.end - mapping.start)
-                place = places.setdefault(key, PLACES + (len(places) << 36))
-                moved[address] = address - mapping.start + place
+            if at >= 0 and address <= one.mappings[at].end and one.mappings[at].path:
+                moved[address] = address - starts[at] + place(one.mappings[at])
         for site, amount in one.sites.items():
             place_of_all = Site(tuple(moved[address] for address in site.stack), site.heap)
             result.sites.setdefault(place_of_all, Amount()).add(amount, sign)

@@ -391,6 +391,17 @@ def test_a_difference_by_heap() -> None:
     assert {name: amount.live_bytes for name, amount in found.items()} == {"a": 6, "b": 4, "c": -1}
 
 
+def test_the_program_of_a_difference() -> None:
+    """pprof takes the first mapping's file for the program, whichever code has a sample first."""
+    mappings = [heapprofile.Mapping(100, 199, 0, "/program"), heapprofile.Mapping(200, 299, 0, "/library")]
+    sites = {heapprofile.Site((201, 101)): heapprofile.Amount(5, 1)}
+    one = HeapProfile(1, 0, 1, 0, mappings, sites)
+    result = heapprofile.merged([one, one], [one])
+    assert [mapping.path for mapping in result.mappings] == ["/program", "/library"] and result.program == "/program"
+    (stack, _), = result.sites
+    assert [Symbols(result.mappings, []).mapping(at).path for at in stack] == ["/library", "/program"]  # type: ignore
+
+
 def test_what_is_none(hakmem: Hakmem, tmp_path: Path) -> None:
     file = tmp_path / "none"
     file.write_text("no profile")
