@@ -268,6 +268,14 @@ def test_advice_does_not_go_in_a_circle() -> None:
         assert "RELEASE" not in words and "that: " not in words
 
 
+def test_what_it_depends_on_is_said() -> None:
+    """A limit trims, too; the thread of BACKGROUND starts late, and only a thread that is awake empties its bins."""
+    assert "exceeded the limit" in explain.CAUSES["trim"]
+    said = explain._release(statsfile.Stats(), statsfile.Retained("bins", 8 << 20))
+    assert "each thread empties its bins when it next calls malloc or free" in said and "has held 4 MiB" in said
+    assert "once the heap has held 4 MiB" in explain._release(statsfile.Stats(), statsfile.Retained("dirty", 8 << 20))
+
+
 def test_a_trim_is_not_promised_where_it_returns_nothing() -> None:
     background = statsfile.Setting("HAKMEM_BACKGROUND", "bool", "0", "1")
     for settings in (), (background,):
