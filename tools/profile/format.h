@@ -34,6 +34,7 @@ struct hak_profile_header {
     _Atomic(uint64_t) lost;       /* samples that found no room */
     _Atomic(uint64_t) live, peak; /* bytes for which the live samples stand, roughly: now, and most of it */
     uint64_t heaps_at, heaps;
+    uint64_t inherited; /* bytes that lived, roughly, when this child began; 0: no child */
 };
 
 struct hak_profile_entry {
@@ -51,7 +52,7 @@ struct hak_profile_heap {
     char name[32];
 };
 
-_Static_assert(sizeof(struct hak_profile_header) == 144 && sizeof(struct hak_profile_entry) == 72 &&
+_Static_assert(sizeof(struct hak_profile_header) == 152 && sizeof(struct hak_profile_entry) == 72 &&
                    sizeof(struct hak_profile_heap) == 40,
                "readers know the layout");
 

@@ -153,6 +153,7 @@ static HAK_NOINLINE void begin(void)
     forget_freed();
     clock_gettime(CLOCK_REALTIME, &now);
     HAK_STORE_RELAXED(&header()->peak, 0);
+    header()->inherited = HAK_LOAD_RELAXED(&header()->live);
     header()->pid = (uint64_t)getpid();
     header()->started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     if (pattern && *pattern)

@@ -22,7 +22,7 @@ from .text import word
 
 OBSERVER = "libhakmem-profile.so"
 MAGIC = b"HAKPROF1"
-HEADER = struct.Struct("=8sII16Q")
+HEADER = struct.Struct("=8sII17Q")
 ENTRY = struct.Struct("=9Q")
 HEAP = struct.Struct("=Q32s")
 MEAN_AT = 32
@@ -80,6 +80,7 @@ class HeapProfile:
     lost: int
     mappings: list[Mapping]
     sites: dict[Site, Amount] = field(default_factory=dict)
+    inherited: int = 0  # bytes, roughly, that are their parent's as well
 
     @property
     def program(self) -> str:
@@ -142,6 +143,7 @@ def merged(profiles: Sequence[HeapProfile], base: Sequence[HeapProfile] = ()) ->
     """Their sum, less the base: each file's code gets one place for all, since the kernel loads it anywhere."""
     first = profiles[0]
     result = HeapProfile(first.pid, first.started_ns, first.mean, sum(one.lost for one in profiles), [])
+    result.inherited = sum(one.inherited for one in profiles)
     places: dict[tuple[str, int, int], int] = {}
 
     def place(mapping: Mapping) -> int:
@@ -182,18 +184,18 @@ def _rest(head: bytes) -> int:
     if len(head) < HEADER.size or not head.startswith(MAGIC):
         return 0
     (entry_size, _, _, _, entries_at, entries, frames_at, frames, _, maps_at, maps) = HEADER.unpack(head)[2:13]
-    heaps_at, heaps = HEADER.unpack(head)[17:]
+    heaps_at, heaps = HEADER.unpack(head)[17:19]
     ends = (entries_at + entries * entry_size, frames_at + 8 * frames, maps_at + maps, heaps_at + heaps * HEAP.size)
     return max(*ends, len(head)) - len(head) if max(ends) < LARGEST else -1
 
 
 def _whole(data: bytes) -> HeapProfile:
     (_, _, entry_size, pid, started, mean, entries_at, entries) = HEADER.unpack_from(data)[:8]
-    (frames_at, _, _, maps_at, _, maps, lost, _, _, heaps_at, heaps) = HEADER.unpack_from(data)[8:]
+    (frames_at, _, _, maps_at, _, maps, lost, _, _, heaps_at, heaps, inherited) = HEADER.unpack_from(data)[8:]
     if heaps * HEAP.size > len(data):
         raise ValueError("its heaps are longer than it is")
     names = [_heap_name(*HEAP.unpack_from(data, heaps_at + number * HEAP.size)) for number in range(heaps)]
-    profile = HeapProfile(pid, started, mean, lost, _mappings(data[maps_at : maps_at + maps]))
+    profile = HeapProfile(pid, started, mean, lost, _mappings(data[maps_at : maps_at + maps]), inherited=inherited)
     if entry_size < ENTRY.size or entries * entry_size > len(data):
         raise ValueError("its entries are longer than it is")
     room = len(data) // 8  # stacks do not overlap

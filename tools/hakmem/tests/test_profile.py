@@ -193,6 +193,7 @@ def test_all_processes_are_kept(
     title = re.search(f"^heap profile of 3 processes of {profiled.name} .*: ", done.out)
     assert title and title[0] in hakmem("profile", str(tmp_path / "all.hakprof")).out
     assert title[0][:-2] in (tmp_path / "all.html").read_text()
+    assert re.search(r"^children share some 3\d\.\d MiB with their parents: it counts in each$", done.out, re.MULTILINE)
     stems = {path.name.removesuffix(".hakprof") for path in tmp_path.glob("*.hakprof")}
     assert "all" in stems and {path.name.removesuffix(".html") for path in tmp_path.glob("*.html")} == stems
     assert (tmp_path / "all.hakprof").stat().st_blocks * 512 < 30 << 20  # a third has no gaps
@@ -203,7 +204,8 @@ def test_all_processes_are_kept(
     difference = heapprofile.merged([second], [child])
     assert live(difference, "keeps", "main") == pytest.approx(12e6, rel=0.3)
     assert live(heapprofile.merged([child], [first]), "keeps", "main") == pytest.approx(-12e6, rel=0.3)
-    assert hakmem("profile", *words, "-o", str(tmp_path / "one"), "--", profiled).code == 0
+    done = hakmem("profile", *words, "-o", str(tmp_path / "one"), "--", profiled)
+    assert done.code == 0 and "children" not in done.out, done.text
     done = hakmem("profile", "--base", str(tmp_path / "all.hakprof"), str(tmp_path / "one.hakprof"), "-n", "1")
     assert f", less that of 3 processes of {profiled.name}" in done.out
     assert re.search(r"^-2\d\.\d MiB  \d.*  -[\d\u202f]+ × 240 B$", done.out, re.MULTILINE), done.out
@@ -304,7 +306,7 @@ def test_no_file_of_the_process_is_written(hakmem: Hakmem) -> None:
     """A descriptor that looks like a profile may be any file of root's by the time that it is opened."""
     file = os.memfd_create("hakmem.profile", 0)
     with subprocess.Popen(["sleep", "60"], pass_fds=[file]) as process:
-        head = heapprofile.HEADER.pack(heapprofile.MAGIC, 4096, 64, process.pid, *(0,) * 15).ljust(4096, b"\0")
+        head = heapprofile.HEADER.pack(heapprofile.MAGIC, 4096, 64, process.pid, *(0,) * 16).ljust(4096, b"\0")
         os.write(file, head)
         done = hakmem("profile", "--on", str(process.pid))
         process.kill()

@@ -204,7 +204,7 @@ def _show(
     try:  # a reader of the table may leave early
         written = _write(output, raw, title, profile, symbols) if output else ""
     finally:
-        _tell(title, profile, symbols, live, args, shown)
+        _tell(title, profile, symbols, live, args, shown, len(profiles) > 1)
     if written:
         Printer().line(written)
 
@@ -225,7 +225,7 @@ def _write(
 
 
 def _tell(
-    title: str, profile: HeapProfile, symbols: Symbols, live: str, args: argparse.Namespace, shown: bool
+    title: str, profile: HeapProfile, symbols: Symbols, live: str, args: argparse.Namespace, shown: bool, several: bool
 ) -> None:
     printer, total = Printer(), profile.total
     printer.line(
@@ -240,6 +240,8 @@ def _tell(
     printer.line(f"allocated {size(total.all_bytes)} in {_blocks(total.all_blocks)}")
     printer.line(f"{live}: {size(total.live_bytes)} in {_blocks(total.live_blocks)}")
     printer.line(f"at its peak: {size(total.peak_bytes)} in {_blocks(total.peak_blocks)}")
+    if several and profile.inherited:
+        printer.line(f"children share some {size(profile.inherited)} with their parents: it counts in each")
     for name, amount in sorted(profile.heaps.items(), key=lambda item: -item[1].live_bytes):
         printer.line(f"{f'heap {name}' if name else 'no heap'}: {size(amount.live_bytes)} in "
                      f"{_blocks(amount.live_blocks)}, of {size(amount.all_bytes)} allocated")
