@@ -16,13 +16,13 @@ DEEPEST = 200  # levels of a graph: each is a call of Python's, too
 
 
 def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
-    """Widths are bytes: live, allocated, or live at the peak; of a difference, those that came. The lowest level is
-    heaps of the program, if it has any.
+    """Widths are bytes: live, allocated, or live at the peak; of a difference, those that came; and live ones that
+    went. The lowest level is heaps of the program, if it has any.
     """
     root, heaps = _node("all"), profile.heaps
     for site, amount in profile.sites.items():
         node = root
-        amounts = [max(one, 0) for one in (amount.live_bytes, amount.all_bytes, amount.peak_bytes)]
+        amounts = [max(one, 0) for one in (amount.live_bytes, amount.all_bytes, amount.peak_bytes, -amount.live_bytes)]
         _add(node, amounts)
         frames = [frame for address in reversed(site.stack) for frame in reversed(symbols.frames[address])]
         if heaps:
@@ -36,7 +36,7 @@ def page(title: str, profile: HeapProfile, symbols: Symbols) -> str:
 
 
 def _node(name: str, place: str = "") -> dict[str, Any]:
-    return {"n": name, "p": place, "v": [0.0] * 3, "c": {}}
+    return {"n": name, "p": place, "v": [0.0] * 4, "c": {}}
 
 
 def _add(node: dict[str, Any], amounts: list[float]) -> None:

@@ -102,7 +102,22 @@ def test_flame_graph(browser: Browser, tmp_path: Path, width: int, dark: bool) -
     assert browser.run(f"{boxes}[0].title") == "all \n400 B, 100.0 %"
     browser.run("document.querySelector('[value=\"2\"]').click()")
     assert browser.run(f"{boxes}[0].title") == "all \n300 B, 100.0 %"
+    assert browser.run("went.offsetWidth") == 0
     assert browser.console == []
+
+
+def test_flame_graph_of_what_went(browser: Browser, tmp_path: Path) -> None:
+    """A difference without a byte that came; on a narrow screen, a choice is beside its words."""
+    profile = heapprofile.HeapProfile(1, 0, 1, 0, [])
+    profile.sites[heapprofile.Site((0x2000,))] = heapprofile.Amount(-100, -1, -100, -1, -100, -1, -1)
+    page = tmp_path / "flame.html"
+    page.write_text(flame.page("less", profile, Symbols([], (0x2000,))), "utf-8")
+    browser.open(page, 360)
+    assert browser.run("document.querySelector(':checked').parentElement.innerText").strip() == "live bytes that went"
+    titles = browser.run("[...document.querySelectorAll('#graph div')].map(box => box.title)")
+    assert titles == ["all \n100 B, 100.0 %", "(code of no file) \n100 B, 100.0 %"]
+    assert browser.run("[...document.querySelectorAll('label')].every(label => label.getClientRects().length === 1)")
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth") and browser.console == []
 
 
 @pytest.mark.parametrize("name", ["index.html", "docs/settings.html", "man/hakmem.1.html"])

@@ -24,7 +24,7 @@ from .output import stoppable
 EPILOG = """\
 A sample is taken every 512 KiB of allocations, on average (--mean). Figures are
 estimates: a stack that holds a hundredth of 1 GiB is right to within a fifth.
-A mean of 1 counts each block.
+A mean of 1 counts each block, but for those of libraries' constructors.
 
 examples:
   hakmem profile -- ./server --once              where its memory is at the end
@@ -197,16 +197,19 @@ def _show(
     """`raw`: what they were read from, of processes whose ids are still theirs; `shown`: with the table."""
     profile = heapprofile.merged(profiles, base) if base or len(profiles) > 1 else profiles[0]
     jit = jit_functions(profile.pid, profile.started_ns) if raw and not base and len(profiles) == 1 else []
+    heaps, unknown = sorted(filter(None, profile.heaps)), ""
     if args.heap is not None:
         profile.sites = {site: amount for site, amount in profile.sites.items() if site.heap == args.heap}
+        if shown and not profile.sites:
+            unknown = f"no heap has the name '{args.heap}'; there are: {', '.join(heaps) or 'none'}"
     symbols = Symbols(profile.mappings, profile.addresses, jit)
     title = f"heap profile of {_whose(profiles)}" + (f", less that of {_whose(base)}" if base else "")
     try:  # a reader of the table may leave early
         written = _write(output, raw, title, profile, symbols) if output else ""
     finally:
         _tell(title, profile, symbols, live, args, shown, len(profiles) > 1)
-    if written:
-        Printer().line(written)
+    for said in filter(None, (unknown, written)):
+        Printer().line(said)
 
 
 def _write(
