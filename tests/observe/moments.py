@@ -41,14 +41,14 @@ def settle(pid):
 
 def check(heap, moment, problems):
     total, merged = rss(heap)
-    seen = heap.live + sum(heap.kept.values())
+    seen = heap.live_resident + sum(heap.kept.values())
     if seen != heap.resident:
-        problems.append(f"{moment}: live and reasons are {seen}, the resident pages {heap.resident}")
+        problems.append(f"{moment}: resident live and reasons are {seen}, the resident pages {heap.resident}")
     if not total <= heap.resident <= total + merged:
         problems.append(f"{moment}: resident are {heap.resident}, smaps has {total} "
                         f"and at most {merged} in merged mappings")
-    if min([heap.live, *heap.kept.values()]) < 0:
-        problems.append(f"{moment}: {heap.live} live, {heap.kept}")
+    if min([heap.live - heap.live_resident, heap.live_resident, *heap.kept.values()]) < 0:
+        problems.append(f"{moment}: {heap.live} live, {heap.live_resident} of it resident, {heap.kept}")
 
 
 def main():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,10 @@ from browser import Browser, found
 HERE = Path(__file__).resolve().parent
 TOOL = HERE.parent / "hakmem"
 sys.path.insert(0, str(HERE.parent))
+
+# Whoever runs the tests may ignore these (nohup, a script's "&"), and what is ignored is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass
