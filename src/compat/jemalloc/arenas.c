@@ -13,20 +13,19 @@
 #define TCACHES 4094u /* as many as MALLOCX_TCACHE can name */
 
 static struct arena {
-    _Atomic(bool) used;
+    _Atomic(unsigned) used; /* or not; processors without atomic bytes have this */
     _Atomic(hakmem_heap *) heap;
     _Atomic(ssize_t) decay_ms, muzzy_ms;
 } arenas[ARENAS];
 static _Atomic(unsigned) arena_count = 1;
-static _Atomic(bool) tcaches[TCACHES];
+static _Atomic(unsigned) tcaches[TCACHES];
 static _Atomic(ssize_t) muzzy_ms;
 
 __thread struct je_thread je_self __attribute__((tls_model("initial-exec")));
 
-static bool take(_Atomic(bool) *used)
+static bool take(_Atomic(unsigned) *used)
 {
-    bool no = false;
-    return atomic_compare_exchange_strong(used, &no, true);
+    return !atomic_exchange(used, true);
 }
 
 static bool arena_exists(size_t index)
