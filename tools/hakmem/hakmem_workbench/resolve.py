@@ -113,7 +113,10 @@ def serves_itself(path: str) -> bool:
     """Whether its malloc is that of a libhakmem.a with which it was linked."""
     if "hakmem" not in private_allocators(path):
         return False
-    at = {name: address for address, _, name in elf.functions(path) if name in ("malloc", "hakmem_malloc")}
+    try:
+        at = {name: address for address, _, name in elf.functions(path) if name in ("malloc", "hakmem_malloc")}
+    except elf.NotElf:  # its symbols are damaged
+        return False
     return "malloc" in at and at["malloc"] == at.get("hakmem_malloc")
 
 
