@@ -465,8 +465,7 @@ musl() {
 readonly INSTALLED=(bin/hakmem include/hakmem{.h,/{inline,layout}.h} lib/libhakmem{,-profile}.a lib/libhakmem.so{,.0}
     lib/pkgconfig/hakmem.pc lib/hakmem/{libhakmem-{profile,trace}.so,hakmem-replay}
     lib/cmake/hakmem/hakmem-config{,-version}.cmake share/man/man{1/hakmem.1,3/hakmem.3,7/hakmem.7}
-    share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,examples/hakmem.conf}
-    share/doc/hakmem/docs/{production.md,stats.schema.json,data/grafana.json}
+    share/doc/hakmem/{LICENSE,NEWS.md,README.md,SECURITY.md,docs/production.md,examples/hakmem.conf}
     share/bash-completion/completions/hakmem share/zsh/site-functions/_hakmem share/hakmem/hakmem_workbench/cli.py)
 
 # completes PREFIX: bash completes the commands, each of which the man page names, and options.
@@ -501,6 +500,9 @@ stages_install() {
     DESTDIR=$stage meson install -C "$dir" --quiet || return 1
     for name in "${INSTALLED[@]}" "share/gdb/auto-load$prefix/lib/$(readlink "$dir/src/libhakmem.so.0")-gdb.py"; do
         [ -e "$stage$prefix/$name" ] || { echo "not installed: $name"; return 1; }
+    done
+    for name in $(grep -oP '\]\(\K[^)#:]+' docs/production.md); do
+        [ -e "$stage$prefix/share/doc/hakmem/docs/$name" ] || { echo "not installed, with a link: $name"; return 1; }
     done
     "$stage$prefix/bin/hakmem" verify -- /bin/ls / | grep "$stage.*installed beside this tool" || return 1
     completes "$stage$prefix" || return 1

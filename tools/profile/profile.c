@@ -25,7 +25,6 @@ static _Atomic(bool) ready;
 static __thread struct self {
     _Atomic(size_t) left; /* bytes until the next sample */
     size_t mean;          /* with which the distance was drawn; 0: not drawn yet */
-    uint64_t seed;
     bool inside; /* calls made while sampling are not sampled */
 } self __attribute__((tls_model("initial-exec")));
 
@@ -44,20 +43,16 @@ static double logarithm(double x)
     return exponent * 0.69314718055994531 + 2 * t * (1 + s * (1 / 3.0 + s * (1 / 5.0 + s * (1 / 7.0 + s / 9))));
 }
 
+/* A hash of what no two samples share: children have the parent's addresses, and maybe its time. */
 static uint64_t draw_bits(void)
 {
-    uint64_t s = self.seed;
-    if (!s) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        s = (uintptr_t)&self ^ (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec;
-        s = (s ^ (uint64_t)getpid() * 0x9e3779b97f4a7c15u) | 1; /* children have one address, and maybe one time */
-    }
-    s ^= s >> 12;
-    s ^= s << 25;
-    s ^= s >> 27;
-    self.seed = s;
-    return s * 0x2545f4914f6cdd1du;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t s = (uintptr_t)&self ^ (uint64_t)getpid() << 40;
+    s += ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) * 0x9e3779b97f4a7c15u;
+    s = (s ^ s >> 30) * 0xbf58476d1ce4e5b9u; /* the finalizer of splitmix64 */
+    s = (s ^ s >> 27) * 0x94d049bb133111ebu;
+    return s ^ s >> 31;
 }
 
 static size_t draw_distance(size_t mean)
@@ -66,10 +61,9 @@ static size_t draw_distance(size_t mean)
     return (size_t)(-logarithm(uniform) * (double)mean) + 1;
 }
 
-/* Otherwise all children would take the same samples. The distribution has no memory: a new distance is as good. */
+/* Otherwise all children would take the same first sample. The distribution has no memory: a new distance is as good. */
 static void forked(void)
 {
-    self.seed = 0;
     if (self.mean)
         HAK_STORE_RELAXED(&self.left, draw_distance(self.mean));
 }

@@ -123,7 +123,11 @@ bool hak_guard_start(void)
 {
     HAK_SHOW_VARIABLE(first);
     HAK_SHOW_VARIABLE(stride);
-    HAK_SHOW_NUMBER("guard_places", PLACES);
+    HAK_SHOW_VARIABLE(places);
+    HAK_SHOW_SIZE(place);
+    HAK_SHOW_FIELD(place, state);
+    HAK_SHOW_FIELD(place, size);
+    HAK_SHOW_NUMBER("guard_live", PLACE_LIVE);
     void *base = NULL;
     hak_lock_acquire(&guard_lock);
     bool starts = !first;

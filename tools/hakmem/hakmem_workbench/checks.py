@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from . import elf, ldtrace, resolve
 from .errors import Problem
@@ -225,6 +226,10 @@ class _Judge:
         """Which library serves it instead, or in addition."""
         return [*self._program_malloc(), *self._objects(), *self._second_allocators()]
 
+    @cached_property
+    def _serves_itself(self) -> bool:
+        return resolve.serves_itself(self.image.exe)
+
     @property
     def _loaded(self) -> bool:
         return any(self.expected.matches(path) for path in self.resolution.objects)
@@ -238,7 +243,7 @@ class _Judge:
             return None
         if "hakmem" in facts.private and self.expected.any_hakmem:
             return None
-        if resolve.serves_itself(self.image.exe):
+        if self._serves_itself:
             return Finding("static", f"{self.name} is statically linked with libhakmem.a", LINKED)
         if elf.section(self.image.exe, ".go.buildinfo"):
             return Finding("static", f"{self.name} is a static Go program", "Go's heap does not use malloc.")
@@ -334,7 +339,7 @@ class _Judge:
             return []
         if self._own_hakmem():
             return []
-        if resolve.serves_itself(self.image.exe):
+        if self._serves_itself:
             return [Finding("own-malloc", f"{self.name} is linked with libhakmem.a", LINKED)]
         if row.malloc.target == self.image.exe:
             return [
@@ -474,7 +479,7 @@ class _Judge:
                 told = f"{listing(names)} still ask it, so they tell and tune what nobody uses" if names else ""
                 told += f"; {self._instead(path)}" if names and self._instead(path) else ""
                 found.append(f"{label(path)} is loaded, but serves no malloc" + (f": {told}" if told else ""))
-            elif path == self.image.exe and resolve.serves_itself(path):
+            elif path == self.image.exe and self._serves_itself:
                 found.append(f"{self.name} is linked with libhakmem.a, which serves its malloc")
             elif path == self.image.exe and "hakmem" in resolve.private_allocators(path):
                 rest = "malloc of its C code is not hakmem's (the crate's feature override)"

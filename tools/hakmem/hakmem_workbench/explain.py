@@ -240,7 +240,7 @@ def _tries(stats: Stats, cause: str) -> list[str]:
         other = _other_value(setting)
         if setting.name == "HAKMEM_RELEASE":
             limit = stats.setting("HAKMEM_LIMIT_MB")
-            if limit and limit.value not in ("", "0") or stats.running and setting.value:
+            if stats.budget_bytes or limit and limit.value not in ("", "0") or stats.running and setting.value:
                 continue
             found.append(f"release={'direct' if cause == 'batch_release' else 'batch'}")
         elif other is not None:

@@ -371,6 +371,7 @@ class Heap:
             running=True,
             pid=self.pid,
             age_seconds=self.age_seconds,
+            budget_bytes=process.container(self.pid).get("limit", 0),
         )
 
     def values(self) -> dict[str, int]:
@@ -505,7 +506,7 @@ class _Look:
         plan = self._plan()
         chunks = self._chunks()
         direct = list(self._direct())
-        guard = self._guard()
+        guard, guarded = self._guard()
         ranges = [plan, *chunks, *((at, at + size) for at, size, _ in direct), *guard]
         heap.ranges = [one for one in ranges if one[1] > one[0]]
         self.resident = Residence(p, heap.ranges)
@@ -531,9 +532,10 @@ class _Look:
         heap.add("metadata", tables + sum(self.resident.bytes(*r) for r in chunks))
         for at, size, usable in direct:
             self._large(self.resident.bytes(at, at + size), usable)
-        guarded = sum(self.resident.bytes(*r) for r in guard)
+        pages = sum(self.resident.bytes(*r) for r in guard)
         heap.live += guarded
-        heap.live_resident += guarded
+        heap.live_resident += min(guarded, pages)
+        heap.add("metadata", max(pages - guarded, 0))
 
     def _zones(self) -> list[tuple[int, int]]:
         p = self.p
@@ -578,11 +580,15 @@ class _Look:
                     p.get(data, "mapping.usable"),
                 )
 
-    def _guard(self) -> list[tuple[int, int]]:
-        if not self.p.has("first") or not (first := self.p.number("first")):
-            return []
-        size = self.p.layout.numbers["guard_places"] * self.p.number("stride") + SYSTEM_PAGE
-        return [(first, first + size)]
+    def _guard(self) -> tuple[list[tuple[int, int]], int]:
+        """Where guarded blocks lie, and the bytes of those that live."""
+        p = self.p
+        if not p.has("first") or not (first := p.number("first")):
+            return [], 0
+        data, size, live = p.variable("places"), p.size_of("place"), p.layout.numbers["guard_live"]
+        places = range(0, len(data), size)
+        blocks = sum(p.get(data, "place.size", at) for at in places if p.get(data, "place.state", at) == live)
+        return [(first, first + len(places) * p.number("stride") + SYSTEM_PAGE)], blocks
 
     def _cached_spans(self) -> set[int]:
         """The addresses of spans in the run cache, and of EMPTY slabs."""

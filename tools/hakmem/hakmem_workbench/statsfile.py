@@ -127,6 +127,7 @@ class Stats:
     running: bool = False  # read from a running process
     pid: int = 0
     age_seconds: float = 0.0
+    budget_bytes: int = 0  # beyond which it returns memory: HAKMEM_LIMIT_MB, or the container's limit; 0: none
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -224,6 +225,7 @@ def parse(value: Mapping[str, Any]) -> Stats:
         retained=_retained(value.get("retained") or _reasons(value)) or _kept(value),
         live_bytes=_live(value),
         heaps=tuple(_program_heap(row) for row in _rows(value.get("heaps"))),
+        budget_bytes=_number(_mapping(value.get("budget")).get("budget_bytes")) or 0,
         violations=_number(conservation.get("violations"))
         if isinstance(conservation, dict)
         else None,

@@ -260,11 +260,14 @@ def test_advice_does_not_go_in_a_circle() -> None:
                 "regret_bytes": 9 << 20}
         settings = (statsfile.Setting("HAKMEM_RELEASE", moves="allocator.release", value=values.get("release", "")),
                     statsfile.Setting("HAKMEM_LIMIT_MB", "int", "0", values.get("limit", "0")))
-        stats = dataclasses.replace(statsfile.parse({**STATS, "os_calls": [vain]}), settings=settings, running=True)
+        budget = {"budget_bytes": int(values.get("budget", "0"))}
+        stats = statsfile.parse({**STATS, "os_calls": [vain], "budget": budget})
+        stats = dataclasses.replace(stats, settings=settings, running=True)
         return explain.explain(stats)[0].lead
 
     assert "90.0 % of batch_release was in vain. To change that: start it anew with" in lead("batch_release")
-    for words in lead("batch_release", limit="64"), lead("direct_release", release="direct"):
+    for values in {"limit": "64"}, {"budget": "67108864"}, {"release": "direct"}:
+        words = lead("direct_release" if "release" in values else "batch_release", **values)
         assert "RELEASE" not in words and "that: " not in words
 
 
@@ -428,9 +431,10 @@ sys.stdin.read()
 
 
 @pytest.mark.library
-def test_what_is_live_need_not_be_resident(hakmem: Hakmem, real_library: Path) -> None:
+@pytest.mark.parametrize("guard_rate", ["0", "7"])
+def test_what_is_live_need_not_be_resident(hakmem: Hakmem, real_library: Path, guard_rate: str) -> None:
     """As the library counts it; what is resident is a part of it, and of what the kernel counts."""
-    environment = clean_environment() | {"LD_PRELOAD": str(real_library)}
+    environment = clean_environment() | {"LD_PRELOAD": str(real_library), "HAKMEM_GUARD_RATE": guard_rate}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", HOLDS], env=environment, **pipes) as child:
         assert child.stdout

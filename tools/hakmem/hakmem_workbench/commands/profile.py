@@ -97,10 +97,8 @@ def main(args: argparse.Namespace) -> int:
         return 0
     if running:
         data = heapprofile.read(int(args.what))
-        _show([heapprofile.parse(data, int(args.what))], base, args, "live", args.output, [data])
-    else:
-        _show(heapprofile.load_all(args.what), base, args, "live at its end or now", args.output)
-    return 0
+        return _show([heapprofile.parse(data, int(args.what))], base, args, "live", args.output, [data])
+    return _show(heapprofile.load_all(args.what), base, args, "live at its end or now", args.output)
 
 
 def _run(args: argparse.Namespace, base: list[HeapProfile]) -> int:
@@ -193,8 +191,10 @@ def _show(
     output: str | None,
     raw: Iterable[bytes] | None = None,
     shown: bool = True,
-) -> None:
-    """`raw`: what they were read from, of processes whose ids are still theirs; `shown`: with the table."""
+) -> int:
+    """`raw`: what they were read from, of processes whose ids are still theirs; `shown`: with the table. The command's
+    status: 1 if the heap that was asked for is not there.
+    """
     profile = heapprofile.merged(profiles, base) if base or len(profiles) > 1 else profiles[0]
     jit = jit_functions(profile.pid, profile.started_ns) if raw and not base and len(profiles) == 1 else []
     heaps, unknown = sorted(filter(None, profile.heaps)), ""
@@ -210,6 +210,7 @@ def _show(
         _tell(title, profile, symbols, live, args, shown, len(profiles) > 1)
     for said in filter(None, (unknown, written)):
         Printer().line(said)
+    return 1 if unknown else 0
 
 
 def _write(
