@@ -296,9 +296,9 @@ void free_aligned_sized(void *ptr, size_t alignment, size_t size);
 void free_aligned_sized(void *ptr, size_t alignment, size_t size) TWIN(free_aligned_sized);
 void cfree(void *ptr);
 void cfree(void *ptr) TWIN(free);
-#endif
 size_t malloc_usable_size(void *ptr);
 size_t malloc_usable_size(void *ptr) TWIN(malloc_usable_size);
+#endif
 int malloc_trim(size_t pad);
 int malloc_trim(size_t pad) TWIN(malloc_trim);
 struct hakmem_mallinfo2 mallinfo2(void);

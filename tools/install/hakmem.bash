@@ -15,7 +15,8 @@ _hakmem()
     elif [[ ${COMP_WORDS[COMP_CWORD - 1]} == --set || (${COMP_WORDS[1]} == [gs]et && COMP_CWORD -gt 2) ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$("$1" options 2>/dev/null | grep -oE '^HAKMEM_\w+')" -- "$cur")
     elif [[ $cur == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$("$1" "${COMP_WORDS[1]}" --help 2>/dev/null | grep -oE -e '--[a-z-]+') --" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "$("$1" "${COMP_WORDS[1]}" --help 2>/dev/null |
+            sed '/^examples:/,$d' | grep -oE -e '--[a-z-]+' | sort -u) --" -- "$cur")
     else
         compopt -o default 2>/dev/null
     fi

@@ -61,7 +61,8 @@ static size_t draw_distance(size_t mean)
     return (size_t)(-logarithm(uniform) * (double)mean) + 1;
 }
 
-/* Otherwise all children would take the same first sample. The distribution has no memory: a new distance is as good. */
+/* Otherwise all children would take the same first sample. The distribution has no memory: a new distance is as good.
+ */
 static void forked(void)
 {
     if (self.mean)
@@ -228,6 +229,14 @@ HAK_EXPORT void *pvalloc(size_t size)
 {
     void *p = hakmem_pvalloc(size);
     return HAK_UNLIKELY(use_up(size)) ? arrive(p, size, HERE) : p;
+}
+
+/* As if it were not sampled: a program that makes a block smaller whose usable size is much larger would do so with the
+ * sampled ones alone. */
+HAK_EXPORT size_t malloc_usable_size(void *p)
+{
+    size_t size = (uintptr_t)p & MARK ? 0 : hak_samples_size(p), usable = hakmem_malloc_usable_size(p);
+    return size ? hak_min(hakmem_good_size(size), usable) : usable;
 }
 
 /* A sampled block is larger than requested, which hardened builds would take for a wrong size. */

@@ -45,7 +45,7 @@ struct place {
 static struct place *places;                      /* in use: BUCKET << BUCKETS_LG of them */
 static _Atomic(uint32_t) counts[1u << COUNTS_LG]; /* live samples, by a hash of their heap */
 static char *profile;                             /* header, entries, frames, maps and heaps; NULL: no profile */
-static const char *pattern;                       /* HAKMEM_PROFILE_FILE */
+static char pattern[HAK_PATH_MAX];                /* HAKMEM_PROFILE_FILE; programs overwrite their environment */
 static struct own {                               /* the kernel clears it in every child, however that was made */
     _Atomic(bool) begun, reading, keeping;
     _Atomic(char *) file; /* mapped, and not inherited by children; NULL: none */
@@ -156,7 +156,7 @@ static HAK_NOINLINE void begin(void)
     header()->inherited = HAK_LOAD_RELAXED(&header()->live);
     header()->pid = (uint64_t)getpid();
     header()->started_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    if (pattern && *pattern)
+    if (*pattern)
         open_file();
     errno = saved;
 }
@@ -193,7 +193,8 @@ static void *map_private(size_t size)
 
 void hak_samples_start(size_t mean)
 {
-    pattern = getenv("HAKMEM_PROFILE_FILE");
+    const char *file = getenv("HAKMEM_PROFILE_FILE");
+    hak_text_format(pattern, sizeof pattern, "%s", file ? file : "");
     places = map_private((sizeof *places * BUCKET) << BUCKETS_LG);
     own = map_private(sizeof *own);
     char *p = map_private(FILE_SIZE);
@@ -391,6 +392,12 @@ static struct place *find_living(uintptr_t block)
         if (HAK_LOAD_RELAXED(&p[i].block) == block)
             return &p[i];
     return NULL;
+}
+
+size_t hak_samples_size(const void *block)
+{
+    struct place *p = profile ? find_living((uintptr_t)block) : NULL;
+    return p ? hak_max(all_entries()[HAK_LOAD_RELAXED(&p->entry)].size, 1) : 0;
 }
 
 static uint32_t count_of(const hakmem_heap *heap)

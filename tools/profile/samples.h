@@ -15,6 +15,8 @@ size_t hak_samples_mean(void);
 bool hak_samples_set_mean(size_t mean);
 /* Adds a sampled block. */
 void hak_samples_add(const void *block, size_t size, size_t mean, void *const *frames, unsigned depth);
+/* The size for which a sampled block was requested, at least 1; 0 if it was not sampled. */
+size_t hak_samples_size(const void *block);
 /* Removes a block that is freed; false if it was not sampled. */
 bool hak_samples_remove(const void *block);
 /* The block was not freed after all: adds it again. */

@@ -316,20 +316,36 @@ static uint64_t resident_bytes(void)
     return pages * hak_os_page_size();
 }
 
+/* Adds the pages of free blocks that were purged and not touched since. Pages with a live block are resident, except
+ * those that the program never touched. */
+HAK_SNAPSHOT static void visit_purged(struct hak_slab *slab, void *context)
+{
+    uint64_t *bytes = context;
+    enum hak_slab_state state = hak_slab_state(slab);
+    if (!slab->base || (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_PARTIAL) || !slab->sparse)
+        return;
+    size_t page = hak_os_page_size(), carved = (size_t)slab->carved * slab->stride / page * page;
+    int resident = hak_os_resident(slab->base, carved, HAK_CAUSE_partial_release);
+    if (resident >= 0)
+        *bytes += hak_min(carved - (size_t)resident, (size_t)hak_slab_free_blocks(slab) * slab->stride);
+}
+
 /* The five lines at the beginning of a report. Blocks in the bins of other threads count as live: only those threads
  * know.
  */
 static void write_memory(struct hak_stats_writer *w, const struct hak_census *c, const struct hak_heaps_totals *t)
 {
     size_t blocks = 0, outside = 0;
+    uint64_t sparse = c->free_bytes + c->remote_bytes, purged = 0;
     for (unsigned i = 0; hak_frontends[i]; i++)
         if (hak_frontends[i]->count_outside)
             hak_frontends[i]->count_outside(&blocks, &outside);
+    hak_space_each_page(visit_purged, &purged);
     hak_stats_begin(w, "memory");
     hak_stats_number(w, "live_bytes", hak_stats_held(c) + outside);
     hak_stats_begin(w, "retained");
     hak_stats_number(w, "bins_bytes", hak_figure_bins());
-    hak_stats_number(w, "sparse_bytes", c->free_bytes + c->remote_bytes);
+    hak_stats_number(w, "sparse_bytes", sparse - hak_min(sparse, purged));
     hak_stats_number(w, "dirty_bytes", c->pages[HAK_SLAB_EMPTY] * HAK_PAGE);
     hak_stats_number(w, "metadata_bytes", hak_meta_bytes());
     hak_stats_end(w);

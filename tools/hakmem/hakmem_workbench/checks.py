@@ -328,9 +328,9 @@ class _Judge:
                 f"it is {ours.bits}-bit {ours.machine}, "
                 f"the program is {theirs.bits}-bit {theirs.machine}"
             )
-        musl = "ld-musl" in (theirs.interpreter or "")
-        if musl != any("musl" in need or need == "libc.so" for need in ours.needed):
-            return f"the program uses {'musl' if musl else 'glibc'}, the library does not"
+        musl = any("musl" in need or need == "libc.so" for need in ours.needed)
+        if musl and "ld-musl" not in (theirs.interpreter or ""):
+            return "the library uses musl, the program does not"
         return None
 
     def _program_malloc(self) -> list[Finding]:

@@ -49,7 +49,7 @@ commands:
 
 examples:
   hakmem run -- python3 app.py
-  hakmem verify -- redis-server --port 0
+  hakmem verify --for 5 -- redis-server --port 7777
   hakmem ab system mimalloc hakmem -- ./my-benchmark 1000
   hakmem ab backend=legacy set:HAKMEM_TINY_SS_PARTIAL=0 -- ./my-benchmark 1000
   hakmem matrix -f header=true,false -f backend=shared_pool,legacy -- ./bench

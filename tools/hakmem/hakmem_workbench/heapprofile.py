@@ -81,6 +81,7 @@ class HeapProfile:
     mappings: list[Mapping]
     sites: dict[Site, Amount] = field(default_factory=dict)
     inherited: int = 0  # bytes, roughly, that are their parent's as well
+    means: set[int] = field(default_factory=set)  # of its samples: the mean may have changed
 
     @property
     def program(self) -> str:
@@ -144,6 +145,7 @@ def merged(profiles: Sequence[HeapProfile], base: Sequence[HeapProfile] = ()) ->
     first = profiles[0]
     result = HeapProfile(first.pid, first.started_ns, first.mean, sum(one.lost for one in profiles), [])
     result.inherited = sum(one.inherited for one in profiles)
+    result.means = set().union(*(one.means for one in [*profiles, *base]))
     places: dict[tuple[str, int, int], int] = {}
 
     def place(mapping: Mapping) -> int:
@@ -211,6 +213,7 @@ def _whole(data: bytes) -> HeapProfile:
             raise ValueError("its entries contradict each other")
         frames = struct.unpack_from(f"={depth}Q", data, frames_at + 8 * first)
         profile.mean = profile.mean or drawn_at  # it was switched off
+        profile.means.add(drawn_at)
         site = Site(frames, "" if not heap else names[heap - 1] if heap <= heaps else "(other heaps)")
         profile.sites.setdefault(site, Amount()).add(_estimate(size, drawn_at, allocated, freed, peak))
     if profile.total.peak_bytes < profile.total.live_bytes:  # the peak is noted in steps

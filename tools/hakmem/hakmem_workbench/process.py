@@ -24,11 +24,19 @@ def file(pid: int) -> str:
         return ""
 
 
+def name(pid: int) -> str:
+    """What it was started as: of a script, the script's name, and of a link, the link's; empty once it has ended."""
+    try:
+        return word(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+    except OSError:
+        return ""
+
+
 def names(pid: int) -> set[str]:
     """What its program is called: by the kernel, by itself, by its file."""
     try:
         return {
-            Path(f"/proc/{pid}/comm").read_text(errors="replace").strip(),
+            name(pid),
             os.path.basename(program(pid).partition(" ")[0]),
             file(pid),
         } - {""}

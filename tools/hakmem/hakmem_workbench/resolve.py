@@ -17,7 +17,7 @@ from .ldtrace import ALLOCATION, OPERATOR_NEW, Linkage
 from .library import is_hakmem
 from .observe import Image
 
-_LIBC = ("libc.so.", "ld-musl-", "libc.musl-")
+_LIBC = ("libc.so", "ld-musl-", "libc.musl-")
 # Names of other allocators' own interfaces: those that hand out or take blocks, and those that tell or tune.
 BLOCKS = re.compile(r"[mrxd]allocx|sdallocx|(je|mi|tc|_rjem)_(\w*alloc\w*|\w*free\w*|strn?dup)")
 TOLD = re.compile(

@@ -308,11 +308,14 @@ def kept_of(pid: int) -> tuple[statsfile.Stats, list[statsfile.Retained], int]:
 
 @pytest.mark.library
 @pytest.mark.parametrize(("size", "every"), [(20000, 2), (1000, 7), (20000, 0), (1000, 0), (1000, 2)])
-def test_what_is_promised_comes_back(real_library: Path, compiled: Any, size: int, every: int) -> None:
-    """Each remedy, applied to a process in that state."""
+def test_what_is_promised_comes_back(
+    real_library: Path, compiled: Any, tmp_path: Path, size: int, every: int
+) -> None:
+    """Each remedy, applied to a process in that state. The report at its end tells the same."""
     program = compiled("keeps", "-O1", "-pthread")
     words = (str(size), str(every))
-    with keeping(program, real_library, *words, HAKMEM_PURGE_DELAY_MS="600000") as plain, \
+    report = {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(tmp_path / "report")}
+    with keeping(program, real_library, *words, HAKMEM_PURGE_DELAY_MS="600000", **report) as plain, \
             keeping(program, real_library, *words, HAKMEM_BACKGROUND="1") as other:
         stats, free, before = kept_of(plain.pid)
         best, promised = explain._best_setting(stats, free)
@@ -332,6 +335,10 @@ def test_what_is_promised_comes_back(real_library: Path, compiled: Any, size: in
         plain.stdout.readline()
         after = next((row.bytes for row in kept_of(plain.pid)[1] if row.reason == "sparse"), 0)
         assert not sparse or sparse.bytes - after == pytest.approx(sparse.returnable, rel=0.1, abs=1 << 19)
+        plain.stdin.close()
+        plain.wait()
+        said = {row.reason: row.bytes for row in statsfile.load(tmp_path / "report").retained}
+        assert said["sparse"] == pytest.approx(after, abs=1 << 19)
 
 
 @pytest.mark.library

@@ -19,7 +19,7 @@ def test_every_setting_is_listed(hakmem: Hakmem, library: Path) -> None:
         "int, 0 – 65536, default 256",
         "enum, batch | direct, default batch",
         "Gives the pages of an EMPTY superslab back.",
-        "watch: os_calls.partial_release",
+        "watch: os_calls.partial_release, in the report of HAKMEM_STATS",
     ):
         assert words in done.out
 

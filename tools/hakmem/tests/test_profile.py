@@ -356,7 +356,8 @@ def test_heaps(
     outside = hakmem("profile", "--heap", "", str(tmp_path / "all.hakprof")).out
     assert f"{none / 1024:.2f} KiB " in outside and "in heap" not in outside
     wrong = hakmem("profile", "--heap", "NOSUCH", str(tmp_path / "all.hakprof"))
-    assert wrong.out.endswith("no heap has the name 'NOSUCH'; there are: default, request, tenant\n") and wrong.code == 1
+    assert wrong.out.endswith("no heap has the name 'NOSUCH'; there are: default, request, tenant\n"), wrong.out
+    assert wrong.code == 1
     page = (tmp_path / "all.html").read_text()
     graph = json.loads(re.search(r"^const root = (.*)$", page, re.MULTILINE)[1])  # type: ignore
     widths = {child["n"]: child["v"][0] for child in graph["c"]}

@@ -67,10 +67,10 @@ def main(args: argparse.Namespace) -> int:
     preload.resolve_command(args.command)
     chosen = find(args.library)
     baseline = advice.Candidate(variants.parse("hakmem", args.library))
-    specs = args.more or [*advice.SETTINGS, *advice.builds(baseline.variant, args.builds)]
-    others = advice.candidates(specs, args.library)
-    if not others:
-        raise Problem("there is no variant to try", "Name one: --try set:KEY=VALUE.")
+    if args.more:
+        others = [advice.Candidate(variants.parse(spec, args.library)) for spec in args.more]
+    else:
+        others = advice.candidates([*advice.SETTINGS, *advice.builds(baseline.variant, args.builds)], args.library)
     warn_of_few(args.runs)
     seed = random.SystemRandom().randrange(2**31) if args.seed is None else args.seed
     printer = Printer()
@@ -123,7 +123,7 @@ def _record(
     if not found:
         raise Problem(
             f"{args.command[0]} was not recorded",
-            "'hakmem verify -- CMD' shows why a library has no effect on it.",
+            record.UNRECORDED,
             1,
         )
     return trace.facts_of(replayer, found[0][0], folder / "plan")

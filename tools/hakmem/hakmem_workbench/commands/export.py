@@ -88,7 +88,8 @@ def _number(text: str) -> int:
 def main(args: argparse.Namespace) -> int:
     files = [one for one in args.sources if os.sep in one or one.endswith(".json")]
     if args.every is None:  # else a file's name is not what is meant
-        files = [one for one in args.sources if Path(one).exists() or one in files]
+        called = set().union(*map(process.names, served()[0]))
+        files = [one for one in args.sources if one in files or (Path(one).is_file() and one not in called)]
     if args.every is not None and (files or not args.output):
         raise Problem("--every needs a PID or NAME, and --output", "As in: hakmem export 4711 --every 15 -o F.")
     first = True
@@ -138,7 +139,7 @@ def _of_processes(sources: list[str], most: int) -> list[Samples]:
 
 def _of_process(pid: int, most: int) -> Samples:
     heap = inspection.look(pid)
-    labels = {"pid": str(pid), "program": process.file(pid)}
+    labels = {"pid": str(pid), "program": process.name(pid)}
     rest = {"hakmem_threads": heap.threads, "hakmem_resident_bytes": inspection.resident_of(pid)}
     return render(labels, heap.stats(), rest, heap.counters, heap.live_sizes, most)
 

@@ -79,6 +79,7 @@ def main(args: argparse.Namespace) -> int:
         )
     factors = [parse_factor(text) for text in args.factors or DEFAULT_FACTORS]
     _check_names(factors)
+    _check_settings(factors)
     builder = _Builder(args, factors)
     if args.dry_run:
         builder.show(cells(factors))
@@ -91,6 +92,17 @@ def _check_names(factors: list[Factor]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise Problem(f"the factor {name} is named twice", "Name all its values in one -f.")
+
+
+def _check_settings(factors: list[Factor]) -> None:
+    """Before anything is built, by a library that is there; else the first one that is built tells."""
+    try:
+        known = library.find(None)
+    except Problem:
+        return
+    for factor in factors:
+        for level in factor.levels if factor.name.startswith(PREFIX) else ():
+            settings.check(known, {factor.name: level})
 
 
 class _Builder:

@@ -136,7 +136,7 @@ def _print_full(printer: Printer, row: Setting) -> None:
     if row.maps_to:
         printer.paragraph(f"acts through: {row.maps_to}", "    ")
     if row.moves:
-        printer.paragraph(f"watch: {row.moves}", "    ")
+        printer.paragraph(f"watch: {row.moves}, in the report of HAKMEM_STATS", "    ")
 
 
 def _judge_environment(table: list[Setting], words: list[str], rows: list[Setting]) -> int:

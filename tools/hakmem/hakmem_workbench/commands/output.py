@@ -89,10 +89,11 @@ class Output:
     ) -> int:
         """Shows and writes the results so far; the exit code says whether they are complete."""
         names: list[str] = []
+        if self.folder is not None:  # a reader of the tables may leave early
+            names = self._written(write, self.folder) if results.blocks else [self.csv]
         if results.blocks:
             show()
         if self.folder is not None:
-            names = self._written(write, self.folder) if results.blocks else [self.csv]
             print(f"\nWritten: {self.folder}/{', '.join(names)}", flush=True)
         if results.stopped is None:
             return 0

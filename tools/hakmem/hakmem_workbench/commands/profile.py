@@ -24,7 +24,8 @@ from .output import stoppable
 EPILOG = """\
 A sample is taken every 512 KiB of allocations, on average (--mean). Figures are
 estimates: a stack that holds a hundredth of 1 GiB is right to within a fifth.
-A mean of 1 counts each block, but for those of libraries' constructors.
+A mean of 1 counts each block, but for those of libraries' constructors, up to
+131072 live ones.
 
 examples:
   hakmem profile -- ./server --once              where its memory is at the end
@@ -66,8 +67,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peak", action="store_true", help="by what lived when most did")
     parser.add_argument("--heap", metavar="NAME", help="only what lies in heaps of this name; '': in none")
     parser.add_argument("--idle", action="store_true", help="load it, and switch nothing on")
-    parser.add_argument("--on", action="store_true", help="switch it on in a running process")
-    parser.add_argument("--off", action="store_true", help="switch it off in a running process")
+    switch = parser.add_mutually_exclusive_group()
+    switch.add_argument("--on", action="store_true", help="switch it on in a running process")
+    switch.add_argument("--off", action="store_true", help="switch it off in a running process")
     parser.add_argument("what", metavar="PID|FILE", nargs="?", help="a process, or a profile's file")
     add_heap_by(parser)
     add_command(parser, before="{PID|FILE|-- CMD …}")
@@ -235,7 +237,7 @@ def _tell(
     printer.line(
         f"{printer.style(title, 'bold')}: "
         f"{plural(total.samples, 'sample')}"
-        + (f", one every {size(profile.mean)} on average" if profile.mean else "; it is switched off")
+        + (f", one every {_means(profile)} on average" if profile.mean else "; it is switched off")
     )
     if not profile.mean and live == "live":
         printer.line(f"'hakmem profile --on {profile.pid}' switches it on.")
@@ -251,6 +253,11 @@ def _tell(
                      f"{_blocks(amount.live_blocks)}, of {size(amount.all_bytes)} allocated")
     if shown:
         _table(printer, profile, symbols, args)
+
+
+def _means(profile: HeapProfile) -> str:
+    least, most = min(profile.means, default=profile.mean), max(profile.means, default=profile.mean)
+    return size(least) if least == most else f"{size(least)} to {size(most)}"
 
 
 def _blocks(number: float) -> str:

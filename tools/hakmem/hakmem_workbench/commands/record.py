@@ -56,6 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_command(parser)
 
 
+UNRECORDED = "It called no malloc, or the library had no effect: 'hakmem verify -- CMD' shows which."
+
+
 def main(args: argparse.Namespace) -> int:
     preload.resolve_command(args.command)
     chosen = find(args.library)
@@ -63,8 +66,8 @@ def main(args: argparse.Namespace) -> int:
     replayer = beside(chosen, trace.REPLAYER)
     variant = variants.parse(args.under, args.library)
     target = Path(args.output or _default(args.command[0])).absolute()
-    if not target.parent.is_dir():
-        raise Problem(f"there is no folder {target.parent}", "Name a file in an existing folder.")
+    if not os.access(target.parent, os.W_OK):
+        raise Problem(f"there is no folder {target.parent} that can be written to", "Name another place with -o.")
     with tempfile.TemporaryDirectory(prefix=".hakmem-record-", dir=target.parent) as name:
         folder = Path(name)
         folder.chmod(0o777)  # a server may change its user
@@ -73,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
         if not found:
             raise Problem(
                 f"{args.command[0]} was not recorded (exit code {code})",
-                "'hakmem verify -- CMD' shows why a library has no effect on it.",
+                UNRECORDED,
                 1,
             )
         kept = _keep(found, target, args.all)

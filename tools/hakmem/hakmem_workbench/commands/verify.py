@@ -26,6 +26,7 @@ from ..statsfile import Stats
 from ..text import Printer, plural
 from .common import add_command, add_policy, policy
 from .output import stoppable
+from .stat import seconds
 
 EPILOG = (
     """\
@@ -36,7 +37,7 @@ findings (accept one with --allow NAME):
 
 examples:
   hakmem verify -- python3 -c 'import sqlite3'
-  hakmem verify --for 5 -- redis-server --port 0   a server, ended after 5 s
+  hakmem verify --for 5 -- redis-server --port 7777   a server, ended after 5 s
   hakmem verify --as-is -- ./linked-with-hakmem    no preload: as it is
 """
 )
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="limit",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help="end the command after this time",
     )
