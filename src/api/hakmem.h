@@ -34,9 +34,9 @@ void *hakmem_realloc(void *ptr, size_t size);
 /* [POSIX.1-2024] realloc of count * size; NULL and ENOMEM on overflow.
  * Units: elements, bytes. Alignment: 16. errno: ENOMEM. Threads: any. Since: 0.1. */
 void *hakmem_reallocarray(void *ptr, size_t count, size_t size);
-/* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or ENOMEM; errno is left
- * alone; on failure *out is too.
- * Units: bytes. Alignment: as asked, at least 16. errno: kept. Threads: any. Since: 0.1. */
+/* [POSIX.1-2024] 0, or EINVAL (alignment no power of two, or no multiple of sizeof(void *)), or
+ * ENOMEM; on failure *out is left alone.
+ * Units: bytes. Alignment: as asked, at least 16. errno: ENOMEM, as glibc's. Threads: any. Since: 0.1. */
 int hakmem_posix_memalign(void **out, size_t alignment, size_t size);
 /* [C23 7.24.3.1] NULL and EINVAL when alignment is no power of two. size need not be a multiple of it.
  * Units: bytes. Alignment: as asked, at least 16. errno: EINVAL, ENOMEM. Threads: any. Since: 0.1. */

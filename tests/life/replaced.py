@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 60
 OMITTED = re.compile(r"__errno_location|_ITM_\w+|__gmon_start__|__cxa_finalize|hak_\w+")
 BUSY = {"HAKMEM_BACKGROUND": 1, "HAKMEM_PURGE_DELAY_MS": 0, "HAKMEM_GUARD_RATE": 100, "HAKMEM_STATS": 1,
-        "HAKMEM_VERBOSE": 1, "HAKMEM_SS_ACQUIRE_DEBUG": 1, "HAKMEM_STATS_SIGNAL": 10}
+        "HAKMEM_VERBOSE": 1, "HAKMEM_SS_ACQUIRE_DEBUG": 1, "HAKMEM_STATS_SIGNAL": 10, "HAKMEM_LOG_FILE": "/dev/null"}
 COMMON = """
 common: pushq %rbp; movq %rsp, %rbp; andq $-16, %rsp; subq $192, %rsp
 {saves}

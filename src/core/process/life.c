@@ -15,13 +15,16 @@ _Atomic(bool) hak_is_initialised;
 
 bool hak_init_now(void)
 {
+    static _Atomic(bool) has_handlers; /* set before: a function of the C library that was replaced may allocate */
     if (!hak_start())
         return false;
     hak_fork_register();
-    if (hak_options.stats_signal)
-        hak_signal_start();
-    if (hak_options.log_file[0])
-        hak_signal_show_ring_on_abort();
+    if (!HAK_EXCHANGE_RELAXED(&has_handlers, true)) {
+        if (hak_options.stats_signal)
+            hak_signal_start();
+        if (hak_options.log_file[0])
+            hak_signal_show_ring_on_abort();
+    }
     HAK_STORE_RELEASE(&hak_is_initialised, true);
     return true;
 }
