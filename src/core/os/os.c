@@ -303,7 +303,8 @@ int hak_os_resident(void *addr, size_t size, enum hak_cause cause)
     HAK_ASSERT(size <= HAK_RESIDENT_MAX);
     if (hak_options.sandbox)
         return -ENOSYS;
-    int error = (int)CALL_KERNEL(cause, mincore, size, hak_os->resident(addr, size, each_page));
+    int error = cause == HAK_NCAUSES ? (int)hak_os->resident(addr, size, each_page)
+                                     : (int)CALL_KERNEL(cause, mincore, size, hak_os->resident(addr, size, each_page));
     size_t resident = 0;
     for (size_t i = 0; !error && i < size / page; i++)
         resident += each_page[i] & 1 ? page : 0;

@@ -107,7 +107,7 @@ int hak_os_advise(void *addr, size_t size, int advice, enum hak_cause cause);
  * else one madvise per range). Returns the number of bytes purged. */
 size_t hak_os_advise_vector(const struct iovec *ranges, size_t count, int advice, enum hak_cause cause);
 /* How many bytes of a range of up to HAK_RESIDENT_MAX are resident; -errno where nothing is mapped, or with
- * HAKMEM_SANDBOX=1. */
+ * HAKMEM_SANDBOX=1. With HAK_NCAUSES, for a report, the call is not in the ledger. */
 #define HAK_RESIDENT_MAX (2 * HAK_MIB)
 int hak_os_resident(void *addr, size_t size, enum hak_cause cause);
 /* Whether up to HAK_SYSTEM_PAGE bytes can be read. True only as long as no other thread can change the mapping. */

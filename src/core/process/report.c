@@ -325,7 +325,7 @@ HAK_SNAPSHOT static void visit_purged(struct hak_slab *slab, void *context)
     if (!slab->base || (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_PARTIAL) || !slab->sparse)
         return;
     size_t page = hak_os_page_size(), carved = (size_t)slab->carved * slab->stride / page * page;
-    int resident = hak_os_resident(slab->base, carved, HAK_CAUSE_partial_release);
+    int resident = hak_os_resident(slab->base, carved, HAK_NCAUSES);
     if (resident >= 0)
         *bytes += hak_min(carved - (size_t)resident, (size_t)hak_slab_free_blocks(slab) * slab->stride);
 }
