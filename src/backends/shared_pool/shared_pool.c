@@ -53,7 +53,7 @@ static bool is_dense(void *superslab)
 
 /* In a larger heap huge pages pay. They waste little if the program touches what it gets: a superslab that was mapped a
  * little earlier shows that. Two simultaneous threads may check the same one. */
-static void advise_superslab_huge(char *base)
+static void advise_superslabs_huge(char *base, size_t bytes)
 {
     static _Atomic(char *) mapped[HUGE_LOOK_BACK];
     static _Atomic(unsigned) turn;
@@ -63,7 +63,7 @@ static void advise_superslab_huge(char *base)
     char *before = HAK_EXCHANGE_RELAXED(&mapped[HAK_ADD_RELAXED(&turn, 1) % HUGE_LOOK_BACK], base);
     hak_space_stats(&space);
     if (space.handed_out > HUGE_FROM && is_dense(before))
-        hak_huge_page_advise(base, HAK_SUPERSLAB);
+        hak_huge_page_advise(base, bytes);
 }
 
 static void prefault(char *base, size_t bytes)
@@ -75,11 +75,9 @@ static void prefault(char *base, size_t bytes)
     HAK_ADD_RELAXED(&prefault_touched, bytes / HAK_SYSTEM_PAGE);
 }
 
-/* What is mapped ahead of use gets no huge pages. */
 static void prepare_superslabs(char *base, size_t bytes)
 {
-    if (bytes == HAK_SUPERSLAB)
-        advise_superslab_huge(base);
+    advise_superslabs_huge(base, bytes);
     if (hak_options.ss_prefault && !hak_limit_is_tight) /* under a tight limit it is mapped late */
         prefault(base, bytes);
 }
