@@ -96,6 +96,12 @@ static bool is_shared(const char *path, unsigned user)
            (st.st_uid && st.st_uid != user);
 }
 
+bool hak_file_may_be_replaced(const char *path)
+{
+    struct stat st;
+    return HAK_SYSCALL(SYS_newfstatat, AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) || S_ISREG(st.st_mode);
+}
+
 int hak_file_create(const char *path, int flags, unsigned mode)
 {
     struct stat st;

@@ -14,6 +14,8 @@ int hak_file_open(const char *path, int flags);
 /* The same for output: the file is made, or emptied unless O_APPEND is among the flags. In a folder to which others may
  * write, as /tmp, no link is followed, and no file that another user made is taken. A pipe needs a reader. */
 int hak_file_create(const char *path, int flags, unsigned mode);
+/* Whether a file may take its place: there is none, or a regular one; no device, pipe or link. */
+bool hak_file_may_be_replaced(const char *path);
 
 void hak_file_close(int fd);
 /* The beginning of a small file of the kernel, as a string; false if it cannot be read. */

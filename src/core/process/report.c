@@ -511,36 +511,41 @@ static void write_sample(struct hak_stats_writer *w, const char *path, uint64_t 
         w->error = EIO;
 }
 
-/* Closes the descriptor. 0 or the error. */
-static int write_to(int fd)
+/* Closes the descriptor. False if not all was written. */
+static bool write_to(int fd)
 {
     static const enum hak_stats_form forms[] = {
         [HAK_STATS_JSON] = HAK_FORM_JSON, [HAK_STATS_PROMETHEUS] = HAK_FORM_PATHS};
     struct hak_stats_writer w = {.fd = fd, .form = forms[hak_options.stats], .take = write_sample};
     if (fd < 0)
-        return EBADF;
+        return false;
     hak_stats_collect(&w);
     hak_stats_sink_close(fd);
-    return w.error;
+    return !w.error;
 }
 
-/* Prometheus's file is written beside and renamed: its reader never sees a part of it. */
-static int write_file(void)
+/* Prometheus's file is written beside and renamed: its reader never sees a part of it. A device or a pipe stays. */
+static void write_file(void)
 {
+    static _Atomic(bool) told;
     char beside[HAK_PATH_MAX], path[HAK_PATH_MAX], pattern[HAK_PATH_MAX];
-    bool rewrites = hak_options.stats == HAK_STATS_PROMETHEUS;
-    hak_text_format(pattern, sizeof pattern, "%s%s", hak_options.stats_file, rewrites ? ".tmp" : "");
-    int error = write_to(hak_stats_sink_file(pattern));
-    hak_text_path(beside, pattern);
     hak_text_path(path, hak_options.stats_file);
-    return error || !rewrites ? error : (int)HAK_SYSCALL(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, path, 0);
+    bool rewrites = hak_options.stats == HAK_STATS_PROMETHEUS && hak_file_may_be_replaced(path);
+    hak_text_format(pattern, sizeof pattern, "%s%s", hak_options.stats_file, rewrites ? ".tmp" : "");
+    hak_text_path(beside, pattern);
+    int fd = hak_stats_sink_file(pattern);
+    bool whole = write_to(fd);
+    if (whole && rewrites)
+        whole = !HAK_SYSCALL(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, path, 0);
+    if (!whole && fd >= 0 && !HAK_EXCHANGE_RELAXED(&told, true))
+        hak_log("HAKMEM_STATS_FILE=%s: not all could be written; make room for it (told once)", path);
 }
 
 void hak_stats_tick(uint64_t now_ms)
 {
     static uint64_t due_ms;
     if (now_ms >= due_ms && hak_options.stats_file[0])
-        due_ms = write_file() ? UINT64_MAX : now_ms + REWRITE_MS;
+        due_ms = now_ms + REWRITE_MS, write_file();
 }
 
 void hak_stats_now(void)

@@ -73,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def guarded(work: Callable[[], int]) -> int:
     """Runs it; an error becomes one line on stderr and an exit code."""
+    if sys.stdout is None:  # it was started with that closed
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
     try:
         code = work()
         sys.stdout.flush()

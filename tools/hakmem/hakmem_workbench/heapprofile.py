@@ -274,7 +274,7 @@ def _inside(pid: int, writes: bool = False) -> Iterator[tuple[inspection.Process
         pass
     raise Problem(
         f"process {pid} has no heap profile",
-        "It needs libhakmem-profile.so from its start: hakmem profile --idle -- CMD.",
+        "It needs libhakmem-profile.so from its start: hakmem profile --idle -- CMD; or libhakmem-profile.a.",
         code=1,
     )
 

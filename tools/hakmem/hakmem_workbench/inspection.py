@@ -449,6 +449,9 @@ class _Look:
         for name, place in places.items():
             words = (data[at + place : at + place + 8] for data, at in sums)
             heap.counters[name] = sum(int.from_bytes(word, "little") for word in words)
+        for name in "bins.mallocs", "bins.frees":  # only counting builds count them
+            if not heap.counters.get(name):
+                heap.counters.pop(name, None)
         of_cpus = sum(1 for _, data in self.threads if self._arrays(data))
         heap.counters["threads.live"] = heap.heaps - of_cpus
         heap.counters["threads.cpus"] = of_cpus

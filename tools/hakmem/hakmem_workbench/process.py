@@ -24,6 +24,14 @@ def file(pid: int) -> str:
         return ""
 
 
+def root(pid: int) -> str:
+    """Its root folder; "/" if that is ours, or once it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/root")
+    except OSError:
+        return "/"
+
+
 def name(pid: int) -> str:
     """What it was started as: of a script, the script's name, and of a link, the link's; empty once it has ended."""
     try:

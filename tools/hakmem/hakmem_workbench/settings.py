@@ -79,10 +79,10 @@ def described(stats: Stats, library: Library) -> Stats:
     """Adds the description of each setting, which the library's file has, but not its statistics."""
     records = inspection.layout(library.path)
     rows = stats.raw.get("settings")
-    if not records or not rows:
+    if not records or not rows or not stats.settings:
         return stats
     known = records.sentences
-    told = [{"sentence": known.get(row["name"], ""), **row} for row in rows]
+    told = [{"sentence": known.get(row["name"], ""), **row} for row in rows if isinstance(row, dict) and "name" in row]
     return statsfile.parse({**stats.raw, "settings": told})
 
 

@@ -158,6 +158,8 @@ _WRITE_ONE = "Write one with HAKMEM_STATS=json HAKMEM_STATS_FILE=stats-%p.json."
 def load(path: Path) -> Stats:
     """The stats in a file; a Problem says what is wrong with it."""
     try:
+        if path.exists() and not (path.is_file() or path.is_fifo()):
+            raise Problem(f"{path} is not a stats file: it is no file", _WRITE_ONE)
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise Problem(f"{path} can't be read: {error.strerror}", _WRITE_ONE) from error
@@ -181,7 +183,7 @@ def loads(text: str, origin: str) -> Stats:
         except json.JSONDecodeError as error:
             raise Problem(
                 f"{origin} is damaged at line {error.lineno}: {error.msg}",
-                "A process that is killed while it writes leaves such a file.",
+                "A process that is killed while it writes, or a full disk, leaves such a file.",
             ) from error
         start = text.find("{", end)
     if isinstance(value, dict) and "values" in value and "allocator" not in value:
@@ -213,13 +215,13 @@ def parse(value: Mapping[str, Any]) -> Stats:
         allocator=_mapping(value.get("allocator")),
         settings=tuple(_setting(row) for row in _rows(value.get("settings")) if "name" in row),
         os_calls=tuple(_os_call(row) for row in _rows(value.get("os_calls"))),
-        stages=_numbers(value.get("stages")),
+        stages=numbers(value.get("stages")),
         stage_finds={
             str(row["name"]): f"{row.get('finds', '')}{', under the lock' if row.get('locked') else ''}"
             for row in _rows(value.get("stage_list"))
             if "name" in row
         },
-        slabs=_numbers(value.get("slabs")),
+        slabs=numbers(value.get("slabs")),
         latency=_latency(value.get("os_latency"), "cause"),
         stage_latency=_latency(value.get("stage_latency"), "stage"),
         retained=_retained(value.get("retained") or _reasons(value)) or _kept(value),
@@ -334,7 +336,8 @@ def _rows(value: Any) -> list[Mapping[str, Any]]:
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
-def _numbers(value: Any) -> Mapping[str, int]:
+def numbers(value: Any) -> Mapping[str, int]:
+    """Its members that are numbers."""
     return {
         key: int(number)
         for key, number in _mapping(value).items()

@@ -42,8 +42,11 @@ class Symbols:
     """The frames of return addresses, the innermost first."""
 
     def __init__(
-        self, mappings: Sequence[Mapping], addresses: Iterable[int], jit: Sequence[tuple[int, int, str]] = ()
+        self, mappings: Sequence[Mapping], addresses: Iterable[int], jit: Sequence[tuple[int, int, str]] = (),
+        since_ns: int = 0,
     ) -> None:
+        """`since_ns`: when the process started: a file that came to its place later is not what it runs."""
+        self.since_ns = since_ns
         self.mappings = mappings
         self.starts = [mapping.start for mapping in mappings]
         self.frames: dict[int, list[Frame]] = {}
@@ -53,7 +56,7 @@ class Symbols:
             if made := _holder(jit, address - 1):
                 self.frames[address] = [Frame(made)]
             elif mapping is None or not mapping.path.startswith("/"):
-                self.frames[address] = [Frame((mapping and mapping.path) or "(code of no file)")]
+                self.frames[address] = [Frame((mapping and mapping.path) or "(code of no known file)")]
             else:
                 wanted.setdefault(mapping.path, {})[address] = address - 1 - mapping.start + mapping.offset
         for path, offsets in wanted.items():
@@ -67,6 +70,8 @@ class Symbols:
     def _name(self, path: str, offsets: dict[int, int]) -> None:
         segments, named = [], []
         try:
+            if self.since_ns and os.stat(path).st_ctime_ns > self.since_ns:
+                raise elf.NotElf(path)
             segments, named = elf.segments(path), elf.functions(path)
             if debug := elf.debug_file(path):
                 named = sorted(named + elf.functions(debug))

@@ -411,7 +411,7 @@ sys.stdin.read()
     assert "Most of it is sparse. What would release it: no setting" in text
     assert "System calls The allocator made" in text
     assert "to 50-60 %" in text
-    assert re.search(r"Live blocks by size: 1\d\d\d bytes \d\d\.\d MiB", text)
+    assert re.search(r"Live blocks in slabs by size: 1\d\d\d bytes \d\d\.\d MiB", text)
     assert re.search(r"sparse \d\d\.\d MiB beside \d+-byte blocks \(", text)
     assert any(line.split()[0] == pid and "sparse" in line for line in top.out.splitlines())
     seen = json.loads(parsed.out)

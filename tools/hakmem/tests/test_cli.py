@@ -214,3 +214,10 @@ def test_a_full_disk(words: list[str]) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "hakmem: the output can't be written: No space left on device. Make room for it.\n"
+
+
+def test_closed_streams(tmp_path: Path) -> None:
+    """As under cron and in daemons: the exit code is the same, and nothing is said elsewhere."""
+    for closed in ">&-", "2>&-", ">&- 2>&-":
+        done = subprocess.run(f"{sys.executable} {TOOL} --version {closed}", shell=True, capture_output=True, check=True)
+        assert not done.stderr

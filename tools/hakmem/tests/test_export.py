@@ -132,6 +132,17 @@ def test_processes_by_name(hakmem: Hakmem, real_library: Path, tmp_path: Path) -
     assert "serves no process of ten-of-them" in hakmem("export", "ten-of-them").err
 
 
+def test_what_is_no_file_keeps_its_place(hakmem: Hakmem, tmp_path: Path) -> None:
+    """A link, and so a device; and a source that is named twice counts once."""
+    source, target, link = (tmp_path / name for name in ("stats.json", "real", "link"))
+    source.write_text(json.dumps(STATS))
+    link.symlink_to(target)
+    assert hakmem("export", source, source, "-o", link).code == 0
+    lines = target.read_text().splitlines()
+    assert link.is_symlink() and len(lines) == len(set(lines)) > 10
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_mistakes(hakmem: Hakmem) -> None:
     assert "--every needs" in hakmem("export", "x.json", "--every", "1").err
     for text in ("0", "nan", "inf", "soon"):

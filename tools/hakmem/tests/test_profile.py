@@ -142,6 +142,21 @@ def test_pprof_agrees(
         assert float(flat[function].removesuffix("B")) == pytest.approx(live(profile, function), rel=1e-3)
 
 
+def test_a_file_that_was_replaced_has_no_names(
+    hakmem: Hakmem, real_library: Path, observer: Path, profiled: Path, tmp_path: Path
+) -> None:
+    """As after an upgrade: the names would be those of another program."""
+    program, file = tmp_path / "program", tmp_path / "profile"
+    shutil.copy(profiled, program)
+    environment = _environment(real_library, observer) | {"HAKMEM_PROFILE_FILE": str(file)}
+    subprocess.run([program], env=environment, check=True)
+    assert "    keeps  profiled.c:" in hakmem("profile", str(file)).out
+    program.unlink()
+    shutil.copy(profiled, program)
+    said = hakmem("profile", str(file)).out
+    assert "keeps" not in said and "    program+0x" in said
+
+
 def test_a_forked_child_has_its_own(
     real_library: Path, observer: Path, profiled: Path, tmp_path: Path
 ) -> None:
@@ -513,7 +528,7 @@ def test_functions_of_a_jit(tmp_path: Path) -> None:
         jit = jit_functions(pid, started)
         frames = Symbols([mapping], (0x1111, 0x1121, 0x1210, 0x9000), jit).frames
         assert frames[0x1111][0].function == "~hot function" and frames[0x1210][0].function == "other"
-        assert frames[0x1121] == frames[0x9000] == [Frame("(code of no file)")]
+        assert frames[0x1121] == frames[0x9000] == [Frame("(code of no known file)")]
         assert jit_functions(pid, started + 1) == []
         file.rename(tmp_path / "map")
         file.symlink_to(tmp_path / "map")

@@ -15,7 +15,7 @@ from pathlib import Path
 from .. import inspection, process, statsfile
 from ..errors import Problem
 from ..statsfile import OsCall, ProgramHeap, Retained, Stats, by_name
-from ..text import listing, word
+from ..text import listing, plural, word
 from .common import served
 from .stat import seconds
 
@@ -95,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
     first = True
     while True:
         try:
-            texts = [_of_file(Path(one), args.heaps) for one in files]
+            texts = [_of_file(Path(one), args.heaps) for one in dict.fromkeys(files)]
             texts += _of_processes([one for one in args.sources if one not in files], args.heaps)
         except Problem:
             if first or any(process.alive(int(one)) for one in args.sources if one.isdecimal()):
@@ -123,11 +123,14 @@ def main(args: argparse.Namespace) -> int:
 
 def _of_processes(sources: list[str], most: int) -> list[Samples]:
     """Those that are left; a Problem if none is."""
-    pids = [int(one) for one in sources if one.isdecimal()]
+    pids, refused = [int(one) for one in sources if one.isdecimal()], 0
     if names := [one for one in sources if not one.isdecimal()]:
-        pids += [pid for pid in served()[0] if process.names(pid) & {*names} and pid not in pids]
-    found, why = [], Problem(f"hakmem serves no process of {listing(names, 'or')}", "'hakmem top' lists all.", 1)
-    for pid in pids:
+        seen, refused = served()
+        pids += [pid for pid in seen if process.names(pid) & {*names}]
+    unread = f" that can be read; {plural(refused, 'other')} can't" if refused else ""
+    why = Problem(f"hakmem serves no process of {listing(names, 'or')}{unread}", "'hakmem top' lists all.", 1)
+    found = []
+    for pid in dict.fromkeys(pids):
         try:
             found.append(_of_process(pid, most))
         except Problem as problem:
@@ -147,13 +150,13 @@ def _of_process(pid: int, most: int) -> Samples:
 def _of_file(path: Path, most: int = MOST_HEAPS) -> Samples:
     stats = statsfile.load(path)
     labels = {key: str(stats.allocator.get(key, "")) for key in ("pid", "program")}
-    memory = stats.raw.get("memory", {})
+    memory = statsfile.numbers(stats.raw.get("memory"))
     rest = {
         "hakmem_threads": memory.get("threads", 0),
         "hakmem_resident_bytes": memory.get("resident_bytes", 0),
     }
-    counted = stats.raw.get("bins", {})
-    return render(labels, stats, rest, {f"bins.{name}": number for name, number in counted.items()}, most=most)
+    counted = {f"bins.{name}": number for name, number in statsfile.numbers(stats.raw.get("bins")).items()}
+    return render(labels, stats, rest, counted, most=most)
 
 
 def render(
@@ -216,12 +219,19 @@ def _escaped(text: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
+    """A reader never sees a part of it. A device, a pipe and what a link names keep their place."""
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as stream:
-            stream.write(text)
-        os.chmod(stream.name, 0o644)
-        os.replace(stream.name, path)
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text)
+            return
+        number, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(number, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            os.chmod(beside, 0o644)
+            os.replace(beside, path)
+        except OSError:
+            os.unlink(beside)
+            raise
     except OSError as error:
         raise Problem(f"{path} can't be written: {error.strerror}", "Name a writable file.") from error

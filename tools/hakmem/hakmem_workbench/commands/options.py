@@ -107,7 +107,7 @@ def _print_short(printer: Printer, rows: list[Setting]) -> None:
         printer.line(_cut(words, printer.width), *(("yellow",) if row.changed else ()))
     printer.line()
     if any(row.changeable for row in shown):
-        printer.line("* can change in a running process: hakmem set PID NAME=VALUE", "dim")
+        printer.line("* can change in a running process: hakmem set PID NAME=VALUE, which says where it cannot", "dim")
     more = "'hakmem options WORD' describes the settings that match a word, --long all of them."
     if hidden := len(rows) - len(shown):
         more += f" Not shown: {plural(hidden, 'inherited name')} of these settings."

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .. import children, elf, heapprofile, inspection, library, preload, settings
+from .. import children, elf, heapprofile, inspection, library, preload, process, settings
 from ..errors import Problem
 from ..heapprofile import Amount, HeapProfile
 from ..symbols import Symbols, jit_functions
@@ -204,7 +204,8 @@ def _show(
         profile.sites = {site: amount for site, amount in profile.sites.items() if site.heap == args.heap}
         if shown and not profile.sites:
             unknown = f"no heap has the name '{args.heap}'; there are: {', '.join(heaps) or 'none'}"
-    symbols = Symbols(profile.mappings, profile.addresses, jit)
+    elsewhere = shown and live == "live" and process.root(profile.pid) != "/"  # its files are not ours
+    symbols = Symbols(profile.mappings, profile.addresses, jit, 1 if elsewhere else profile.started_ns)
     title = f"heap profile of {_whose(profiles)}" + (f", less that of {_whose(base)}" if base else "")
     try:  # a reader of the table may leave early
         written = _write(output, raw, title, profile, symbols) if output else ""

@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_command(parser)
 
 
-UNRECORDED = "It called no malloc, or the library had no effect: 'hakmem verify -- CMD' shows which."
+UNRECORDED = "It called no malloc, its trace had no room, or the library had no effect: 'hakmem verify -- CMD' shows that."
 
 
 def main(args: argparse.Namespace) -> int:
@@ -116,6 +116,8 @@ def _keep(
             goal = target.with_name(f"{stem}-{path.name}{dot}{rest}")
         if goal.suffix == ".gz":
             trace.compress(path, goal)
+        elif goal.exists() and not goal.is_file():  # a device or a pipe stays
+            goal.write_bytes(path.read_bytes())
         else:
             path.replace(goal)
         kept.append((goal, facts))

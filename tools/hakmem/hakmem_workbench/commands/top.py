@@ -29,6 +29,7 @@ read from outside: it needs no setting, and is not stopped.
 SORTED_BY = ("live", "retained", "resident")
 _SLOW = ("bins.refills", "bins.checks", "bins.slabs_acquired")
 _BACK = ("madvise", "process_madvise", "munmap")
+_ADVICE = ("huge_page", "superslab_map", "prefault")  # whose madvise returns nothing
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +158,7 @@ def _slow(heap: Heap) -> int:
 
 
 def _given_back(heap: Heap) -> int:
-    return sum(call.bytes for call in heap.os_calls if call.call in _BACK and call.cause != "huge_page")
+    return sum(call.bytes for call in heap.os_calls if call.call in _BACK and call.cause not in _ADVICE)
 
 
 def _rate(now: int, before: int | None, passed: float, words: object) -> str:
