@@ -25,7 +25,7 @@ static _Atomic(bool) ready;
 static __thread struct self {
     _Atomic(size_t) left; /* bytes until the next sample */
     size_t mean;          /* with which the distance was drawn; 0: not drawn yet */
-    bool inside; /* calls made while sampling are not sampled */
+    bool inside;          /* calls made while sampling are not sampled */
 } self __attribute__((tls_model("initial-exec")));
 
 /* --- distances ------------------------------------------------------------------------------------------ */
