@@ -219,5 +219,5 @@ def test_a_full_disk(words: list[str]) -> None:
 def test_closed_streams(tmp_path: Path) -> None:
     """As under cron and in daemons: the exit code is the same, and nothing is said elsewhere."""
     for closed in ">&-", "2>&-", ">&- 2>&-":
-        done = subprocess.run(f"{sys.executable} {TOOL} --version {closed}", shell=True, capture_output=True, check=True)
-        assert not done.stderr
+        line = f"{sys.executable} {TOOL} --version {closed}"
+        assert not subprocess.run(line, shell=True, capture_output=True, check=True).stderr

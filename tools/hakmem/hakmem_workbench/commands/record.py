@@ -56,7 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_command(parser)
 
 
-UNRECORDED = "It called no malloc, its trace had no room, or the library had no effect: 'hakmem verify -- CMD' shows that."
+UNRECORDED = (
+    "It called no malloc, its trace had no room, or the library had no effect: 'hakmem verify -- CMD' shows that."
+)
 
 
 def main(args: argparse.Namespace) -> int:
