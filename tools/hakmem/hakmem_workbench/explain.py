@@ -7,6 +7,7 @@ it moves. An unknown cause is reported under its own name.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -391,8 +392,7 @@ def _retained(stats: Stats) -> Section | None:
         section.lead += "."
     for row in rows:
         fact = size(row.bytes)
-        if row.sizes:
-            most = sorted(row.sizes.items(), key=lambda item: -item[1])[:3]
+        if most := [(number, amount) for number, amount in Counter(row.sizes).most_common(3) if amount]:
             fact += " beside " + listing([f"{number}-byte blocks ({size(amount)})" for number, amount in most])
         if row.age_seconds:
             fact += f", the oldest for {duration(row.age_seconds)}"

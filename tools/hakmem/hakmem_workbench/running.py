@@ -86,17 +86,14 @@ class Running:
     def changed(self) -> list[Setting]:
         return [one for one in self.settings() if one.value != one.default]
 
-    def change(self, setting: Setting, value: str) -> None:
-        """Raises a Problem for an impossible change, before anything is written."""
+    def check(self, setting: Setting, value: str) -> int:
+        """The value as a number; a Problem if the change is impossible."""
         if not setting.changeable:
             raise Problem(
                 f"{setting.name} is read only at the start",
                 f"Start the program anew with {setting.name}={value}.",
             )
         number = _number(setting, value)
-        if setting.name == _PROFILE:
-            heapprofile.set_mean(self.process.pid, number)
-            return
         if setting.name == _BACKGROUND and number and self.value(setting) == "0":
             raise Problem(
                 "a thread can't be started from outside",
@@ -107,7 +104,14 @@ class Running:
                 "guarded blocks have no place in this process yet",
                 "Start it with HAKMEM_GUARD_RATE, or call hakmem_set in it.",
             )
-        self.process.write(self.places[setting.name], _NUMBER.pack(number))
+        return number
+
+    def change(self, setting: Setting, value: str) -> None:
+        number = self.check(setting, value)
+        if setting.name == _PROFILE:
+            heapprofile.set_mean(self.process.pid, number)
+        else:
+            self.process.write(self.places[setting.name], _NUMBER.pack(number))
 
 
 def _number(setting: Setting, value: str) -> int:

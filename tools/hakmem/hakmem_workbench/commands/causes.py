@@ -93,10 +93,10 @@ def _running(printer: Printer, heap: inspection.Heap, stats: Stats) -> None:
     for section in explain(stats):
         _section(printer, section)
         if section.title == "Memory that is kept" and any(heap.occupancy):
-            printer.paragraph(f"Slabs by how full they are: {heap.filling()}.", "    ")
+            printer.paragraph(f"Slabs by how full they are: {heap.filling()}.", "  ")
             most = [(number, amount) for number, amount in heap.live_sizes.most_common(5) if amount]
             words = ", ".join(f"{number} bytes {size(amount)}" for number, amount in most)
-            printer.paragraph(f"Live blocks in slabs by size: {words or 'none'}.", "    ")
+            printer.paragraph(f"Live blocks in slabs by size: {words or 'none'}.", "  ")
 
 
 def _container(group: dict[str, int]) -> str:

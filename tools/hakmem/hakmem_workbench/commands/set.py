@@ -38,6 +38,8 @@ def main(args: argparse.Namespace) -> int:
     printer = Printer()
     with running.of(args.pid, writes=True) as process:
         for name, value in wanted:
+            process.check(process.setting(name), value)
+        for name, value in wanted:
             setting = process.setting(name)
             before = process.value(setting)
             process.change(setting, value)
