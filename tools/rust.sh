@@ -12,7 +12,7 @@ set -euo pipefail
 usage "" "$@"
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../bindings/rust"
-readonly FEATURES=("" cache-list header header-small hardened override "header hardened"
+readonly FEATURES=("" cache-list header header-small hardened override allocator-api2 "header hardened"
     "cache-list override")
 readonly ALLOCATORS=(system hakmem mimalloc jemalloc snmalloc rpmalloc)
 

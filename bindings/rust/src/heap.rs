@@ -36,6 +36,8 @@ extern "C" {
     fn hakmem_heap_new(options: *const Options) -> *mut c_void;
     fn hakmem_heap_destroy(heap: *mut c_void);
     fn hakmem_heap_aligned_alloc(heap: *mut c_void, alignment: usize, size: usize) -> *mut c_void;
+    #[cfg(feature = "allocator-api2")]
+    fn hakmem_heap_realloc(heap: *mut c_void, block: *mut c_void, size: usize) -> *mut c_void;
     fn hakmem_heap_free(heap: *mut c_void, block: *mut c_void);
     fn hakmem_heap_trim(heap: *mut c_void) -> usize;
     fn hakmem_heap_stats(heap: *mut c_void, stats: *mut Stats);
@@ -196,6 +198,58 @@ impl<T> Drop for HeapBox<'_, T> {
         unsafe {
             ptr::drop_in_place(self.block.as_ptr());
             hakmem_heap_free(ptr::null_mut(), self.block.as_ptr().cast());
+        }
+    }
+}
+
+#[cfg(feature = "allocator-api2")]
+mod allocator {
+    use super::*;
+    use crate::ALIGNMENT;
+    use allocator_api2::alloc::{AllocError, Allocator};
+
+    /// What the library returned, as a block of the layout.
+    fn block_of(block: *mut c_void, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let block = NonNull::new(block.cast::<u8>()).ok_or(AllocError)?;
+        Ok(NonNull::slice_from_raw_parts(block, layout.size()))
+    }
+
+    impl Heap {
+        /// A realloc aligns as a malloc does.
+        unsafe fn resize(
+            &self,
+            block: NonNull<u8>,
+            old: Layout,
+            new: Layout,
+        ) -> Result<NonNull<[u8]>, AllocError> {
+            if new.align() <= ALIGNMENT && new.size() > 0 {
+                return block_of(hakmem_heap_realloc(self.0.as_ptr(), block.as_ptr().cast(), new.size()), new);
+            }
+            let moved = self.allocate(new)?;
+            ptr::copy_nonoverlapping(block.as_ptr(), moved.cast().as_ptr(), old.size().min(new.size()));
+            self.deallocate(block, old);
+            Ok(moved)
+        }
+    }
+
+    // SAFETY: blocks stay where they are until they are freed, or the heap ends, which the reference outlives not; all
+    // copies of the reference mean the same heap.
+    unsafe impl Allocator for &Heap {
+        fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            // SAFETY: the heap is alive.
+            block_of(unsafe { hakmem_heap_aligned_alloc(self.0.as_ptr(), layout.align(), layout.size()) }, layout)
+        }
+
+        unsafe fn deallocate(&self, block: NonNull<u8>, _: Layout) {
+            hakmem_heap_free(self.0.as_ptr(), block.as_ptr().cast());
+        }
+
+        unsafe fn grow(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            self.resize(block, old, new)
+        }
+
+        unsafe fn shrink(&self, block: NonNull<u8>, old: Layout, new: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            self.resize(block, old, new)
         }
     }
 }
