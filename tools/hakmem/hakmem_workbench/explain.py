@@ -74,7 +74,7 @@ REASONS = {
         "free blocks in slabs that still hold live ones; they serve the next malloc of their size",
         {
             "HAKMEM_BACKGROUND=1": "system pages without a live block are returned half a second, and the purge delay, "
-            "after the last malloc from their slab; costs a thread"
+            "after the last malloc from their slab, once the heap has held 4 MiB; costs a thread"
         },
         "hakmem_trim(0) or malloc_trim(0), called in the program, at once; where a live block lies in each system "
         "page, only the program, by freeing it",
@@ -104,11 +104,12 @@ REASONS = {
 
 # Counters of settings that also change a cause or a reason with another name.
 _LEADS_TO = {
-    "batch_release": ("allocator.release",),
-    "direct_release": ("allocator.release",),
     "dirty": ("purge", "partial_release"),
     "lru": ("lru_evict",),
 }
+
+# Limits that hardly a program reaches, and another way of giving back, which gives back more.
+_SELDOM = ("HAKMEM_BATCH_MAX_MB", "HAKMEM_BATCH_MAX_RANGES", "HAKMEM_RELEASE")
 
 _GIVES_BACK = (
     "partial_release",
@@ -122,6 +123,7 @@ _GIVES_BACK = (
 _RELEASING = ("madvise", "process_madvise", "munmap")
 _REGRET_IS_MUCH = 0.5
 _MUCH_BYTES = 1 << 20
+_LITTLE_BYTES = 256 << 10
 _DEAR_SECONDS = 0.001  # system calls that take less do not matter
 _DEAR_SHARE = 0.001  # nor this share of a process's age
 _MUCH_KEPT = 16 << 20  # or a quarter of this, if it is half of the heap
@@ -199,18 +201,18 @@ def _in_short(stats: Stats) -> Section | None:
         words += f" Most of it is {most.reason}. {_release(stats, most)}"
     section = Section("In short", words)
     dearth = max(_DEAR_SECONDS, stats.age_seconds * _DEAR_SHARE)
-    wasted = {cause: share for cause in groups if costs[cause] >= dearth and (share := _in_vain(groups[cause]))}
-    dear = [first] if costs[first] >= dearth and not stats.running else []
-    tries = [s for cause in dict.fromkeys([*wasted, *dear]) for s in _tries(stats, cause)]
-    found = [f"{percent(share)} of {cause}" for cause, share in wasted.items() if _tries(stats, cause)]
-    if found:
-        section.lead += f" {listing(found)} was in vain."
+    spent = sum(costs[cause] for cause in groups if cause in _GIVES_BACK)
+    vain, longer = _in_vain(stats) if spent >= dearth else 0, _longer_delay(stats)
+    dear = costs[first] >= dearth and not stats.running
+    tries = [longer] if vain and longer else _tries(stats, first) if dear else []
+    if vain and longer:
+        section.lead += f" {percent(vain)} of what was given back was in vain."
     best, amount = _best_setting(stats, kept)
     live = stats.live_bytes if stats.live_resident_bytes is None else stats.live_resident_bytes
     heap = live + sum(row.bytes for row in kept)
     verb = "change"
     if amount >= _MUCH_KEPT or amount >= max(_MUCH_KEPT // 4, heap / 2):
-        section.lead += f" {best} gives back up to {size(amount)}."
+        section.lead += f" {best} {_would(stats)} up to {size(amount)}."
         verb = "try"
         tries.insert(0, f"set:{best.removeprefix('HAKMEM_')}")
     if tries and stats.running:
@@ -225,33 +227,44 @@ def _in_short(stats: Stats) -> Section | None:
     return section
 
 
-def _in_vain(rows: list[OsCall]) -> float:
-    """The share that was needed again, if it is much."""
-    back = sum(row.bytes for row in rows if row.call in _RELEASING)
-    regret = sum(row.regret_bytes for row in rows if row.call in _RELEASING)
+def _given_back(stats: Stats) -> tuple[int, int]:
+    """Bytes that went back, and of these what was handed out again within a second. What one cause returned may be
+    taken for what another did, so that only their sum counts.
+    """
+    rows = [row for row in stats.os_calls if row.call in _RELEASING and row.cause in _GIVES_BACK]
+    back = sum(row.bytes for row in rows)
+    return back, min(back, sum(row.regret_bytes for row in rows))
+
+
+def _in_vain(stats: Stats) -> float:
+    """The share that was needed again, if it is much. Near a limit, memory is returned whatever the delay."""
+    back, regret = _given_back(stats)
+    limit = stats.setting("HAKMEM_LIMIT_MB")
+    if stats.budget_bytes or limit and limit.value not in ("", "0"):
+        return 0
     return regret / back if regret > max(back * _REGRET_IS_MUCH, _MUCH_BYTES) else 0
 
 
+def _longer_delay(stats: Stats) -> str:
+    setting = stats.setting("HAKMEM_PURGE_DELAY_MS")
+    longer = _other_value(setting) if setting else None
+    return f"set:PURGE_DELAY_MS={longer}" if longer else ""
+
+
+def _would(stats: Stats) -> str:
+    """At its end a program is not idle any more."""
+    return "gives back" if stats.running else "would give back, while the program sleeps,"
+
+
 def _tries(stats: Stats, cause: str) -> list[str]:
-    """Another value of each setting that changes the cause, as a variant of `hakmem ab`. Near a limit, memory is
-    returned however it is released; and who runs with a chosen release has left the other one.
-    """
-    found = []
-    for setting in settings_that_move(stats, cause):
-        other = _other_value(setting)
-        if setting.name == "HAKMEM_RELEASE":
-            limit = stats.setting("HAKMEM_LIMIT_MB")
-            if stats.budget_bytes or limit and limit.value not in ("", "0") or stats.running and setting.value:
-                continue
-            found.append(f"release={'direct' if cause == 'batch_release' else 'batch'}")
-        elif other is not None:
-            found.append(f"set:{setting.name.removeprefix('HAKMEM_')}={other}")
-    return found
+    """Another value of each setting that changes the cause, as a variant of `hakmem ab`."""
+    moving = ((setting, _other_value(setting)) for setting in settings_that_move(stats, cause))
+    return [f"set:{setting.name.removeprefix('HAKMEM_')}={other}" for setting, other in moving if other is not None]
 
 
 def _offers(stats: Stats, row: Retained) -> dict[str, str]:
-    """What would release it and is not set yet."""
-    offered = REASONS[row.reason].settings if row.reason in REASONS else {}
+    """What would release it and is not set yet. A little of it may be what the setting leaves."""
+    offered = REASONS[row.reason].settings if row.reason in REASONS and row.bytes >= _LITTLE_BYTES else {}
     present = {f"{setting.name}={setting.value}" for setting in stats.settings}
     return {assignment: words for assignment, words in offered.items() if assignment not in present}
 
@@ -298,6 +311,7 @@ def settings_that_move(stats: Stats, name: str) -> tuple[Setting, ...]:
         setting
         for setting in stats.settings
         if not setting.maps_to
+        and setting.name not in _SELDOM
         and names & {*re.findall(r"[a-z0-9_.]+", setting.moves), *re.findall(r"\w+", setting.moves)}
     )
 
@@ -329,6 +343,10 @@ def _system_calls(stats: Stats) -> Section:
     if ns:
         share = sum(row.ns for row in groups[first]) / ns
         lead += f", {duration(ns / 1e9)} in all; {percent(share)} of that time is {first}"
+    back, regret = _given_back(stats)
+    if back:
+        lead += f". Of {size(back)} that went back, {percent(regret / back) if regret else 'nothing'} was handed out "
+        lead += "again within a second"
     section = Section("System calls", lead + ".")
     for cause, group in groups.items():
         section.items.append(_cause(stats, cause, group))
@@ -351,24 +369,7 @@ def _cause(stats: Stats, cause: str, rows: list[OsCall]) -> Item:
     )
     if sum(row.calls for row in rows) > 1:
         fact += _times(stats.latency.get(cause), "a call")
-    releases = [row for row in rows if row.call in _RELEASING and row.bytes]
-    regret = sum(row.regret_bytes for row in releases)
-    judgement = ""
-    if releases:
-        back = sum(row.bytes for row in releases)
-        if regret > back * _REGRET_IS_MUCH:
-            judgement = (
-                f"{size(regret)} of the {size(back)} given back ({percent(regret / back)}) was "
-                "handed "
-                "out again within a second: giving it back bought little."
-            )
-        elif regret:
-            judgement = (
-                f"{percent(regret / back)} of what was given back was needed again within a second."
-            )
-        elif cause in _GIVES_BACK:
-            judgement = "None of it was needed again within a second: it was right to give it back."
-    return Item(cause, fact, CAUSES.get(cause, ""), judgement, settings_that_move(stats, cause))
+    return Item(cause, fact, CAUSES.get(cause, ""), "", settings_that_move(stats, cause))
 
 
 def _made(row: OsCall) -> str:
@@ -413,7 +414,7 @@ def _release(stats: Stats, row: Retained) -> str:
     reason = REASONS.get(row.reason)
     for assignment, words in _offers(stats, row).items():
         if gain := _gains(stats, row):
-            return f"{assignment} gives back up to {size(gain)}: {words}."
+            return f"{assignment} {_would(stats)} up to {size(gain)}: {words}."
     if row.returnable is not None and row.returnable < row.bytes / 8:
         return "What would release it: no setting; only the program, by freeing the live blocks beside them."
     return f"What would release it: {reason.release}." if reason and reason.release else ""

@@ -78,7 +78,7 @@ def label(path: str | None) -> str:
     facts = _facts(path)
     if facts is None:
         return os.path.basename(path)
-    return "hakmem" if is_hakmem(facts) else facts.name
+    return "hakmem" if is_hakmem(facts) or library.serves_jemalloc(facts) else facts.name
 
 
 def is_libc(path: str) -> bool:

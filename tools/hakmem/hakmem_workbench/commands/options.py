@@ -44,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     assigned = policy(args)
     if assigned:
         settings.check(chosen, assigned)
-    stats, _ = settings.ask(chosen, assigned)
+    stats, said = settings.ask(chosen, assigned)
     if not stats.settings:
         raise Problem(f"{chosen.path} reports no settings", settings.TOO_OLD)
     table = [_in_effect(chosen, setting, stats, assigned) for setting in stats.settings]
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
         print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     else:
         _print(Printer(), chosen, stats, rows, bool(args.long or args.words))
-    return _judge_environment(table, args.words, rows)
+    return _judge_environment(table, args.words, rows, said)
 
 
 def _in_effect(
@@ -65,6 +65,8 @@ def _in_effect(
     if setting.name not in settings.ASKED_WITH:
         value = settings.effective(setting, stats)
         refused = value != setting.value and bool(setting.value)
+        if setting.source == "default" and setting.value not in ("", setting.default):
+            setting = dataclasses.replace(setting, source="an inherited name in the environment")
         return dataclasses.replace(
             setting,
             value=value,
@@ -103,7 +105,8 @@ def _print_short(printer: Printer, rows: list[Setting]) -> None:
     for row in shown:
         marked = row.name + "*" * row.changeable
         words = f"{marked:<{name + 1}} {row.value or '(empty)':<{value}}  "
-        words += f"from {row.source}: {row.sentence}" if row.changed else row.sentence
+        sentence = row.sentence or f"acts through {row.maps_to}"
+        words += f"from {row.source}: {sentence}" if row.changed else sentence
         printer.line(_cut(words, printer.width), *(("yellow",) if row.changed else ()))
     printer.line()
     if any(row.changeable for row in shown):
@@ -139,10 +142,15 @@ def _print_full(printer: Printer, row: Setting) -> None:
         printer.paragraph(f"watch: {row.moves}, in the report of HAKMEM_STATS", "    ")
 
 
-def _judge_environment(table: list[Setting], words: list[str], rows: list[Setting]) -> int:
-    """A misspelt setting in the environment is also reported here, with a non-zero exit code."""
-    lost = settings.unknown(settings.own_settings(os.environ), table)
+def _judge_environment(table: list[Setting], words: list[str], rows: list[Setting], said: str) -> int:
+    """A misspelt setting in the environment is also reported here, with a non-zero exit code; and a refused value."""
+    own = settings.own_settings(os.environ)
+    lost = settings.unknown(own, table)
     printer = Printer(os.fdopen(os.dup(2), "w"))
+    known = [(name, value) for name, value in own.items() if name not in (*dict(lost), *settings.ASKED_WITH)]
+    for line in said.splitlines():
+        if any(f" {name}={value}:" in line for name, value in known):
+            printer.line(line)
     for name, hint in lost:
         printer.line(f"hakmem: {name} in the environment is not a setting; {hint}".rstrip("; "))
     if words and not rows:

@@ -88,6 +88,8 @@ def main(args: argparse.Namespace) -> int:
         )
     if args.output and not os.access(folder := os.path.dirname(args.output) or ".", os.W_OK):
         raise Problem(f"there is no folder {folder} that can be written to", "Name another place with -o.")
+    if args.idle and (args.output or args.base):
+        raise Problem("--idle writes no profile", "hakmem profile PID -o NAME reads it while the program runs.")
     base = heapprofile.load_all(args.base) if args.base else []
     if args.command:
         return _run(args, base)
@@ -203,7 +205,8 @@ def _show(
     if args.heap is not None:
         profile.sites = {site: amount for site, amount in profile.sites.items() if site.heap == args.heap}
         if shown and not profile.sites:
-            unknown = f"no heap has the name '{args.heap}'; there are: {', '.join(heaps) or 'none'}"
+            what = f"no heap has the name '{args.heap}'" if args.heap else "all samples lie in heaps"
+            unknown = f"{what}; there are: {', '.join(heaps) or 'none'}"
     elsewhere = shown and live == "live" and process.root(profile.pid) != "/"  # its files are not ours
     symbols = Symbols(profile.mappings, profile.addresses, jit, 1 if elsewhere else profile.started_ns)
     title = f"heap profile of {_whose(profiles)}" + (f", less that of {_whose(base)}" if base else "")

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="keep each process's trace: FILE with its number before .trace",
+        help="keep each process's trace: FILE the largest, the others with their process id before .trace",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing about the traces")
     add_command(parser)
