@@ -115,7 +115,7 @@ def test_flame_graph_of_what_went(browser: Browser, tmp_path: Path) -> None:
     browser.open(page, 360)
     assert browser.run("document.querySelector(':checked').parentElement.innerText").strip() == "live bytes that went"
     titles = browser.run("[...document.querySelectorAll('#graph div')].map(box => box.title)")
-    assert titles == ["all \n100 B, 100.0 %", "(code of no file) \n100 B, 100.0 %"]
+    assert titles == ["all \n100 B, 100.0 %", "(code of no known file) \n100 B, 100.0 %"]
     assert browser.run("[...document.querySelectorAll('label')].every(label => label.getClientRects().length === 1)")
     assert browser.run("document.documentElement.scrollWidth <= innerWidth") and browser.console == []
 
