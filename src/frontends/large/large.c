@@ -251,22 +251,23 @@ static void look_at_cleared(char *block)
     hak_huge_look(HUGE_ZEROED, (struct huge_sample){block, HUGE_EVIDENCE_MIN, HUGE_EVIDENCE_MIN});
 }
 
-/* Whether the kernel shall clear a block's old pages. They cost no memory then until the program touches them, but a
- * fault each, so it clears one block of SAMPLE_EVERY where the program touches most of them. A huge page would make all
- * of it resident at the first touch, and the sample would look dense. */
-static bool kernel_clears(char *block, size_t size)
+/* Up to where the kernel shall clear a block's old pages. They cost no memory then until the program touches them, but
+ * a fault each: where the program touches most of them, it clears only the sample, of one block of SAMPLE_EVERY. A huge
+ * page would make all of it resident at the first touch, and the sample would look dense. */
+static size_t kernel_clears(char *block, size_t size)
 {
     static _Atomic(unsigned) turn;
     if (size < HUGE_EVIDENCE_MIN)
-        return false;
+        return 0;
     char *last = HAK_LOAD_RELAXED(&cleared);
     if (last)
         look_at_cleared(last);
-    if (hak_huge_is_dense(HUGE_ZEROED) && HAK_ADD_RELAXED(&turn, 1) % SAMPLE_EVERY)
-        return false;
+    bool dense = hak_huge_is_dense(HUGE_ZEROED);
+    if (dense && HAK_ADD_RELAXED(&turn, 1) % SAMPLE_EVERY)
+        return 0;
     hak_pages_keep_small(block, hak_huge_is_sparse(HUGE_ZEROED) ? size : HUGE_EVIDENCE_MIN);
     HAK_STORE_RELAXED(&cleared, block);
-    return true;
+    return dense ? HUGE_EVIDENCE_MIN : SIZE_MAX;
 }
 
 static bool is_dirty(const struct span_request *r, unsigned page)
@@ -276,13 +277,15 @@ static bool is_dirty(const struct span_request *r, unsigned page)
 
 static void clear_dirty(char *block, size_t size, const struct span_request *r)
 {
-    bool by_kernel = kernel_clears(block, size);
+    size_t by_kernel = kernel_clears(block, size);
     for (unsigned i = 0, n; i < r->pages; i += n + 1) {
         for (n = 0; i + n < r->pages && is_dirty(r, i + n); n++)
             ;
-        size_t at = i * HAK_PAGE, bytes = n * HAK_PAGE;
-        if (n && !(by_kernel && discard(block + at, bytes)))
-            memset(block + at, 0, hak_min(bytes, size - at));
+        size_t at = i * HAK_PAGE, bytes = n * HAK_PAGE, first = hak_min(bytes, by_kernel - hak_min(by_kernel, at));
+        if (first && !discard(block + at, first))
+            first = 0;
+        if (first < hak_min(bytes, size - hak_min(size, at)))
+            memset(block + at + first, 0, hak_min(bytes, size - at) - first);
     }
 }
 
