@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 
+import applications
 import performance
 import settings
 
@@ -79,8 +80,11 @@ def oldest():
 
 # document, words around the figures, where the figures come from
 FIGURES = [
-    ("README.md", r"Over (\d+) benchmarks and programs it takes ([\d.]+)× the time of glibc's malloc and ([\d.]+)× its "
-     r"memory\.[^×]*?The fastest of (\d+) other allocators takes ([\d.]+)×, the leanest ([\d.]+)×.",
+    ("README.md", r"Over (\d+) real programs it takes ([\d.]+)× the CPU time of glibc's malloc and ([\d.]+)× its peak "
+     r"memory; of (\d+) other allocators the fastest takes ([\d.]+)×, the leanest ([\d.]+)×",
+     lambda: [applications.headline()[i] for i in (0, 2, 3, 1, 4, 5)]),
+    ("README.md", r"Over (\d+) benchmarks it takes ([\d.]+)× the time and ([\d.]+)× the memory; of (\d+) other "
+     r"allocators the fastest takes ([\d.]+)×, the leanest ([\d.]+)×",
      lambda: [performance.headline()[i] for i in (0, 2, 4, 1, 3, 5)]),
     ("docs/should-i-use-it.md", r"([\d.]+)× of glibc's time over (\d+) workloads(?s:.*?)([\d.]+)× of glibc's peak",
      lambda: [performance.headline()[i] for i in (2, 0, 4)]),
