@@ -232,7 +232,7 @@ mod allocator {
         }
     }
 
-    // SAFETY: blocks stay where they are until they are freed, or the heap ends, which the reference outlives not; all
+    // SAFETY: blocks stay where they are until they are freed, and the heap lives as long as a reference to it; all
     // copies of the reference mean the same heap.
     unsafe impl Allocator for &Heap {
         fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {

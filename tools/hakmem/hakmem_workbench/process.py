@@ -24,12 +24,12 @@ def file(pid: int) -> str:
         return ""
 
 
-def root(pid: int) -> str:
-    """Its root folder; "/" if that is ours, or once it has ended."""
+def has_our_root(pid: int) -> bool:
+    """Whether names of files mean the same there; not in a container. True once it has ended."""
     try:
-        return os.readlink(f"/proc/{pid}/root")
+        return os.path.samefile(f"/proc/{pid}/root", "/")
     except OSError:
-        return "/"
+        return True
 
 
 def name(pid: int) -> str:

@@ -88,8 +88,9 @@ def _number(text: str) -> int:
 def main(args: argparse.Namespace) -> int:
     files = [one for one in args.sources if os.sep in one or one.endswith(".json")]
     if args.every is None:  # else a file's name is not what is meant
-        called = set().union(*map(process.names, served()[0]))
-        files = [one for one in args.sources if one in files or (Path(one).is_file() and one not in called)]
+        found = [one for one in args.sources if one not in files and Path(one).is_file()]
+        called = set().union(*map(process.names, served()[0])) if found else set()
+        files += [one for one in found if one not in called]
     if args.every is not None and (files or not args.output):
         raise Problem("--every needs a PID or NAME, and --output", "As in: hakmem export 4711 --every 15 -o F.")
     first = True
@@ -219,11 +220,13 @@ def _escaped(text: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """A reader never sees a part of it. A device, a pipe and what a link names keep their place."""
+    """A reader never sees a part of it. A device and a pipe keep their place, and so does a link of our own."""
     try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            path.write_text(text)
-            return
+        if not path.is_symlink() or path.lstat().st_uid in (0, os.getuid()):
+            if path.exists() and not path.is_file():
+                path.write_text(text)
+                return
+            path = path.resolve()
         number, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with open(number, "w", encoding="utf-8") as stream:

@@ -207,7 +207,7 @@ def _show(
         if shown and not profile.sites:
             what = f"no heap has the name '{args.heap}'" if args.heap else "all samples lie in heaps"
             unknown = f"{what}; there are: {', '.join(heaps) or 'none'}"
-    elsewhere = shown and live == "live" and process.root(profile.pid) != "/"  # its files are not ours
+    elsewhere = shown and live == "live" and not process.has_our_root(profile.pid)
     symbols = Symbols(profile.mappings, profile.addresses, jit, 1 if elsewhere else profile.started_ns)
     title = f"heap profile of {_whose(profiles)}" + (f", less that of {_whose(base)}" if base else "")
     try:  # a reader of the table may leave early
