@@ -25,7 +25,8 @@ static _Atomic(bool) ready;
 static __thread struct self {
     _Atomic(size_t) left; /* bytes until the next sample */
     size_t mean;          /* with which the distance was drawn; 0: not drawn yet */
-    bool inside;          /* calls made while sampling are not sampled */
+    uint64_t draws;
+    bool inside; /* calls made while sampling are not sampled */
 } self __attribute__((tls_model("initial-exec")));
 
 /* --- distances ------------------------------------------------------------------------------------------ */
@@ -43,12 +44,13 @@ static double logarithm(double x)
     return exponent * 0.69314718055994531 + 2 * t * (1 + s * (1 / 3.0 + s * (1 / 5.0 + s * (1 / 7.0 + s / 9))));
 }
 
-/* A hash of what no two samples share: children have the parent's addresses, and maybe its time. */
+/* A hash of what no two samples share: children have the parent's addresses, and maybe its time, which a library in
+ * front of the C library's may hold still. */
 static uint64_t draw_bits(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t s = (uintptr_t)&self ^ (uint64_t)getpid() << 40;
+    uint64_t s = ((uintptr_t)&self ^ (uint64_t)getpid() << 40) + ++self.draws * 0xd1342543de82ef95u;
     s += ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) * 0x9e3779b97f4a7c15u;
     s = (s ^ s >> 30) * 0xbf58476d1ce4e5b9u; /* the finalizer of splitmix64 */
     s = (s ^ s >> 27) * 0x94d049bb133111ebu;
