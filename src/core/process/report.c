@@ -324,7 +324,8 @@ HAK_SNAPSHOT static void visit_purged(struct hak_slab *slab, void *context)
     enum hak_slab_state state = hak_slab_state(slab);
     if (!slab->base || (state != HAK_SLAB_ACTIVE && state != HAK_SLAB_PARTIAL) || !slab->sparse)
         return;
-    size_t page = hak_os_page_size(), carved = (size_t)slab->carved * slab->stride / page * page;
+    size_t page = hak_os_page_size(); /* another thread may format the slab anew between two reads: hence the bound */
+    size_t carved = hak_min((size_t)slab->carved * slab->stride, HAK_RESIDENT_MAX) / page * page;
     int resident = hak_os_resident(slab->base, carved, HAK_NCAUSES);
     if (resident >= 0)
         *bytes += hak_min(carved - (size_t)resident, (size_t)hak_slab_free_blocks(slab) * slab->stride);
@@ -524,8 +525,9 @@ static bool write_to(int fd)
     return !w.error;
 }
 
-/* Prometheus's file is written beside and renamed: its reader never sees a part of it. A device or a pipe stays. */
-static void write_file(void)
+/* Prometheus's file is written beside and renamed: its reader never sees a part of it. A device or a pipe stays. False
+ * if it cannot be opened. */
+static bool write_file(void)
 {
     static _Atomic(bool) told;
     char beside[HAK_PATH_MAX], path[HAK_PATH_MAX], pattern[HAK_PATH_MAX];
@@ -539,13 +541,14 @@ static void write_file(void)
         whole = !HAK_SYSCALL(SYS_renameat2, AT_FDCWD, beside, AT_FDCWD, path, 0);
     if (!whole && fd >= 0 && !HAK_EXCHANGE_RELAXED(&told, true))
         hak_log("HAKMEM_STATS_FILE=%s: not all could be written; make room for it (told once)", path);
+    return fd >= 0;
 }
 
 void hak_stats_tick(uint64_t now_ms)
 {
     static uint64_t due_ms;
     if (now_ms >= due_ms && hak_options.stats_file[0])
-        due_ms = now_ms + REWRITE_MS, write_file();
+        due_ms = write_file() ? now_ms + REWRITE_MS : UINT64_MAX;
 }
 
 void hak_stats_now(void)
